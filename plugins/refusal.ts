@@ -1,0 +1,130 @@
+/** How a refusal speaks to the outside: its HTTP status, the vendors' word for its kind, and one plain sentence. */
+interface Reason {
+  readonly status: number
+  readonly type: ErrorType
+  readonly message: string
+}
+
+/** The vendors' vocabulary for kinds of error (WIRE.md §1). */
+export type ErrorType =
+  | 'invalid_request_error'
+  | 'authentication_error'
+  | 'permission_error'
+  | 'not_found_error'
+  | 'rate_limit_error'
+  | 'api_error'
+  | 'overloaded_error'
+
+const invalid = (status: number, message: string): Reason => ({
+  status,
+  type: 'invalid_request_error',
+  message,
+})
+const unauthenticated = (message: string): Reason => ({ status: 401, type: 'authentication_error', message })
+const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
+const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
+const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
+
+/** Every way this service says no. A status code is written here and nowhere else. */
+export const REASONS = {
+  bad_request: invalid(400, 'The request is not well-formed HTTP.'),
+  base_url_wrong: invalid(
+    400,
+    'The path starts with /v1 twice. Set the base URL of this client without /v1.',
+  ),
+  body_invalid: invalid(400, 'The body is not a JSON object that this service accepts.'),
+  body_too_large: invalid(413, 'The body is larger than this endpoint accepts.'),
+  body_timeout: invalid(408, 'The request did not arrive in time.'),
+  body_unprocessable: invalid(422, 'The body was understood and refused; detail.errors names each field.'),
+  headers_too_large: invalid(431, 'The request headers are larger than this service accepts.'),
+  not_found: { status: 404, type: 'not_found_error', message: 'There is nothing at this path.' },
+  method_not_allowed: invalid(405, 'This path does not answer to this method.'),
+  expectation_failed: invalid(417, 'Only Expect: 100-continue is understood.'),
+  conflict: invalid(409, 'Something of that name exists already.'),
+  precondition_failed: invalid(412, 'The object has changed since it was read. Read it again.'),
+
+  certificate_required: unauthenticated('No client certificate was presented.'),
+  certificate_not_pinned: unauthenticated('This client certificate is not pinned to any principal.'),
+  certificate_not_valid_now: unauthenticated('The client certificate has expired or is not valid yet.'),
+  principal_deactivated: unauthenticated('This principal has been deactivated.'),
+  proof_required: unauthenticated('A DPoP proof is required.'),
+
+  capability_missing: forbidden('The principal does not hold the required capability.'),
+  policy_denied: forbidden('A policy of this organisation refuses the call.'),
+  admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),
+  admin_throttled: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'Too many failed attempts from this address. Wait a minute.',
+  },
+
+  model_unknown: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'No configured provider serves this model.',
+  },
+  dialect_translation_unavailable: fault(
+    501,
+    'The provider of this model speaks another dialect, and translation is not available yet.',
+  ),
+  provider_not_configured: overloaded('The provider of this model has no key configured.'),
+  provider_auth_failed: fault(502, "The provider refused this gateway's key. Tell the operator."),
+  provider_unreachable: fault(502, 'The provider could not be reached.'),
+  provider_failed: fault(502, 'The provider answered with an error.'),
+  provider_timeout: fault(504, 'The provider did not answer in time.'),
+  provider_rate_limited: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'The provider is rate limiting this gateway.',
+  },
+
+  audit_unavailable: overloaded('The audit ledger cannot record this call, so the call is refused.'),
+  overloaded: overloaded('The service is too busy. Try again shortly.'),
+  plugin_failed: fault(500, 'A check of this gateway failed, so the call is refused.'),
+  internal: fault(500, 'Something inside this gateway failed.'),
+} as const satisfies Record<string, Reason>
+
+export type RefusalReason = keyof typeof REASONS
+
+/** A field of a refused body and what is wrong with it (WIRE.md §1, status 422). */
+export interface FieldError {
+  readonly field: string
+  readonly message: string
+}
+
+interface Options {
+  /** For the caller. Never holds anything internal. */
+  readonly detail?: Readonly<Record<string, unknown>>
+  /** For the log only. */
+  readonly cause?: unknown
+  /** A better sentence than the reason's own. For the caller. */
+  readonly message?: string
+  /** Headers of the answer, e.g. WWW-Authenticate or Retry-After. */
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** The one way of saying no. Thrown by a plugin or a handler, turned into HTTP in `proxy/refusal-http.ts`. */
+export class Refusal extends Error {
+  readonly reason: RefusalReason
+  readonly status: number
+  readonly type: ErrorType
+  readonly detail: Readonly<Record<string, unknown>>
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(reason: RefusalReason, options: Options = {}) {
+    const { status, type, message } = REASONS[reason]
+    super(options.message ?? message, { cause: options.cause })
+    this.reason = reason
+    this.status = status
+    this.type = type
+    this.detail = options.detail ?? {}
+    this.headers = options.headers ?? {}
+  }
+}
+
+/** A body whose fields break the rules: 422, each field named. */
+export function unprocessable(errors: readonly FieldError[]): Refusal {
+  const [first] = errors
+  const message = first ? `${first.field}: ${first.message}` : REASONS.body_unprocessable.message
+  return new Refusal('body_unprocessable', { message, detail: { errors } })
+}
