@@ -31,7 +31,7 @@ export interface Arrival {
   /** Null where the client presented no certificate. */
   readonly peer: Peer | null
   /** Reads the whole body. Refuses with `body_too_large` past `limit` bytes. */
-  readonly body: (limit: number) => Promise<Buffer>
+  readonly readBody: (limit: number) => Promise<Buffer>
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
   /** Fires when the caller hangs up before the answer is whole. */

@@ -1,3 +1,5 @@
+import type { FieldError } from '../db/capabilities.ts'
+
 /** How a refusal speaks to the outside: its HTTP status, the vendors' word for its kind, and one plain sentence. */
 interface Reason {
   readonly status: number
@@ -85,12 +87,6 @@ export const REASONS = {
 } as const satisfies Record<string, Reason>
 
 export type RefusalReason = keyof typeof REASONS
-
-/** A field of a refused body and what is wrong with it (WIRE.md §1, status 422). */
-export interface FieldError {
-  readonly field: string
-  readonly message: string
-}
 
 interface Options {
   /** For the caller. Never holds anything internal. */

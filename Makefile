@@ -1,0 +1,53 @@
+# Node 24 comes as a pinned dependency and stands first in PATH: the machine's own Node only runs npm.
+SHELL := /bin/sh
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+INSTALLED := node_modules/.package-lock.json
+
+.PHONY: help start test demo certs agent admin-secret ca-export check-config verify-audit lint bench clean
+.DEFAULT_GOAL := help
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
+
+$(INSTALLED): package.json package-lock.json
+	npm ci
+	tap build
+	@touch $@
+
+start: $(INSTALLED) ## start the gateway on https://localhost:9443 (data in ./data)
+	@exec node proxy/main.ts
+
+test: $(INSTALLED) ## run the tests
+	tap
+
+demo: $(INSTALLED) ## show the main job with a mock provider: no key and no account needed
+	@exec node scripts/demo.ts
+
+certs: $(INSTALLED) ## make the organisation's CA and the server certificate
+	@node scripts/certs.ts
+
+agent: $(INSTALLED) ## enroll an agent: make agent NAME=my-agent CAPS=llm.chat
+	@node scripts/agent.ts "$(NAME)" --caps "$(CAPS)"
+
+admin-secret: $(INSTALLED) ## set a new operator secret and print it once
+	@node scripts/admin-secret.ts
+
+ca-export: $(INSTALLED) ## print the CA certificate that clients trust the gateway by
+	@node scripts/ca-export.ts
+
+check-config: $(INSTALLED) ## check the operators' files in plugins/config
+	@node scripts/check-config.ts
+
+verify-audit: $(INSTALLED) ## verify the audit chain offline: make verify-audit [FILE=data/sallyport.db]
+	@node scripts/verify-audit.ts "$(or $(FILE),data/sallyport.db)"
+
+lint: $(INSTALLED) ## format, lint and types
+	biome check .
+	oxlint --type-aware --deny-warnings
+	tsc
+
+bench: $(INSTALLED) ## measure (see docs/performance.md)
+	node scripts/bench.ts
+
+clean: ## remove what npm installed; the data directory stays
+	rm -rf node_modules .tap

@@ -1,0 +1,58 @@
+import type { Authority } from '../../certs/authority.ts'
+import { LedgerError } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import type { JsonObject } from '../../db/json.ts'
+import type { Statement } from '../../db/statement.ts'
+import type { Actor } from '../../plugins/admin-secret.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { serviceEntry } from '../../plugins/strangers.ts'
+import type { Configuration } from '../configuration.ts'
+
+/** What the admin handlers work with. */
+export interface AdminContext {
+  readonly database: Database
+  readonly ledger: Ledger
+  readonly authority: Authority
+  readonly organisation: string
+  readonly trustDomain: string
+  /** The configuration in force. */
+  readonly configuration: () => Configuration
+}
+
+interface Change {
+  readonly action: string
+  readonly detail: JsonObject
+  readonly statements: readonly Statement[]
+}
+
+/**
+ * Makes a change and its one audit row in one transaction: both or neither (spec §6, AUDIT.md).
+ * Throws `conflict` where something of that name exists, `precondition_failed` where the object has moved on,
+ * `audit_unavailable` where the ledger cannot record.
+ */
+export async function change(
+  { ledger, configuration }: AdminContext,
+  { id, at, actor }: Arrival & { readonly actor: Actor },
+  { action, detail, statements }: Change,
+): Promise<void> {
+  const entry = {
+    ...serviceEntry(action, 'success', { ...detail, via: actor.via }, at, configuration().digest),
+    request_id: id,
+    principal_id: actor.id,
+    principal_type: 'operator',
+  }
+  try {
+    await ledger.commit({ statements, entries: [entry] })
+  } catch (error) {
+    throw refusalOf(error)
+  }
+}
+
+function refusalOf(error: unknown): unknown {
+  if (!(error instanceof LedgerError)) return error
+  if (error.code === 'duplicate') return new Refusal('conflict', { cause: error })
+  if (error.code === 'conflict') return new Refusal('precondition_failed', { cause: error })
+  return new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
+}

@@ -1,0 +1,15 @@
+import type { PrincipalRecord } from '../../db/principals.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+
+/** The entity tag of a principal: its revision. */
+export const etagOf = ({ revision }: PrincipalRecord): string => `"${revision}"`
+
+/**
+ * Honours `If-Match` (RFC 9110 §13.1.1): throws `precondition_failed` where it names another state of the object, so that
+ * a full replacement sent from a stale read does not undo somebody else's grant. Absent or `*` always matches.
+ */
+export function checkIfMatch(ifMatch: string | undefined, record: PrincipalRecord): void {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return
+  const tags = ifMatch.split(',').map((tag) => tag.trim())
+  if (!tags.includes(etagOf(record))) throw new Refusal('precondition_failed')
+}

@@ -1,0 +1,75 @@
+import { chmod, rm } from 'node:fs/promises'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+
+/** Linux takes 107 bytes, macOS 103. */
+const PATH_MAX_BYTES = 100
+
+/** Where the control socket of a data directory lies. Throws one sentence where its path would be too long. */
+export function controlPath(dataDirectory: string): string {
+  const path = join(dataDirectory, 'control.sock')
+  if (Buffer.byteLength(path) <= PATH_MAX_BYTES) return path
+  throw new Error(
+    `MCP_PROXY_DATA_DIR is too long for a Unix socket in it (${path}, at most ${PATH_MAX_BYTES} bytes): choose a shorter path`,
+  )
+}
+
+/** Whether a gateway answers on the control socket of this data directory. */
+export function isRunning(path: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(path)
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(false)
+      else reject(error)
+    })
+  })
+}
+
+/**
+ * The local operator's door, and the lease of the data directory: whoever listens on this socket is the one writer of
+ * its ledger. Who may use it, the file system says: mode 0600 in a directory of mode 0700. Throws one sentence where
+ * another process holds it. What is served there is set later, by `serve`.
+ */
+export async function openControl(dataDirectory: string): Promise<Control> {
+  const path = controlPath(dataDirectory)
+  if (await isRunning(path)) {
+    throw new Error(`another Sallyport is running on the data directory ${dataDirectory}: stop it first`)
+  }
+  // A socket that nobody answers on was left behind by a crash.
+  await rm(path, { force: true })
+  let handle: RequestListener = (_req, res) => void res.writeHead(503).end()
+  const server = createServer((req, res) => handle(req, res))
+  await listening(server, path)
+  await chmod(path, 0o600)
+  return {
+    serve: (listener) => {
+      handle = listener
+    },
+    close: async () => {
+      const closed = new Promise((resolve) => server.close(resolve))
+      server.closeAllConnections()
+      await closed
+      await rm(path, { force: true })
+    },
+  }
+}
+
+export interface Control {
+  readonly serve: (handle: RequestListener) => void
+  readonly close: () => Promise<void>
+}
+
+function listening(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    // The mode is set by umask at the moment of creation, so that there is no moment in which it is wider.
+    const umask = process.umask(0o177)
+    server.listen(path, () => resolve())
+    process.umask(umask)
+  })
+}

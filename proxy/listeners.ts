@@ -1,0 +1,80 @@
+import type { RequestListener } from 'node:http'
+import type { Server } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { createTlsServer, secureContext, type Timers, type TlsMaterial } from './server.ts'
+import type { Address, Settings } from './settings.ts'
+
+interface Handlers {
+  readonly runtime: RequestListener
+  /** Used where `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
+  readonly admin: RequestListener
+}
+
+/** The open TLS listeners of a gateway. */
+export interface Listeners {
+  readonly url: string
+  readonly adminUrl: string
+  /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
+  readonly useCertificate: (tls: TlsMaterial) => void
+  /** Stops accepting and closes idle connections; resolves when the last one has closed. */
+  readonly close: () => Promise<void>
+  /** Closes every connection now. */
+  readonly destroy: () => void
+}
+
+/** Opens the runtime listener and, where the settings say so, the administration's. */
+export async function openListeners(
+  settings: Settings,
+  tls: TlsMaterial,
+  timers: Timers,
+  handlers: Handlers,
+): Promise<Listeners> {
+  const runtime = createTlsServer(tls, timers, handlers.runtime)
+  const admin = settings.adminListen ? createTlsServer(tls, timers, handlers.admin) : null
+  const servers = admin ? [runtime, admin] : [runtime]
+  try {
+    await listen(runtime, settings.listen, 'MCP_PROXY_LISTEN')
+    if (admin && settings.adminListen) await listen(admin, settings.adminListen, 'MCP_PROXY_ADMIN_LISTEN')
+  } catch (error) {
+    for (const server of servers) server.close()
+    throw error
+  }
+  const url = urlOf(runtime, settings)
+  return {
+    url,
+    adminUrl: admin ? urlOf(admin, settings) : url,
+    useCertificate: (next) => {
+      for (const server of servers) server.setSecureContext(secureContext(next))
+    },
+    close: async () => {
+      const closed = servers.map((server) => new Promise((resolve) => server.close(resolve)))
+      for (const server of servers) server.closeIdleConnections()
+      await Promise.all(closed)
+    },
+    destroy: () => {
+      for (const server of servers) server.closeAllConnections()
+    },
+  }
+}
+
+function listen(server: Server, { host, port }: Address, variable: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const why =
+        error.code === 'EADDRINUSE' ? 'another process listens there' : (error.code ?? error.message)
+      reject(new Error(`cannot listen on ${host}:${port} (${variable}): ${why}`, { cause: error }))
+    })
+    server.listen(port, host, () => {
+      server.removeAllListeners('error')
+      resolve()
+    })
+  })
+}
+
+/** The first host name stands for the host: it is in the certificate, which a wildcard address is not. */
+function urlOf(server: Server, { hostnames }: Settings): string {
+  // A listening TCP server: the address is an AddressInfo.
+  const { port } = server.address() as AddressInfo
+  const [host = 'localhost'] = hostnames
+  return `https://${host.includes(':') ? `[${host}]` : host}:${port}`
+}

@@ -1,0 +1,49 @@
+import type { Logger } from 'pino'
+import type { Configuration } from './configuration.ts'
+import type { Metrics } from './metrics.ts'
+
+/** Resolves with whether the new configuration is in force. Never rejects. */
+export type Reload = () => Promise<boolean>
+
+interface Sources {
+  readonly load: () => Promise<Configuration>
+  readonly use: (configuration: Configuration) => void
+  readonly note: (action: string, detail: Record<string, string | number>) => Promise<unknown>
+  readonly log: Logger
+  readonly metrics: Metrics
+  readonly renew: () => Promise<void>
+}
+
+/**
+ * Reads the operators' files anew and swaps them in whole; requests under way finish on the old ones. A bad file leaves
+ * everything as it was and is logged, counted and recorded (SECURITY F-31). Calls that overlap run one after another.
+ */
+export function reloader(sources: Sources): Reload {
+  let last: Promise<unknown> = Promise.resolve()
+  return () => {
+    const next = last.then(() => reload(sources))
+    last = next
+    return next
+  }
+}
+
+async function reload({ load, use, note, log, metrics, renew }: Sources): Promise<boolean> {
+  try {
+    const configuration = await load()
+    // Recorded before it judges anything: no row, no work.
+    await note('config.loaded', { digest: configuration.digest })
+    use(configuration)
+    await renew()
+    metrics.reloads.inc({ result: 'loaded' })
+    log.info({ digest: configuration.digest }, 'configuration loaded')
+    return true
+  } catch (error) {
+    metrics.reloads.inc({ result: 'rejected' })
+    log.error({ err: error }, 'configuration rejected; the one before stays in force')
+    const message = error instanceof Error ? error.message : String(error)
+    await note('config.rejected', { message: message.slice(0, 1000) }).catch((cause: unknown) =>
+      log.error({ err: cause }, 'the rejected configuration could not be recorded'),
+    )
+    return false
+  }
+}

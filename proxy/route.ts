@@ -1,0 +1,110 @@
+import type { Granted } from '../plugins/facts.ts'
+import type { Arrival, Decision, Pipeline, Receipt, Recorder } from '../plugins/plugin.ts'
+import { Refusal } from '../plugins/refusal.ts'
+import { refusalReply } from './refusal-http.ts'
+import type { Reply } from './reply.ts'
+import type { Ending } from './send.ts'
+
+/** What a route made of an arrival: the reply, and who hears how it ended. */
+export interface Answered {
+  readonly reply: Reply
+  readonly refusal: Refusal | null
+  /** The plugin that refused, or null. */
+  readonly by: string | null
+  readonly principalId: string | null
+  readonly receipt: Receipt | null
+  /** Called once, when the reply has ended. */
+  readonly settle: (ending: Ending, at: number) => void
+}
+
+/** One door: a method, a path, and everything that happens behind it. `{name}` stands for one variable segment. */
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
+  readonly path: string
+  readonly answer: (arrival: Arrival) => Promise<Answered>
+}
+
+/** Writes the outcome of an allowed call. */
+export type Settle<Facts> = (facts: Facts, reply: Reply, ending: Ending, at: number) => void
+
+interface Passage<Facts extends Arrival> {
+  readonly pipeline: Pipeline<Facts>
+  readonly recorder: Recorder<Facts>
+  readonly settle: Settle<Facts>
+}
+
+type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
+
+/**
+ * A door that does gated work: its handler gets a {@link Granted}, which only the capability plugin makes, so it cannot
+ * be mounted on a pipeline that does not gate it.
+ */
+export function gated<Facts extends Arrival & { granted: Granted }>(
+  method: Route['method'],
+  path: string,
+  passage: Passage<Facts>,
+  handler: Handler<Facts>,
+): Route {
+  return { method, path, answer: (arrival) => pass(arrival, passage, handler) }
+}
+
+/** A door without a capability of its own: administration, health, keys. What it needs, its pipeline establishes. */
+export function open<Facts extends Arrival>(
+  method: Route['method'],
+  path: string,
+  pipeline: Pipeline<Facts>,
+  handler: Handler<Facts>,
+  recorder: Recorder<Arrival> = UNRECORDED,
+): Route {
+  return {
+    method,
+    path,
+    answer: (arrival) => pass(arrival, { pipeline, recorder, settle: () => {} }, handler),
+  }
+}
+
+/** For doors whose work writes its own row, or does nothing worth one. */
+const UNRECORDED: Recorder<Arrival> = {
+  allowed: () => Promise.resolve(null),
+  refused: () => Promise.resolve(null),
+}
+
+async function pass<Facts extends Arrival>(
+  arrival: Arrival,
+  { pipeline, recorder, settle }: Passage<Facts>,
+  handler: Handler<Facts>,
+): Promise<Answered> {
+  const decision = await pipeline.decide(arrival, recorder)
+  const principalId = principalOf(decision)
+  if (!decision.allowed) {
+    const { refusal, by, receipt } = decision
+    return { reply: refusalReply(refusal, arrival.id), refusal, by, principalId, receipt, settle: () => {} }
+  }
+  const { facts, receipt } = decision
+  const { reply, refusal } = await act(facts, handler)
+  return {
+    reply,
+    refusal,
+    by: refusal ? 'handler' : null,
+    principalId,
+    receipt,
+    settle: (ending, at) => settle(facts, reply, ending, at),
+  }
+}
+
+async function act<Facts extends Arrival>(
+  facts: Facts,
+  handler: Handler<Facts>,
+): Promise<{ reply: Reply; refusal: Refusal | null }> {
+  try {
+    return { reply: await handler(facts), refusal: null }
+  } catch (error) {
+    const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
+    return { reply: refusalReply(refusal, facts.id), refusal }
+  }
+}
+
+function principalOf<Facts extends Arrival>({ facts }: Decision<Facts>): string | null {
+  const { principal } = facts as { principal?: { id: string } }
+  return principal?.id ?? null
+}

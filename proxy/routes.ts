@@ -1,0 +1,73 @@
+import {
+  createAgent,
+  getAgent,
+  listAgents,
+  patchAgentCapabilities,
+  rotateAgentCertificate,
+  setAgentActive,
+} from './admin/agents.ts'
+import { exportAudit, listAudit, verifyAudit } from './admin/audit.ts'
+import { rotateSecret } from './admin/secret.ts'
+import { health, metrics, pem, ready } from './health.ts'
+import { ENDPOINTS } from './llm/endpoints.ts'
+import type { Pipelines } from './pipelines.ts'
+import { gated, open, type Route } from './route.ts'
+import type { RouteSources } from './route-sources.ts'
+
+/** Every door of the runtime listener: what agents and their SDKs call. */
+export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+  const audited = { recorder: s.recorder, settle: s.settle }
+  return [
+    ...ENDPOINTS.map((endpoint) =>
+      gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
+    ),
+    open('GET', '/v1/models', p.known, s.models, s.strangers),
+    open('GET', '/v1/egress/models', p.known, s.models, s.strangers),
+    ...publicRoutes(p, s),
+  ]
+}
+
+/** Health and public keys: on every listener. */
+export function publicRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+  const live = ['/health', '/healthz', '/health/liveness', '/health/liveliness']
+  const fit = ['/ready', '/readyz', '/health/readiness']
+  return [
+    ...live.map((path) => open('GET', path, p.anyone, health)),
+    ...fit.map((path) => open('GET', path, p.anyone, ready(s.readiness))),
+    open(
+      'GET',
+      '/pki/ca.crt',
+      p.anyone,
+      pem(() => s.admin.authority.rootPem),
+    ),
+    open(
+      'GET',
+      '/pki/ca-chain.pem',
+      p.anyone,
+      pem(() => s.admin.authority.intermediatePem + s.admin.authority.rootPem),
+    ),
+  ]
+}
+
+/** Administration: behind `X-Admin-Secret` on a listener, behind the file system on the control socket. */
+export function adminRoutes(
+  { read, write }: Pipelines['admin'] | Pipelines['control'],
+  s: RouteSources,
+): readonly Route[] {
+  const a = s.admin
+  const refused = s.strangers
+  return [
+    open('POST', '/v1/admin/agents', write, createAgent(a), refused),
+    open('GET', '/v1/admin/agents', read, listAgents(a), refused),
+    open('GET', '/v1/admin/agents/{id}', read, getAgent(a), refused),
+    open('DELETE', '/v1/admin/agents/{id}', read, setAgentActive(a, false), refused),
+    open('POST', '/v1/admin/agents/{id}/reactivate', read, setAgentActive(a, true), refused),
+    open('PATCH', '/v1/admin/agents/{id}/capabilities', write, patchAgentCapabilities(a), refused),
+    open('POST', '/v1/admin/agents/{id}/rotate-cert', write, rotateAgentCertificate(a), refused),
+    open('POST', '/v1/admin/secret/rotate', write, rotateSecret(a), refused),
+    open('GET', '/v1/admin/audit', read, listAudit(a), refused),
+    open('GET', '/v1/admin/audit/export', read, exportAudit(a), refused),
+    open('POST', '/v1/admin/audit/verify', read, verifyAudit(a), refused),
+    open('GET', '/metrics', read, metrics(s.registry), refused),
+  ]
+}

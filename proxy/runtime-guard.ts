@@ -1,0 +1,41 @@
+// Imported before anything else, on whatever Node there is: this file imports nothing.
+
+/** What a process says about itself: `process` is one. */
+export interface Runtime {
+  readonly versions: { readonly node: string }
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly execArgv: readonly string[]
+}
+
+// Older ones resume a TLS 1.3 session of a client without certificate as authorized (SECURITY T6).
+const OLDEST_NODE = [24, 21, 0] as const
+
+// Node reads _ as - in its options.
+const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
+
+/**
+ * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate checks
+ * switched off, or the lenient HTTP parser switched on (SECURITY threat 36, F-39).
+ */
+export function refuseUnsafeRuntime({ versions, env, execArgv }: Runtime): void {
+  if (isOlder(versions.node)) {
+    throw new Error(
+      `Node ${OLDEST_NODE.join('.')} or newer is needed, this is ${versions.node}: run make start`,
+    )
+  }
+  if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
+    throw new Error('NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it')
+  }
+  if ([...execArgv, env.NODE_OPTIONS ?? ''].some((text) => INSECURE_PARSER.test(text))) {
+    throw new Error('--insecure-http-parser lets requests be smuggled past the gateway: remove it')
+  }
+}
+
+function isOlder(version: string): boolean {
+  const parts = version.split('.').map((part) => Number.parseInt(part, 10))
+  for (const [index, oldest] of OLDEST_NODE.entries()) {
+    const part = parts[index] ?? 0
+    if (part !== oldest) return !(part > oldest)
+  }
+  return false
+}

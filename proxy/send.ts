@@ -1,0 +1,154 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Reply, Streamed } from './reply.ts'
+
+/**
+ * How an answer ended. `complete`: the client has all of it. `upstream_broken`: the source broke off. `client_gone`: the
+ * caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is stopping.
+ */
+export type EndReason = 'complete' | 'upstream_broken' | 'client_gone' | 'write_stalled' | 'drained'
+
+export interface Ending {
+  readonly reason: EndReason
+  readonly status: number
+  /** Bytes of body handed to the client's connection. */
+  readonly bytes: number
+}
+
+export interface SendOptions {
+  readonly headers: Readonly<Record<string, string>>
+  /** A client that reads nothing for so long is cut off (SECURITY T9, F-20). ms. */
+  readonly writeStallMs: number
+  /** Fires when the process must stop and streams have had their grace. */
+  readonly cutOff: AbortSignal
+}
+
+/** Sends a reply and resolves, never rejects, with how it ended. */
+export function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
+  const { status, body } = reply
+  if (res.destroyed) return Promise.resolve({ reason: 'client_gone', status, bytes: 0 })
+  const headers = { ...options.headers, ...reply.headers }
+  if (body !== undefined && typeof body === 'object' && 'source' in body) {
+    res.writeHead(status, headers)
+    return new Stream(res, body, status, options).ended
+  }
+  return sendWhole(res, status, headers, body ?? '', options.writeStallMs)
+}
+
+function sendWhole(
+  res: ServerResponse,
+  status: number,
+  headers: Record<string, string>,
+  body: string | Buffer,
+  writeStallMs: number,
+): Promise<Ending> {
+  const bytes = Buffer.byteLength(body)
+  return new Promise((resolve) => {
+    const stall = setTimeout(() => res.destroy(), writeStallMs)
+    const end = (reason: EndReason): void => {
+      clearTimeout(stall)
+      resolve({ reason, status, bytes })
+    }
+    res.once('finish', () => end('complete'))
+    res.once('close', () => end(res.writableFinished ? 'complete' : 'client_gone'))
+    res.writeHead(status, status === 204 ? headers : { ...headers, 'content-length': String(bytes) })
+    res.end(body)
+  })
+}
+
+/**
+ * Passes a source on as it comes: each chunk is written once, observed after it was written, and the source waits while
+ * the client does. A source that breaks off is never ended cleanly: SDK loops would take the cut text for the whole
+ * answer (SECURITY T4). It gets the dialect's own error event, and then the connection is destroyed.
+ */
+class Stream {
+  readonly ended: Promise<Ending>
+  readonly #res: ServerResponse
+  readonly #body: Streamed
+  readonly #options: SendOptions
+  readonly #resolve: (reason: EndReason) => void
+  #bytes = 0
+  #stall: NodeJS.Timeout | null = null
+  #over = false
+
+  constructor(res: ServerResponse, body: Streamed, status: number, options: SendOptions) {
+    const { promise, resolve } = Promise.withResolvers<Ending>()
+    this.ended = promise
+    this.#resolve = (reason) => resolve({ reason, status, bytes: this.#bytes })
+    this.#res = res
+    this.#body = body
+    this.#options = options
+    this.#begin()
+  }
+
+  #begin(): void {
+    const source = this.#body.source
+    this.#res.flushHeaders()
+    source.on('data', (chunk: Buffer) => this.#pass(chunk))
+    source.once('end', () => this.#finish())
+    source.once('error', () => this.#breakOff('upstream_broken'))
+    source.once('close', () => this.#breakOff('upstream_broken'))
+    if (source.errored) this.#breakOff('upstream_broken')
+    this.#res.on('drain', () => this.#resume())
+    this.#res.once('close', () => this.#gone())
+    this.#options.cutOff.addEventListener('abort', this.#cutOff, { once: true })
+  }
+
+  readonly #cutOff = (): void => this.#breakOff('drained')
+
+  #pass(chunk: Buffer): void {
+    if (this.#over) return
+    this.#bytes += chunk.length
+    if (!this.#res.write(chunk)) this.#pause()
+    this.#body.observe?.(chunk)
+  }
+
+  #pause(): void {
+    this.#body.source.pause()
+    this.#stall ??= setTimeout(() => {
+      this.#close('write_stalled')
+      this.#res.destroy()
+    }, this.#options.writeStallMs)
+  }
+
+  #resume(): void {
+    this.#clearStall()
+    this.#body.source.resume()
+  }
+
+  #finish(): void {
+    if (this.#over) return
+    // An HTTP message may "end" cut short: only `complete` says that its framing was honoured.
+    const { complete } = this.#body.source as Partial<IncomingMessage>
+    if (complete === false) this.#breakOff('upstream_broken')
+    else this.#res.end(() => this.#close('complete'))
+  }
+
+  #breakOff(reason: EndReason): void {
+    if (this.#over || this.#res.writableEnded) return
+    const event = this.#body.brokenOff?.() ?? ''
+    this.#close(reason)
+    this.#body.source.destroy()
+    if (event === '') this.#res.destroy()
+    else this.#res.write(event, () => this.#res.destroy())
+    // A client that does not read must not keep the connection open by that.
+    setTimeout(() => this.#res.destroy(), 1_000).unref()
+  }
+
+  #gone(): void {
+    this.#close(this.#res.writableFinished ? 'complete' : 'client_gone')
+    if (!this.#body.source.destroyed) this.#body.source.destroy()
+  }
+
+  #close(reason: EndReason): void {
+    if (this.#over) return
+    this.#over = true
+    this.#clearStall()
+    this.#options.cutOff.removeEventListener('abort', this.#cutOff)
+    this.#resolve(reason)
+  }
+
+  #clearStall(): void {
+    if (this.#stall) clearTimeout(this.#stall)
+    this.#stall = null
+  }
+}

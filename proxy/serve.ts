@@ -1,0 +1,150 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import type { Logger } from 'pino'
+import type { Arrival } from '../plugins/plugin.ts'
+import { Refusal } from '../plugins/refusal.ts'
+import { arrive, splitTarget } from './arrival.ts'
+import { framingFault } from './framing.ts'
+import type { Metrics } from './metrics.ts'
+import { refusalReply } from './refusal-http.ts'
+import type { Answered } from './route.ts'
+import type { Router } from './router.ts'
+import { type Ending, send } from './send.ts'
+
+export interface ServeOptions {
+  /** The routes in force: asked for each request, so that a reload swaps them for the next one. */
+  readonly router: () => Router
+  readonly log: Logger
+  readonly metrics: Metrics
+  readonly writeStallMs: number
+  readonly clock: () => number
+  /** True once the process is stopping: answers then close their connections. */
+  readonly draining: () => boolean
+  /** Fires when streams have had their grace. */
+  readonly cutOff: AbortSignal
+  /** Told of each request under way, so that a drain can wait for it. */
+  readonly track: (underWay: Promise<void>) => void
+}
+
+/** One request's life at a door: arrive, route, decide and act, send, settle, log (HOUSE.md). */
+export function serve(options: ServeOptions): RequestListener {
+  return (req, res) => options.track(request(req, res, options))
+}
+
+interface Handled extends Answered {
+  readonly arrival: Arrival
+  /** The route's path, never the caller's: a label must not grow with what strangers send. */
+  readonly path: string
+}
+
+async function request(req: IncomingMessage, res: ServerResponse, options: ServeOptions): Promise<void> {
+  const at = options.clock()
+  const gone = new AbortController()
+  res.once('close', () => {
+    if (!res.writableFinished) gone.abort()
+  })
+  const handled = await handle(req, res, at, gone.signal, options.router())
+  const ending = await send(res, handled.reply, {
+    headers: headersOf(handled, req, options.draining()),
+    writeStallMs: options.writeStallMs,
+    cutOff: options.cutOff,
+  })
+  const endedAt = options.clock()
+  handled.settle(ending, endedAt)
+  count(handled, ending, endedAt - at, options.metrics)
+  note(handled, ending, endedAt - at, options.log)
+}
+
+async function handle(
+  req: IncomingMessage,
+  res: ServerResponse,
+  at: number,
+  signal: AbortSignal,
+  router: Router,
+): Promise<Handled> {
+  const fault = framingFault(req)
+  const door = { req, res, at, signal }
+  if (fault !== null) {
+    const arrival = arrive({ ...door, params: {} })
+    const headers = { connection: 'close' }
+    return refused(arrival, new Refusal('bad_request', { message: fault, headers }), 'framing')
+  }
+  try {
+    const { route, params } = router(req.method ?? '', splitTarget(req.url ?? '/').path)
+    const arrival = arrive({ ...door, params })
+    return { ...(await route.answer(arrival)), arrival, path: route.path }
+  } catch (error) {
+    const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
+    return refused(arrive({ ...door, params: {} }), refusal, 'router')
+  }
+}
+
+function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
+  const reply = refusalReply(refusal, arrival.id)
+  return { arrival, reply, refusal, by, path: 'none', principalId: null, receipt: null, settle: () => {} }
+}
+
+/** What every answer carries (WIRE.md §1). */
+function headersOf(
+  { arrival, receipt }: Handled,
+  req: IncomingMessage,
+  draining: boolean,
+): Record<string, string> {
+  const headers: Record<string, string> = {
+    'x-request-id': arrival.id,
+    'request-id': arrival.id,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'strict-transport-security': 'max-age=31536000',
+    ...arrival.answer,
+  }
+  if (receipt) headers['audit-receipt'] = `stream=${receipt.stream}, seq=${receipt.seq}, hash=${receipt.hash}`
+  // A body that was asked for with 100-continue and never read would be taken for the next request.
+  if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
+  return headers
+}
+
+function count(
+  { arrival, path, refusal, reply }: Handled,
+  { status }: Ending,
+  ms: number,
+  metrics: Metrics,
+): void {
+  metrics.requests.inc({ route: path, method: path === 'none' ? 'none' : arrival.method, status })
+  metrics.latency.observe({ route: path }, ms / 1000)
+  if (refusal) metrics.refusals.inc({ reason: refusal.reason })
+  const report = reply.report?.()
+  if (!report?.provider) return
+  const { input_tokens: input, output_tokens: output } = report.detail
+  if (typeof input === 'number') metrics.tokens.inc({ provider: report.provider, direction: 'input' }, input)
+  if (typeof output === 'number')
+    metrics.tokens.inc({ provider: report.provider, direction: 'output' }, output)
+}
+
+// The caller's own id for the request, when it is sane: for the log only.
+const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
+
+function note(
+  { arrival, path, refusal, by, principalId }: Handled,
+  ending: Ending,
+  ms: number,
+  log: Logger,
+): void {
+  const clientId = arrival.headers['x-request-id'] ?? arrival.headers['x-client-request-id']
+  const line = {
+    reqId: arrival.id,
+    client_request_id: typeof clientId === 'string' && CLIENT_ID.test(clientId) ? clientId : undefined,
+    method: arrival.method,
+    path: path === 'none' ? arrival.path.slice(0, 256) : path,
+    status: ending.status,
+    principal: principalId ?? undefined,
+    reason: refusal?.reason,
+    by: by ?? undefined,
+    ending: ending.reason,
+    bytes: ending.bytes,
+    ms,
+  }
+  // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
+  const cause = refusal?.cause
+  if (cause instanceof Error && ending.status >= 500) log.error({ ...line, err: cause }, 'request')
+  else log.info(line, 'request')
+}

@@ -1,0 +1,232 @@
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+import type { DpopMode } from '../plugins/dpop.ts'
+import type { Environment } from '../plugins/expand.ts'
+import { oneOf } from '../plugins/explain-issue.ts'
+import { nearestName } from '../plugins/nearest-name.ts'
+import { DPOP_MODES } from '../plugins/options.ts'
+import { OWNER_ONLY, readSecretFile } from '../plugins/secret-file.ts'
+
+/** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
+export interface Address {
+  readonly host: string
+  readonly port: number
+}
+
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
+/** Everything the environment says (WIRE.md §8), defaults filled in, paths absolute. */
+export interface Settings {
+  readonly listen: Address
+  /** Null: the admin API shares the runtime listener. */
+  readonly adminListen: Address | null
+  /** SANs of the server certificate: DNS names and IP addresses. */
+  readonly hostnames: readonly string[]
+  /** Base URLs without a trailing slash. Null: derived from hostnames and port once the port is known. */
+  readonly publicUrls: readonly string[] | null
+  readonly dataDir: string
+  /** `sqlite:` and an absolute path. */
+  readonly databaseUrl: string
+  readonly org: string
+  readonly trustDomain: string
+  readonly adminSecret: string | null
+  readonly keyPassphrase: string | null
+  /** Null: as the dpop plugin's file says. */
+  readonly egressDpopMode: DpopMode | null
+  readonly allowPrivateUpstreams: boolean
+  readonly pluginsDir: string
+  readonly logLevel: LogLevel
+  readonly workers: 1
+  readonly shutdownGraceS: number
+  readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
+}
+
+/** A setting that cannot be obeyed: the message is one sentence for the operator and holds no secret. */
+export class SettingsError extends Error {
+  override readonly name = 'SettingsError'
+}
+
+const SECRETS: readonly string[] = ['MCP_PROXY_ADMIN_SECRET', 'MCP_PROXY_KEY_PASSPHRASE']
+
+const VARIABLES: readonly string[] = [
+  'MCP_PROXY_LISTEN',
+  'MCP_PROXY_ADMIN_LISTEN',
+  'MCP_PROXY_HOSTNAMES',
+  'MCP_PROXY_PUBLIC_URLS',
+  'MCP_PROXY_DATA_DIR',
+  'MCP_PROXY_DATABASE_URL',
+  'MCP_PROXY_ORG',
+  'MCP_PROXY_TRUST_DOMAIN',
+  'MCP_PROXY_EGRESS_DPOP_MODE',
+  'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS',
+  'MCP_PROXY_PLUGINS_DIR',
+  'MCP_PROXY_LOG_LEVEL',
+  'MCP_PROXY_WORKERS',
+  'MCP_PROXY_SHUTDOWN_GRACE_S',
+  'MCP_PROXY_TLS_MIN_VERSION',
+  ...SECRETS,
+  ...SECRETS.map((name) => `${name}_FILE`),
+]
+
+/**
+ * Reads every `MCP_PROXY_*` variable. A variable that is set to nothing counts as unset, except the DPoP mode: an empty
+ * one is a template that failed, and must not fall back to something weaker.
+ * Throws a {@link SettingsError} at the first that cannot be obeyed, also at one that is not known.
+ * Reads no file but those of `…_FILE`, which must be closed to group and others. Relative paths start at `cwd`.
+ * Does NOT check that directories exist or that addresses can be bound.
+ */
+export function readSettings(env: Environment, cwd: string): Settings {
+  refuseUnknown(env)
+  const listen = address('MCP_PROXY_LISTEN', env.MCP_PROXY_LISTEN || '127.0.0.1:9443')
+  const dataDir = resolve(cwd, env.MCP_PROXY_DATA_DIR || 'data')
+  return {
+    listen,
+    adminListen: adminAddress(env, listen),
+    hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
+    publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
+    dataDir,
+    databaseUrl: databaseUrl(env.MCP_PROXY_DATABASE_URL || `sqlite:${resolve(dataDir, 'sallyport.db')}`, cwd),
+    org: matching(env, 'MCP_PROXY_ORG', 'acme', /^[a-zA-Z0-9._-]{1,64}$/),
+    trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', /^[a-z0-9._-]{1,255}$/),
+    adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
+    keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
+    egressDpopMode: dpopMode(env),
+    allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
+    pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
+    logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',
+    workers: oneWorker(env),
+    shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 30, 3600),
+    tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}`,
+  }
+}
+
+function mustBe(name: string, what: string, got: string): SettingsError {
+  return new SettingsError(`${name} must be ${what}, got ${JSON.stringify(got)}`)
+}
+
+function refuseUnknown(env: Environment): void {
+  for (const name of Object.keys(env)) {
+    if (!name.startsWith('MCP_PROXY_') || VARIABLES.includes(name)) continue
+    throw new SettingsError(`${name} is not a setting: did you mean ${nearestName(name, VARIABLES)}?`)
+  }
+}
+
+function address(name: string, text: string): Address {
+  const found = /^(?:\[([0-9a-fA-F:.]+)\]|([a-zA-Z0-9.-]+)):(\d{1,5})$/.exec(text)
+  const [, v6, host = v6, digits] = found ?? []
+  const port = Number(digits)
+  if (host === undefined || (v6 !== undefined && isIP(v6) !== 6) || !(port <= 65_535)) {
+    throw mustBe(name, 'host:port, such as 127.0.0.1:9443 or [::1]:9443', text)
+  }
+  return { host, port }
+}
+
+function adminAddress(env: Environment, listen: Address): Address | null {
+  if (!env.MCP_PROXY_ADMIN_LISTEN) return null
+  const admin = address('MCP_PROXY_ADMIN_LISTEN', env.MCP_PROXY_ADMIN_LISTEN)
+  if (admin.port !== 0 && admin.port === listen.port && admin.host === listen.host) {
+    throw new SettingsError(
+      'MCP_PROXY_ADMIN_LISTEN is the same address as MCP_PROXY_LISTEN: leave it empty to share one listener',
+    )
+  }
+  return admin
+}
+
+/** Comma-separated, spaces around an entry dropped, each entry once. Null where unset. */
+function list(
+  env: Environment,
+  name: string,
+  read: (name: string, entry: string) => string,
+): readonly string[] | null {
+  const text = env[name]
+  if (!text) return null
+  return [...new Set(text.split(',').map((entry) => read(name, entry.trim())))]
+}
+
+const HOSTNAME = /^(?=.{1,253}$)[a-zA-Z0-9]([a-zA-Z0-9-]{0,62})(\.[a-zA-Z0-9][a-zA-Z0-9-]{0,62})*$/
+
+function hostname(name: string, entry: string): string {
+  if (isIP(entry) !== 0 || (HOSTNAME.test(entry) && !/^[\d.]+$/.test(entry))) return entry
+  throw mustBe(name, 'host names and IP addresses, separated by commas', entry)
+}
+
+function publicUrl(name: string, entry: string): string {
+  const url = URL.parse(entry)
+  // What stands between :// and the path is not printed: it may hold a password.
+  if (url?.username || url?.password) throw new SettingsError(`${name} must not hold a user name or password`)
+  if (url?.protocol !== 'https:' || /[?#]/.test(entry)) {
+    throw mustBe(name, 'https URLs without query, separated by commas', entry)
+  }
+  return url.href.replace(/\/+$/, '')
+}
+
+function databaseUrl(text: string, cwd: string): string {
+  const [, scheme, path = ''] = /^([a-z0-9+]+):(.*)$/is.exec(text) ?? []
+  if (scheme === 'postgres' || scheme === 'postgresql') {
+    throw new SettingsError(
+      'MCP_PROXY_DATABASE_URL names PostgreSQL, which this version does not support: use sqlite:',
+    )
+  }
+  // Not printed: a database URL may hold a password.
+  if (scheme !== 'sqlite' || path === '' || path === ':memory:' || /^\/\/[^/]/.test(path)) {
+    throw new SettingsError(
+      'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db',
+    )
+  }
+  return `sqlite:${resolve(cwd, path)}`
+}
+
+function matching(env: Environment, name: string, fallback: string, pattern: RegExp): string {
+  const value = env[name] || fallback
+  if (!pattern.test(value)) throw mustBe(name, `made of the characters ${pattern.source}`, value)
+  return value
+}
+
+function secret(env: Environment, name: string, cwd: string): string | null {
+  const file = env[`${name}_FILE`]
+  if (!file) return env[name] || null
+  if (env[name]) throw new SettingsError(`${name} and ${name}_FILE are both set: keep one`)
+  const value = secretIn(resolve(cwd, file), name)
+  if (value === '') throw new SettingsError(`${name}_FILE: ${file} is empty`)
+  return value
+}
+
+function secretIn(file: string, name: string): string {
+  try {
+    return readSecretFile(file, OWNER_ONLY)
+  } catch (error) {
+    throw new SettingsError(`${name}_FILE: ${error instanceof Error ? error.message : file}`, {
+      cause: error,
+    })
+  }
+}
+
+function choice<Word extends string>(env: Environment, name: string, words: readonly Word[]): Word | null {
+  const text = env[name]
+  if (!text) return null
+  const found = words.find((word) => word === text)
+  if (found === undefined) throw mustBe(name, oneOf(words), text)
+  return found
+}
+
+function dpopMode(env: Environment): DpopMode | null {
+  if (env.MCP_PROXY_EGRESS_DPOP_MODE === '') throw mustBe('MCP_PROXY_EGRESS_DPOP_MODE', oneOf(DPOP_MODES), '')
+  return choice(env, 'MCP_PROXY_EGRESS_DPOP_MODE', DPOP_MODES)
+}
+
+function oneWorker(env: Environment): 1 {
+  const workers = wholeNumber(env, 'MCP_PROXY_WORKERS', 1, 1024)
+  if (workers === 1) return 1
+  throw new SettingsError(
+    `MCP_PROXY_WORKERS must be 1, got ${workers}: more than one needs PostgreSQL, which this version does not support`,
+  )
+}
+
+function wholeNumber(env: Environment, name: string, fallback: number, most: number): number {
+  const text = env[name]
+  if (!text) return fallback
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN
+  if (!(value <= most)) throw mustBe(name, `a whole number from 0 to ${most}`, text)
+  return value
+}

@@ -1,0 +1,30 @@
+import { join } from 'node:path'
+import { openServerCertificate } from '../../certs/authority-files.ts'
+import type { House } from '../house.ts'
+import type { Listeners } from '../listeners.ts'
+import type { TlsMaterial } from '../server.ts'
+import type { Task } from './every.ts'
+
+const HOUR_MS = 3_600_000
+
+/** The server's certificate from the data directory, made anew where it is missing, for other names, or near its end. */
+export async function tlsMaterial(
+  { settings, authority, passphrase }: House,
+  at: number,
+): Promise<TlsMaterial> {
+  const { certPem, keyPem } = await openServerCertificate({
+    directory: join(settings.dataDir, 'ca'),
+    authority,
+    passphrase,
+    hostnames: settings.hostnames,
+    at,
+  })
+  const clientCaPems = [authority.rootPem, authority.intermediatePem]
+  return { certPem, keyPem, clientCaPems, minVersion: settings.tlsMinVersion }
+}
+
+/** Looks at the server's certificate every hour and swaps in what lies on the disk, without a restart. */
+export function renewCertificate(house: House, listeners: Listeners | null, clock: () => number): Task {
+  const run = async (): Promise<void> => listeners?.useCertificate(await tlsMaterial(house, clock()))
+  return { name: 'renew-server-certificate', everyMs: HOUR_MS, run }
+}

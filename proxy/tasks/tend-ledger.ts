@@ -1,0 +1,57 @@
+import type { Database } from '../../db/database.ts'
+import { touchLastSeen } from '../../db/principal-writes.ts'
+import { writeSetting } from '../../db/settings.ts'
+import type { Principal } from '../../plugins/facts.ts'
+import type { Outcomes } from '../../plugins/outcomes.ts'
+import type { Strangers } from '../../plugins/strangers.ts'
+import type { WatchedLedger } from '../watched-ledger.ts'
+import type { Task } from './every.ts'
+
+interface Tended {
+  readonly database: Database
+  readonly ledger: WatchedLedger
+  readonly outcomes: Outcomes
+  readonly strangers: Strangers
+  readonly seen: Map<string, Principal>
+  readonly organisation: string
+  readonly configDigest: () => string
+  readonly clock: () => number
+}
+
+/** What the ledger needs from time to time, whether or not requests come. */
+export function ledgerTasks(tended: Tended): readonly Task[] {
+  return [
+    { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
+    { name: 'record-strangers', everyMs: 60_000, run: () => recordStrangers(tended) },
+    { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
+  ]
+}
+
+// While the ledger fails, `/ready` says so and no traffic may come: somebody has to try whether it works again.
+async function settleOwed({ ledger, outcomes, database, organisation, clock }: Tended): Promise<void> {
+  if (outcomes.owed > 0) await outcomes.retry()
+  else if (ledger.failing) {
+    const probe = writeSetting(database, 'organisation', organisation, clock())
+    await ledger.commit({ statements: [probe], entries: [] }).catch(() => {
+      // Still failing: `ledger.failing` says so, and the next second tries again.
+    })
+  }
+}
+
+/** Writes the rows for those who were refused unknown. Also called once more while stopping. */
+export async function recordStrangers({
+  ledger,
+  strangers,
+  configDigest,
+  clock,
+}: Pick<Tended, 'ledger' | 'strangers' | 'configDigest' | 'clock'>): Promise<void> {
+  const entries = strangers.take(clock(), configDigest())
+  if (entries.length > 0) await ledger.commit({ entries })
+}
+
+async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<void> {
+  const at = clock()
+  const statements = [...seen.values()].map(({ id, type }) => touchLastSeen(database, { type, id, at }))
+  seen.clear()
+  if (statements.length > 0) await ledger.commit({ statements, entries: [] })
+}

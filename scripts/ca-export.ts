@@ -1,0 +1,18 @@
+import { command } from './command.ts'
+
+const HELP = `Usage: node scripts/ca-export.ts [--chain]      (or: make ca-export)
+
+Prints the organisation's root certificate (PEM), which clients trust the gateway by; with --chain the intermediate too.
+`
+
+await command(HELP, async (args) => {
+  const [{ readSettings }, { withControl }] = await Promise.all([
+    import('../proxy/settings.ts'),
+    import('./control-client.ts'),
+  ])
+  const unknown = args.find((arg) => arg !== '--chain')
+  if (unknown !== undefined) throw new Error(`${unknown} is not an option: see --help`)
+  const path = args.includes('--chain') ? '/pki/ca-chain.pem' : '/pki/ca.crt'
+  const { body } = await withControl(readSettings(process.env, process.cwd()), (call) => call('GET', path))
+  process.stdout.write(String(body))
+})

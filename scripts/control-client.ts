@@ -1,0 +1,57 @@
+import { request } from 'node:http'
+import { controlPath, isRunning } from '../proxy/control.ts'
+import { startGateway } from '../proxy/gateway.ts'
+import type { Settings } from '../proxy/settings.ts'
+
+/** An answer over the control socket: `body` is parsed JSON, text where it is not JSON, null where there was none. */
+export interface ControlAnswer {
+  readonly status: number
+  readonly body: unknown
+}
+
+/** Calls the admin API as the local operator. `path` as on the network, e.g. `/v1/admin/agents`. */
+export type Call = (method: string, path: string, body?: unknown) => Promise<ControlAnswer>
+
+/**
+ * Does administrative work by the one writer of the data directory: through the control socket of the gateway that runs
+ * on it, or, where none runs, by opening the data directory for the while without listening on the network.
+ */
+export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
+  const path = controlPath(settings.dataDir)
+  const call: Call = (method, target, body) => callSocket(path, method, target, body)
+  if (await isRunning(path)) return work(call)
+  const gateway = await startGateway({ ...settings, logLevel: 'silent' }, { controlOnly: true })
+  try {
+    return await work(call)
+  } finally {
+    await gateway.close()
+  }
+}
+
+/** The answer's body where the status is the expected one; else throws with the service's own sentence. */
+export function expect(answer: ControlAnswer, status: number): Record<string, unknown> {
+  // Every body of the admin API is an object or an array.
+  const body = (answer.body ?? {}) as Record<string, unknown>
+  if (answer.status === status) return body
+  throw new Error(typeof body.message === 'string' ? body.message : `the gateway answered ${answer.status}`)
+}
+
+function callSocket(socketPath: string, method: string, path: string, body: unknown): Promise<ControlAnswer> {
+  const payload = body === undefined ? '' : JSON.stringify(body)
+  const headers =
+    payload === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) }
+  return new Promise((resolve, reject) => {
+    const req = request({ socketPath, method, path, headers }, (res) => {
+      const chunks: Buffer[] = []
+      res.on('data', (chunk: Buffer) => chunks.push(chunk))
+      res.on('error', reject)
+      res.on('end', () => {
+        const text = Buffer.concat(chunks).toString()
+        const isJson = res.headers['content-type'] === 'application/json'
+        resolve({ status: res.statusCode ?? 0, body: isJson ? JSON.parse(text) : text || null })
+      })
+    })
+    req.on('error', reject)
+    req.end(payload)
+  })
+}

@@ -1,0 +1,51 @@
+import { access, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { writePrivate } from '../certs/key-store.ts'
+import { readSettings, type Settings } from '../proxy/settings.ts'
+import { expect, withControl } from './control-client.ts'
+
+interface Wanted {
+  readonly name: string
+  readonly capabilities: readonly string[]
+  /** Where the identity's files go. Made with mode 0700. */
+  readonly directory: string
+}
+
+/** Enrolls an agent and writes its identity; prints where, and a line to try it with. Throws one sentence on a refusal. */
+export async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<void> {
+  const settings = readSettings(process.env, process.cwd())
+  const key = join(directory, 'agent.key')
+  // Before anything is enrolled: the key is shown once, so there must be a place for it that holds no other.
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  if (await exists(key))
+    throw new Error(`${key} exists already: choose another NAME, or move that identity away`)
+  const { agent, ca } = await withControl(settings, async (call) => ({
+    agent: expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201),
+    ca: await call('GET', '/pki/ca.crt'),
+  }))
+  await writePrivate(key, String(agent.private_key_pem))
+  await writePrivate(join(directory, 'agent.crt'), String(agent.cert_chain_pem))
+  await writePrivate(join(directory, 'org-ca.crt'), String(ca.body))
+  process.stdout.write(summary(settings, agent, directory))
+}
+
+function summary({ listen, hostnames }: Settings, agent: Record<string, unknown>, directory: string): string {
+  const [host = 'localhost'] = hostnames
+  const held =
+    Array.isArray(agent.capabilities) && agent.capabilities.length > 0
+      ? agent.capabilities.join(', ')
+      : 'none'
+  return `enrolled ${String(agent.agent_id)} (capabilities: ${held}) in ${directory}
+try it:
+  curl --cacert ${directory}/org-ca.crt --cert ${directory}/agent.crt --key ${directory}/agent.key \\
+    https://${host}:${listen.port}/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'
+`
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
+}
