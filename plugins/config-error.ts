@@ -1,0 +1,37 @@
+import { join } from 'node:path'
+
+/** A place in an operator's file. Both count from 1. */
+export interface Position {
+  readonly line: number
+  readonly column: number
+}
+
+/** What is wrong at a place of a file whose name the context knows. */
+export interface Fault extends Position {
+  readonly message: string
+}
+
+/** What is wrong, and where. `file` is the name inside the configuration directory. */
+export interface Problem extends Fault {
+  readonly file: string
+}
+
+/** Where a fault of a file as a whole is shown. */
+export const START: Position = { line: 1, column: 1 }
+
+/**
+ * Everything that is wrong with an operator's files, at once. The message has one line per problem,
+ * `path:line:column: sentence`. It never holds an expanded value, which may be a secret.
+ */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+  readonly problems: readonly Problem[]
+
+  constructor(directory: string, problems: readonly Problem[]) {
+    super(problems.map((problem) => line(directory, problem)).join('\n'))
+    this.problems = problems
+  }
+}
+
+const line = (directory: string, { file, line: row, column, message }: Problem): string =>
+  `${join(directory, file)}:${row}:${column}: ${message}`

@@ -1,0 +1,153 @@
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isNode,
+  isScalar,
+  LineCounter,
+  type Node,
+  type ParsedNode,
+  parseDocument,
+  visit,
+} from 'yaml'
+import { type Fault, type Position, START } from './config-error.ts'
+import { type Environment, expand } from './expand.ts'
+
+export type Path = readonly PropertyKey[]
+
+/** A YAML file that remembers where each of its values stands. */
+export interface OperatorYaml {
+  /** The whole file as a plain object, references expanded. */
+  readonly value: Readonly<Record<string, unknown>>
+  /** Where the value at `path` begins; where nothing stands there, the nearest value around it. */
+  readonly positionOf: (path: Path) => Position
+  /** Where the key at the end of `path` begins. */
+  readonly positionOfKey: (path: Path) => Position
+  /** Whether a value stands at `path` at all. */
+  readonly has: (path: Path) => boolean
+  /** The scalar at `path` as the operator wrote it, never expanded. */
+  readonly written: (path: Path) => string | undefined
+}
+
+/** A collection may be repeated by aliases this often in all: a file of a few lines must not become gigabytes. */
+const MAX_ALIASES = 64
+
+/**
+ * Reads one operator file: YAML 1.2, one document, a map with string keys, no key twice, no tags, aliases bounded.
+ * References in values are expanded, except in `plugin`: what a file configures must not depend on the environment.
+ * What is wrong goes to `faults`; null where nothing can be read from the file then.
+ * Does NOT know what the file configures.
+ */
+export function readOperatorYaml(text: string, env: Environment, faults: Fault[]): OperatorYaml | null {
+  const lines = new LineCounter()
+  const at = (offset: number): Position => positionAt(lines, offset)
+  const document = parseDocument(text, {
+    version: '1.2',
+    schema: 'core',
+    lineCounter: lines,
+    prettyErrors: false,
+    stringKeys: true,
+    merge: false,
+    resolveKnownTags: false,
+    // Not `silent`: then the parser drops every document after the first without an error.
+    logLevel: 'error',
+  })
+  for (const { pos, message } of [...document.errors, ...document.warnings])
+    faults.push({ ...at(pos[0]), message })
+  if (faults.length > 0) return null
+  if (!isMap(document.contents)) {
+    const message = 'must be a map of options that begins with plugin: NAME'
+    faults.push({ ...at(startOf(document.contents)), message })
+    return null
+  }
+  expandScalars(document, env, (node, message) => faults.push({ ...at(startOf(node)), message }))
+  const value = plain(document, faults)
+  return value && { value, ...places(document, at) }
+}
+
+function positionAt(lines: LineCounter, offset: number): Position {
+  const { line, col } = lines.linePos(offset)
+  return line > 0 ? { line, column: col } : START
+}
+
+const startOf = (node: Node | null | undefined): number => node?.range?.[0] ?? 0
+
+function expandScalars(
+  document: Document,
+  env: Environment,
+  fault: (node: Node, message: string) => void,
+): void {
+  visit(document, {
+    Pair: (_, { key }, { length: depth }) =>
+      depth === ROOT_DEPTH && isScalar(key) && key.value === 'plugin' ? visit.SKIP : undefined,
+    Alias: (_, node) => {
+      if (!node.resolve(document)) fault(node, `*${node.source} refers to no &${node.source} above it`)
+    },
+    Scalar: (key, node) => {
+      if (key === 'key' || typeof node.value !== 'string') return
+      try {
+        node.value = expand(node.value, env)
+      } catch (error) {
+        fault(node, sentence(error))
+      }
+    },
+  })
+}
+
+// What stands above a pair of the outermost map: the document and that map.
+const ROOT_DEPTH = 2
+
+const sentence = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+function plain(document: Document, faults: Fault[]): Record<string, unknown> | null {
+  try {
+    // The root is a map with string keys: proven before this is called.
+    return document.toJS({ maxAliasCount: MAX_ALIASES }) as Record<string, unknown>
+  } catch (error) {
+    // An alias without an anchor is told already, at its own place.
+    if (faults.length === 0) faults.push({ ...START, message: `cannot be read: ${sentence(error)}` })
+    return null
+  }
+}
+
+type Places = Omit<OperatorYaml, 'value'>
+
+function places(document: Document, at: (offset: number) => Position): Places {
+  const root = document.contents
+  const walk = (path: Path): { node: Node | null; depth: number } => {
+    let node: Node | null = root
+    for (const [depth, step] of path.entries()) {
+      const inner = child(document, node, step)
+      if (!inner) return { node, depth }
+      node = inner
+    }
+    return { node, depth: path.length }
+  }
+  return {
+    positionOf: (path) => at(startOf(walk(path).node)),
+    positionOfKey: (path) => at(startOf(keyNode(document, walk(path.slice(0, -1)).node, path.at(-1)))),
+    has: (path) => walk(path).depth === path.length,
+    written: (path) => {
+      const { node, depth } = walk(path)
+      return depth === path.length && isScalar(node) ? node.source : undefined
+    },
+  }
+}
+
+const resolved = (document: Document, node: Node | null): Node | null =>
+  isAlias(node) ? (node.resolve(document) ?? null) : node
+
+function child(document: Document, parent: Node | null, step: PropertyKey): ParsedNode | Node | null {
+  const collection = resolved(document, parent)
+  if (!isCollection(collection)) return null
+  const found = collection.get(step, true)
+  return isNode(found) ? found : null
+}
+
+function keyNode(document: Document, parent: Node | null, key: PropertyKey | undefined): Node | null {
+  const map = resolved(document, parent)
+  if (!isMap(map)) return map
+  const pair = map.items.find((item) => isScalar(item.key) && item.key.value === key)
+  return isNode(pair?.key) ? pair.key : map
+}

@@ -1,0 +1,54 @@
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+
+/** No secret of ours is longer. Bytes. */
+const LONGEST_SECRET = 65_536
+
+/** Who besides the owner may touch a secret file, as bits of its mode that must be clear. */
+export const OWNER_ONLY = 0o077
+/** As {@link OWNER_ONLY}, but the file's group may read: how orchestrators hand secrets to a service. */
+export const OWNER_AND_GROUP = 0o027
+
+/**
+ * Reads a secret from a regular file, without one trailing newline.
+ * Throws an Error with one sentence where the file cannot be read, is larger than 64 KiB, or has a mode bit of
+ * `refusedModeBits` set: a secret that others may read is no secret (SECURITY F-39).
+ * Does NOT look at who owns the file or at the directories above it.
+ */
+export function readSecretFile(path: string, refusedModeBits: number): string {
+  const descriptor = open(path)
+  try {
+    const { mode, size } = regularFile(descriptor, path)
+    if ((mode & refusedModeBits) !== 0) {
+      throw new Error(
+        `${path} has mode ${octal(mode)} and is open to others: make it 0600 with chmod 600 ${path}`,
+      )
+    }
+    if (size > LONGEST_SECRET) throw new Error(`${path} is larger than any secret: ${size} bytes`)
+    return readFileSync(descriptor, 'utf8').replace(/\r?\n$/, '')
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function open(path: string): number {
+  try {
+    // Without O_NONBLOCK a named pipe that nobody writes to would hold the boot for ever.
+    return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${errorCode(error)})`, { cause: error })
+  }
+}
+
+function regularFile(descriptor: number, path: string): { mode: number; size: number } {
+  const stats = fstatSync(descriptor)
+  if (!stats.isFile()) throw new Error(`${path} is not a regular file`)
+  return stats
+}
+
+/** A file mode as operators write it, e.g. `0644`. */
+export const octal = (mode: number): string => `0${(mode & 0o777).toString(8).padStart(3, '0')}`
+
+/** The system's name for what went wrong, e.g. `ENOENT`. */
+export function errorCode(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+}
