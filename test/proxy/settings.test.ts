@@ -1,0 +1,261 @@
+import { chmodSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { refuseUnsafeRuntime } from '../../proxy/runtime-guard.ts'
+import { readSettings, SettingsError } from '../../proxy/settings.ts'
+
+const CWD = '/srv/sallyport'
+
+/** Each environment must be refused with exactly this sentence. */
+function refused(t: Tap, cases: readonly (readonly [env: Record<string, string>, message: string])[]): void {
+  for (const [env, message] of cases) {
+    t.throws(() => readSettings(env, CWD), new SettingsError(message), JSON.stringify(env))
+  }
+}
+type Tap = Pick<typeof t, 'throws'>
+
+await t.test('§8 every setting has its default', async (t) => {
+  t.strictSame(readSettings({ HOME: '/root', mcp_proxy_x: '1' }, CWD), {
+    listen: { host: '127.0.0.1', port: 9443 },
+    adminListen: null,
+    hostnames: ['localhost', '127.0.0.1', '::1'],
+    publicUrls: null,
+    dataDir: '/srv/sallyport/data',
+    databaseUrl: 'sqlite:/srv/sallyport/data/sallyport.db',
+    org: 'acme',
+    trustDomain: 'sallyport.local',
+    adminSecret: null,
+    keyPassphrase: null,
+    egressDpopMode: null,
+    allowPrivateUpstreams: false,
+    pluginsDir: '/srv/sallyport/plugins/config',
+    logLevel: 'info',
+    workers: 1,
+    shutdownGraceS: 30,
+    tlsMinVersion: 'TLSv1.3',
+  })
+})
+
+await t.test('§8 every setting can be set', async (t) => {
+  const env = {
+    MCP_PROXY_LISTEN: '[::1]:0',
+    MCP_PROXY_ADMIN_LISTEN: 'admin.internal:9444',
+    MCP_PROXY_HOSTNAMES: 'gate.example.com, 10.0.0.1,::1,::1',
+    MCP_PROXY_PUBLIC_URLS: 'https://Gate.example.com/, https://other:8443/base/',
+    MCP_PROXY_DATA_DIR: 'var',
+    MCP_PROXY_DATABASE_URL: 'sqlite:elsewhere/x.db',
+    MCP_PROXY_ORG: 'Org_1.x-y',
+    MCP_PROXY_TRUST_DOMAIN: 'td.example_1',
+    MCP_PROXY_ADMIN_SECRET: 'correct horse',
+    MCP_PROXY_KEY_PASSPHRASE: 'battery staple',
+    MCP_PROXY_EGRESS_DPOP_MODE: 'required',
+    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+    MCP_PROXY_PLUGINS_DIR: '/etc/sallyport',
+    MCP_PROXY_LOG_LEVEL: 'debug',
+    MCP_PROXY_WORKERS: '1',
+    MCP_PROXY_SHUTDOWN_GRACE_S: '0',
+    MCP_PROXY_TLS_MIN_VERSION: '1.2',
+  }
+  t.strictSame(readSettings(env, CWD), {
+    listen: { host: '::1', port: 0 },
+    adminListen: { host: 'admin.internal', port: 9444 },
+    hostnames: ['gate.example.com', '10.0.0.1', '::1'],
+    publicUrls: ['https://gate.example.com', 'https://other:8443/base'],
+    dataDir: '/srv/sallyport/var',
+    databaseUrl: 'sqlite:/srv/sallyport/elsewhere/x.db',
+    org: 'Org_1.x-y',
+    trustDomain: 'td.example_1',
+    adminSecret: 'correct horse',
+    keyPassphrase: 'battery staple',
+    egressDpopMode: 'required',
+    allowPrivateUpstreams: true,
+    pluginsDir: '/etc/sallyport',
+    logLevel: 'debug',
+    workers: 1,
+    shutdownGraceS: 0,
+    tlsMinVersion: 'TLSv1.2',
+  })
+})
+
+await t.test('§8 a variable that is set to nothing counts as unset', async (t) => {
+  const names = [
+    'LISTEN',
+    'ADMIN_LISTEN',
+    'HOSTNAMES',
+    'PUBLIC_URLS',
+    'ADMIN_SECRET',
+    'ADMIN_SECRET_FILE',
+    'WORKERS',
+  ]
+  const env = Object.fromEntries(names.map((name) => [`MCP_PROXY_${name}`, '']))
+  t.strictSame(readSettings(env, CWD), readSettings({}, CWD))
+})
+
+await t.test('§8 an unknown MCP_PROXY_ variable stops the boot and names the nearest', async (t) => {
+  refused(t, [
+    [
+      { MCP_PROXY_EGRES_DPOP_MODE: 'required' },
+      'MCP_PROXY_EGRES_DPOP_MODE is not a setting: did you mean MCP_PROXY_EGRESS_DPOP_MODE?',
+    ],
+    [
+      { MCP_PROXY_ADMIN_SECRETS: 'canary' },
+      'MCP_PROXY_ADMIN_SECRETS is not a setting: did you mean MCP_PROXY_ADMIN_SECRET?',
+    ],
+    [{ MCP_PROXY_LISTEN_FILE: '' }, 'MCP_PROXY_LISTEN_FILE is not a setting: did you mean MCP_PROXY_LISTEN?'],
+  ])
+})
+
+await t.test('§5 an unknown mode stops the boot, also an empty one', async (t) => {
+  refused(t, [
+    [
+      { MCP_PROXY_EGRESS_DPOP_MODE: 'of' },
+      'MCP_PROXY_EGRESS_DPOP_MODE must be off, optional or required, got "of"',
+    ],
+    [
+      { MCP_PROXY_EGRESS_DPOP_MODE: '' },
+      'MCP_PROXY_EGRESS_DPOP_MODE must be off, optional or required, got ""',
+    ],
+    [
+      { MCP_PROXY_EGRESS_DPOP_MODE: 'Required' },
+      'MCP_PROXY_EGRESS_DPOP_MODE must be off, optional or required, got "Required"',
+    ],
+  ])
+})
+
+await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) => {
+  const listen = 'must be host:port, such as 127.0.0.1:9443 or [::1]:9443, got'
+  const postgres = 'MCP_PROXY_DATABASE_URL names PostgreSQL, which this version does not support: use sqlite:'
+  const sqlite =
+    'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db'
+  const urls = 'MCP_PROXY_PUBLIC_URLS must be https URLs without query, separated by commas, got'
+  const names = 'MCP_PROXY_HOSTNAMES must be host names and IP addresses, separated by commas, got'
+  refused(t, [
+    ...['9443', ':9443', '::1:9443', '[::g]:1', '[1.2.3.4]:1', 'a b:1', 'h:65536', 'h:-1', 'h:', 'h:1\n'].map(
+      (text) => [{ MCP_PROXY_LISTEN: text }, `MCP_PROXY_LISTEN ${listen} ${JSON.stringify(text)}`] as const,
+    ),
+    [{ MCP_PROXY_ADMIN_LISTEN: 'x' }, `MCP_PROXY_ADMIN_LISTEN ${listen} "x"`],
+    [
+      { MCP_PROXY_ADMIN_LISTEN: '127.0.0.1:9443' },
+      'MCP_PROXY_ADMIN_LISTEN is the same address as MCP_PROXY_LISTEN: leave it empty to share one listener',
+    ],
+    [{ MCP_PROXY_HOSTNAMES: 'a,,b' }, `${names} ""`],
+    [{ MCP_PROXY_HOSTNAMES: '*.example.com' }, `${names} "*.example.com"`],
+    [{ MCP_PROXY_HOSTNAMES: '1.2.3.400' }, `${names} "1.2.3.400"`],
+    [{ MCP_PROXY_PUBLIC_URLS: 'http://x' }, `${urls} "http://x"`],
+    [{ MCP_PROXY_PUBLIC_URLS: 'https://x/?' }, `${urls} "https://x/?"`],
+    [
+      { MCP_PROXY_PUBLIC_URLS: 'https://u:canary@x' },
+      'MCP_PROXY_PUBLIC_URLS must not hold a user name or password',
+    ],
+    [{ MCP_PROXY_DATABASE_URL: 'postgres://u:canary@db/x' }, postgres],
+    [{ MCP_PROXY_DATABASE_URL: 'mysql://u:canary@db/x' }, sqlite],
+    [{ MCP_PROXY_DATABASE_URL: 'sqlite::memory:' }, sqlite],
+    [{ MCP_PROXY_DATABASE_URL: 'sqlite://data/x.db' }, sqlite],
+    [
+      { MCP_PROXY_ORG: 'a/b' },
+      'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,64}$, got "a/b"',
+    ],
+    [
+      { MCP_PROXY_ORG: 'a\n' },
+      'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,64}$, got "a\\n"',
+    ],
+    [
+      { MCP_PROXY_TRUST_DOMAIN: 'Acme.com' },
+      'MCP_PROXY_TRUST_DOMAIN must be made of the characters ^[a-z0-9._-]{1,255}$, got "Acme.com"',
+    ],
+    [
+      { MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'yes' },
+      'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS must be false or true, got "yes"',
+    ],
+    [
+      { MCP_PROXY_LOG_LEVEL: 'loud' },
+      'MCP_PROXY_LOG_LEVEL must be fatal, error, warn, info, debug, trace or silent, got "loud"',
+    ],
+    [
+      { MCP_PROXY_WORKERS: '4' },
+      'MCP_PROXY_WORKERS must be 1, got 4: more than one needs PostgreSQL, which this version does not support',
+    ],
+    [
+      { MCP_PROXY_SHUTDOWN_GRACE_S: '1e3' },
+      'MCP_PROXY_SHUTDOWN_GRACE_S must be a whole number from 0 to 3600, got "1e3"',
+    ],
+    [
+      { MCP_PROXY_SHUTDOWN_GRACE_S: '3601' },
+      'MCP_PROXY_SHUTDOWN_GRACE_S must be a whole number from 0 to 3600, got "3601"',
+    ],
+    [{ MCP_PROXY_TLS_MIN_VERSION: '1.1' }, 'MCP_PROXY_TLS_MIN_VERSION must be 1.3 or 1.2, got "1.1"'],
+  ])
+})
+
+await t.test('§8 every secret may come from a file, without its trailing newline', async (t) => {
+  const directory = t.testdir({ admin: ' secret with spaces \n', passphrase: 'two\n\n' })
+  for (const name of ['admin', 'passphrase']) chmodSync(join(directory, name), 0o600)
+  const env = {
+    MCP_PROXY_ADMIN_SECRET_FILE: 'admin',
+    MCP_PROXY_KEY_PASSPHRASE_FILE: join(directory, 'passphrase'),
+  }
+  const { adminSecret, keyPassphrase } = readSettings(env, directory)
+  t.equal(adminSecret, ' secret with spaces ')
+  t.equal(keyPassphrase, 'two\n')
+})
+
+await t.test('F-39 a secret file that others may read stops the boot', async (t) => {
+  const path = join(t.testdir({ secret: 'canary', empty: '\n' }), 'secret')
+  const refuses = (env: Record<string, string>, message: string) => refused(t, [[env, message]])
+  for (const mode of [0o640, 0o604, 0o620, 0o602]) {
+    chmodSync(path, mode)
+    const octal = `0${mode.toString(8)}`
+    refuses(
+      { MCP_PROXY_KEY_PASSPHRASE_FILE: path },
+      `MCP_PROXY_KEY_PASSPHRASE_FILE: ${path} has mode ${octal} and is open to others: make it 0600 with chmod 600 ${path}`,
+    )
+  }
+  chmodSync(path, 0o400)
+  t.equal(readSettings({ MCP_PROXY_KEY_PASSPHRASE_FILE: path }, CWD).keyPassphrase, 'canary')
+  refuses(
+    { MCP_PROXY_ADMIN_SECRET_FILE: path, MCP_PROXY_ADMIN_SECRET: 'canary' },
+    'MCP_PROXY_ADMIN_SECRET and MCP_PROXY_ADMIN_SECRET_FILE are both set: keep one',
+  )
+  refuses(
+    { MCP_PROXY_ADMIN_SECRET_FILE: '/gone' },
+    'MCP_PROXY_ADMIN_SECRET_FILE: /gone cannot be read (ENOENT)',
+  )
+  refuses(
+    { MCP_PROXY_ADMIN_SECRET_FILE: '/proc' },
+    'MCP_PROXY_ADMIN_SECRET_FILE: /proc is not a regular file',
+  )
+  const empty = join(path, '../empty')
+  chmodSync(empty, 0o600)
+  refuses({ MCP_PROXY_ADMIN_SECRET_FILE: empty }, `MCP_PROXY_ADMIN_SECRET_FILE: ${empty} is empty`)
+})
+
+const runtime = { versions: { node: '24.21.0' }, env: {}, execArgv: [] }
+
+await t.test('F-39 a Node that is too old is refused', async (t) => {
+  for (const node of ['20.20.2', '24.20.9', '22.99.0', '4.30.0']) {
+    const message = `Node 24.21.0 or newer is needed, this is ${node}: run make start`
+    t.throws(() => refuseUnsafeRuntime({ ...runtime, versions: { node } }), { message })
+  }
+  for (const node of ['24.21.0', '24.21.1', '24.22.0', '25.0.0', '100.0.0']) {
+    t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, versions: { node } }))
+  }
+  t.doesNotThrow(() => refuseUnsafeRuntime(process), 'the tests themselves run on a Node that may serve')
+})
+
+await t.test('threat 36: switches that weaken TLS or the parser are refused', async (t) => {
+  const tls = 'NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it'
+  t.throws(() => refuseUnsafeRuntime({ ...runtime, env: { NODE_TLS_REJECT_UNAUTHORIZED: '0' } }), {
+    message: tls,
+  })
+  t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env: { NODE_TLS_REJECT_UNAUTHORIZED: '1' } }))
+  const parser = '--insecure-http-parser lets requests be smuggled past the gateway: remove it'
+  for (const option of ['--insecure-http-parser', '--insecure_http_parser', '--insecure-http-parser=true']) {
+    t.throws(() => refuseUnsafeRuntime({ ...runtime, execArgv: ['--no-warnings', option] }), {
+      message: parser,
+    })
+    const env = { NODE_OPTIONS: `--no-warnings "${option}"` }
+    t.throws(() => refuseUnsafeRuntime({ ...runtime, env }), { message: parser })
+  }
+  const safe = { NODE_OPTIONS: '--no-insecure-http-parser --max-old-space-size=256' }
+  t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env: safe }))
+})
