@@ -1,0 +1,9 @@
+import { hash } from 'node:crypto'
+
+/**
+ * The name by which a certificate is pinned: lower-case hex SHA-256 of its DER (RFC 8705 §3.1).
+ * The claim `x5t#S256` is the same digest in base64url. Does NOT look at what the bytes hold.
+ */
+export function thumbprintOf(der: Uint8Array): string {
+  return hash('sha256', der, 'hex')
+}

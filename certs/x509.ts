@@ -1,0 +1,94 @@
+import { X509Certificate } from 'node:crypto'
+import { fromBER } from 'asn1js'
+import { Certificate } from 'pkijs'
+
+/** Extensions and algorithms by number (RFC 5280 §4.2, RFC 5758 §3.2). */
+export const OID = {
+  commonName: '2.5.4.3',
+  organisation: '2.5.4.10',
+  subjectKeyIdentifier: '2.5.29.14',
+  keyUsage: '2.5.29.15',
+  subjectAltName: '2.5.29.17',
+  basicConstraints: '2.5.29.19',
+  nameConstraints: '2.5.29.30',
+  certificatePolicies: '2.5.29.32',
+  authorityKeyIdentifier: '2.5.29.35',
+  extendedKeyUsage: '2.5.29.37',
+  serverAuth: '1.3.6.1.5.5.7.3.1',
+  clientAuth: '1.3.6.1.5.5.7.3.2',
+  ecdsaWithSha256: '1.2.840.10045.4.3.2',
+} as const
+
+export type Asn1 = ReturnType<typeof fromBER>['result']
+
+// An honest certificate has some 100 nodes and 8 levels; a hostile one must not buy more work than that is worth.
+const LIMITS = { maxDepth: 32, maxNodes: 4000, maxContentLength: 65_536, parseEmbedded: false }
+const PEM_LIMIT = 262_144
+
+/** Exactly one ASN.1 value: throws an Error where it is malformed or followed by more bytes. */
+export function decode(der: Uint8Array): Asn1 {
+  // asn1js reads the buffer behind a view in places; a copy has nothing else behind it.
+  const bytes = Uint8Array.from(der)
+  const { offset, result } = fromBER(bytes, LIMITS)
+  if (offset !== bytes.byteLength) throw new Error('this is not exactly one ASN.1 value')
+  return result
+}
+
+/**
+ * A certificate's parts (RFC 5280 §4.1). Throws an Error where the bytes are anything but one certificate.
+ * Checks NO signature, date or extension.
+ */
+export function readCertificate(der: Uint8Array): Certificate {
+  try {
+    return new Certificate({ schema: decode(der) })
+  } catch (cause) {
+    throw new Error('this is not one X.509 certificate in DER', { cause })
+  }
+}
+
+/**
+ * One extension, read by `read`; null where it is absent. Throws an Error where it occurs twice (RFC 5280 §4.2)
+ * or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an empty one.
+ */
+export function extensionOf<T>(certificate: Certificate, oid: string, read: (schema: Asn1) => T): T | null {
+  const [extension, second] = (certificate.extensions ?? []).filter(({ extnID }) => extnID === oid)
+  if (second) throw new Error(`the certificate holds extension ${oid} twice`)
+  if (!extension) return null
+  try {
+    return read(decode(extension.extnValue.valueBlock.valueHexView))
+  } catch (cause) {
+    throw new Error(`extension ${oid} of the certificate is malformed`, { cause })
+  }
+}
+
+/** The text of the first attribute of that kind in the certificate's subject, or null. */
+export function subjectOf(certificate: Certificate, oid: string): string | null {
+  const attribute = certificate.subject.typesAndValues.find(({ type }) => type === oid)
+  return attribute ? String(attribute.value.valueBlock.value) : null
+}
+
+/**
+ * The certificates of a PEM text in their order; other blocks and text between them are passed over.
+ * Throws an Error where a block is not a certificate or the text is longer than 256 KiB.
+ */
+export function certificatesOf(pem: string): readonly X509Certificate[] {
+  if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
+  // The class stops at the next dash, so that unclosed blocks cost no second look.
+  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/g) ?? []
+  return blocks.map(readBlock)
+}
+
+/** The first certificate of a PEM text. Throws an Error where there is none. */
+export function firstCertificateOf(pem: string): X509Certificate {
+  const [first] = certificatesOf(pem)
+  if (!first) throw new Error('the text holds no PEM certificate')
+  return first
+}
+
+function readBlock(block: string): X509Certificate {
+  try {
+    return new X509Certificate(block)
+  } catch (cause) {
+    throw new Error('a PEM block is not an X.509 certificate', { cause })
+  }
+}
