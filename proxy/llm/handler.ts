@@ -1,0 +1,186 @@
+import type { Granted } from '../../plugins/facts.ts'
+import type { JsonBody } from '../../plugins/json-body.ts'
+import type { Span } from '../../plugins/json-scan.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import type { Refusal } from '../../plugins/refusal.ts'
+import type { Reply, Report } from '../reply.ts'
+import { brokenOffEvent } from './broken-off.ts'
+import type { LlmCall } from './call.ts'
+import type { LlmOptions, Provider } from './options.ts'
+import { notConfigured, refusalOfError, refusalOfStatus, unusableAnswer } from './refusals.ts'
+import { routing, type Target } from './routing.ts'
+import type { Timeouts, Upstream, UpstreamAnswer } from './upstream.ts'
+import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream-headers.ts'
+import { discard, readAll } from './upstream-stream.ts'
+import { type Usage, usageTap } from './usage.ts'
+
+/** Bytes. A provider's own refusal is read whole before it is passed on. */
+const MAX_ERROR_BODY = 1024 * 1024
+/** The end of what was sent so far: as much as tells whether an event was cut in half. Bytes. */
+const TAIL = 2
+
+/** What stands before an LLM call is dispatched: everything that was established about it, the grant included. */
+export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: Granted; call: LlmCall }
+
+/** An answer that is passed on, and where it came from. */
+interface Answered {
+  readonly target: Target
+  readonly answer: UpstreamAnswer
+  /** Providers that were asked, this one included. */
+  readonly attempts: number
+}
+
+/**
+ * Sends a granted call to the provider of its model and passes the answer on as it comes (WIRE.md §3). Providers are
+ * tried in order until one answers otherwise than by a failed connection, a timeout, 429 or 5xx; then there is no way back.
+ * Refuses with the `provider_*`, `model_unknown` and `dialect_translation_unavailable` reasons. Throws the signal's
+ * reason when the caller has hung up.
+ */
+export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
+  const targetsOf = routing(options)
+  return async (facts) => {
+    const targets = targetsOf(facts.call.model, facts.call.dialect)
+    const answered = await firstAnswer(targets, facts, upstream)
+    return answered.answer.status < 300 ? streamed(answered, facts) : ownRefusal(answered)
+  }
+}
+
+async function firstAnswer(
+  targets: readonly Target[],
+  facts: LlmFacts,
+  upstream: Upstream,
+): Promise<Answered> {
+  let refusal: Refusal | null = null
+  let attempts = 0
+  for (const target of targets) {
+    // A target without a key was not asked, so it does not hide what another one answered.
+    if (!hasCredentials(target.provider, facts.headers)) {
+      refusal ??= notConfigured(target.provider)
+      continue
+    }
+    attempts += 1
+    const outcome = await attempt(target, facts, upstream)
+    if ('answer' in outcome) return { target, answer: outcome.answer, attempts }
+    refusal = outcome.refusal
+    if (!outcome.mayTryNext) break
+  }
+  throw refusal ?? new Error('routing gave no target')
+}
+
+type Attempt =
+  | { readonly answer: UpstreamAnswer }
+  | { readonly refusal: Refusal; readonly mayTryNext: boolean }
+
+async function attempt(target: Target, facts: LlmFacts, upstream: Upstream): Promise<Attempt> {
+  const { provider } = target
+  let answer: UpstreamAnswer
+  try {
+    answer = await upstream.call(requestTo(target, facts))
+  } catch (error) {
+    if (facts.signal.aborted) throw error
+    return { refusal: refusalOfError(error, provider), mayTryNext: true }
+  }
+  const refusal = refusalOfStatus(answer.status, answer.headers, provider)
+  if (refusal) {
+    discard(answer.stream)
+    return { refusal, mayTryNext: answer.status === 429 || answer.status >= 500 }
+  }
+  if (!isApiContent(answer)) {
+    answer.stream.destroy()
+    return { refusal: unusableAnswer(answer.status, provider), mayTryNext: false }
+  }
+  return { answer }
+}
+
+function requestTo(target: Target, { call, body, spans, headers, signal }: LlmFacts) {
+  const { provider } = target
+  const bytes = target.model === call.model ? body : withModel(body, spans.get('model'), target.model)
+  return {
+    method: 'POST',
+    url: new URL(provider.base_url.replace(/\/+$/, '') + call.endpoint.upstreamPath),
+    headers: requestHeaders(provider, headers, bytes.length),
+    body: bytes,
+    timeouts: timeoutsOf(provider),
+    signal,
+  } as const
+}
+
+export const timeoutsOf = (provider: Provider): Timeouts => ({
+  connectMs: provider.connect_timeout_ms,
+  firstByteMs: provider.first_byte_timeout_ms,
+  idleMs: provider.idle_timeout_ms,
+})
+
+/** The body with another model name, and every other byte as it was. */
+function withModel(body: Buffer, span: Span | undefined, model: string): Buffer {
+  if (!span) throw new Error('the body has no member model, though a call was made of it')
+  return Buffer.concat([
+    body.subarray(0, span.start),
+    Buffer.from(JSON.stringify(model)),
+    body.subarray(span.end),
+  ])
+}
+
+/** JSON or server-sent events: nothing else is an answer of these APIs, whatever its status (SECURITY threat 38). */
+function isApiContent({ headers }: UpstreamAnswer): boolean {
+  return /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i.test(headers['content-type'] ?? '')
+}
+
+/** A refusal that is the provider's own answer to this request (400, 404, 413, 422, …): passed on whole. */
+async function ownRefusal({ target, answer, attempts }: Answered): Promise<Reply> {
+  const { status, headers, stream } = answer
+  const body = await readAll(stream, MAX_ERROR_BODY).catch((error: unknown) => {
+    throw unusableAnswer(status, target.provider, error)
+  })
+  const key = target.provider.api_key
+  if (body === null || (key !== '' && body.includes(key))) throw unusableAnswer(status, target.provider)
+  return {
+    status,
+    headers: responseHeaders(headers),
+    body,
+    report: () => reportOf({ target, answer, attempts }, {}),
+  }
+}
+
+function streamed(answered: Answered, { call, id }: LlmFacts): Reply {
+  const { status, headers, stream } = answered.answer
+  const type = headers['content-type'] ?? ''
+  const isEvents = type.toLowerCase().startsWith('text/event-stream')
+  const tap = usageTap(type, headers['content-encoding'])
+  let tail: Buffer = Buffer.alloc(0)
+  return {
+    status,
+    headers: { ...responseHeaders(headers), ...(isEvents ? EVENT_HEADERS : lengthOf(answered.answer)) },
+    body: {
+      source: stream,
+      observe: (chunk) => {
+        tail = chunk.length >= TAIL ? chunk.subarray(-TAIL) : Buffer.concat([tail, chunk]).subarray(-TAIL)
+        tap.observe(chunk)
+      },
+      ...(isEvents && { brokenOff: () => brokenOffEvent(call.endpoint.api, stream, tail, id) }),
+    },
+    report: () => reportOf(answered, tap.usage()),
+  }
+}
+
+/** Asks proxies on the way to pass each event on at once. */
+const EVENT_HEADERS = { 'x-accel-buffering': 'no' }
+
+/** So that a caller can tell a whole answer from a cut one. */
+function lengthOf({ headers }: UpstreamAnswer): Record<string, string> {
+  const length = headers['content-length']
+  return length === undefined ? {} : { 'content-length': length }
+}
+
+function reportOf({ target, answer, attempts }: Answered, usage: Usage): Report {
+  const requestId = requestIdOf(answer.headers)
+  return {
+    provider: target.provider.name,
+    detail: {
+      upstream_status: answer.status,
+      ...(requestId !== null && { upstream_request_id: requestId }),
+      attempts,
+      ...usage,
+    },
+  }
+}

@@ -1,0 +1,133 @@
+import { z } from 'zod'
+
+/** Headers that belong to one connection or to the framing of one message: an operator's file must not set them. */
+const FRAMING_HEADERS: ReadonlySet<string> = new Set([
+  'accept-encoding',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+const headerName = z
+  .string()
+  .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be an HTTP header name')
+  .refine((name) => !FRAMING_HEADERS.has(name.toLowerCase()), 'belongs to the connection and cannot be set')
+
+const headerValue = z
+  .string()
+  .max(8192)
+  .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must not hold control characters')
+
+const model = z
+  .string()
+  .min(1)
+  .max(256)
+  .regex(/^\P{Cc}+$/u, 'must not hold control characters')
+
+const milliseconds = (fallback: number) =>
+  z.number().int().min(1).max(3_600_000).default(fallback).describe(`Milliseconds. Default ${fallback}.`)
+
+/** A key is sent as a header value, so what a header cannot hold is refused at boot and not on the first call. */
+const apiKey = z
+  .string()
+  .max(4096)
+  .regex(/^[\x21-\x7e]*$/, 'must be printable ASCII without spaces')
+
+const baseUrl = z
+  .string()
+  .refine((text) => isBaseUrl(text), 'must be an http or https URL without credentials, query or fragment')
+  .describe(
+    'Where the provider answers, up to and including its version segment, e.g. https://api.openai.com/v1. ' +
+      'http:// is accepted, because the operator chose this address; it carries the key and the prompts in clear, ' +
+      'so use it only for a provider on this machine or on a network that you trust.',
+  )
+
+function isBaseUrl(text: string): boolean {
+  const url = URL.parse(text)
+  if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return false
+  // `search` and `hash` are empty for a bare `?` or `#` too, hence the text itself is asked.
+  return !url.username && !url.password && !/[?#]/.test(text)
+}
+
+const provider = z
+  .strictObject({
+    name: z
+      .string()
+      .regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'must be 1 to 32 of a-z, 0-9, _ and -, not starting with _ or -')
+      .describe('What the provider is called in logs, in the ledger and in a provider/model prefix.'),
+    dialect: z.enum(['openai', 'anthropic']).describe('Which API the provider speaks.'),
+    base_url: baseUrl,
+    api_key: apiKey
+      .default('')
+      .describe('The key sent to the provider. Empty: calls are answered 503 provider_not_configured.'),
+    models: z
+      .array(model)
+      .max(1000)
+      .default([])
+      .describe('Model names that this provider serves. * stands for any characters.'),
+    auth: z
+      .enum(['api_key', 'bearer', 'passthrough'])
+      .optional()
+      .describe(
+        "How the key is sent: x-api-key, Authorization: Bearer, or not at all and the caller's own vendor key is " +
+          'passed on. Default: bearer for openai, api_key for anthropic.',
+      ),
+    headers: z
+      .record(headerName, headerValue)
+      .default({})
+      .describe("Further headers of every request to this provider. They win over the caller's."),
+    aliases: z
+      .record(model, model)
+      .default({})
+      .describe("Names of this organisation's own for models of this provider."),
+    connect_timeout_ms: milliseconds(5_000),
+    first_byte_timeout_ms: milliseconds(120_000),
+    idle_timeout_ms: milliseconds(120_000),
+  })
+  .transform(({ auth, ...rest }) => ({
+    ...rest,
+    auth: auth ?? (rest.dialect === 'openai' ? ('bearer' as const) : ('api_key' as const)),
+  }))
+
+/**
+ * The options of the `llm` plugin file (WIRE.md §8), without its `plugin` key.
+ * Does NOT check that a base URL answers, or that a key is accepted there.
+ */
+export const llmOptions = z
+  .strictObject({
+    default_provider: z
+      .string()
+      .optional()
+      .describe('The provider for models that no pattern matches. Absent: such a model is answered 404.'),
+    providers: z.array(provider).max(100).default([]),
+  })
+  .superRefine(({ default_provider, providers }, context) => {
+    const names = new Set<string>()
+    for (const [index, { name }] of providers.entries()) {
+      if (names.has(name)) {
+        context.addIssue({ code: 'custom', path: ['providers', index, 'name'], message: 'is used twice' })
+      }
+      names.add(name)
+    }
+    if (default_provider !== undefined && !names.has(default_provider)) {
+      context.addIssue({
+        code: 'custom',
+        path: ['default_provider'],
+        message: 'names no provider of this file',
+      })
+    }
+  })
+
+export type LlmOptions = z.output<typeof llmOptions>
+export type Provider = LlmOptions['providers'][number]
+export type Dialect = Provider['dialect']

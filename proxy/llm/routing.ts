@@ -1,0 +1,105 @@
+import { Refusal } from '../../plugins/refusal.ts'
+import type { Dialect, LlmOptions, Provider } from './options.ts'
+
+/** A provider to ask, and the name of the model there. */
+export interface Target {
+  readonly provider: Provider
+  readonly model: string
+}
+
+/** Where a model is served, in the order to try. Never empty. */
+export type Routing = (model: string, dialect: Dialect) => readonly Target[]
+
+interface Served {
+  readonly provider: Provider
+  readonly aliases: ReadonlyMap<string, string>
+  readonly matches: (model: string) => boolean
+}
+
+/**
+ * Prepares the routing of WIRE.md §3: `provider/model`, where the prefix names a provider; then the providers that have
+ * the model as an alias; then those with a matching pattern, in the file's order; then the default provider.
+ * Refuses with `model_unknown`, or with `dialect_translation_unavailable` when nobody speaks the caller's dialect.
+ * Does NOT ask whether a provider has a key.
+ */
+export function routing(options: LlmOptions): Routing {
+  const served = options.providers.map(prepare)
+  const byName = new Map(served.map((one) => [one.provider.name, one]))
+  const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
+  return (model, dialect) => {
+    const targets = candidates(served, byName, fallback, model)
+    if (targets.length === 0) throw unknown(model)
+    const spoken = targets.filter((target) => target.provider.dialect === dialect)
+    if (spoken.length === 0) throw untranslated(model, targets, dialect)
+    return spoken
+  }
+}
+
+/** The one-off form of {@link routing}, in any dialect. */
+export function targetsOf(options: LlmOptions, model: string, dialect: Dialect): readonly Target[] {
+  return routing(options)(model, dialect)
+}
+
+/** True for the names that a pattern means. `*` stands for any characters, none too; everything else for itself. */
+export function glob(pattern: string): (name: string) => boolean {
+  const [head = '', ...rest] = pattern.split('*')
+  const tail = rest.pop()
+  if (tail === undefined) return (name) => name === pattern
+  return (name) => {
+    if (!name.startsWith(head)) return false
+    let at = head.length
+    for (const part of rest) {
+      const found = name.indexOf(part, at)
+      if (found < 0) return false
+      at = found + part.length
+    }
+    return name.length - tail.length >= at && name.endsWith(tail)
+  }
+}
+
+function prepare(provider: Provider): Served {
+  const patterns = provider.models.map(glob)
+  return {
+    provider,
+    // A Map, not the object: a model may be called __proto__.
+    aliases: new Map(Object.entries(provider.aliases)),
+    matches: (model) => patterns.some((matches) => matches(model)),
+  }
+}
+
+function candidates(
+  served: readonly Served[],
+  byName: ReadonlyMap<string, Served>,
+  fallback: Served | undefined,
+  model: string,
+): readonly Target[] {
+  const slash = model.indexOf('/')
+  const named = slash < 0 ? undefined : byName.get(model.slice(0, slash))
+  if (named) {
+    const rest = model.slice(slash + 1)
+    return rest === '' ? [] : [target(named, rest)]
+  }
+  const aliased = served.filter(({ aliases }) => aliases.has(model))
+  const matching = aliased.length > 0 ? aliased : served.filter(({ matches }) => matches(model))
+  const chosen = matching.length > 0 || !fallback ? matching : [fallback]
+  return chosen.map((one) => target(one, model))
+}
+
+const target = ({ provider, aliases }: Served, model: string): Target => ({
+  provider,
+  model: aliases.get(model) ?? model,
+})
+
+const unknown = (model: string): Refusal =>
+  new Refusal('model_unknown', {
+    message: `No configured provider serves the model ${model}.`,
+    detail: { model },
+  })
+
+function untranslated(model: string, targets: readonly Target[], dialect: Dialect): Refusal {
+  const names = targets.map(({ provider }) => provider.name).join(', ')
+  return new Refusal('dialect_translation_unavailable', {
+    message: `The model ${model} is served by ${names}, which does not speak the ${dialect} API, and translation is not available yet.`,
+    detail: { model },
+  })
+}
