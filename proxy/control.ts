@@ -1,3 +1,4 @@
+import { openSync } from 'node:fs'
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { connect } from 'node:net'
@@ -6,10 +7,16 @@ import { join } from 'node:path'
 /** Linux takes 107 bytes, macOS 103. */
 const PATH_MAX_BYTES = 100
 
-/** Where the control socket of a data directory lies. Throws one sentence where its path would be too long. */
+/**
+ * Where the control socket of a data directory lies, as `bind` and `connect` take it. On Linux a path that is too long
+ * for them is reached through a descriptor of its directory, which stays open as long as the process. Throws one
+ * sentence where there is no such way.
+ */
 export function controlPath(dataDirectory: string): string {
   const path = join(dataDirectory, 'control.sock')
   if (Buffer.byteLength(path) <= PATH_MAX_BYTES) return path
+  if (process.platform === 'linux')
+    return join(`/proc/self/fd/${openSync(dataDirectory, 'r')}`, 'control.sock')
   throw new Error(
     `MCP_PROXY_DATA_DIR is too long for a Unix socket in it (${path}, at most ${PATH_MAX_BYTES} bytes): choose a shorter path`,
   )

@@ -1,6 +1,7 @@
 import { request } from 'node:http'
 import { controlPath, isRunning } from '../proxy/control.ts'
 import { startGateway } from '../proxy/gateway.ts'
+import { makeDataDirectory } from '../proxy/house.ts'
 import type { Settings } from '../proxy/settings.ts'
 
 /** An answer over the control socket: `body` is parsed JSON, text where it is not JSON, null where there was none. */
@@ -17,6 +18,7 @@ export type Call = (method: string, path: string, body?: unknown) => Promise<Con
  * on it, or, where none runs, by opening the data directory for the while without listening on the network.
  */
 export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
+  await makeDataDirectory(settings)
   const path = controlPath(settings.dataDir)
   const call: Call = (method, target, body) => callSocket(path, method, target, body)
   if (await isRunning(path)) return work(call)
