@@ -1,0 +1,67 @@
+/** Spec §8. */
+const TOKEN = /^[a-z_][a-z0-9_.]{0,63}$/
+const MOST_TOKENS = 64
+
+/** A field of the caller's that breaks a rule, e.g. `capabilities[3]`, and the rule. */
+export interface FieldError {
+  readonly field: string
+  readonly message: string
+}
+
+export type ParsedCapabilities =
+  | { readonly ok: true; readonly capabilities: readonly string[] }
+  | { readonly ok: false; readonly errors: readonly FieldError[] }
+
+/** Whether this is a capability token (spec §2.2). Does NOT say whether anything requires it. */
+export function isCapability(value: unknown): value is string {
+  return typeof value === 'string' && TOKEN.test(value)
+}
+
+/**
+ * Reads a capability set as callers send it (spec §8), or names every entry that breaks the rules.
+ * Order is kept. A token sent twice is held once: the list is a set (§3), the specification refuses no duplicate,
+ * and the ledger's "complete new list" must not differ from the set in force. The limit counts entries as sent.
+ */
+export function parseCapabilities(value: unknown): ParsedCapabilities {
+  if (!Array.isArray(value)) return broken('capabilities', 'must be an array of strings')
+  // Before any entry is looked at: a list of a million costs what a list of one does.
+  if (value.length > MOST_TOKENS) {
+    return broken('capabilities', `must have at most ${MOST_TOKENS} entries, got ${value.length}`)
+  }
+  const errors: FieldError[] = []
+  // A Set, not an object: `__proto__` and `constructor` are tokens of the valid shape.
+  const held = new Set<string>()
+  for (const [index, entry] of value.entries()) {
+    if (isCapability(entry)) held.add(entry)
+    else errors.push({ field: `capabilities[${index}]`, message: rule(entry) })
+  }
+  return errors.length > 0 ? { ok: false, errors } : { ok: true, capabilities: [...held] }
+}
+
+// The entry itself is not repeated: it may be long, or not fit for a log.
+function rule(entry: unknown): string {
+  return typeof entry === 'string' ? `must match ${TOKEN.source}` : 'must be a string'
+}
+
+function broken(field: string, message: string): ParsedCapabilities {
+  return { ok: false, errors: [{ field, message }] }
+}
+
+/** How many different sets are remembered. Principals share few; the bound is for the day they do not. */
+const MOST_SETS = 1024
+const sets = new Map<string, readonly string[]>()
+
+/**
+ * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay for parsing.
+ * Throws where the text is not a capability set: somebody else has written it, and nobody holds anything by it.
+ */
+export function storedCapabilities(text: string): readonly string[] {
+  const known = sets.get(text)
+  if (known) return known
+  const parsed = parseCapabilities(JSON.parse(text))
+  if (!parsed.ok) throw new Error(`a stored capability set breaks the rules: ${parsed.errors[0]?.field}`)
+  const capabilities = Object.freeze([...parsed.capabilities])
+  if (sets.size >= MOST_SETS) sets.clear()
+  sets.set(text, capabilities)
+  return capabilities
+}

@@ -1,0 +1,14 @@
+import type { CompiledQuery } from 'kysely'
+
+/** One write, compiled. `changes`: how many rows it must change, else the whole unit is rolled back. */
+export interface Statement {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+  readonly changes?: number
+}
+
+/** The statement of a compiled query. Runs nothing: only the ledger writes (db/audit). */
+export function statementOf(query: CompiledQuery, changes?: number): Statement {
+  const { sql, parameters } = query
+  return changes === undefined ? { sql, parameters } : { sql, parameters, changes }
+}
