@@ -1,0 +1,69 @@
+import type SQLite from 'better-sqlite3'
+import { type Compilable, Kysely, SqliteDialect } from 'kysely'
+import { migrateToLatest, pendingMigrations } from './migrate.ts'
+import type { Schema } from './schema.ts'
+import { inTransaction, openSqlite } from './sqlite/open.ts'
+
+/**
+ * A compiled question. The parameters take, in order, the places of the values that the query was built with.
+ * At once on SQLite; a promise on engines behind a socket.
+ */
+export type Lookup<R> = (...parameters: readonly unknown[]) => R | undefined | Promise<R | undefined>
+
+/** A connection that reads. What is written goes through the ledger (db/audit), as {@link Statement}s. */
+export interface Database {
+  readonly kysely: Kysely<Schema>
+  readonly engine: 'sqlite'
+  /** Where the ledger opens its own connection. `:memory:` is seen by this connection alone. */
+  readonly file: string
+  /**
+   * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values.
+   * SQLite plans a query with a join anew each time: one that is asked on every request has none (db/pins.ts).
+   */
+  readonly lookup: <R>(query: Compilable<R>) => Lookup<R>
+  readonly close: () => Promise<void>
+}
+
+/**
+ * Opens the database at `sqlite:<path>` or `sqlite::memory:`, migrates it, and from then on refuses to write through it.
+ * Throws one sentence for the operator where the URL is not understood, the file cannot be opened, or the schema is newer than ours.
+ */
+export async function openDatabase(url: string): Promise<Database> {
+  const file = sqliteFile(url)
+  const connection = openSqlite(file)
+  const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+  try {
+    // Asked first: a database that is up to date is opened without a lock, while another process writes.
+    if ((await pendingMigrations(kysely)).length > 0) {
+      await inTransaction(connection, () => migrateToLatest(kysely))
+    }
+    connection.pragma('query_only = ON')
+  } catch (error) {
+    connection.close()
+    throw error
+  }
+  return {
+    kysely,
+    engine: 'sqlite',
+    file,
+    lookup: (query) => prepared(connection, query),
+    close: () => kysely.destroy(),
+  }
+}
+
+function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Lookup<R> {
+  const statement = connection.prepare<unknown[], R>(query.compile().sql)
+  return (...parameters) => statement.get(...parameters)
+}
+
+// Never prints the URL: it may hold a password.
+function sqliteFile(url: string): string {
+  if (/^postgres(ql)?:/.test(url)) {
+    throw new Error(
+      'MCP_PROXY_DATABASE_URL names PostgreSQL, which this version does not support yet: use sqlite:<path>',
+    )
+  }
+  const file = /^sqlite:(.+)$/s.exec(url)?.[1]
+  if (file === undefined) throw new Error('MCP_PROXY_DATABASE_URL must be sqlite:<path>')
+  return file
+}

@@ -1,0 +1,92 @@
+import type { ColumnType, Generated } from 'kysely'
+
+/** Every table and its columns. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text: so both engines store alike. */
+export interface Schema {
+  readonly internal_agents: AgentTable
+  readonly local_user_principals: LocalPrincipalTable
+  readonly local_workload_principals: LocalPrincipalTable
+  readonly certificate_pins: CertificatePinTable
+  readonly settings: SettingTable
+  readonly audit_log: AuditLogTable
+}
+
+export type PrincipalType = 'agent' | 'user' | 'workload'
+
+/** How a principal came to be known (WIRE.md §2). */
+export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard'
+
+type Flag = 0 | 1
+
+interface PrincipalColumns {
+  /** The short name, without the organisation. Unique in its table. */
+  readonly name: string
+  readonly display_name: string | null
+  readonly is_active: ColumnType<Flag, Flag | undefined, Flag>
+  readonly enrollment_method: EnrollmentMethod
+  readonly spiffe_id: string | null
+  /** RFC 7638 thumbprint of the pinned DPoP key. base64url. */
+  readonly dpop_jkt: string | null
+  readonly federated: ColumnType<Flag, Flag | undefined, Flag>
+  /** Ahead of `last_pushed_revision` while the federation publisher has something to push. */
+  readonly federation_revision: Generated<number>
+  readonly last_pushed_revision: Generated<number>
+  /** The ETag: counts changes of the object. */
+  readonly revision: Generated<number>
+  readonly created_at: string
+  readonly updated_at: string
+  readonly last_seen_at: string | null
+  /** JSON array of tokens (spec §2.1). */
+  readonly capabilities: Generated<string>
+}
+
+interface AgentTable extends PrincipalColumns {
+  readonly agent_id: string
+}
+
+interface LocalPrincipalTable extends PrincipalColumns {
+  readonly principal_id: string
+}
+
+interface CertificatePinTable {
+  /** Lower-case hex SHA-256 of the certificate's DER. */
+  readonly thumbprint: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  readonly not_before: string
+  readonly not_after: string
+  readonly is_current: ColumnType<Flag, Flag | undefined, Flag>
+  /** Until when a pin that is no longer current is still honoured. Null: not at all. */
+  readonly grace_until: string | null
+  readonly created_at: string
+}
+
+interface SettingTable {
+  readonly key: string
+  readonly value: string
+  readonly updated_at: string
+}
+
+/** One row of the ledger (AUDIT.md). Written by db/audit alone. */
+interface AuditLogTable {
+  readonly stream: string
+  readonly seq: number
+  readonly recorded_at: string
+  readonly request_id: string | null
+  readonly principal_id: string | null
+  readonly principal_type: string | null
+  readonly action: string
+  readonly status: string
+  readonly tool: string | null
+  readonly model: string | null
+  readonly provider: string | null
+  readonly cert_thumbprint: string | null
+  readonly dpop_jkt: string | null
+  /** JSON object. */
+  readonly detail: string
+  readonly config_digest: string
+  readonly version: string
+  readonly prev_hash: string
+  readonly row_hash: string
+  /** The canonical bytes that `row_hash` is the digest of. */
+  readonly leaf: string
+}

@@ -1,0 +1,22 @@
+import type { Database } from './database.ts'
+import { type Statement, statementOf } from './statement.ts'
+import { timestamp } from './timestamp.ts'
+
+/** What the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string, never the secret. */
+export type SettingKey = 'admin_secret_hash' | 'organisation' | 'trust_domain'
+
+/** The setting's value; undefined where it was never written. */
+export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
+  const row = await db.kysely.selectFrom('settings').select('value').where('key', '=', key).executeTakeFirst()
+  return row?.value
+}
+
+/** Writes the setting, new or not. `at`: ms since the epoch. */
+export function writeSetting(db: Database, key: SettingKey, value: string, at: number): Statement {
+  const row = { value, updated_at: timestamp(at) }
+  const query = db.kysely
+    .insertInto('settings')
+    .values({ key, ...row })
+    .onConflict((conflict) => conflict.column('key').doUpdateSet(row))
+  return statementOf(query.compile(), 1)
+}
