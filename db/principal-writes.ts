@@ -1,0 +1,110 @@
+import type { Database } from './database.ts'
+import { TABLES } from './principal-tables.ts'
+import type { EnrollmentMethod, PrincipalType } from './schema.ts'
+import { type Statement, statementOf } from './statement.ts'
+import { timestamp } from './timestamp.ts'
+
+// Every `at` is ms since the epoch. Every id and token was parsed by whoever took it from a caller.
+
+interface NewPrincipal {
+  readonly type: PrincipalType
+  /** The full id, `<org>::…` (spec §2.1). */
+  readonly id: string
+  readonly name: string
+  readonly displayName: string | null
+  readonly capabilities: readonly string[]
+  readonly enrollmentMethod: EnrollmentMethod
+  readonly spiffeId: string | null
+  readonly dpopJkt: string | null
+  readonly federated: boolean
+  readonly at: number
+}
+
+/** A new principal, active, with no certificate yet. The database refuses an id or a name that is taken. */
+export function insertPrincipal(db: Database, principal: NewPrincipal): Statement {
+  const { type, id, at } = principal
+  const columns = {
+    name: principal.name,
+    display_name: principal.displayName,
+    capabilities: JSON.stringify(principal.capabilities),
+    enrollment_method: principal.enrollmentMethod,
+    spiffe_id: principal.spiffeId,
+    dpop_jkt: principal.dpopJkt,
+    federated: principal.federated ? 1 : 0,
+    created_at: timestamp(at),
+    updated_at: timestamp(at),
+    last_seen_at: null,
+  } as const
+  const query =
+    type === 'agent'
+      ? db.kysely.insertInto(TABLES.agent.table).values({ agent_id: id, ...columns })
+      : db.kysely.insertInto(TABLES[type].table).values({ principal_id: id, ...columns })
+  return statementOf(query.compile(), 1)
+}
+
+interface Change {
+  readonly type: PrincipalType
+  readonly id: string
+  readonly at: number
+}
+
+/**
+ * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no row.
+ * An agent's `federation_revision` counts up, so that the publisher propagates the set (§3).
+ */
+export function setCapabilities(
+  db: Database,
+  change: Change & { readonly revision: number; readonly capabilities: readonly string[] },
+): Statement {
+  let query = updated(db, change)
+    .set({ capabilities: JSON.stringify(change.capabilities) })
+    .where('revision', '=', change.revision)
+  if (change.type === 'agent') {
+    query = query.set((row) => ({ federation_revision: row('federation_revision', '+', 1) }))
+  }
+  return statementOf(query.compile(), 1)
+}
+
+/** Deactivates or reactivates. Deactivating twice is no fault. The row is never deleted. */
+export function setActive(db: Database, change: Change & { readonly active: boolean }): Statement {
+  return statementOf(
+    updated(db, change)
+      .set({ is_active: change.active ? 1 : 0 })
+      .compile(),
+    1,
+  )
+}
+
+/** Pins a DPoP key by its RFC 7638 thumbprint, or with null none. */
+export function setDpopJkt(db: Database, change: Change & { readonly jkt: string | null }): Statement {
+  return statementOf(updated(db, change).set({ dpop_jkt: change.jkt }).compile(), 1)
+}
+
+/** Counts a change of the object that is kept elsewhere, i.e. a new pin, so that its ETag changes with it. */
+export function touchRevision(db: Database, change: Change): Statement {
+  return statementOf(updated(db, change).compile(), 1)
+}
+
+/**
+ * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its traffic.
+ * May change no row: what it is sent along with must not fail for it.
+ */
+export function touchLastSeen(db: Database, change: Change): Statement {
+  return statementOf(
+    one(db, change)
+      .set({ last_seen_at: timestamp(change.at) })
+      .compile(),
+  )
+}
+
+function one({ kysely }: Database, { type, id }: Change) {
+  const { table, id: column } = TABLES[type]
+  return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
+}
+
+function updated(db: Database, change: Change) {
+  return one(db, change).set((row) => ({
+    revision: row('revision', '+', 1),
+    updated_at: timestamp(change.at),
+  }))
+}
