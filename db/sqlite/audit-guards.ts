@@ -30,11 +30,12 @@ end`
 // and it can find that row by (stream, seq), by (stream, prev_hash), or by a rowid that the statement names. In a
 // BEFORE INSERT trigger new.rowid is -1 exactly where the statement names none.
 const ONLY_THE_NEXT = sql`create trigger audit_log_insert before insert on audit_log
-when new.rowid <> -1
-  or new.seq is not 1 + coalesce((select max(seq) from audit_log where stream = new.stream), 0)
-  or new.prev_hash is not coalesce(
-    (select row_hash from audit_log where stream = new.stream order by seq desc limit 1),
-    '0000000000000000000000000000000000000000000000000000000000000000')
+when new.rowid <> -1 or case new.seq
+    when 1 then new.prev_hash <> '0000000000000000000000000000000000000000000000000000000000000000'
+      or exists (select 1 from audit_log where stream = new.stream)
+    else (new.seq - 1, new.prev_hash) is not
+      (select seq, row_hash from audit_log where stream = new.stream order by seq desc limit 1)
+  end
 begin
   select raise(abort, 'audit_log takes only the next row of its stream');
 end`

@@ -1,0 +1,53 @@
+import type { JsonObject } from '../json.ts'
+import type { Statement } from '../statement.ts'
+
+/** What one row says, before it has its place in the chain (AUDIT.md, A row). Absent is null, never the empty string. */
+export interface Entry {
+  /** ms since the epoch; `recorded_at` of the row. */
+  readonly at: number
+  readonly request_id: string | null
+  readonly principal_id: string | null
+  readonly principal_type: string | null
+  readonly action: string
+  readonly status: string
+  readonly tool: string | null
+  readonly model: string | null
+  readonly provider: string | null
+  /** Lower-case hex SHA-256 of the DER. */
+  readonly cert_thumbprint: string | null
+  /** base64url, RFC 7638. */
+  readonly dpop_jkt: string | null
+  /** Digests and sizes, never prompts, completions, arguments, results or secrets. Integers only. */
+  readonly detail: JsonObject
+  /** Which plugin configuration judged. */
+  readonly config_digest: string
+}
+
+/** What is durable together or not at all: writes to other tables, and the rows that say so. */
+export interface Unit {
+  readonly statements?: readonly Statement[]
+  readonly entries: readonly Entry[]
+}
+
+/** Where a row stands in its chain. `hash` is its `row_hash`: hex SHA-256. */
+export interface Sealed {
+  readonly stream: string
+  readonly seq: number
+  readonly hash: string
+}
+
+/**
+ * Why a unit was not stored; nothing of it was.
+ * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it broke a
+ * unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the ledger was closed.
+ */
+export type LedgerErrorCode = 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
+
+export class LedgerError extends Error {
+  readonly code: LedgerErrorCode
+
+  constructor(code: LedgerErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}

@@ -1,0 +1,193 @@
+import { openSqliteWriter } from '../sqlite/audit-thread.ts'
+import { draftOf } from './draft.ts'
+import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
+import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
+
+/** The append-only audit ledger (AUDIT.md, Appending). The only writer of the database. */
+export interface Ledger {
+  /**
+   * Resolves with the places of the unit's rows when statements and rows are durable. Rejects where nothing of the unit
+   * was stored: with a {@link LedgerError}, or a TypeError for what can never be stored, such as a float in `detail`.
+   */
+  commit(unit: Unit): Promise<readonly Sealed[]>
+  /**
+   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with how many.
+   * `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks no further back than that row.
+   */
+  recover(at: number, configDigest: string): Promise<number>
+  /** Rows that wait for their commit, under way or in line. */
+  readonly waiting: number
+  /** The last durable row; null while there is none. */
+  readonly head: Sealed | null
+  /**
+   * Resolves once, with what was seen, when the ledger can never be written again; never otherwise.
+   * The process must end: whatever wrote beside us, or the disk, cannot be argued with.
+   */
+  readonly failed: Promise<Error>
+  /** Takes no more units, waits for those in line, and lets go of the database. */
+  close(): Promise<void>
+}
+
+export interface LedgerOptions {
+  /** The SQLite database, migrated. */
+  readonly file: string
+  /** Of the service, for `version` of every row. */
+  readonly version: string
+  /** How many rows may wait. Default 8,192. */
+  readonly queueLimit?: number
+}
+
+/**
+ * Opens the ledger of a migrated database and holds it alone. Rejects with one sentence where another process holds it, the
+ * schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the sentence names the first such row.
+ */
+export async function openLedger({ file, version, queueLimit = 8_192 }: LedgerOptions): Promise<Ledger> {
+  return new Line(await openSqliteWriter(file, version), queueLimit)
+}
+
+// A batch's memory and the time it holds the write lock stay small; the line takes what is beyond.
+const BATCH_LIMIT = 512
+
+interface Waiter {
+  readonly work: Work
+  readonly resolve: (sealed: readonly Sealed[]) => void
+  readonly reject: (error: Error) => void
+}
+
+/** The line in front of a writer. While one batch is under way the next one gathers: load makes the batches. */
+class Line implements Ledger {
+  readonly #writer: Writer
+  readonly #limit: number
+  readonly #failed = Promise.withResolvers<Error>()
+  #line: Waiter[] = []
+  #waiting = 0
+  #draining: Promise<void> | null = null
+  #head: Sealed | null
+  #fault: Error | null = null
+  #closed: Promise<void> | null = null
+
+  constructor(writer: Writer, limit: number) {
+    this.#writer = writer
+    this.#limit = limit
+    this.#head = writer.head
+    void writer.lost.then((fault) => this.#fail(fault))
+  }
+
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  get head(): Sealed | null {
+    return this.#head
+  }
+
+  get failed(): Promise<Error> {
+    return this.#failed.promise
+  }
+
+  async commit(unit: Unit): Promise<readonly Sealed[]> {
+    if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
+    if (this.#fault) throw unavailable(this.#fault)
+    // Before it joins the line: what can never be stored must not share a batch with what can.
+    const work = workOf(unit)
+    const { promise, resolve, reject } = Promise.withResolvers<readonly Sealed[]>()
+    const size = sizeOf(work)
+    if (this.#waiting + size > this.#limit) {
+      throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
+    }
+    this.#waiting += size
+    this.#line.push({ work, resolve, reject })
+    this.#draining ??= this.#drain()
+    return promise
+  }
+
+  async recover(at: number, configDigest: string): Promise<number> {
+    if (this.#fault) throw unavailable(this.#fault)
+    const open = await this.#writer.openDecisions()
+    for (let from = 0; from < open.length; from += BATCH_LIMIT) {
+      const decisions = open.slice(from, from + BATCH_LIMIT)
+      await this.commit({ entries: decisions.map((decision) => unknownOutcome(decision, at, configDigest)) })
+    }
+    return open.length
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= (this.#draining ?? Promise.resolve()).then(() => this.#writer.close())
+    return this.#closed
+  }
+
+  async #drain(): Promise<void> {
+    // So that everything committed in this turn of the event loop shares the first batch.
+    await Promise.resolve()
+    while (this.#line.length > 0) {
+      const batch = this.#line.splice(0, BATCH_LIMIT)
+      await this.#write(batch)
+      for (const { work } of batch) this.#waiting -= sizeOf(work)
+    }
+    this.#draining = null
+  }
+
+  async #write(batch: readonly Waiter[]): Promise<void> {
+    try {
+      if (this.#fault) throw this.#fault
+      const results = await this.#writer.write(batch.map(({ work }) => work))
+      for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
+    } catch (error) {
+      for (const { reject } of batch) reject(unavailable(error))
+    }
+  }
+
+  // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant with no
+  // work, never work with no row.
+  #settle({ resolve, reject }: Waiter, result: WorkResult | undefined): void {
+    if (!result) {
+      reject(unavailable(new Error('the writer did not answer for this unit')))
+    } else if ('sealed' in result) {
+      this.#head = result.sealed.at(-1) ?? this.#head
+      resolve(result.sealed)
+    } else {
+      reject(refusalOf(result))
+    }
+  }
+
+  #fail(fault: Error): void {
+    this.#fault = fault
+    this.#failed.resolve(fault)
+  }
+}
+
+function unavailable(cause: unknown): LedgerError {
+  const seen = cause instanceof Error ? cause.message : String(cause)
+  return new LedgerError('unavailable', `the audit ledger cannot be written: ${seen}`, { cause })
+}
+
+type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
+
+const refusalOf = ({ refused, message }: RefusedWork): Error =>
+  refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
+
+// A unit without rows has its place in the line too.
+const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
+
+function workOf({ statements = [], entries }: Unit): Work {
+  for (const { sql, parameters } of statements) {
+    if (!parameters.every(isBindable))
+      throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
+  }
+  return { statements, drafts: entries.map(draftOf) }
+}
+
+// What cannot cross to the writer's thread would throw there for the whole batch.
+function isBindable(value: unknown): boolean {
+  return (
+    value === null || ['string', 'number', 'bigint'].includes(typeof value) || value instanceof Uint8Array
+  )
+}
+
+const unknownOutcome = (decision: OpenDecision, at: number, configDigest: string): Entry => ({
+  ...decision,
+  at,
+  status: 'unknown',
+  detail: { reason: 'crash' },
+  config_digest: configDigest,
+})

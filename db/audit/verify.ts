@@ -1,0 +1,135 @@
+import canonicalize from 'canonicalize'
+import { GENESIS, hashOf, leafOf, type StoredRow } from './leaf.ts'
+
+/** Something that stands where a row should: a line that is not one, a page that cannot be read. */
+export interface Damaged {
+  readonly damaged: string
+}
+
+export interface BadRow {
+  readonly stream: string
+  readonly seq: number
+  /** What is wrong with it, as half a sentence. */
+  readonly problem: string
+}
+
+export interface Verdict {
+  readonly ok: boolean
+  /** How many rows are whole: all, or those before the first bad one. */
+  readonly rows: number
+  readonly streams: number
+  readonly first_bad?: BadRow
+  /** Allowed decisions that no outcome followed: calls under way, or a crash that no boot has recovered yet. No fault. */
+  readonly open_decisions: number
+}
+
+interface Link {
+  readonly seq: number
+  readonly hash: string
+}
+
+/**
+ * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is canonical, says what
+ * the columns say, and has the digest that `row_hash` and the next row's `prev_hash` say. Stops at the first bad row.
+ * Takes rows in the order of their seq, streams in any mixture, in memory that does not grow with their number.
+ * Does NOT see rows cut off the end, nor a chain that was rewritten whole: for that it takes a checkpoint kept elsewhere.
+ */
+export async function verify(
+  rows: AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Damaged>,
+): Promise<Verdict> {
+  const chains = chainVerifier()
+  for await (const row of rows) {
+    if (!chains.add(row)) break
+  }
+  return chains.verdict()
+}
+
+/** The same, row by row. `add` says whether the row was good; after one that was not, nothing more may be added. */
+export interface ChainVerifier {
+  add(row: StoredRow | Damaged): boolean
+  verdict(): Verdict
+}
+
+/** `tail`: the rows are the end of a chain, so the first one's place and parent are taken on trust. */
+export function chainVerifier({ tail = false } = {}): ChainVerifier {
+  const heads = new Map<string, Link>()
+  const open = openDecisions()
+  let [rows, lastStream] = [0, 'main']
+  let bad: BadRow | null = null
+
+  function add(row: StoredRow | Damaged): boolean {
+    bad = 'damaged' in row ? afterHead(row.damaged) : problemOf(row)
+    if (bad || 'damaged' in row) return false
+    heads.set(row.stream, { seq: row.seq, hash: row.row_hash })
+    lastStream = row.stream
+    rows += 1
+    open.see(row)
+    return true
+  }
+
+  function afterHead(problem: string): BadRow {
+    return { stream: lastStream, seq: (heads.get(lastStream)?.seq ?? 0) + 1, problem }
+  }
+
+  function problemOf(row: StoredRow): BadRow | null {
+    const before = heads.get(row.stream) ?? (tail ? { seq: row.seq - 1, hash: row.prev_hash } : BEFORE_FIRST)
+    return outOfPlace(row, before) ?? changed(row, before)
+  }
+
+  function verdict(): Verdict {
+    const found = { rows, streams: heads.size, open_decisions: open.count() }
+    return bad ? { ok: false, ...found, first_bad: bad } : { ok: true, ...found }
+  }
+
+  return { add, verdict }
+}
+
+const BEFORE_FIRST: Link = { seq: 0, hash: GENESIS }
+
+function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | null {
+  if (!Number.isSafeInteger(seq)) return { stream, seq: last + 1, problem: `is numbered ${seq}` }
+  if (seq === last + 1) return null
+  if (seq > last) return { stream, seq: last + 1, problem: `is missing: ${last} is followed by ${seq}` }
+  return {
+    stream,
+    seq,
+    problem: seq === last ? 'is there twice' : `stands after ${last}: a duplicate, or out of order`,
+  }
+}
+
+function changed(row: StoredRow, before: Link): BadRow | null {
+  const { stream, seq } = row
+  const bad = (problem: string): BadRow => ({ stream, seq, problem })
+  if (leafOf(row) !== row.leaf) return bad('has columns that do not say what its leaf says')
+  if (hashOf(row.leaf) !== row.row_hash) return bad('was changed: row_hash is not the digest of its leaf')
+  if (row.prev_hash !== before.hash)
+    return bad(`does not follow ${before.seq}: prev_hash is not its row_hash`)
+  return isCanonicalObject(row.detail) ? null : bad('has a detail that is not a canonical JSON object')
+}
+
+// Else two implementations that read the same row would hash different bytes.
+function isCanonicalObject(detail: string): boolean {
+  if (detail === '{}') return true
+  try {
+    return detail.startsWith('{') && canonicalize(JSON.parse(detail)) === detail
+  } catch (error) {
+    // Not JSON, or with half a surrogate pair in it.
+    if (error instanceof Error) return false
+    throw error
+  }
+}
+
+// In an honest log as many as there are calls at one time. In another one the count is at least this.
+const OPEN_LIMIT = 100_000
+
+const OUTCOMES = new Set(['success', 'error', 'truncated', 'unknown'])
+
+function openDecisions() {
+  const open = new Set<string>()
+  const see = ({ request_id: id, status }: StoredRow): void => {
+    if (id === null) return
+    if (status === 'allowed' && open.size < OPEN_LIMIT) open.add(id)
+    if (OUTCOMES.has(status)) open.delete(id)
+  }
+  return { see, count: () => open.size }
+}

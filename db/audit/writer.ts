@@ -1,0 +1,34 @@
+import type { Statement } from '../statement.ts'
+import type { Draft } from './draft.ts'
+import type { Sealed } from './entry.ts'
+
+/** A unit that is ready to be stored: it can cross to another thread, and its drafts can be hashed. */
+export interface Work {
+  readonly statements: readonly Statement[]
+  readonly drafts: readonly Draft[]
+}
+
+/** What became of one unit of a batch that was committed. `fault`: a statement that the database does not understand. */
+export type WorkResult =
+  | { readonly sealed: readonly Sealed[] }
+  | { readonly refused: 'conflict' | 'duplicate' | 'fault'; readonly message: string }
+
+/** An allowed decision that no outcome followed. */
+export type OpenDecision = Omit<Draft, 'recorded_at' | 'status' | 'detail' | 'config_digest'>
+
+/** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
+export interface Writer {
+  /** The stream's last row when the writer was opened. */
+  readonly head: Sealed | null
+  /**
+   * Stores a batch in one transaction, each unit whole or not at all, and resolves when it is durable.
+   * Rejects where nothing of the batch was stored; a later batch may go through, unless {@link Writer.lost} has resolved.
+   */
+  write(batch: readonly Work[]): Promise<readonly WorkResult[]>
+  /** The allowed decisions without outcome since the last `service.started` before the writer was opened. */
+  openDecisions(): Promise<readonly OpenDecision[]>
+  /** Resolves once, with what was seen, when the writer will never write again; never otherwise. */
+  readonly lost: Promise<Error>
+  /** Waits for what is under way. Nothing may be written afterwards. */
+  close(): Promise<void>
+}

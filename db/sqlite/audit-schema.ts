@@ -1,0 +1,32 @@
+import type SQLite from 'better-sqlite3'
+
+/** What SQLite's schema says of the audit tables, by the name of the object. */
+export type AuditSchema = Readonly<Record<string, string>>
+
+/**
+ * Says which objects of the audit tables are missing, changed or too many in this database, or null where all is as expected.
+ * A trigger that was dropped leaves no other trace (SECURITY T11).
+ */
+export function auditSchemaProblem(connection: SQLite.Database, expected: AuditSchema): string | null {
+  const found = auditSchema(connection)
+  const names = [...new Set([...Object.keys(expected), ...Object.keys(found)])].sort()
+  const odd = names.filter((name) => expected[name] !== found[name])
+  if (odd.length === 0) return null
+  return `the schema of the audit tables is not as this version makes it: ${odd.map((name) => verdict(name, expected, found)).join(', ')}`
+}
+
+function verdict(name: string, expected: AuditSchema, found: AuditSchema): string {
+  if (!Object.hasOwn(found, name)) return `${name} is missing`
+  return Object.hasOwn(expected, name) ? `${name} was changed` : `${name} was added`
+}
+
+/** By table as well as by name: a trigger may be called anything and still sit on the ledger. */
+export function auditSchema(connection: SQLite.Database): AuditSchema {
+  const objects = connection
+    .prepare<[], { name: string; definition: string }>(
+      `select name, type || ' on ' || tbl_name || ': ' || coalesce(sql, '') as definition from sqlite_schema
+       where name glob 'audit_*' or tbl_name glob 'audit_*'`,
+    )
+    .all()
+  return Object.fromEntries(objects.map(({ name, definition }) => [name, definition]))
+}

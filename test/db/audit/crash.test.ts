@@ -1,0 +1,126 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import t from 'tap'
+import { entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from './scratch-ledger.ts'
+
+const PROGRAM = join(import.meta.dirname, 'append-until-killed.ts')
+const CONFIG = 'cd'.repeat(32)
+
+type Acknowledged = readonly [id: string, seq: number, hash: string]
+
+/** Appends in a child process and kills it the hard way once it has said `enough` rows. */
+async function appendAndKill(file: string, run: string, enough: number): Promise<readonly Acknowledged[]> {
+  const child: ChildProcess = spawn(process.execPath, [PROGRAM, file, run], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = once(child, 'exit')
+  const said: Acknowledged[] = []
+  if (!child.stdout) throw new Error('the child has no standard output')
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (said.length === enough) child.kill('SIGKILL')
+    // The last line may be cut off by the kill.
+    if (line.endsWith(']')) said.push(JSON.parse(line))
+  }
+  const [, signal] = await ended
+  if (signal !== 'SIGKILL') throw new Error('the child ended before it was killed')
+  return said
+}
+
+t.test(
+  'F-01, F-02 after kill -9 under load every acknowledged row is there and the chain verifies',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    for (const [run, enough] of [0, 37, 400, 1_500].entries()) {
+      const said = await appendAndKill(file, `r${run}`, enough)
+      t.ok(said.length >= enough)
+      const stored = new Map(
+        rowsOf(file).map((row) => [row.request_id, [row.request_id, row.seq, row.row_hash]]),
+      )
+      t.same(
+        said.filter(([id, seq, hash]) => `${stored.get(id)}` !== `${[id, seq, hash]}`),
+        [],
+        'acknowledged is stored',
+      )
+      t.match(await verifyFile(file), { ok: true, rows: stored.size })
+      // A unit's statement and its row: both or neither.
+      const settings = withRaw(file, (db) =>
+        db.prepare('select key from settings order by key').pluck().all(),
+      )
+      const rows = [...stored.keys()].filter((id) => Number(id?.split('-')[1]) % 4 === 0)
+      t.same(settings, rows.sort())
+    }
+    const next = await open(file)
+    t.equal(next.head?.seq, rowsOf(file).length)
+    await next.close()
+  },
+)
+
+t.test(
+  'AUDIT Appending: at boot every allowed decision of an earlier run without outcome gets one, unknown',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const first = await open(file)
+    await first.commit({
+      entries: [entry({ action: 'service.started', status: 'success', request_id: null })],
+    })
+    await first.commit({
+      entries: [
+        entry({ request_id: 'done' }),
+        entry({ request_id: 'done', status: 'truncated' }),
+        entry({ request_id: 'refused', status: 'denied' }),
+        entry({ request_id: 'cut', model: 'gpt-5', provider: null, detail: { body_bytes: 3 } }),
+        entry({ request_id: 'cut-2', action: 'mcp_tools_call', tool: 'search', model: null }),
+      ],
+    })
+    await first.close()
+
+    const second = await open(file)
+    // What this run has under way is no leftover.
+    await second.commit({ entries: [entry({ request_id: 'mine' })] })
+    t.equal(await second.recover(1_800_000_000_000, CONFIG), 2)
+    t.equal(await second.recover(1_800_000_000_000, CONFIG), 0, 'exactly one outcome each')
+    await second.close()
+    const unknown = rowsOf(file).filter(({ status }) => status === 'unknown')
+    const common = {
+      recorded_at: '2027-01-15T08:00:00.000Z',
+      detail: '{"reason":"crash"}',
+      config_digest: CONFIG,
+    }
+    t.match(unknown, [
+      { ...common, request_id: 'cut', action: 'egress_llm_chat', model: 'gpt-5', principal_id: 'acme::bot' },
+      {
+        ...common,
+        request_id: 'cut-2',
+        action: 'mcp_tools_call',
+        tool: 'search',
+        cert_thumbprint: 'ab'.repeat(32),
+      },
+    ])
+    t.match(await verifyFile(file), { ok: true, open_decisions: 1 })
+  },
+)
+
+t.test(
+  'AUDIT Appending: recovery looks no further back than the last start, and not at all after an orderly stop',
+  async (t) => {
+    const started = entry({ action: 'service.started', status: 'success', request_id: null })
+    const stopped = entry({ action: 'service.stopped', status: 'success', request_id: null })
+    const cases = [
+      { rows: [entry({ request_id: 'a' })], expected: 1 },
+      { rows: [entry({ request_id: 'a' }), started, entry({ request_id: 'b' })], expected: 1 },
+      { rows: [started, entry({ request_id: 'a' }), stopped], expected: 0 },
+      { rows: [], expected: 0 },
+    ]
+    for (const { rows, expected } of cases) {
+      const file = await scratchDatabase(t.testdir())
+      const before = await open(file)
+      for (const row of rows) await before.commit({ entries: [row] })
+      await before.close()
+      const ledger = await open(file)
+      t.equal(await ledger.recover(1_800_000_000_000, CONFIG), expected)
+      await ledger.close()
+    }
+  },
+)

@@ -1,0 +1,162 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { GENESIS } from '../../../db/audit/leaf.ts'
+import type { JsonObject } from '../../../db/json.ts'
+import {
+  appendCalls,
+  entry,
+  open,
+  rowsOf,
+  scratchDatabase,
+  VERSION,
+  verifyFile,
+  withRaw,
+} from './scratch-ledger.ts'
+
+const setting = (key: string) => ({
+  sql: 'insert into settings (key, value, updated_at) values (?, ?, ?)',
+  parameters: [key, 'v', '2026-01-01T00:00:00.000Z'],
+})
+const settingsOf = (file: string): unknown[] =>
+  withRaw(file, (db) => db.prepare('select key from settings order by key').pluck().all())
+
+t.test(
+  'AUDIT Streams: rows of the one stream are numbered from 1 and each holds the hash of the one before',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file)
+    t.equal(ledger.head, null)
+    const [first] = await ledger.commit({ entries: [entry()] })
+    const sealed = await ledger.commit({
+      entries: [entry({ status: 'success' }), entry({ status: 'denied' })],
+    })
+    t.same(ledger.head, sealed[1])
+    await ledger.close()
+    const [one, two, three] = rowsOf(file)
+    t.match(one, { stream: 'main', seq: 1, prev_hash: GENESIS, row_hash: first?.hash, version: VERSION })
+    t.match(two, { seq: 2, prev_hash: one?.row_hash, row_hash: sealed[0]?.hash })
+    t.match(three, { seq: 3, prev_hash: two?.row_hash, row_hash: sealed[1]?.hash })
+
+    const again = await open(file)
+    t.same(again.head, sealed[1], 'the next run goes on where the last one ended')
+    t.match(await again.commit({ entries: [entry()] }), [{ stream: 'main', seq: 4 }])
+    await again.close()
+    t.match(await verifyFile(file), { ok: true, rows: 4, streams: 1 })
+  },
+)
+
+t.test('AUDIT Appending: what waits together is committed together', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  await appendCalls(ledger, 100)
+  // Before the close, which moves the log into the database.
+  const transactions = commitsInLog(`${file}-wal`)
+  await ledger.close()
+  t.equal(rowsOf(file).length, 200)
+  t.ok(transactions >= 2 && transactions < 50, `200 rows in ${transactions} transactions`)
+})
+
+t.test('AUDIT Appending: statements and their rows are stored both or not at all', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  const done = await ledger.commit({
+    statements: [setting('a')],
+    entries: [entry({ action: 'agent.created' })],
+  })
+  t.match(done, [{ seq: 1 }])
+  t.same(await ledger.commit({ statements: [setting('b')], entries: [] }), [], 'statements alone')
+  // The second statement fails after the first one has run.
+  await t.rejects(ledger.commit({ statements: [setting('c'), setting('a')], entries: [entry()] }), {
+    code: 'duplicate',
+  })
+  await ledger.close()
+  t.same(settingsOf(file), ['a', 'b'])
+  t.equal(rowsOf(file).length, 1)
+})
+
+t.test('AUDIT Appending: a unit that is refused takes nobody in its batch with it', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  const update = (key: string) => ({
+    sql: 'update settings set value = ? where key = ?',
+    parameters: ['w', key],
+    changes: 1,
+  })
+  // One turn of the event loop: one batch.
+  const outcomes = await Promise.allSettled([
+    ledger.commit({ statements: [setting('a')], entries: [entry()] }),
+    ledger.commit({ statements: [setting('b'), update('nobody')], entries: [entry()] }),
+    ledger.commit({ statements: [setting('a')], entries: [entry()] }),
+    ledger.commit({ statements: [{ sql: 'select nonsense', parameters: [] }], entries: [entry()] }),
+    ledger.commit({ statements: [{ sql: 'delete from audit_log', parameters: [] }], entries: [entry()] }),
+    ledger.commit({ statements: [update('a')], entries: [entry()] }),
+    ledger.commit({ entries: [entry()] }),
+  ])
+  t.match(outcomes, [
+    { status: 'fulfilled', value: [{ seq: 1 }] },
+    { status: 'rejected', reason: { code: 'conflict', message: /changed 0 rows, not 1/ } },
+    { status: 'rejected', reason: { code: 'duplicate' } },
+    { status: 'rejected', reason: { message: /nonsense/ } },
+    { status: 'rejected', reason: { code: 'conflict', message: 'audit_log is append-only' } },
+    { status: 'fulfilled', value: [{ seq: 2 }] },
+    { status: 'fulfilled', value: [{ seq: 3 }] },
+  ])
+  await ledger.close()
+  t.same(settingsOf(file), ['a'])
+  t.match(await verifyFile(file), { ok: true, rows: 3 })
+})
+
+t.test('AUDIT A row: a float in detail refuses its unit before it joins the line', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  const detail: JsonObject = { latency_ms: 0.5 }
+  const [bad, good] = await Promise.allSettled([
+    ledger.commit({ entries: [entry({ detail })] }),
+    ledger.commit({ entries: [entry()] }),
+  ])
+  t.match(bad, { status: 'rejected', reason: { name: 'TypeError', message: /detail\.latency_ms is 0\.5/ } })
+  t.match(good, { status: 'fulfilled', value: [{ seq: 1 }] })
+  const unbindable = { sql: 'select ?', parameters: [() => 1] }
+  await t.rejects(ledger.commit({ statements: [unbindable], entries: [] }), { name: 'TypeError' })
+  await ledger.close()
+})
+
+t.test('AUDIT Appending: the line is bounded; past the bound a unit is refused at once', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file, { queueLimit: 4 })
+  const kept = [1, 2].map(() => ledger.commit({ entries: [entry(), entry()] }))
+  t.equal(ledger.waiting, 4)
+  await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'busy' })
+  await t.rejects(ledger.commit({ entries: [], statements: [setting('a')] }), { code: 'busy' })
+  await Promise.all(kept)
+  t.equal(ledger.waiting, 0)
+  t.match(
+    await ledger.commit({ entries: [entry()] }),
+    [{ seq: 5 }],
+    'and accepted when the line is short again',
+  )
+  await ledger.close()
+})
+
+t.test('AUDIT Appending: close stores what waits and takes nothing more', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  const waiting = Array.from({ length: 600 }, () => ledger.commit({ entries: [entry()] }))
+  const closed = ledger.close()
+  await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'closed' })
+  t.equal((await Promise.all(waiting)).length, 600)
+  await closed
+  await ledger.close()
+  t.equal(rowsOf(file).length, 600)
+})
+
+// A frame of the write-ahead log that ends a transaction says how many pages the database has then; the others say 0.
+function commitsInLog(path: string): number {
+  const log = readFileSync(path)
+  const frame = 24 + log.readUInt32BE(8)
+  let commits = 0
+  for (let at = 32; at + frame <= log.length; at += frame) {
+    if (log.readUInt32BE(at + 4) > 0) commits += 1
+  }
+  return commits
+}
