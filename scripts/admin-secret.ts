@@ -1,3 +1,5 @@
+import { randomBytes } from 'node:crypto'
+import { text } from 'node:stream/consumers'
 import { command } from './command.ts'
 
 const HELP = `Usage: node scripts/admin-secret.ts [--stdin]      (or: make admin-secret)
@@ -8,12 +10,8 @@ Works beside a running gateway and without one. From then on MCP_PROXY_ADMIN_SEC
 `
 
 await command(HELP, async (args) => {
-  const [{ randomBytes }, { text }, { readSettings }, { expect, withControl }] = await Promise.all([
-    import('node:crypto'),
-    import('node:stream/consumers'),
-    import('../proxy/settings.ts'),
-    import('./control-client.ts'),
-  ])
+  const { readSettings } = await import('../proxy/settings.ts')
+  const { expect, withControl } = await import('./control-client.ts')
   const unknown = args.find((arg) => arg !== '--stdin')
   if (unknown !== undefined) throw new Error(`${unknown} is not an option: see --help`)
   const given = args.includes('--stdin')

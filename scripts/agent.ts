@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util'
 import { command } from './command.ts'
 
 const HELP = `Usage: node scripts/agent.ts NAME [--caps CAP,CAP] [--out DIR]      (or: make agent NAME=… [CAPS=…])
@@ -11,7 +12,6 @@ own; none are held by default, and an agent that holds none is refused everywher
 `
 
 await command(HELP, async (args) => {
-  const { parseArgs } = await import('node:util')
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,

@@ -6,10 +6,8 @@ Prints the organisation's root certificate (PEM), which clients trust the gatewa
 `
 
 await command(HELP, async (args) => {
-  const [{ readSettings }, { withControl }] = await Promise.all([
-    import('../proxy/settings.ts'),
-    import('./control-client.ts'),
-  ])
+  const { readSettings } = await import('../proxy/settings.ts')
+  const { withControl } = await import('./control-client.ts')
   const unknown = args.find((arg) => arg !== '--chain')
   if (unknown !== undefined) throw new Error(`${unknown} is not an option: see --help`)
   const path = args.includes('--chain') ? '/pki/ca-chain.pem' : '/pki/ca.crt'

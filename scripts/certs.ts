@@ -1,3 +1,6 @@
+import { X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { command } from './command.ts'
 
 const HELP = `Usage: node scripts/certs.ts      (or: make certs)
@@ -8,13 +11,8 @@ missing, and says what is there. The server certificate is for MCP_PROXY_HOSTNAM
 
 await command(HELP, async (args) => {
   if (args.length > 0) throw new Error(`${args[0]} is not an option: see --help`)
-  const [{ X509Certificate }, { readFile }, { join }, { readSettings }, { withControl }] = await Promise.all([
-    import('node:crypto'),
-    import('node:fs/promises'),
-    import('node:path'),
-    import('../proxy/settings.ts'),
-    import('./control-client.ts'),
-  ])
+  const { readSettings } = await import('../proxy/settings.ts')
+  const { withControl } = await import('./control-client.ts')
   const settings = readSettings(process.env, process.cwd())
   // Opening the data directory, or finding a gateway that has it open, is what makes them.
   await withControl(settings, (call) => call('GET', '/health'))

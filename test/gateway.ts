@@ -1,5 +1,6 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { Agent, request } from 'node:https'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
@@ -91,7 +92,7 @@ providers:
 /** A whole gateway on a directory and ports of its own. When the test ends it is closed and its whole chain verified. */
 export async function testGateway(t: Test, options: TestOptions = {}): Promise<TestGateway> {
   const upstream = await testUpstream(t)
-  const root = t.testdir({})
+  const root = await scratch(t)
   const pluginsDir = join(root, 'config')
   await writeFiles(pluginsDir, { ...PLUGIN_FILES, ...options.files }, upstream.url)
   const settings = readSettings(
@@ -117,6 +118,13 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
     if (options.verify !== false) await verifyWhole(t, settings)
   })
   return { ...gateway, settings, upstream, log, pluginsDir, ...(await caller(gateway, settings)) }
+}
+
+/** A directory of its own, short enough for a Unix socket, gone with the test. One test may ask for several. */
+export async function scratch(t: Test): Promise<string> {
+  const root = await mkdtemp(join(tmpdir(), 'sallyport-'))
+  t.teardown(() => rm(root, { recursive: true, force: true }))
+  return root
 }
 
 /** Writes operator files; a name that maps to null is left out. */

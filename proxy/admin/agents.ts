@@ -206,7 +206,7 @@ async function agentOf({ database }: AdminContext, id: string | undefined): Prom
 }
 
 /** An agent as callers see it (WIRE.md §2). The revision is the ETag, not a field. */
-function shown({ principal_id, revision: _, ...rest }: PrincipalRecord): Record<string, unknown> {
+function shown({ principal_id, revision, ...rest }: PrincipalRecord): Record<string, unknown> {
   return { agent_id: principal_id, agent_name: rest.name, ...rest }
 }
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CHAT, testGateway } from '../gateway.ts'
 
-t.test(
+await t.test(
   '§7 a principal without llm.chat is refused 403 with required_capability, streaming or not',
   async (t) => {
     const gateway = await testGateway(t)
@@ -31,7 +31,7 @@ t.test(
   },
 )
 
-t.test('§7 a principal that holds llm.chat is served', async (t) => {
+await t.test('§7 a principal that holds llm.chat is served', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const { status, json } = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })

@@ -1,0 +1,32 @@
+import { isUtf8 } from 'node:buffer'
+
+// No honest row is near this long; without a limit one endless line would take all memory.
+const LINE_LIMIT = 4 * 1024 * 1024
+const LF = 0x0a
+
+/**
+ * The lines of a stream without their line feeds, null for one that is not UTF-8, in memory that does not grow with the stream.
+ * Throws where a line is longer than 4 MiB.
+ */
+export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
+  let rest: Buffer = Buffer.alloc(0)
+  for await (const chunk of stream) {
+    const block = Buffer.concat([rest, chunk])
+    const end = block.lastIndexOf(LF) + 1
+    if (end > 0) yield* split(block.subarray(0, end - 1))
+    rest = block.subarray(end)
+    if (rest.length > LINE_LIMIT) throw new Error('a line is longer than 4 MiB')
+  }
+  if (rest.length > 0) yield* split(rest)
+}
+
+function* split(block: Buffer): Generator<string | null> {
+  if (isUtf8(block)) return yield* block.toString().split('\n')
+  for (let from = 0; from <= block.length; ) {
+    const lf = block.indexOf(LF, from)
+    const line = block.subarray(from, lf < 0 ? block.length : lf)
+    yield isUtf8(line) ? line.toString() : null
+    if (lf < 0) return
+    from = lf + 1
+  }
+}

@@ -1,0 +1,71 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { dirname, join, relative } from 'node:path'
+import t from 'tap'
+
+// An import may only point to its own folder or to a lower one (HOUSE.md). `certs` and `db` do not know each other.
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  certs: [],
+  db: [],
+  plugins: ['db', 'certs'],
+  proxy: ['plugins', 'db', 'certs'],
+  scripts: ['proxy', 'plugins', 'db', 'certs'],
+}
+const ROOT = join(import.meta.dirname, '..')
+
+async function imports(folder: string): Promise<[file: string, target: string][]> {
+  const names = await readdir(join(ROOT, folder), { recursive: true })
+  const files = names.filter((name) => name.endsWith('.ts')).map((name) => join(folder, name))
+  const found = await Promise.all(
+    files.map(async (file) => {
+      const text = await readFile(join(ROOT, file), 'utf8')
+      const specifiers = [...text.matchAll(/(?:from|import\(|new URL\()\s*'(\.[^']+)'/g)].map(
+        ([, path]) => path ?? '',
+      )
+      return specifiers.map((path): [string, string] => [file, join(dirname(file), path)])
+    }),
+  )
+  return found.flat()
+}
+
+const folderOf = (file: string): string => relative('', file).split('/')[0] ?? ''
+
+await t.test('imports point only right and down', async (t) => {
+  for (const [folder, allowed] of Object.entries(MAY_IMPORT)) {
+    const found = await imports(folder)
+    t.ok(found.length > 0, `${folder} was read`)
+    const bad = found.filter(([, target]) => {
+      const to = folderOf(target)
+      return to !== folder && to !== 'package.json' && !allowed.includes(to)
+    })
+    t.same(bad, [], folder)
+  }
+})
+
+await t.test('a Granted is made in one place', async (t) => {
+  const makers: string[] = []
+  for (const folder of Object.keys(MAY_IMPORT)) {
+    for (const name of await readdir(join(ROOT, folder), { recursive: true })) {
+      if (!name.endsWith('.ts')) continue
+      const text = await readFile(join(ROOT, folder, name), 'utf8')
+      if (/\bas (unknown as )?Granted\b/.test(text)) makers.push(join(folder, name))
+    }
+  }
+  t.same(makers, ['plugins/capability.ts'])
+})
+
+await t.test('no file imports itself in a circle', async (t) => {
+  const edges = new Map<string, Set<string>>()
+  for (const folder of Object.keys(MAY_IMPORT)) {
+    for (const [file, target] of await imports(folder))
+      edges.set(file, (edges.get(file) ?? new Set()).add(target))
+  }
+  const done = new Set<string>()
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) t.fail(`a circle: ${[...path, file].join(' → ')}`)
+    if (done.has(file) || path.includes(file)) return
+    for (const next of edges.get(file) ?? []) visit(next, [...path, file])
+    done.add(file)
+  }
+  for (const file of edges.keys()) visit(file, [])
+  t.ok(done.size > 50, `${done.size} files were followed`)
+})
