@@ -27,13 +27,13 @@ const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arri
 const admit = async (bytes: Buffer | string, headers: Arrival['headers'] = {}) =>
   jsonBody({ limit: 64 * 1024 * 1024 }).admit(arrival(bytes, headers))
 
-const refused = (name: string, bytes: Buffer | string, message: RegExp): void => {
-  t.test(name, async (t) => {
+const refused = async (name: string, bytes: Buffer | string, message: RegExp): Promise<void> => {
+  await t.test(name, async (t) => {
     await t.rejects(admit(bytes), { reason: 'body_invalid', status: 400, message })
   })
 }
 
-t.test(
+await t.test(
   '§3 an object is accepted, its bytes untouched and every outermost value where its span says',
   async (t) => {
     const text = ' {\n"model" : "gpt-4o" , "n":-1.5e3,"x":[1,{"model":"inner"}],"b":true,"o":{ } ,"z":null}\n'
@@ -55,7 +55,7 @@ t.test(
   },
 )
 
-t.test('§3 the spans of any object are exactly its values', async () => {
+await t.test('§3 the spans of any object are exactly its values', async () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue()), fc.nat(3), (value, indent) => {
       const bytes = Buffer.from(JSON.stringify(value, null, indent).toWellFormed())
@@ -72,7 +72,7 @@ t.test('§3 the spans of any object are exactly its values', async () => {
   )
 })
 
-t.test(
+await t.test(
   'threat 31 whatever the bytes are, the answer is an object or body_invalid, and nothing else',
   async () => {
     const piece = fc.constantFrom(
@@ -105,35 +105,47 @@ t.test(
   },
 )
 
-refused('T14 invalid UTF-8 is refused, not replaced', Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]), /UTF-8/)
-refused('threat 31 a byte order mark is refused', '\ufeff{"a":1}', /byte order mark/)
-refused('threat 31 a name twice in one object is refused', '{"model":"a","model":"b"}', /twice.*byte 13/)
-refused('threat 31 a name twice by another spelling is refused', '{"model":"a","m\\u006fdel":"b"}', /twice/)
-refused('threat 31 a name twice deep inside is refused', '{"a":[{"b":{"c":1,"c":2}}]}', /twice/)
-refused('threat 31 a second JSON value after the first is refused', '{"a":1}{"b":2}', /not valid JSON/)
-refused('threat 31 a trailing comma is refused', '{"a":1,}', /not valid JSON/)
-refused('§3 an empty body is refused', '', /empty/)
-refused('§3 an array is refused', '[{"model":"a"}]', /must be a JSON object/)
-refused('§3 a string is refused', '"model"', /must be a JSON object/)
-refused('§3 null is refused', 'null', /must be a JSON object/)
-refused('§3 a body cut inside a string is refused', '{"a":"b', /inside a string \(at byte 5\)/)
-refused('T14 depth 65 is refused', `{"a":${'['.repeat(64)}${']'.repeat(64)}}`, /nested deeper than 64/)
+await refused(
+  'T14 invalid UTF-8 is refused, not replaced',
+  Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]),
+  /UTF-8/,
+)
+await refused('threat 31 a byte order mark is refused', '\ufeff{"a":1}', /byte order mark/)
+await refused(
+  'threat 31 a name twice in one object is refused',
+  '{"model":"a","model":"b"}',
+  /twice.*byte 13/,
+)
+await refused(
+  'threat 31 a name twice by another spelling is refused',
+  '{"model":"a","m\\u006fdel":"b"}',
+  /twice/,
+)
+await refused('threat 31 a name twice deep inside is refused', '{"a":[{"b":{"c":1,"c":2}}]}', /twice/)
+await refused('threat 31 a second JSON value after the first is refused', '{"a":1}{"b":2}', /not valid JSON/)
+await refused('threat 31 a trailing comma is refused', '{"a":1,}', /not valid JSON/)
+await refused('§3 an empty body is refused', '', /empty/)
+await refused('§3 an array is refused', '[{"model":"a"}]', /must be a JSON object/)
+await refused('§3 a string is refused', '"model"', /must be a JSON object/)
+await refused('§3 null is refused', 'null', /must be a JSON object/)
+await refused('§3 a body cut inside a string is refused', '{"a":"b', /inside a string \(at byte 5\)/)
+await refused('T14 depth 65 is refused', `{"a":${'['.repeat(64)}${']'.repeat(64)}}`, /nested deeper than 64/)
 
-t.test('T14 depth 64 is accepted', async (t) => {
+await t.test('T14 depth 64 is accepted', async (t) => {
   await t.resolves(admit(`{"a":${'['.repeat(63)}${']'.repeat(63)}}`))
 })
 
-t.test('T14 100,000 members are accepted, one more is refused', async (t) => {
+await t.test('T14 100,000 members are accepted, one more is refused', async (t) => {
   const members = (count: number) => `{${Array.from({ length: count }, (_, i) => `"k${i}":0`).join(',')}}`
   await t.resolves(admit(members(100_000)))
   await t.rejects(admit(members(100_001)), { reason: 'body_invalid', message: /100000 members/ })
 })
 
-t.test('T14 a million and one commas are refused', async (t) => {
+await t.test('T14 a million and one commas are refused', async (t) => {
   await t.rejects(admit(`{"a":[${'0,'.repeat(1_000_001)}0]}`), { message: /1000000 values/ })
 })
 
-t.test(
+await t.test(
   'threat 31 the same name in two objects is not a duplicate, nor is a value that looks like one',
   async (t) => {
     const { json } = await admit(
@@ -144,7 +156,7 @@ t.test(
   },
 )
 
-t.test('T14 strings end where they end, however long and however escaped', async (t) => {
+await t.test('T14 strings end where they end, however long and however escaped', async (t) => {
   const strings = [
     '\\',
     '"',
@@ -174,27 +186,27 @@ for (const [name, text] of [
   ['of colons', `{${':'.repeat(5_000_000)}`],
   ['of empty objects', `{"a":[${'{},'.repeat(999_999)}{}`],
 ] as const) {
-  refused(`T14 5 MB ${name} are refused`, text, /./)
+  await refused(`T14 5 MB ${name} are refused`, text, /./)
 }
 
-t.test('T14 5 MB of escaped quotes and of backslashes in one string are read', async (t) => {
+await t.test('T14 5 MB of escaped quotes and of backslashes in one string are read', async (t) => {
   const text = '"'.repeat(1_250_000) + '\\'.repeat(1_250_000)
   t.equal((await admit(JSON.stringify({ text }))).json.text, text)
 })
 
-t.test('§3 a refusal never quotes the body', async (t) => {
+await t.test('§3 a refusal never quotes the body', async (t) => {
   const error = await admit('{"prompt":"my secret"  oops}').catch((error: unknown) => error)
   t.ok(error instanceof Refusal)
   t.notMatch(String((error as Refusal).message), /secret|oops/)
   t.equal((error as Refusal).cause, undefined)
 })
 
-t.test('§3 a body past the limit is refused 413', async (t) => {
+await t.test('§3 a body past the limit is refused 413', async (t) => {
   const plugin = jsonBody({ limit: 8 })
   await t.rejects(async () => plugin.admit(arrival('{"a": 12}')), new Refusal('body_too_large'))
 })
 
-t.test('§3 JSON of no stated type, and of the JSON type in UTF-8, is accepted', async (t) => {
+await t.test('§3 JSON of no stated type, and of the JSON type in UTF-8, is accepted', async (t) => {
   for (const type of [
     'application/json',
     'Application/JSON; charset=UTF-8',
@@ -206,7 +218,7 @@ t.test('§3 JSON of no stated type, and of the JSON type in UTF-8, is accepted',
   await t.resolves(admit('{}', { 'content-encoding': 'identity' }))
 })
 
-t.test(
+await t.test(
   '§3 another content-type, charset or encoding is refused in a sentence that says what to send',
   async (t) => {
     for (const type of [

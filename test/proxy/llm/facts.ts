@@ -104,15 +104,17 @@ export async function receive({ body }: Reply): Promise<Received> {
     return { text: String(body ?? ''), chunks: [], brokenOff: null }
   }
   const chunks: Buffer[] = []
-  let whole = true
-  try {
-    for await (const piece of body.source as AsyncIterable<Buffer>) {
-      chunks.push(piece)
-      body.observe?.(piece)
-    }
-  } catch {
-    whole = false
-  }
+  let whole = false
+  body.source.on('data', (piece: Buffer) => {
+    chunks.push(piece)
+    body.observe?.(piece)
+  })
+  body.source.once('end', () => {
+    whole = true
+  })
+  await new Promise((resolve) => {
+    body.source.once('close', resolve)
+  })
   return {
     text: Buffer.concat(chunks).toString(),
     chunks: chunks.map(String),

@@ -1,0 +1,403 @@
+import { once } from 'node:events'
+import type { Socket } from 'node:net'
+import t from 'tap'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { llmHandler } from '../../../proxy/llm/handler.ts'
+import { openUpstream } from '../../../proxy/llm/upstream.ts'
+import { anthropic, facts, openai, options, receive } from './facts.ts'
+import { answer, chunk, chunkedHead, nobody, rawUpstream } from './upstreams.ts'
+
+const upstream = openUpstream()
+t.teardown(() => upstream.close())
+
+const CHAT = { model: 'gpt-4o', messages: [] }
+
+type Request = Parameters<typeof facts>[0]
+type File = Parameters<typeof options>
+
+const handle = async (providers: File[0], request: Request = { body: CHAT }, more: File[1] = {}) =>
+  llmHandler(options(providers, more), upstream)(await facts(request))
+
+/** The refusal that a call ends with. */
+const refusal = async (providers: File[0], request?: Request): Promise<Refusal> => {
+  const error = await handle(providers, request).catch((error: unknown) => error)
+  if (error instanceof Refusal) return error
+  throw new Error('the call was not refused', { cause: error })
+}
+
+const ok = (socket: Socket) => socket.write(answer(200, '{"ok":true}'))
+const failing =
+  (status: number, body = '{}', headers = {}) =>
+  (socket: Socket) =>
+    socket.write(answer(status, body, headers))
+
+await t.test(
+  '§3 the body goes upstream byte for byte, unknown fields, white space, escapes, big numbers and all',
+  async (t) => {
+    const { url, seen } = await rawUpstream(t, ok)
+    const body =
+      ' {"model":"gpt-4o",  "seed":12345678901234567890,\n"x":1.0e+2,"s":"\\u00e9\\/é", "cache_control":{"a":[ ]}}\n'
+    const reply = await handle([openai(url)], { body })
+    t.equal((await receive(reply)).text, '{"ok":true}')
+    t.equal(seen[0]?.body.toString(), body)
+    t.match(seen[0]?.head, /^POST \/v1\/chat\/completions HTTP\/1\.1\r\n/)
+  },
+)
+
+for (const [name, model, sent] of [
+  ['prefix', 'openai/gpt-4o', 'gpt-4o'],
+  ['alias', 'fast', 'gpt-"4"'],
+  ['prefix and an alias', 'openai/fast', 'gpt-"4"'],
+] as const) {
+  await t.test(`§3 with a ${name} the model is rewritten and every other byte stays`, async (t) => {
+    const { url, seen } = await rawUpstream(t, ok)
+    const rest = ',"n":{"model":"openai/gpt-4o"} , "é":12345678901234567890}'
+    await handle([openai(url, { aliases: { fast: 'gpt-"4"' } })], {
+      body: `{"a": 1, "model" : ${JSON.stringify(model)} ${rest}`,
+    })
+    t.equal(seen[0]?.body.toString(), `{"a": 1, "model" : ${JSON.stringify(sent)} ${rest}`)
+    t.match(seen[0]?.head, new RegExp(`content-length: ${seen[0]?.body.length}\\r\\n`))
+  })
+}
+
+for (const [path, upstreamPath, file] of [
+  ['/v1/llm/chat', '/v1/chat/completions', openai],
+  ['/v1/responses', '/v1/responses', openai],
+  ['/v1/embeddings', '/v1/embeddings', openai],
+  ['/v1/completions', '/v1/completions', openai],
+  ['/v1/messages', '/v1/messages', anthropic],
+  ['/v1/v1/messages', '/v1/messages', anthropic],
+  ['/v1/messages/count_tokens', '/v1/messages/count_tokens', anthropic],
+] as const) {
+  await t.test(
+    `§3 ${path} goes to ${upstreamPath} of the provider, whose base_url may end with a slash`,
+    async (t) => {
+      const { url, seen } = await rawUpstream(t, ok)
+      await handle([file(`${url}/`, { models: ['*'] })], { path, body: CHAT })
+      t.ok(seen[0]?.head.startsWith(`POST ${upstreamPath} HTTP/1.1\r\n`))
+    },
+  )
+}
+
+await t.test('T2, T3 the caller’s credentials stay here and the provider’s key goes', async (t) => {
+  const { url, seen } = await rawUpstream(t, ok)
+  const headers = {
+    authorization: 'Bearer canary',
+    'x-api-key': 'canary',
+    dpop: 'canary',
+    cookie: 'canary',
+    expect: '100-continue',
+    'x-admin-secret': 'canary',
+    connection: 'authorization',
+    'transfer-encoding': 'chunked',
+  }
+  await handle([openai(url)], { body: CHAT, headers })
+  t.notMatch(seen[0]?.head, /canary|expect|transfer-encoding/i)
+  t.match(seen[0]?.head, /\r\nauthorization: Bearer sk-up-1\r\n/)
+})
+
+await t.test(
+  '§3 the answer comes back with its status, type and limits, and reports its usage',
+  async (t) => {
+    const body = JSON.stringify({ model: 'gpt-4o-2024', usage: { prompt_tokens: 3, completion_tokens: 4 } })
+    const { url } = await rawUpstream(
+      t,
+      failing(200, body, { 'x-request-id': 'up_1', 'set-cookie': 'a=b', 'x-ratelimit-limit-requests': '9' }),
+    )
+    const reply = await handle([openai(url)])
+    t.strictSame(reply.headers, {
+      'content-type': 'application/json',
+      'content-length': String(body.length),
+      'x-ratelimit-limit-requests': '9',
+      'x-upstream-request-id': 'up_1',
+    })
+    t.equal((await receive(reply)).text, body)
+    t.strictSame(reply.report?.(), {
+      provider: 'openai',
+      detail: {
+        upstream_status: 200,
+        upstream_request_id: 'up_1',
+        attempts: 1,
+        input_tokens: 3,
+        output_tokens: 4,
+        upstream_model: 'gpt-4o-2024',
+      },
+    })
+  },
+)
+
+await t.test('§3 streamed events come as the upstream wrote them, chunk for chunk', async (t) => {
+  const { promise: mayGoOn, resolve: goOn } = Promise.withResolvers<void>()
+  const usage = 'data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}\n\n'
+  const { url } = await rawUpstream(t, (socket) => {
+    socket.write(chunkedHead() + chunk('data: {"a"'))
+    void mayGoOn.then(() => socket.write(`${chunk(':1}\n\n')}${chunk(usage)}0\r\n\r\n`))
+  })
+  const reply = await handle([openai(url)], { body: { ...CHAT, stream: true } })
+  t.match(reply.headers, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
+  const { body } = reply
+  if (typeof body !== 'object' || !('source' in body)) throw new Error('not streamed')
+  body.source.once('data', goOn)
+  const { chunks, brokenOff } = await receive(reply)
+  t.strictSame(chunks, ['data: {"a"', ':1}\n\n', usage])
+  t.equal(brokenOff, null)
+  t.match(reply.report?.(), { detail: { input_tokens: 3, output_tokens: 4 } })
+})
+
+for (const [path, file, event, fields] of [
+  [
+    '/v1/chat/completions',
+    openai,
+    /^data: (.*)\n\n$/,
+    { error: { type: 'api_error', code: 'provider_failed', request_id: 'req_test' } },
+  ],
+  ['/v1/completions', openai, /^data: (.*)\n\n$/, { error: { type: 'api_error', code: 'provider_failed' } }],
+  [
+    '/v1/messages',
+    anthropic,
+    /^event: error\ndata: (.*)\n\n$/,
+    { type: 'error', error: { type: 'api_error' }, request_id: 'req_test' },
+  ],
+  [
+    '/v1/responses',
+    openai,
+    /^event: error\ndata: (.*)\n\n$/,
+    { type: 'error', code: 'provider_failed', param: null },
+  ],
+] as const) {
+  await t.test(`F-16 a stream of ${path} that breaks gets the error event of its API`, async (t) => {
+    const { url } = await rawUpstream(t, (socket) =>
+      socket.write(chunkedHead() + chunk('data: {"a":1}\n\n'), () => socket.resetAndDestroy()),
+    )
+    const { text, brokenOff } = await receive(
+      await handle([file(url, { models: ['*'] })], { path, body: CHAT }),
+    )
+    t.equal(text, 'data: {"a":1}\n\n')
+    const data = event.exec(brokenOff ?? '')?.[1]
+    t.match(JSON.parse(data ?? 'null'), fields)
+    t.notMatch(brokenOff, /DONE/)
+  })
+}
+
+await t.test('F-16 an event that was cut in half is closed before the error event', async (t) => {
+  const { url } = await rawUpstream(t, (socket) =>
+    socket.write(chunkedHead() + chunk('data: {"a":1}\n\ndata: {"a'), () => socket.resetAndDestroy()),
+  )
+  t.match((await receive(await handle([openai(url)]))).brokenOff, /^\n\ndata: \{"error"/)
+})
+
+await t.test('F-15 a stream that stalls says so in its error event', async (t) => {
+  const { url } = await rawUpstream(t, (socket) => socket.write(chunkedHead() + chunk('data: 1\n\n')))
+  const { brokenOff } = await receive(await handle([openai(url, { idle_timeout_ms: 20 })]))
+  t.match(brokenOff, /"code":"provider_timeout"/)
+})
+
+await t.test('F-16 a JSON answer that breaks gets no event: it has no place for one', async (t) => {
+  const { url } = await rawUpstream(t, (socket) =>
+    socket.end(answer(200, '{"a":1', { 'content-length': '99' })),
+  )
+  t.equal((await receive(await handle([openai(url)]))).brokenOff, '')
+})
+
+for (const [status, reason, ours] of [
+  [401, 'provider_auth_failed', 502],
+  [403, 'provider_auth_failed', 502],
+  [429, 'provider_rate_limited', 429],
+  [500, 'provider_failed', 502],
+  [503, 'provider_failed', 502],
+  [529, 'provider_failed', 502],
+  [301, 'provider_failed', 502],
+  [304, 'provider_failed', 502],
+  [307, 'provider_failed', 502],
+] as const) {
+  await t.test(
+    `§3 an upstream's ${status} is ${ours} ${reason}, and nothing of its body gets out`,
+    async (t) => {
+      const headers = {
+        'retry-after': '7',
+        'x-ratelimit-remaining-requests': '0',
+        location: 'http://127.0.0.1:1/',
+        'www-authenticate': 'x',
+      }
+      const { url, seen } = await rawUpstream(
+        t,
+        failing(status, status === 304 ? '' : '{"error":"canary sk-up-1"}', headers),
+      )
+      const error = await refusal([openai(url)])
+      t.match(error, { reason, status: ours, detail: { provider: 'openai', upstream_status: status } })
+      t.notMatch(JSON.stringify([error.message, error.detail, error.headers]), /canary|sk-up|location|127/)
+      t.equal(seen.length, 1, 'neither retried nor redirected')
+      t.equal(
+        error.headers['retry-after'],
+        status === 429 || status >= 500 ? '7' : error.headers['retry-after'],
+      )
+    },
+  )
+}
+
+for (const status of [400, 404, 413, 422, 402]) {
+  await t.test(`§3 an upstream's ${status} is its own answer to the request, and is passed on`, async (t) => {
+    const body = '{"error":{"message":"no such thing","type":"invalid_request_error"}}'
+    const { url, seen } = await rawUpstream(
+      t,
+      failing(status, body, { 'set-cookie': 'a=b', 'x-request-id': 'up' }),
+    )
+    const reply = await handle([openai(url), openai(url, { name: 'second' })])
+    t.equal(reply.status, status)
+    t.equal((await receive(reply)).text, body)
+    t.strictSame(reply.headers, { 'content-type': 'application/json', 'x-upstream-request-id': 'up' })
+    t.match(reply.report?.(), { provider: 'openai', detail: { upstream_status: status } })
+    t.equal(seen.length, 1, 'the second provider is not asked')
+  })
+}
+
+await t.test('threat 13 an upstream’s 400 that quotes our key is not passed on', async (t) => {
+  const { url } = await rawUpstream(t, failing(400, '{"error":"bad header Bearer sk-up-1"}'))
+  t.match(await refusal([openai(url)]), { reason: 'provider_failed' })
+})
+
+await t.test(
+  'threat 38 an upstream’s refusal that is longer than 1 MiB, or cut short, is not passed on',
+  async (t) => {
+    const long = await rawUpstream(t, failing(400, `"${'x'.repeat(1024 * 1024)}"`))
+    t.match(await refusal([openai(long.url)]), { reason: 'provider_failed' })
+    const cut = await rawUpstream(t, (socket) => socket.end(answer(400, '{', { 'content-length': '9' })))
+    t.match(await refusal([openai(cut.url)]), { reason: 'provider_failed' })
+  },
+)
+
+for (const type of ['text/html', 'text/plain', 'application/jsonp', 'image/png', '']) {
+  await t.test(`threat 38 an answer of the type "${type}" is no answer of a model`, async (t) => {
+    for (const status of [200, 404]) {
+      const { url } = await rawUpstream(t, failing(status, '<p>secret</p>', { 'content-type': type }))
+      t.match(await refusal([openai(url)]), { reason: 'provider_failed', status: 502 })
+    }
+  })
+}
+
+await t.test('threat 38 a compressed answer is passed on as it is, labelled, and not unpacked', async (t) => {
+  const { url, seen } = await rawUpstream(t, failing(200, '\u001f\u008b…', { 'content-encoding': 'gzip' }))
+  const reply = await handle([openai(url)], { body: CHAT, headers: { 'accept-encoding': 'gzip, br' } })
+  t.match(seen[0]?.head, /\r\naccept-encoding: identity\r\n/)
+  t.equal(reply.headers?.['content-encoding'], 'gzip')
+  t.equal((await receive(reply)).text, '\u001f\u008b…')
+  t.strictSame(reply.report?.().detail, { upstream_status: 200, attempts: 1 })
+})
+
+await t.test('F-14 nobody there is 502, silence is 504', async (t) => {
+  t.match(await refusal([openai(await nobody())]), { reason: 'provider_unreachable', status: 502 })
+  const { url } = await rawUpstream(t, () => {})
+  t.match(await refusal([openai(url, { first_byte_timeout_ms: 20 })]), {
+    reason: 'provider_timeout',
+    status: 504,
+  })
+  const broken = await rawUpstream(t, (socket) => socket.resetAndDestroy())
+  t.match(await refusal([openai(broken.url)]), { reason: 'provider_failed', status: 502 })
+})
+
+await t.test(
+  '§3 providers are tried in their order past a dead, a silent, a limiting and a failing one',
+  async (t) => {
+    const order: string[] = []
+    const noted = (name: string, then: (socket: Socket) => unknown) => (socket: Socket) => {
+      order.push(name)
+      then(socket)
+    }
+    const silent = await rawUpstream(
+      t,
+      noted('silent', () => {}),
+    )
+    const limiting = await rawUpstream(t, noted('limiting', failing(429)))
+    const down = await rawUpstream(t, noted('failing', failing(503)))
+    const good = await rawUpstream(t, noted('good', ok))
+    const spare = await rawUpstream(t, noted('spare', ok))
+    const reply = await handle([
+      openai(await nobody(), { name: 'dead' }),
+      openai(silent.url, { name: 'silent', first_byte_timeout_ms: 20 }),
+      openai(limiting.url, { name: 'limiting' }),
+      openai(down.url, { name: 'failing' }),
+      openai(good.url, { name: 'keyless', api_key: '' }),
+      openai(good.url, { name: 'good' }),
+      openai(spare.url, { name: 'spare' }),
+    ])
+    await receive(reply)
+    t.strictSame(order, ['silent', 'limiting', 'failing', 'good'])
+    t.match(reply.report?.(), { provider: 'good', detail: { attempts: 5 } })
+  },
+)
+
+await t.test('§3 when all fail, the last one that was asked is told of', async (t) => {
+  const { url } = await rawUpstream(t, failing(429, '{}', { 'retry-after': '3' }))
+  const error = await refusal([
+    openai(await nobody(), { name: 'dead' }),
+    openai(url),
+    openai(url, { name: 'keyless', api_key: '' }),
+  ])
+  t.match(error, {
+    reason: 'provider_rate_limited',
+    detail: { provider: 'openai' },
+    headers: { 'retry-after': '3' },
+  })
+})
+
+await t.test('§3 an answer that has begun is never tried elsewhere', async (t) => {
+  const { url } = await rawUpstream(t, (socket) =>
+    socket.write(chunkedHead(), () => socket.resetAndDestroy()),
+  )
+  const second = await rawUpstream(t, ok)
+  const { brokenOff } = await receive(await handle([openai(url), openai(second.url, { name: 'second' })]))
+  t.match(brokenOff, /provider_failed/)
+  t.equal(second.seen.length, 0)
+})
+
+await t.test(
+  '§3 without a key, and not passing the caller’s on, it is 503 and nobody is asked',
+  async (t) => {
+    const { url, connections } = await rawUpstream(t, ok)
+    t.match(await refusal([openai(url, { api_key: '' })]), { reason: 'provider_not_configured', status: 503 })
+    t.match(await refusal([openai(url, { auth: 'passthrough' })]), { reason: 'provider_not_configured' })
+    t.equal(connections(), 0)
+  },
+)
+
+await t.test('§3 auth: passthrough asks with the caller’s own vendor key', async (t) => {
+  const { url, seen } = await rawUpstream(t, ok)
+  const headers = { authorization: 'Bearer sk-own' }
+  await handle([openai(url, { auth: 'passthrough' })], { body: CHAT, headers })
+  t.match(seen[0]?.head, /\r\nauthorization: Bearer sk-own\r\n/)
+  t.notMatch(seen[0]?.head, /sk-up-1/)
+})
+
+await t.test('§3 unknown models and the other dialect are refused before anybody is asked', async (t) => {
+  const { url, connections } = await rawUpstream(t, ok)
+  t.match(await refusal([openai(url)], { body: { model: 'mistral' } }), {
+    reason: 'model_unknown',
+    status: 404,
+  })
+  t.match(await refusal([openai(url)], { path: '/v1/messages', body: CHAT }), { status: 501 })
+  t.equal(connections(), 0)
+})
+
+await t.test('F-19 a caller who hangs up stops the call, and no further provider is asked', async (t) => {
+  const caller = new AbortController()
+  const { url, closed } = await rawUpstream(t, () => caller.abort())
+  const second = await rawUpstream(t, ok)
+  const call = handle([openai(url), openai(second.url, { name: 'second' })], {
+    body: CHAT,
+    signal: caller.signal,
+  })
+  await t.rejects(call, { name: 'AbortError' })
+  await closed
+  t.equal(second.connections(), 0)
+})
+
+await t.test('F-19 a caller who hangs up during the answer stops the upstream', async (t) => {
+  const caller = new AbortController()
+  const { url, closed } = await rawUpstream(t, (socket) => socket.write(chunkedHead() + chunk('data: 1\n\n')))
+  const { body } = await handle([openai(url)], { body: CHAT, signal: caller.signal })
+  if (typeof body !== 'object' || !('source' in body)) throw new Error('not streamed')
+  body.source.once('data', () => caller.abort())
+  await once(body.source, 'close')
+  await closed
+  t.ok(body.source.destroyed)
+})
