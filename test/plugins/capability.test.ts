@@ -1,0 +1,58 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { capability, demand } from '../../plugins/capability.ts'
+import type { Principal } from '../../plugins/facts.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+
+const principal = (capabilities: readonly string[]): Principal => ({
+  id: 'acme::bot',
+  type: 'agent',
+  capabilities,
+  dpopJkt: null,
+  inGrace: false,
+})
+
+const token = fc.stringMatching(/^[a-z_][a-z0-9_.]{0,12}$/)
+
+await t.test(
+  '§1 granted exactly where the required capability is in the set: for all sets and demands',
+  (t) => {
+    fc.assert(
+      fc.property(fc.array(token, { maxLength: 64 }), token, fc.boolean(), (held, required, include) => {
+        const set = include ? [...held, required] : held
+        const facts = {
+          principal: principal(set),
+          proof: null,
+          demand: { action: 'a', capability: required },
+        }
+        let granted = false
+        try {
+          capability.admit(facts)
+          granted = true
+        } catch (error) {
+          if (!(error instanceof Refusal) || error.reason !== 'capability_missing') throw error
+        }
+        return granted === set.includes(required)
+      }),
+      { numRuns: 5_000 },
+    )
+    t.end()
+  },
+)
+
+await t.test('§7 the refusal says what is missing, to whom', (t) => {
+  const facts = { principal: principal([]), proof: null, demand: { action: 'a', capability: 'llm.chat' } }
+  t.throws(() => capability.admit(facts), {
+    reason: 'capability_missing',
+    status: 403,
+    message: 'acme::bot does not hold the capability llm.chat. Ask an operator to grant it.',
+    detail: { required_capability: 'llm.chat' },
+  })
+  t.end()
+})
+
+await t.test('a route states its demand', async (t) => {
+  t.strictSame(await demand('egress_llm_chat', 'llm.chat').admit({}), {
+    demand: { action: 'egress_llm_chat', capability: 'llm.chat' },
+  })
+})

@@ -1,0 +1,118 @@
+import t from 'tap'
+import { capability, demand } from '../../plugins/capability.ts'
+import { dpop } from '../../plugins/dpop.ts'
+import type { Granted } from '../../plugins/facts.ts'
+import { pin } from '../../plugins/pin.ts'
+import { type Arrival, Pipeline, type Plugin, type Recorder } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { gated } from '../../proxy/route.ts'
+import { arrival } from './arrival.ts'
+
+const receipt = { stream: 'main', seq: 1, hash: 'h' }
+
+function recorder(log: string[] = []): Recorder<Arrival> {
+  return {
+    allowed: async () => {
+      log.push('allowed')
+      return receipt
+    },
+    refused: async (_facts, { reason }, by) => {
+      log.push(`refused ${reason} by ${by}`)
+      return receipt
+    },
+  }
+}
+
+const step = (name: string, admit: () => object | Promise<object>): Plugin<object, object> => ({
+  name,
+  needs: [],
+  gives: [],
+  admit,
+})
+
+await t.test(
+  'plugins run in their order, each with the facts of those before it, and then it is recorded',
+  async (t) => {
+    const log: string[] = []
+    const first: Plugin<Arrival, { one: number }> = {
+      name: 'one',
+      needs: [],
+      gives: ['one'],
+      admit: () => ({ one: 1 }),
+    }
+    const second: Plugin<{ one: number }, { two: number }> = {
+      name: 'two',
+      needs: ['one'],
+      gives: ['two'],
+      admit: async ({ one }) => ({ two: one + 1 }),
+    }
+    const pipeline = Pipeline.start().pass(first).pass(second)
+    t.strictSame(pipeline.names, ['one', 'two'])
+    const decision = await pipeline.decide(arrival(), recorder(log))
+    t.match(decision, { allowed: true, receipt, facts: { one: 1, two: 2, id: 'req_test' } })
+    t.strictSame(log, ['allowed'])
+  },
+)
+
+await t.test('the first refusal ends it, and is recorded with the plugin that said so', async (t) => {
+  const log: string[] = []
+  const pipeline = Pipeline.start()
+    .pass(step('door', () => Promise.reject(new Refusal('not_found'))))
+    .pass(step('never', () => t.fail('ran after a refusal') as never))
+  const decision = await pipeline.decide(arrival(), recorder(log))
+  t.match(decision, { allowed: false, by: 'door', receipt })
+  t.strictSame(log, ['refused not_found by door'])
+})
+
+await t.test(
+  'F-28 a plugin that breaks has refused: throwing, rejecting, or answering nonsense',
+  async (t) => {
+    const broken = {
+      throws: () => {
+        throw new TypeError('oops')
+      },
+      rejects: () => Promise.reject(new TypeError('oops')),
+    }
+    for (const [name, admit] of Object.entries(broken)) {
+      const decision = await Pipeline.start().pass(step(name, admit)).decide(arrival(), recorder())
+      t.match(decision, { allowed: false, refusal: { reason: 'plugin_failed' } }, name)
+    }
+  },
+)
+
+await t.test('F-24 where the record cannot be written the answer is a refusal, allowed or not', async (t) => {
+  const failing: Recorder<Arrival> = {
+    allowed: () => Promise.reject(new Error('disk full')),
+    refused: () => Promise.reject(new Error('disk full')),
+  }
+  const yes = Pipeline.start()
+  const no = Pipeline.start().pass(step('no', () => Promise.reject(new Refusal('not_found'))))
+  for (const pipeline of [yes, no]) {
+    const decision = await pipeline.decide(arrival(), failing)
+    t.match(decision, {
+      allowed: false,
+      by: 'audit',
+      receipt: null,
+      refusal: { reason: 'audit_unavailable' },
+    })
+  }
+})
+
+await t.test('a wrong order and an ungated working handler do not compile', (t) => {
+  const known = Pipeline.start().pass(pin(() => undefined))
+  const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.action })
+  const settle = (): void => {}
+  // @ts-expect-error dpop needs the principal that pin gives
+  Pipeline.start().pass(dpop('optional'))
+  // @ts-expect-error the gate needs the proof's verdict
+  known.pass(demand('a', 'b')).pass(capability)
+  // @ts-expect-error this pipeline does not gate
+  gated('POST', '/x', { pipeline: known, recorder: recorder(), settle }, work)
+  const full = Pipeline.start()
+    .pass(demand('a', 'b'))
+    .pass(pin(() => undefined))
+    .pass(dpop('optional'))
+    .pass(capability)
+  t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder(), settle }, work))
+  t.end()
+})
