@@ -6,6 +6,8 @@ const [file = '', run = ''] = process.argv.slice(2)
 const ledger = await open(file)
 const settings = 'insert into settings (key, value, updated_at) values (?, ?, ?)'
 
+void ledger.failed.then(({ message }) => writeSync(2, `failed: ${message}\n`))
+
 async function append(caller: number): Promise<void> {
   for (let call = 0; ; call += 1) {
     const id = `${run}-${caller}-${call}`

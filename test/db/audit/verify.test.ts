@@ -1,0 +1,146 @@
+import t from 'tap'
+import { exportedRows, NotAnExport } from '../../../db/audit/export.ts'
+import { exportLine, hashOf, leafOf, type StoredRow } from '../../../db/audit/leaf.ts'
+import { type Verdict, verify } from '../../../db/audit/verify.ts'
+import { linesOf } from '../../../scripts/lines.ts'
+import { appendCalls, entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from './scratch-ledger.ts'
+import { tamperings } from './tampering.ts'
+
+async function cleanLog(
+  directory: string,
+  calls: number,
+): Promise<{ file: string; rows: readonly StoredRow[] }> {
+  const file = await scratchDatabase(directory)
+  const ledger = await open(file)
+  await appendCalls(ledger, calls)
+  await ledger.close()
+  return { file, rows: rowsOf(file) }
+}
+
+const resealed = (row: StoredRow): StoredRow => {
+  const leaf = leafOf(row)
+  return { ...row, leaf, row_hash: hashOf(leaf) }
+}
+
+t.test(
+  'SECURITY 27: every way of tampering with a row is found, and the first bad row is named',
+  async (t) => {
+    const { rows } = await cleanLog(t.testdir(), 60)
+    t.match(await verify(rows), { ok: true, rows: 120, streams: 1, open_decisions: 0 })
+    const missed: string[] = []
+    for (const at of [2, 3, 59, 60, 118]) {
+      for (const { name, rows: tampered, firstBad } of tamperings(rows, at)) {
+        const verdict = await verify(tampered)
+        if (verdict.ok || verdict.first_bad?.seq !== firstBad)
+          missed.push(`${name}: ${JSON.stringify(verdict)}`)
+      }
+    }
+    t.same(missed, [])
+  },
+)
+
+t.test('SECURITY 27: a bit flipped anywhere in the text of a row is found', async (t) => {
+  const { rows } = await cleanLog(t.testdir(), 10)
+  const victim = rows[9]
+  if (!victim) throw new Error('the log is too short')
+  let found = 0
+  const flips: [string, StoredRow][] = Object.entries(victim)
+    .filter((pair): pair is [string, string] => typeof pair[1] === 'string')
+    .flatMap(([column, value]) =>
+      Array.from(value, (_, at): [string, StoredRow] => [
+        `${column}[${at}]`,
+        { ...victim, [column]: flipped(value, at) },
+      ]),
+    )
+  for (const [place, row] of flips) {
+    const verdict = await verify(rows.with(9, row))
+    if (verdict.first_bad?.seq === 10 || (place.startsWith('stream') && !verdict.ok)) found += 1
+    else t.fail(`${place} was not found`)
+  }
+  t.equal(found, flips.length, `${found} of ${flips.length} flips`)
+})
+
+t.test('SECURITY 27: a bit flipped anywhere in the bytes of an export is found', async (t) => {
+  const { rows } = await cleanLog(t.testdir(), 2)
+  const log = Buffer.from(rows.map((row) => `${exportLine(row)}\n`).join(''))
+  const isWhole = async (bytes: Buffer) => {
+    try {
+      return (await verify(exportedRows(linesOf(inPieces(bytes))))).ok
+    } catch (error) {
+      if (error instanceof NotAnExport) return false
+      throw error
+    }
+  }
+  t.ok(await isWhole(log))
+  const missed: number[] = []
+  for (let at = 0; at < log.length; at += 1) {
+    const tampered = Buffer.from(log)
+    tampered[at] = (log[at] ?? 0) ^ (1 << (at % 8))
+    if (await isWhole(tampered)) missed.push(at)
+  }
+  t.same(missed, [], `${log.length} flips`)
+})
+
+t.test('AUDIT A row: a row that was sealed again breaks the chain at the next one', async (t) => {
+  const { rows } = await cleanLog(t.testdir(), 10)
+  const [first, second] = rows
+  if (!first || !second) throw new Error('the log is too short')
+  const forged = resealed({ ...second, status: 'denied' })
+  t.match(await verify(rows.with(1, forged)), { ok: false, rows: 2, first_bad: { stream: 'main', seq: 3 } })
+  const loose = resealed({ ...first, detail: '{"b":1,"a":1}' })
+  t.match(await verify([loose]), { ok: false, first_bad: { seq: 1, problem: /not a canonical JSON object/ } })
+  t.match(await verify([resealed({ ...first, detail: '[]' })]), { ok: false, first_bad: { seq: 1 } })
+})
+
+t.test('AUDIT Streams: each stream is a chain of its own, in any mixture', async (t) => {
+  const { rows } = await cleanLog(t.testdir(), 3)
+  let prev_hash = '0'.repeat(64)
+  const other = rows.map((row) => {
+    const moved = resealed({ ...row, stream: 'other', prev_hash })
+    prev_hash = moved.row_hash
+    return moved
+  })
+  const mixed = rows.flatMap((row, index) => [row, ...other.slice(index, index + 1)])
+  t.match(await verify(mixed), { ok: true, rows: 12, streams: 2 })
+  t.match(await verify(mixed.toSpliced(3, 1)), { ok: false, first_bad: { stream: 'other', seq: 2 } })
+})
+
+t.test(
+  'AUDIT Proofs: clean logs of every size raise no alarm, and open decisions are counted, not blamed',
+  async (t) => {
+    t.same(await verify([]), { ok: true, rows: 0, streams: 0, open_decisions: 0 })
+    const { rows } = await cleanLog(t.testdir(), 50)
+    const verdicts: Verdict[] = []
+    for (let length = 1; length <= rows.length; length += 1)
+      verdicts.push(await verify(rows.slice(0, length)))
+    t.ok(verdicts.every(({ ok }) => ok))
+
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file)
+    await ledger.commit({
+      entries: [entry({ request_id: 'a' }), entry({ request_id: 'b' }), entry({ status: 'denied' })],
+    })
+    await ledger.commit({ entries: [entry({ request_id: 'a', status: 'error' })] })
+    await ledger.close()
+    t.match(await verifyFile(file), { ok: true, open_decisions: 1 })
+  },
+)
+
+t.test('T11 rows that an index was made to leave out are still read from the table', async (t) => {
+  const { file } = await cleanLog(t.testdir(), 5)
+  withRaw(file, (db) => {
+    db.exec("drop trigger audit_log_update; update audit_log set principal_id = 'evil' where seq = 4")
+    db.unsafeMode(true)
+    db.pragma('writable_schema = on')
+    db.exec("delete from sqlite_schema where type = 'index' and tbl_name = 'audit_log'")
+  })
+  t.match(await verifyFile(file), { ok: false, rows: 3, first_bad: { seq: 4 } })
+})
+
+async function* inPieces(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += 1_000) yield bytes.subarray(at, at + 1_000)
+}
+
+function flipped(text: string, at: number): string {
+  return text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ 1) + text.slice(at + 1)
+}
