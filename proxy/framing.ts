@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { Refusal } from '../plugins/refusal.ts'
 
 // Of each of these a second one is an attack: Node keeps the first, joins them, or differs from the next hop (SECURITY T8).
 const SINGLE = new Set([
@@ -25,14 +26,26 @@ const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/
 const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
 
 /**
- * What Node's parser lets through and this service does not (SECURITY T7, T8, threat 10): the sentence that says so, or null.
- * Such a request is answered 400 and its connection closed, before any route is looked for.
+ * What Node's parser lets through and this service does not (SECURITY T7, T8, threat 10): the refusal that says so, or
+ * null. It closes the connection, and comes before any route is looked for.
+ * Does NOT keep what was pipelined behind such a request from being looked at: `proxy/serve.ts` does.
  */
-export function framingFault({ httpVersion, method, url, rawHeaders }: IncomingMessage): string | null {
+export function framingFault(request: Head): Refusal | null {
+  const message = lineFault(request) ?? headerFault(request.rawHeaders)
+  if (message !== null) return new Refusal('bad_request', { message, ...CLOSE })
+  const expected = request.headers.expect ?? '100-continue'
+  return expected.toLowerCase() === '100-continue' ? null : new Refusal('expectation_failed', CLOSE)
+}
+
+type Line = Pick<IncomingMessage, 'httpVersion' | 'method' | 'url'>
+type Head = Line & Pick<IncomingMessage, 'headers' | 'rawHeaders'>
+
+const CLOSE = { headers: { connection: 'close' } } as const
+
+function lineFault({ httpVersion, method, url }: Line): string | null {
   if (httpVersion !== '1.1') return 'Only HTTP/1.1 is spoken here.'
   if (method === 'TRACE' || method === 'CONNECT') return 'This method is not spoken here.'
-  if (!url || !TARGET.test(url)) return 'The request target must be an absolute path.'
-  return headerFault(rawHeaders)
+  return url && TARGET.test(url) ? null : 'The request target must be an absolute path.'
 }
 
 function headerFault(rawHeaders: readonly string[]): string | null {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { Arrival } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
@@ -27,7 +28,26 @@ export interface ServeOptions {
 
 /** One request's life at a door: arrive, route, decide and act, send, settle, log (HOUSE.md). */
 export function serve(options: ServeOptions): RequestListener {
-  return (req, res) => options.track(request(req, res, options))
+  return (req, res) => {
+    if (!distrusted.has(req.socket)) options.track(request(req, res, options))
+  }
+}
+
+// Connections on which a request was framed as no honest client would: the bytes behind it may be anything, so nothing
+// more is looked at until the refusal is out and the connection closed (SECURITY threat 10).
+const distrusted = new WeakSet<Socket>()
+
+/** What a refused caller may go on sending before it is cut off. Bytes. */
+const DISCARDED = 4 * 1024 * 1024
+
+// A connection that is closed with bytes unread is reset, and the caller would never see why it was refused.
+function discard(req: IncomingMessage): void {
+  let size = 0
+  req.on('data', (chunk: Buffer) => {
+    size += chunk.length
+    if (size > DISCARDED) req.destroy()
+  })
+  req.resume()
 }
 
 interface Handled extends Answered {
@@ -43,6 +63,7 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     if (!res.writableFinished) gone.abort()
   })
   const handled = await handle(req, res, at, gone.signal, options.router())
+  if (!req.complete) discard(req)
   const ending = await send(res, handled.reply, {
     headers: headersOf(handled, req, options.draining()),
     writeStallMs: options.writeStallMs,
@@ -64,9 +85,8 @@ async function handle(
   const fault = framingFault(req)
   const door = { req, res, at, signal }
   if (fault !== null) {
-    const arrival = arrive({ ...door, params: {} })
-    const headers = { connection: 'close' }
-    return refused(arrival, new Refusal('bad_request', { message: fault, headers }), 'framing')
+    distrusted.add(req.socket)
+    return refused(arrive({ ...door, params: {} }), fault, 'framing')
   }
   try {
     const { route, params } = router(req.method ?? '', splitTarget(req.url ?? '/').path)
@@ -98,7 +118,7 @@ function headersOf(
     ...arrival.answer,
   }
   if (receipt) headers['audit-receipt'] = `stream=${receipt.stream}, seq=${receipt.seq}, hash=${receipt.hash}`
-  // A body that was asked for with 100-continue and never read would be taken for the next request.
+  // A body that was announced with 100-continue and never asked for would be taken for the next request.
   if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
   return headers
 }

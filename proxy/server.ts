@@ -1,5 +1,5 @@
 import { constants } from 'node:crypto'
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import type { RequestListener } from 'node:http'
 import { createServer, type Server } from 'node:https'
 import type { Duplex } from 'node:stream'
 import type { SecureContextOptions } from 'node:tls'
@@ -60,6 +60,8 @@ export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: Reques
     keepAliveTimeout: timers.keepAliveMs,
     connectionsCheckingInterval: timers.checkMs,
     insecureHTTPParser: false,
+    // The framing gate asks for it. Node would answer by itself, close, and still serve what was pipelined behind.
+    requireHostHeader: false,
   })
   attach(server, handle)
   return server
@@ -106,9 +108,8 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
   server.on('request', counted)
   // The body is asked for only when a plugin reads it: a stranger's upload is refused before it is sent.
   server.on('checkContinue', counted)
-  server.on('checkExpectation', (_req: IncomingMessage, res: ServerResponse) => {
-    refuseRaw(res.socket, 'expectation_failed')
-  })
+  // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
+  server.on('checkExpectation', counted)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     // In the middle of an answer a second status line would be read as part of it.
     if ((underWay.get(socket) ?? 0) > 0 || error.code === 'ECONNRESET') return void socket.destroy()
