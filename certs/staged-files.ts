@@ -21,8 +21,14 @@ export async function commitFiles(directory: string, texts: ReadonlyMap<string, 
     await rm(staging, { recursive: true, force: true })
     throw error
   }
+  const names = [...texts.keys()]
+  // Another process was first and has settled its set: only then could ours be committed beside it.
+  if ((await missingIn(directory, names)).length < names.length) {
+    await rm(join(directory, READY), { recursive: true })
+    throw new Error(`another process has just written ${names.join(', ')} in ${directory}: start again`)
+  }
   await syncFolder(directory)
-  await settle(directory, [...texts.keys()])
+  await settle(directory, names)
 }
 
 /** Moves a committed set into place, going on where a crash stopped it. Throws where a file there would be lost. */

@@ -93,16 +93,18 @@ await t.test('threat 24 a committed set never replaces a CA that is there', asyn
   t.same(contentsOf(ca.directory), before)
 })
 
-await t.test('threat 24 two first starts at once never end in two CAs', async (t) => {
-  const ca = optionsIn(t.testdir({}))
-  const starts = await Promise.allSettled([openAuthority(ca), openAuthority(ca), openAuthority(ca)])
-  const made = starts
-    .filter((start) => start.status === 'fulfilled')
-    .map(({ value }) => value.authority.intermediatePem)
-  const { authority } = await openAuthority(ca)
-  t.ok(made.length > 0)
-  for (const pem of made) t.equal(pem, authority.intermediatePem)
-})
+await t.test(
+  'threat 24 several first starts at once never end in two CAs, nor in one that cannot be opened',
+  async (t) => {
+    const ca = optionsIn(t.testdir({}))
+    const starts = await Promise.allSettled([openAuthority(ca), openAuthority(ca), openAuthority(ca)])
+    const made = starts
+      .filter((start) => start.status === 'fulfilled')
+      .map(({ value }) => value.authority.intermediatePem)
+    const { authority } = await openAuthority(ca)
+    for (const pem of made) t.equal(pem, authority.intermediatePem)
+  },
+)
 
 await t.test(
   'threat 24 a CA of another passphrase, organisation, trust domain or key is refused in one sentence',
@@ -201,6 +203,16 @@ await t.test(
     t.equal(await issuedAfter(() => writeFileSync(files[1] ?? '', seal(pair.privateKeyPem, 'pass'))), true)
     const { authority } = await openAuthority(optionsIn(join(server.directory, 'other')))
     t.equal(await issuedAfter(nothing, { authority }), true)
+    const foreign = await issueServerCertificate(authority, server.hostnames, { at: AT, days: 90 })
+    const ours = server.authority.intermediatePem
+    await openServerCertificate(server)
+    const put = (chain: string, key: string) => () => {
+      writeFileSync(files[0] ?? '', chain)
+      writeFileSync(files[1] ?? '', seal(key, 'pass'))
+    }
+    t.equal(await issuedAfter(put(pair.chainPem, pair.privateKeyPem)), false, 'a good pair is taken')
+    t.equal(await issuedAfter(put(foreign.certPem + ours, foreign.privateKeyPem)), true, 'a foreign leaf')
+    t.equal(await issuedAfter(put(pair.certPem, pair.privateKeyPem)), true, 'a leaf without its chain')
   },
 )
 

@@ -88,6 +88,9 @@ await t.test(
     await refused({ intermediateKeyPem: 'nothing' }, /key of the intermediate cannot be read/)
     // The same names and another key: a clone of the CA's distinguished name.
     await refused({ rootPem: other.rootPem }, /not signed by the root/)
+    const altered = Buffer.from(new X509Certificate(one.intermediatePem).raw)
+    altered[altered.length - 1] = (altered.at(-1) ?? 0) ^ 1
+    await refused({ intermediatePem: new X509Certificate(altered).toString() }, /not signed by the root/)
     await refused({ rootPem: 'nothing' }, /no PEM certificate/)
     const { certPem, privateKeyPem } = await issueClientCertificate(one.authority, BOT, { at: AT, days: 1 })
     await refused(

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { OctetString } from 'asn1js'
 import fc from 'fast-check'
-import { Extension, GeneralName } from 'pkijs'
+import { Extension, GeneralName, GeneralSubtree, NameConstraints } from 'pkijs'
 import t from 'tap'
 import {
   alternativeNames,
@@ -16,7 +16,7 @@ import {
 } from '../../certs/builder.ts'
 import { type Chain, ChainError, type ChainReason, keyMatches, verifyChain } from '../../certs/chain.ts'
 import { issueClientCertificate, issueServerCertificate } from '../../certs/issue.ts'
-import { OID } from '../../certs/x509.ts'
+import { OID, readCertificate } from '../../certs/x509.ts'
 import { AT, BOT, caExtensions, DAY_MS, madeAuthority, type Odd, type OddCertificate, odd } from './made.ts'
 import { openssl, without } from './openssl.ts'
 
@@ -139,6 +139,9 @@ await t.test(
     // keyEncipherment alone.
     const encipher = new Extension({ extnID: OID.keyUsage, extnValue: Uint8Array.of(3, 2, 5, 0x20).buffer })
     t.equal(await leafReason({ extensions: [leafConstraints(), encipher] }), 'wrong_usage')
+    // digitalSignature and keyCertSign, by one who is no CA.
+    const both = new Extension({ extnID: OID.keyUsage, extnValue: Uint8Array.of(3, 2, 2, 0x84).buffer })
+    t.equal(await leafReason({ extensions: [leafConstraints(), both] }), 'wrong_usage')
     t.equal(await reasonOf({ leafPem: intermediate.pem }), 'wrong_usage')
     const limited = [...caExtensions(0), extendedKeyUsage(OID.serverAuth)]
     t.equal(await issuerReason({ extensions: limited }), 'wrong_usage')
@@ -193,6 +196,9 @@ await t.test('M-07 a name outside the name constraints of a CA is refused', asyn
   t.equal(await verdict(general(2, 'td.example'), general(2, 'atd.example')), 'name_not_permitted')
   // A kind that we cannot judge permits nothing.
   t.equal(await verdict(general(1, 'td.example'), general(1, 'me@td.example')), 'name_not_permitted')
+  // So does one on directory names, for every certificate has a subject.
+  const directory = new GeneralName({ type: 4, value: readCertificate(root.x509.raw).subject })
+  t.equal(await verdict(directory, uri('spiffe://td.example/acme/bot')), 'name_not_permitted')
   // The root's own constraints count as well.
   const held = await odd({
     name: 'held root',
@@ -203,6 +209,21 @@ await t.test('M-07 a name outside the name constraints of a CA is refused', asyn
     held,
   )
   t.equal(await reasonOf({ leafPem: leaf.pem, rootsPem: held.pem }), 'name_not_permitted')
+})
+
+await t.test('M-07 a name that a CA excludes is refused', async (t) => {
+  const excludedSubtrees = [new GeneralSubtree({ base: new GeneralName({ type: 6, value: 'evil.example' }) })]
+  const extnValue = new NameConstraints({ excludedSubtrees }).toSchema().toBER(false)
+  const excluding = new Extension({ extnID: OID.nameConstraints, critical: true, extnValue })
+  const issuer = await odd({ name: 'held', extensions: [...caExtensions(0), excluding] }, root)
+  const verdict = async (uri: string) => {
+    const name = new GeneralName({ type: 6, value: uri })
+    const leaf = await odd({ extensions: [...CLIENT, alternativeNames([name])] }, issuer)
+    return reasonOf({ leafPem: leaf.pem, intermediatesPem: issuer.pem })
+  }
+  t.equal(await verdict('spiffe://td.example/acme/bot'), 'accepted')
+  t.equal(await verdict('spiffe://evil.example/acme/bot'), 'name_not_permitted')
+  t.equal(await verdict('spiffe://EVIL.example/acme/bot'), 'name_not_permitted')
 })
 
 await t.test(
