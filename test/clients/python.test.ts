@@ -1,0 +1,70 @@
+import t from 'tap'
+import { CHAT, testGateway } from '../gateway.ts'
+import { fileBeside, identityFiles, run } from './files.ts'
+import { mockProvider, SAID } from './sdk.ts'
+
+// Python's own http.client and ssl: no package, and neither Node's TLS nor curl's.
+const CLIENT = `
+import http.client, json, ssl, sys
+ca, cert, key, port, body = sys.argv[1:]
+context = ssl.create_default_context(cafile=ca)
+if cert:
+    context.load_cert_chain(cert, key)
+connection = http.client.HTTPSConnection('localhost', int(port), context=context, timeout=60)
+connection.request('POST', '/v1/chat/completions', body, {'content-type': 'application/json'})
+response = connection.getresponse()
+try:
+    text, ended = response.read(), 'whole'
+except http.client.IncompleteRead as cut:
+    text, ended = cut.partial, 'cut'
+print(json.dumps({'status': response.status, 'text': text.decode(), 'ended': ended}))
+`
+
+const { code } = await run('python3', ['--version']).catch(() => ({ code: null }))
+const skip = code === 0 ? false : 'python3 is not installed here'
+
+await t.test(
+  '§4 Python’s standard library is a client: JSON, a stream, and the refusals',
+  { skip },
+  async (t) => {
+    const { files } = await mockProvider(t)
+    const gateway = await testGateway(t, { files })
+    const bot = identityFiles(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    const script = fileBeside(bot, 'client.py', CLIENT)
+    const { port } = new URL(gateway.url)
+    const post = async (body: object, { cert, key } = { cert: bot.cert, key: bot.key }) => {
+      const ran = await run('python3', [script, bot.ca, cert, key, port, JSON.stringify(body)])
+      if (ran.code !== 0) throw new Error(ran.err)
+      const answer: { status: number; text: string; ended: string } = JSON.parse(ran.out)
+      return answer
+    }
+
+    const whole = await post(CHAT)
+    t.match(whole, { status: 200, ended: 'whole' })
+    t.equal(JSON.parse(whole.text).choices[0].message.content, SAID)
+
+    const streamed = await post({ ...CHAT, stream: true })
+    t.match(streamed, { status: 200, ended: 'whole' })
+    t.match(streamed.text, /\ndata: \[DONE\]\n+$/)
+    t.equal(saidIn(streamed.text), SAID)
+
+    const cut = await post({ ...CHAT, messages: [{ role: 'user', content: 'break off' }], stream: true })
+    t.match(cut, { status: 200, ended: 'cut' }, 'T4 a stream that was cut does not look whole')
+    t.match(cut.text, /"code":"provider_failed"/)
+    t.notMatch(cut.text, '[DONE]')
+
+    const stranger = await post(CHAT, { cert: '', key: '' })
+    t.equal(stranger.status, 401)
+    t.match(JSON.parse(stranger.text), { reason: 'certificate_required' })
+
+    await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: [] })
+    const denied = await post(CHAT)
+    t.equal(denied.status, 403)
+    t.match(JSON.parse(denied.text), { reason: 'capability_missing' })
+  },
+)
+
+function saidIn(stream: string): string {
+  const events = [...stream.matchAll(/^data: (\{.*)$/gm)].map(([, event = '']) => JSON.parse(event))
+  return events.map(({ choices }) => choices[0].delta.content ?? '').join('')
+}
