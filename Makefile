@@ -21,7 +21,7 @@ test: $(INSTALLED) ## run the tests
 	tap
 
 demo: $(INSTALLED) ## show the main job with a mock provider: no key and no account needed
-	@exec node scripts/demo.ts
+	@exec node scripts/demo.ts $(ARGS)
 
 certs: $(INSTALLED) ## make the organisation's CA and the server certificate
 	@node scripts/certs.ts

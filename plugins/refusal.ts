@@ -5,6 +5,8 @@ interface Reason {
   readonly status: number
   readonly type: ErrorType
   readonly message: string
+  /** True where sending the same again cannot help, although the status alone would let an SDK try. */
+  readonly final?: boolean
 }
 
 /** The vendors' vocabulary for kinds of error (WIRE.md §1). */
@@ -25,6 +27,7 @@ const invalid = (status: number, message: string): Reason => ({
 const unauthenticated = (message: string): Reason => ({ status: 401, type: 'authentication_error', message })
 const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
 const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
+const lasting = (reason: Reason): Reason => ({ ...reason, final: true })
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
 
 /** Every way this service says no. A status code is written here and nowhere else. */
@@ -65,12 +68,11 @@ export const REASONS = {
     type: 'not_found_error',
     message: 'No configured provider serves this model.',
   },
-  dialect_translation_unavailable: fault(
-    501,
-    'The provider of this model speaks another dialect, and translation is not available yet.',
+  dialect_translation_unavailable: lasting(
+    fault(501, 'The provider of this model speaks another dialect, and translation is not available yet.'),
   ),
-  provider_not_configured: overloaded('The provider of this model has no key configured.'),
-  provider_auth_failed: fault(502, "The provider refused this gateway's key. Tell the operator."),
+  provider_not_configured: lasting(overloaded('The provider of this model has no key configured.')),
+  provider_auth_failed: lasting(fault(502, "The provider refused this gateway's key. Tell the operator.")),
   provider_unreachable: fault(502, 'The provider could not be reached.'),
   provider_failed: fault(502, 'The provider answered with an error.'),
   provider_timeout: fault(504, 'The provider did not answer in time.'),
@@ -82,7 +84,7 @@ export const REASONS = {
 
   audit_unavailable: overloaded('The audit ledger cannot record this call, so the call is refused.'),
   overloaded: overloaded('The service is too busy. Try again shortly.'),
-  plugin_failed: fault(500, 'A check of this gateway failed, so the call is refused.'),
+  plugin_failed: lasting(fault(500, 'A check of this gateway failed, so the call is refused.')),
   internal: fault(500, 'Something inside this gateway failed.'),
 } as const satisfies Record<string, Reason>
 
@@ -106,15 +108,18 @@ export class Refusal extends Error {
   readonly type: ErrorType
   readonly detail: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
+  /** Whether an SDK should leave off: it cannot cure this by sending the same again. */
+  readonly final: boolean
 
   constructor(reason: RefusalReason, options: Options = {}) {
-    const { status, type, message } = REASONS[reason]
+    const { status, type, message, final = status < 500 && status !== 429 }: Reason = REASONS[reason]
     super(options.message ?? message, { cause: options.cause })
     this.reason = reason
     this.status = status
     this.type = type
     this.detail = options.detail ?? {}
     this.headers = options.headers ?? {}
+    this.final = final
   }
 }
 

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Authority } from '../certs/authority.ts'
@@ -30,18 +31,11 @@ export interface House {
  */
 export async function openHouse(settings: Settings, queueLimit: number, at: number): Promise<House> {
   const made: string[] = []
-  const passphrase = await passphraseOf(settings, made)
-  const { authority, created } = await openAuthority({
-    directory: join(settings.dataDir, 'ca'),
-    passphrase,
-    organisation: settings.org,
-    trustDomain: settings.trustDomain,
-    at,
-  })
-  if (created) made.push(`the organisation's CA in ${join(settings.dataDir, 'ca')} (keys sealed)`)
-  await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
   const database = await openDatabase(settings.databaseUrl)
   try {
+    const passphrase = await passphraseOf(settings, made)
+    const authority = await authorityOf(settings, database, passphrase, made, at)
+    await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
     const ledger = await openLedger({ file: database.file, version: VERSION, queueLimit })
     await fixIdentity(database, ledger, settings, at)
     const close = async (): Promise<void> => {
@@ -60,6 +54,25 @@ export async function makeDataDirectory({ dataDir }: Settings): Promise<void> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
 }
 
+async function authorityOf(
+  { dataDir, org: organisation, trustDomain }: Settings,
+  database: Database,
+  passphrase: string,
+  made: string[],
+  at: number,
+): Promise<Authority> {
+  const directory = join(dataDir, 'ca')
+  // A second CA beside the certificates of a lost one would lock every agent out, one expiry after another.
+  if (!existsSync(join(directory, 'root.crt')) && (await anyPrincipal(database))) {
+    throw new Error(
+      `there are principals, but the CA that certified them is not in ${directory}: restore it from a backup`,
+    )
+  }
+  const { authority, created } = await openAuthority({ directory, passphrase, organisation, trustDomain, at })
+  if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
+  return authority
+}
+
 async function passphraseOf({ keyPassphrase, dataDir }: Settings, made: string[]): Promise<string> {
   if (keyPassphrase !== null) return keyPassphrase
   const path = join(dataDir, 'key-passphrase')
@@ -67,6 +80,11 @@ async function passphraseOf({ keyPassphrase, dataDir }: Settings, made: string[]
     return (await readPrivate(path)).trim()
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  if (existsSync(join(dataDir, 'ca', 'root.key.sealed'))) {
+    throw new Error(
+      `the CA is sealed, but its passphrase is not in ${path}: restore it, or set MCP_PROXY_KEY_PASSPHRASE`,
+    )
   }
   const passphrase = randomBytes(32).toString('base64url')
   await writePrivate(path, `${passphrase}\n`)

@@ -21,7 +21,7 @@ function facts(): Arrival & CheckFacts {
     headers: { authorization: 'Bearer canary' },
     remoteAddress: '127.0.0.1',
     peer: null,
-    body: async () => Buffer.from('canary'),
+    readBody: async () => Buffer.from('canary'),
     answer: {},
     signal: new AbortController().signal,
     principal: { id: 'acme::bot', type: 'agent', capabilities: ['llm.chat'], dpopJkt: null, inGrace: false },
