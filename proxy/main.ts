@@ -1,6 +1,6 @@
 import { refuseUnsafeRuntime } from './runtime-guard.ts'
 
-const HELP = `Usage: node proxy/main.ts
+const HELP = `usage: node proxy/main.ts
 
 Starts the gateway. It is configured by MCP_PROXY_* variables and the files of plugins/config (see README.md).
 SIGHUP reads the files and the server certificate anew; SIGTERM and SIGINT drain and stop.

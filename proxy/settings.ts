@@ -87,7 +87,8 @@ export function readSettings(env: Environment, cwd: string): Settings {
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
     databaseUrl: databaseUrl(env.MCP_PROXY_DATABASE_URL || `sqlite:${resolve(dataDir, 'sallyport.db')}`, cwd),
-    org: matching(env, 'MCP_PROXY_ORG', 'acme', /^[a-zA-Z0-9._-]{1,64}$/),
+    // 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520).
+    org: matching(env, 'MCP_PROXY_ORG', 'acme', /^[a-zA-Z0-9._-]{1,53}$/),
     trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', /^[a-z0-9._-]{1,255}$/),
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { command } from './command.ts'
 
-const HELP = `Usage: node scripts/agent.ts NAME [--caps CAP,CAP] [--out DIR]      (or: make agent NAME=… [CAPS=…])
+const HELP = `usage: node scripts/agent.ts NAME [--caps CAP,CAP] [--out DIR]      (or: make agent NAME=… [CAPS=…])
 
 Enrolls an agent with a minted certificate and writes its identity into DIR (default: agents/NAME), readable by you alone:
   agent.crt    the certificate, leaf and intermediate

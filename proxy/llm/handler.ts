@@ -77,7 +77,7 @@ async function attempt(target: Target, facts: LlmFacts, upstream: Upstream): Pro
   try {
     answer = await upstream.call(requestTo(target, facts))
   } catch (error) {
-    if (facts.signal.aborted) throw error
+    // The signal's reason is thrown on from here: nobody is left to try another provider for.
     return { refusal: refusalOfError(error, provider), mayTryNext: true }
   }
   const refusal = refusalOfStatus(answer.status, answer.headers, provider)

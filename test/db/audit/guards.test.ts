@@ -30,6 +30,7 @@ t.test('T11 the database itself refuses to change, delete, replace, reorder or f
     insert('insert', `'main', 1, '${first}'`),
     insert('insert', `'other', 2, '${last}'`),
     insert('insert', `'other', 1, '${last}'`),
+    insert('insert or replace', `'main', 1, '${first}'`),
     insert('insert or replace', `'main', 2, '${before[0]?.row_hash}'`),
     insert('insert or replace', `'main', 6, '${before[4]?.row_hash}'`),
     insert('insert or replace', `'main', 7, '${before[4]?.row_hash}'`),

@@ -1,0 +1,28 @@
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+
+export interface Ran {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+}
+
+/** Runs a script of this repository as an operator would, with nothing of our environment but PATH. */
+export async function run(
+  script: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  input = '',
+): Promise<Ran> {
+  const child = spawn(process.execPath, [join(ROOT, script), ...args], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH ?? '', ...env },
+  })
+  child.stdin.end(input)
+  const closed = new Promise<number | null>((resolve) => child.once('close', resolve))
+  const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), closed])
+  return { code, out, err }
+}
