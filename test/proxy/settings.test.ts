@@ -153,11 +153,11 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
     [{ MCP_PROXY_DATABASE_URL: 'sqlite://data/x.db' }, sqlite],
     [
       { MCP_PROXY_ORG: 'a/b' },
-      'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,64}$, got "a/b"',
+      'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,53}$, got "a/b"',
     ],
     [
       { MCP_PROXY_ORG: 'a\n' },
-      'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,64}$, got "a\\n"',
+      'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,53}$, got "a\\n"',
     ],
     [
       { MCP_PROXY_TRUST_DOMAIN: 'Acme.com' },
