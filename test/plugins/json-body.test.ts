@@ -172,6 +172,11 @@ await t.test('T14 strings end where they end, however long and however escaped',
   )
   const { json } = await admit(JSON.stringify({ padded, model: 'm' }))
   t.strictSame(json.padded, padded)
+  for (const text of padded) {
+    const { body, spans } = await admit(JSON.stringify({ [text]: text, n: 7 }))
+    const { start, end } = spans.get('n') ?? { start: 0, end: 0 }
+    if (body.toString('utf8', start, end) !== '7') t.fail(`the member after ${text} is at ${start} to ${end}`)
+  }
 })
 
 // Each is 5 MB. What is quadratic takes hours with these, so the runner's own limit is the assertion.
