@@ -1,10 +1,9 @@
 import type { Outcome } from '../plugins/audit.ts'
-import type { Reply } from './reply.ts'
+import type { Ended } from './route.ts'
 import type { Ending } from './send.ts'
 
 /** What the outcome row of a call says: how it ended, its status, bytes and latency, and the handler's own report. */
-export function outcomeOf(reply: Reply, ending: Ending, startedAt: number, at: number): Outcome {
-  const report = reply.report?.()
+export function outcomeOf({ ending, report, refusal, at }: Ended, startedAt: number): Outcome {
   return {
     at,
     status: statusOf(ending),
@@ -14,6 +13,7 @@ export function outcomeOf(reply: Reply, ending: Ending, startedAt: number, at: n
       ending: ending.reason,
       response_bytes: ending.bytes,
       latency_ms: Math.max(0, Math.round(at - startedAt)),
+      ...(refusal && { reason: refusal.reason }),
       ...report?.detail,
     },
   }

@@ -49,9 +49,9 @@ export function routeSources(parts: Parts): RouteSources {
   const countStranger = (reason: string): void => strangers.count(reason)
   return {
     recorder: audit({ ledger, configDigest: configuration.digest, countStranger }),
-    settle: (facts, reply, ending, at) => {
+    settle: (facts, ended) => {
       seen.set(facts.principal.id, facts.principal)
-      outcomes.settle(outcomeEntry(facts, outcomeOf(reply, ending, facts.at, at), configuration.digest))
+      outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), configuration.digest))
     },
     strangers: {
       allowed: () => Promise.resolve(null),

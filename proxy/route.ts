@@ -2,7 +2,7 @@ import type { Granted } from '../plugins/facts.ts'
 import type { Arrival, Decision, Pipeline, Receipt, Recorder } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
 import { refusalReply } from './refusal-http.ts'
-import type { Reply } from './reply.ts'
+import type { Reply, Report } from './reply.ts'
 import type { Ending } from './send.ts'
 
 /** What a route made of an arrival: the reply, and who hears how it ended. */
@@ -14,7 +14,7 @@ export interface Answered {
   readonly principalId: string | null
   readonly receipt: Receipt | null
   /** Called once, when the reply has ended. */
-  readonly settle: (ending: Ending, at: number) => void
+  readonly settle: (ended: Ended) => void
 }
 
 /** One door: a method, a path, and everything that happens behind it. `{name}` stands for one variable segment. */
@@ -24,8 +24,19 @@ export interface Route {
   readonly answer: (arrival: Arrival) => Promise<Answered>
 }
 
+/** All that is known of a call when its reply has ended. */
+export interface Ended {
+  readonly ending: Ending
+  /** What the handler says of it, or null where it had nothing to say. */
+  readonly report: Report | null
+  /** Why the work itself was refused after it had been allowed, e.g. by the provider; null where it was not. */
+  readonly refusal: Refusal | null
+  /** ms since the epoch. */
+  readonly at: number
+}
+
 /** Writes the outcome of an allowed call. */
-export type Settle<Facts> = (facts: Facts, reply: Reply, ending: Ending, at: number) => void
+export type Settle<Facts> = (facts: Facts, ended: Ended) => void
 
 interface Passage<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
@@ -88,7 +99,7 @@ async function pass<Facts extends Arrival>(
     by: refusal ? 'handler' : null,
     principalId,
     receipt,
-    settle: (ending, at) => settle(facts, reply, ending, at),
+    settle: (ended) => settle(facts, ended),
   }
 }
 

@@ -104,6 +104,10 @@ class Stream {
 
   #pause(): void {
     this.#body.source.pause()
+    this.#watchStall()
+  }
+
+  #watchStall(): void {
     this.#stall ??= setTimeout(() => {
       this.#close('write_stalled')
       this.#res.destroy()
@@ -119,8 +123,10 @@ class Stream {
     if (this.#over) return
     // An HTTP message may "end" cut short: only `complete` says that its framing was honoured.
     const { complete } = this.#body.source as Partial<IncomingMessage>
-    if (complete === false) this.#breakOff('upstream_broken')
-    else this.#res.end(() => this.#close('complete'))
+    if (complete === false) return this.#breakOff('upstream_broken')
+    // The last piece may be too small to have filled the buffer, and still never be taken.
+    this.#watchStall()
+    this.#res.end(() => this.#close('complete'))
   }
 
   #breakOff(reason: EndReason): void {

@@ -7,6 +7,7 @@ import { arrive, splitTarget } from './arrival.ts'
 import { framingFault } from './framing.ts'
 import type { Metrics } from './metrics.ts'
 import { refusalReply } from './refusal-http.ts'
+import type { Report } from './reply.ts'
 import type { Answered } from './route.ts'
 import type { Router } from './router.ts'
 import { type Ending, send } from './send.ts'
@@ -70,8 +71,9 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     cutOff: options.cutOff,
   })
   const endedAt = options.clock()
-  handled.settle(ending, endedAt)
-  count(handled, ending, endedAt - at, options.metrics)
+  const report = handled.reply.report?.() ?? null
+  handled.settle({ ending, report, refusal: handled.refusal, at: endedAt })
+  count(handled, ending, report, endedAt - at, options.metrics)
   note(handled, ending, endedAt - at, options.log)
 }
 
@@ -124,15 +126,15 @@ function headersOf(
 }
 
 function count(
-  { arrival, path, refusal, reply }: Handled,
+  { arrival, path, refusal }: Handled,
   { status }: Ending,
+  report: Report | null,
   ms: number,
   metrics: Metrics,
 ): void {
   metrics.requests.inc({ route: path, method: path === 'none' ? 'none' : arrival.method, status })
   metrics.latency.observe({ route: path }, ms / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
-  const report = reply.report?.()
   if (!report?.provider) return
   const { input_tokens: input, output_tokens: output } = report.detail
   if (typeof input === 'number') metrics.tokens.inc({ provider: report.provider, direction: 'input' }, input)

@@ -111,9 +111,12 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
   // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
   server.on('checkExpectation', counted)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    // In the middle of an answer a second status line would be read as part of it.
-    if ((underWay.get(socket) ?? 0) > 0 || error.code === 'ECONNRESET') return void socket.destroy()
-    refuseRaw(socket, PARSER_FAULTS[error.code ?? ''] ?? 'bad_request')
+    const { code = '' } = error
+    // In the middle of an answer a second status line would be read as part of it. And what TLS complains of has no
+    // connection to answer on: an answer would wait for a handshake that never ends (SECURITY T9).
+    const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
+    if (!answerable || (underWay.get(socket) ?? 0) > 0) return void socket.destroy()
+    refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
   })
 }
 

@@ -28,9 +28,12 @@ export const hashOf = (leaf: string): string => hash('sha256', leaf)
  * `status` says, in rows of the MCP path. Leave those two out of the parsed object, write the rest by RFC 8785, and
  * you have the leaf: a second implementation needs no more than the line.
  */
-export function exportLine(row: StoredRow): string {
+export const exportLine = (row: StoredRow): string => upToRequestId(row) + sealOf(row) + fromSeq(row)
+
+/** What an export line holds beyond the leaf. */
+export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): string {
   const result = ofMcpPath(row) ? `,"result":${JSON.stringify(row.status)}` : ''
-  return `${upToRequestId(row)}${result},"row_hash":${JSON.stringify(row.row_hash)}${fromSeq(row)}`
+  return `${result},"row_hash":${JSON.stringify(row.row_hash)}`
 }
 
 export const ofMcpPath = ({ action }: { readonly action: string }): boolean => action.startsWith('mcp_')

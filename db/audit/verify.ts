@@ -100,7 +100,7 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | n
 function changed(row: StoredRow, before: Link): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
-  if (leafOf(row) !== row.leaf) return bad('has columns that do not say what its leaf says')
+  if (leafOf(row) !== row.leaf) return bad('was changed: its columns and its leaf do not say the same')
   if (hashOf(row.leaf) !== row.row_hash) return bad('was changed: row_hash is not the digest of its leaf')
   if (row.prev_hash !== before.hash)
     return bad(`does not follow ${before.seq}: prev_hash is not its row_hash`)

@@ -180,7 +180,8 @@ t.test('F-07 boot refuses a ledger whose last rows do not verify, and names the 
   })
   t.match(guard, 'append-only')
   await t.rejects(open(file), {
-    message: 'the audit ledger is damaged: row main:900 has columns that do not say what its leaf says',
+    message:
+      'the audit ledger is damaged: row main:900 was changed: its columns and its leaf do not say the same',
   })
   await t.rejects(open(join(t.testdir(), 'nothing.db')), { message: /./ })
 })
