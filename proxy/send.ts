@@ -22,10 +22,10 @@ export interface SendOptions {
   readonly cutOff: AbortSignal
 }
 
-/** Sends a reply and resolves, never rejects, with how it ended. */
-export function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
+/** Sends a reply and resolves with how it ended. Rejects where Node will not write one of its headers. */
+export async function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
   const { status, body } = reply
-  if (res.destroyed) return Promise.resolve({ reason: 'client_gone', status, bytes: 0 })
+  if (res.destroyed) return { reason: 'client_gone', status, bytes: 0 }
   const headers = { ...options.headers, ...reply.headers }
   if (body !== undefined && typeof body === 'object' && 'source' in body) {
     res.writeHead(status, headers)
