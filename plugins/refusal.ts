@@ -84,6 +84,8 @@ export const REASONS = {
 
   audit_unavailable: overloaded('The audit ledger cannot record this call, so the call is refused.'),
   overloaded: overloaded('The service is too busy. Try again shortly.'),
+  // Nobody reads this one: it stands in the log and in the outcome row.
+  client_gone: invalid(499, 'The caller hung up before the answer.'),
   plugin_failed: lasting(fault(500, 'A check of this gateway failed, so the call is refused.')),
   internal: fault(500, 'Something inside this gateway failed.'),
 } as const satisfies Record<string, Reason>

@@ -110,9 +110,14 @@ async function act<Facts extends Arrival>(
   try {
     return { reply: await handler(facts), refusal: null }
   } catch (error) {
-    const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
+    const refusal = refusalOf(error, facts.signal)
     return { reply: refusalReply(refusal, facts.id), refusal }
   }
+}
+
+function refusalOf(error: unknown, { aborted }: AbortSignal): Refusal {
+  if (error instanceof Refusal) return error
+  return aborted ? new Refusal('client_gone') : new Refusal('internal', { cause: error })
 }
 
 function principalOf<Facts extends Arrival>({ facts }: Decision<Facts>): string | null {

@@ -69,6 +69,11 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     headers: headersOf(handled, req, options.draining()),
     writeStallMs: options.writeStallMs,
     cutOff: options.cutOff,
+  }).catch((error: unknown): Ending => {
+    // A header that Node will not write, say: this answer is lost, and nothing else may be.
+    options.log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
+    res.destroy()
+    return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
   })
   const endedAt = options.clock()
   const report = handled.reply.report?.() ?? null

@@ -65,3 +65,15 @@ await t.test('§1 prompts and completions are in no row', async (t) => {
   await gateway.close(0)
   t.notMatch(JSON.stringify(await gateway.rows()), /a-very-private-prompt|hello/)
 })
+
+await t.test('§1 the outcome of a call that the provider failed says so, with its provider', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  gateway.upstream.answer = (res) => void res.writeHead(500).end('secret internals')
+  const { status, text } = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+  t.equal(status, 502)
+  t.notMatch(text, 'secret internals')
+  await gateway.close(0)
+  const [outcome] = await gateway.rows({ action: 'egress_llm_chat', status: 'error' })
+  t.match(outcome, { provider: 'openai', detail: { reason: 'provider_failed', upstream_status: 500 } })
+})
