@@ -123,7 +123,10 @@ class Stream {
     if (this.#over) return
     // An HTTP message may "end" cut short: only `complete` says that its framing was honoured.
     const { complete } = this.#body.source as Partial<IncomingMessage>
-    if (complete === false) return this.#breakOff('upstream_broken')
+    if (complete === false) {
+      this.#breakOff('upstream_broken')
+      return
+    }
     // The last piece may be too small to have filled the buffer, and still never be taken.
     this.#watchStall()
     this.#res.end(() => this.#close('complete'))
