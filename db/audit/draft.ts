@@ -72,9 +72,11 @@ function integer(value: number, place: string): number {
   return value
 }
 
-// Not mended like a text: two names that become one would lose a member.
+// Not mended like a text: two names that become one would lose a member. And none that JSON writes with a backslash: V8's
+// JSON.parse can take such a name for another one that it met in an earlier text (nodejs/node#63785).
 function soundName(name: string, place: string): string {
-  if (name !== sound(name)) throw new TypeError(`audit ${place} has a member whose name cannot be kept`)
+  if (name !== sound(name) || JSON.stringify(name) !== `"${name}"`)
+    throw new TypeError(`audit ${place} has a member whose name cannot be kept`)
   return name
 }
 
