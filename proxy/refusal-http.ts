@@ -1,3 +1,4 @@
+import { PROOF_ALGORITHMS } from '../plugins/proof-key.ts'
 import type { Refusal } from '../plugins/refusal.ts'
 import type { Reply } from './reply.ts'
 
@@ -31,14 +32,14 @@ export function refusalBody({ reason, type, message, detail }: Refusal, requestI
 }
 
 // SDKs retry by themselves; what a retry cannot cure must not be hammered.
-function advice({ status }: Refusal): Record<string, string> {
-  return status === 429 || status >= 500 ? {} : { 'x-should-retry': 'false' }
+function advice({ final }: Refusal): Record<string, string> {
+  return final ? { 'x-should-retry': 'false' } : {}
 }
 
 /** RFC 9449 §7.1, RFC 6750 §3.1: no `error` where the request brought no credentials at all. */
-function challenge({ reason, status }: Refusal): Record<string, string> {
+function challenge({ status, challenge: error }: Refusal): Record<string, string> {
   if (status !== 401) return {}
-  const error =
-    reason === 'certificate_required' || reason === 'proof_required' ? '' : 'error="invalid_token", '
-  return { 'www-authenticate': `DPoP ${error}algs="ES256"` }
+  return { 'www-authenticate': `DPoP ${error === null ? '' : `error="${error}", `}algs="${ALGS}"` }
 }
+
+const ALGS = PROOF_ALGORITHMS.join(' ')

@@ -141,6 +141,17 @@ await t.test(
 )
 
 await t.test(
+  'WIRE §3 a call that is too large is answered 413, though the SDK is still sending',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    const call = client.chat.completions.create(hello('a'.repeat(33 * 1024 * 1024)))
+    t.match(await caught(call, OpenAI.APIError), { status: 413, code: 'body_too_large' })
+    t.equal(gateway.log.filter(({ status }) => status === 413).length, 1, 'once')
+  },
+)
+
+await t.test(
   'WIRE §1 what no retry can cure is not retried: a provider without a key, another dialect',
   async (t) => {
     const provider = (name: string, dialect: string, key: string, model: string): string =>
