@@ -1,8 +1,10 @@
-import type { Entry } from '../db/audit/entry.ts'
+import { type Entry, LedgerError } from '../db/audit/entry.ts'
 import type { Ledger } from '../db/audit/ledger.ts'
 
 /** Outcome rows that may wait for a ledger that is failing. Past it they are lost to this run; boot recovery adds `unknown`. */
 const OWED = 100_000
+
+const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
 
 /**
  * Writes outcome rows, and keeps those that the ledger would not take: exactly one outcome per allowed call, whoever
@@ -45,7 +47,10 @@ export class Outcomes {
     try {
       await this.#ledger.commit({ entries: [entry] })
     } catch (error) {
-      if (this.#owed.length < OWED) this.#owed.push(entry)
+      // What an upstream reported may be more than a row can hold. The row counts more than the report.
+      const unstorable = !(error instanceof LedgerError)
+      if (unstorable && entry.detail !== UNSTORABLE) return this.#write({ ...entry, detail: UNSTORABLE })
+      if (!unstorable && this.#owed.length < OWED) this.#owed.push(entry)
       else this.#onLost(error)
     }
   }
