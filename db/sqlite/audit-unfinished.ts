@@ -13,7 +13,9 @@ export function openDecisions(db: SQLite.Database, upTo: number): readonly OpenD
     )
     .get(MAIN_STREAM, upTo)
   if (!last || last.action === 'service.stopped') return []
-  return db.prepare<[string, number, number], OpenDecision>(OPEN).all(MAIN_STREAM, lastStart(db, upTo), upTo)
+  const start = lastStart(db, upTo)
+  const question = upTo - start > upTo / MERGE_SPEED ? BY_MERGE : BY_LOOKUP
+  return db.prepare<[string, number, number], OpenDecision>(question).all(MAIN_STREAM, start, upTo)
 }
 
 function lastStart(db: SQLite.Database, upTo: number): number {
@@ -26,11 +28,25 @@ function lastStart(db: SQLite.Database, upTo: number): number {
   return found?.seq ?? 0
 }
 
-const OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
-  from audit_log as decision
-  where stream = ? and seq > ? and seq <= ? and status = 'allowed' and request_id is not null
-    and not exists (
-      select 1 from audit_log as outcome
-      where outcome.request_id = decision.request_id
-        and outcome.status in ('success', 'error', 'truncated', 'unknown'))
+// Measured on a million rows: 1.3 µs per row since the start to look its outcome up, 0.11 µs per row of the whole ledger to
+// merge two runs over the index.
+const MERGE_SPEED = 12
+
+const COLUMNS =
+  'request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt'
+
+const DECISION = `stream = ? and seq > ? and seq <= ? and status = 'allowed' and request_id is not null`
+
+const OUTCOME = `status in ('success', 'error', 'truncated', 'unknown')`
+
+const BY_LOOKUP = `select ${COLUMNS} from audit_log as decision
+  where ${DECISION}
+    and not exists (select 1 from audit_log as outcome where outcome.request_id = decision.request_id and outcome.${OUTCOME})
+  order by seq`
+
+const BY_MERGE = `select ${COLUMNS} from audit_log indexed by audit_log_request
+  where ${DECISION}
+    and request_id in (
+      select request_id from audit_log indexed by audit_log_request where status = 'allowed' and request_id is not null
+      except select request_id from audit_log indexed by audit_log_request where ${OUTCOME})
   order by seq`

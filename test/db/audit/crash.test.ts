@@ -144,16 +144,23 @@ t.test(
   async (t) => {
     const started = entry({ action: 'service.started', status: 'success', request_id: null })
     const stopped = entry({ action: 'service.stopped', status: 'success', request_id: null })
+    const denied = Array.from({ length: 40 }, () => entry({ status: 'denied' }))
     const cases = [
       { rows: [entry({ request_id: 'a' })], expected: 1 },
       { rows: [entry({ request_id: 'a' }), started, entry({ request_id: 'b' })], expected: 1 },
       { rows: [started, entry({ request_id: 'a' }), stopped], expected: 0 },
+      // A short run after a long one: asked row by row, where the others are asked over the whole index.
+      { rows: [...denied, entry({ request_id: 'a' }), started, entry({ request_id: 'b' })], expected: 1 },
+      {
+        rows: [...denied, started, entry({ request_id: 'b' }), entry({ request_id: 'b', status: 'error' })],
+        expected: 0,
+      },
       { rows: [], expected: 0 },
     ]
     for (const { rows, expected } of cases) {
       const file = await scratchDatabase(t.testdir())
       const before = await open(file)
-      for (const row of rows) await before.commit({ entries: [row] })
+      await before.commit({ entries: rows })
       await before.close()
       const ledger = await open(file)
       t.equal(await ledger.recover(1_800_000_000_000, CONFIG), expected)
