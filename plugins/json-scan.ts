@@ -164,3 +164,18 @@ function memberName(bytes: Buffer, start: number, end: number): string {
     throw invalid('has a member name that is not a JSON string', start)
   }
 }
+
+/** The JSON object that the bytes are, strictly read, or null where they are anything else. */
+export function parseJsonObject(bytes: Buffer): Readonly<Record<string, unknown>> | null {
+  try {
+    scanJson(bytes)
+    const value: unknown = JSON.parse(bytes.toString())
+    // Neither null nor an array: an object with string keys.
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null
+  } catch {
+    // Whatever is wrong with it: it is not one.
+    return null
+  }
+}

@@ -7,6 +7,8 @@ interface Reason {
   readonly message: string
   /** True where sending the same again cannot help, although the status alone would let an SDK try. */
   readonly final?: boolean
+  /** The error code of the challenge that goes with a 401 (RFC 6750 §3.1, RFC 9449 §7.1). Absent: none. */
+  readonly challenge?: string
 }
 
 /** The vendors' vocabulary for kinds of error (WIRE.md §1). */
@@ -24,7 +26,12 @@ const invalid = (status: number, message: string): Reason => ({
   type: 'invalid_request_error',
   message,
 })
-const unauthenticated = (message: string): Reason => ({ status: 401, type: 'authentication_error', message })
+const unauthenticated = (message: string, challenge?: string): Reason => ({
+  status: 401,
+  type: 'authentication_error',
+  message,
+  ...(challenge !== undefined && { challenge }),
+})
 const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
 const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
 const lasting = (reason: Reason): Reason => ({ ...reason, final: true })
@@ -49,10 +56,22 @@ export const REASONS = {
   precondition_failed: invalid(412, 'The object has changed since it was read. Read it again.'),
 
   certificate_required: unauthenticated('No client certificate was presented.'),
-  certificate_not_pinned: unauthenticated('This client certificate is not pinned to any principal.'),
-  certificate_not_valid_now: unauthenticated('The client certificate has expired or is not valid yet.'),
-  principal_deactivated: unauthenticated('This principal has been deactivated.'),
+  certificate_not_pinned: unauthenticated(
+    'This client certificate is not pinned to any principal.',
+    'invalid_token',
+  ),
+  certificate_not_valid_now: unauthenticated(
+    'The client certificate has expired or is not valid yet.',
+    'invalid_token',
+  ),
+  principal_deactivated: unauthenticated('This principal has been deactivated.', 'invalid_token'),
   proof_required: unauthenticated('A DPoP proof is required.'),
+  proof_invalid: unauthenticated('The DPoP proof does not hold for this request.', 'invalid_dpop_proof'),
+  use_dpop_nonce: unauthenticated(
+    'The DPoP proof must carry the nonce of the DPoP-Nonce header. Sign again.',
+    'use_dpop_nonce',
+  ),
+  token_invalid: unauthenticated('The access token does not hold for this request.', 'invalid_token'),
 
   capability_missing: forbidden('The principal does not hold the required capability.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
@@ -112,9 +131,17 @@ export class Refusal extends Error {
   readonly headers: Readonly<Record<string, string>>
   /** Whether an SDK should leave off: it cannot cure this by sending the same again. */
   readonly final: boolean
+  /** The error code of a 401's challenge, or null. */
+  readonly challenge: string | null
 
   constructor(reason: RefusalReason, options: Options = {}) {
-    const { status, type, message, final = status < 500 && status !== 429 }: Reason = REASONS[reason]
+    const {
+      status,
+      type,
+      message,
+      final = status < 500 && status !== 429,
+      challenge,
+    }: Reason = REASONS[reason]
     super(options.message ?? message, { cause: options.cause })
     this.reason = reason
     this.status = status
@@ -122,6 +149,7 @@ export class Refusal extends Error {
     this.detail = options.detail ?? {}
     this.headers = options.headers ?? {}
     this.final = final
+    this.challenge = challenge ?? null
   }
 }
 
