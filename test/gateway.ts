@@ -55,7 +55,7 @@ export interface TestGateway extends Gateway {
     headers?: Record<string, string>,
   ) => Promise<Answered>
   readonly enroll: (name: string, capabilities: readonly string[]) => Promise<Identity>
-  /** Every audit row, oldest first, once all outcomes so far are written. */
+  /** Every audit row, oldest first. Outcome rows follow their answers: close the gateway before you look for them. */
   readonly rows: (filter?: Parameters<typeof listRows>[1]) => Promise<readonly AuditRow[]>
 }
 
