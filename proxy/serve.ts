@@ -60,7 +60,13 @@ interface Handled extends Answered {
 async function request(req: IncomingMessage, res: ServerResponse, options: ServeOptions): Promise<void> {
   const at = options.clock()
   const gone = new AbortController()
+  // The grace is over. A stream that has begun is ended by proxy/send.ts; what hangs before or after that is given up here.
+  const cut = (): void => {
+    if (!res.headersSent || res.writableEnded) res.destroy()
+  }
+  options.cutOff.addEventListener('abort', cut, { once: true })
   res.once('close', () => {
+    options.cutOff.removeEventListener('abort', cut)
     if (!res.writableFinished) gone.abort()
   })
   const handled = await handle(req, res, at, gone.signal, options.router())
