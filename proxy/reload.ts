@@ -30,10 +30,11 @@ export function reloader(sources: Sources): Reload {
 async function reload({ load, use, note, log, metrics, renew }: Sources): Promise<boolean> {
   try {
     const configuration = await load()
+    // First, because it may fail: a configuration that is said to be rejected must not be in force.
+    await renew()
     // Recorded before it judges anything: no row, no work.
     await note('config.loaded', { digest: configuration.digest })
     use(configuration)
-    await renew()
     metrics.reloads.inc({ result: 'loaded' })
     log.info({ digest: configuration.digest }, 'configuration loaded')
     return true

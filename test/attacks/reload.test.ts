@@ -1,0 +1,188 @@
+import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { agentOf, CHAT, PLUGIN_FILES, testGateway, writeFiles } from '../gateway.ts'
+import { completion, testUpstream } from '../upstream.ts'
+import { chatBytes, rawConnect, requestBytes, statuses } from './raw.ts'
+import { eventually, settledCalls } from './settled.ts'
+
+const PATH = '/v1/chat/completions'
+
+t.test('F-31 a bad file leaves the configuration in force, is logged, counted and recorded', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const before = gateway.configuration()
+  const llm = join(gateway.pluginsDir, '50-llm.yaml')
+  const good = await readFile(llm, 'utf8')
+  const bad: readonly (readonly [string, string, string | null])[] = [
+    ['a syntax error', '50-llm.yaml', 'plugin: llm\nproviders: [\n'],
+    ['a file half written', '50-llm.yaml', good.slice(0, good.indexOf('api_key') + 5)],
+    ['an empty file', '50-llm.yaml', ''],
+    ['a missing file', '50-llm.yaml', null],
+    ['an unknown plugin', '60-evil.yaml', 'plugin: evil\n'],
+    ['an unknown key', '50-llm.yaml', `${good}allow_everything: true\n`],
+    ['a mandatory plugin removed', '30-capability.yaml', null],
+    ['an unknown DPoP mode', '20-dpop.yaml', 'plugin: dpop\negress_dpop_mode: of\n'],
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is for the gateway to expand
+    ['a variable that is not set', '50-llm.yaml', good.replace('sk-upstream-openai', '${env:NOT_SET}')],
+    ['a module that is not there', '45-own.yaml', 'plugin: ./nothing.ts\n'],
+  ]
+  for (const [name, file, text] of bad) {
+    const path = join(gateway.pluginsDir, file)
+    if (text === null) await rm(path)
+    else await writeFile(path, text)
+    t.equal(await gateway.reload(), false, name)
+    t.equal(gateway.configuration(), before, `${name}: the one before stays`)
+    const original = { '50-llm.yaml': good, ...pick(file) }[file]
+    if (original === undefined) await rm(path)
+    else await writeFile(path, original)
+  }
+  t.equal((await gateway.call(bot, 'POST', PATH, { body: CHAT })).status, 200)
+  const rejected = (await gateway.rows()).filter(({ action }) => action === 'config.rejected')
+  t.equal(rejected.length, bad.length, 'a row for each')
+  t.equal(gateway.log.filter(({ msg }) => /^configuration rejected/.test(msg)).length, bad.length)
+  const { text } = await gateway.admin('GET', '/metrics')
+  t.match(text, new RegExp(`sallyport_config_reloads_total\\{result="rejected"\\} ${bad.length}\\n`))
+  t.equal(await gateway.reload(), true, 'and the repaired one is taken')
+})
+
+const pick = (file: string): Record<string, string> => {
+  const text = PLUGIN_FILES[file]
+  return text === undefined || file === '50-llm.yaml' ? {} : { [file]: text }
+}
+
+t.test('F-31 a reload that fails halfway leaves everything as it was', async (t) => {
+  const gateway = await testGateway(t)
+  const before = gateway.configuration()
+  const dpop = join(gateway.pluginsDir, '20-dpop.yaml')
+  await writeFile(dpop, 'plugin: dpop\negress_dpop_mode: "off"\n')
+  const key = join(gateway.settings.dataDir, 'ca', 'server.key.sealed')
+  await chmod(key, 0o644)
+  t.equal(await gateway.reload(), false, 'the key of the server certificate is open to others')
+  t.equal(gateway.configuration(), before)
+  t.notOk(
+    (await gateway.rows()).some(({ action }) => action === 'config.loaded'),
+    'nothing says it was loaded',
+  )
+  await chmod(key, 0o600)
+  t.equal(await gateway.reload(), true)
+  t.equal(gateway.configuration().dpopMode, 'off')
+})
+
+t.test(
+  'F-31 F-32 under load a good reload fails nobody, and the next call goes to the new provider',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const other = await testUpstream(t)
+    const agent = agentOf(gateway.ca, bot, true)
+    t.teardown(() => agent.destroy())
+    let loading = true
+    const found = new Set<number>()
+    const load = async (): Promise<void> => {
+      while (loading) found.add((await gateway.call(bot, 'POST', PATH, { body: CHAT, agent })).status)
+    }
+    const loads = Array.from({ length: 4 }, load)
+    const urls = [other.url, gateway.upstream.url, other.url]
+    for (const url of urls) {
+      await writeFiles(gateway.pluginsDir, PLUGIN_FILES, url)
+      t.equal(await gateway.reload(), true)
+    }
+    const before = gateway.upstream.seen.length
+    await Promise.all(Array.from({ length: 10 }, () => gateway.reload()))
+    loading = false
+    await Promise.all(loads)
+    t.same([...found], [200])
+    const { status } = await gateway.call(bot, 'POST', PATH, { body: CHAT })
+    t.equal(status, 200)
+    t.ok(
+      gateway.upstream.seen.length <= before + loads.length,
+      'at most what was under way still went to the old one',
+    )
+    t.ok(other.seen.length > 0)
+    const digests = new Set((await settledCalls(gateway)).allowed.map((row) => row.config_digest))
+    t.ok(digests.size >= 2, 'each decision names the configuration that judged it')
+  },
+)
+
+t.test('F-30 a unary call under way is completed, and /ready says 503 meanwhile', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const release = Promise.withResolvers<void>()
+  gateway.upstream.answer = async (res, seen) => {
+    await release.promise
+    await completion(res, seen)
+  }
+  const call = gateway.call(bot, 'POST', PATH, { body: CHAT })
+  // Half a request is on its way when the stop comes: its connection is not idle.
+  const probe = await rawConnect(t, gateway, null)
+  const ready = requestBytes('GET', '/ready')
+  probe.send(ready.slice(0, 10))
+  const kept = await rawConnect(t, gateway, null)
+  kept.send(ready)
+  t.same(statuses(await kept.until('"ready"')), [200])
+  await eventually(
+    () => gateway.upstream.seen.length,
+    (count) => count === 1,
+  )
+
+  const closing = gateway.close(10_000)
+  await kept.closed
+  probe.send(ready.slice(10))
+  const answer = await probe.closed
+  t.same(statuses(answer), [503])
+  t.match(answer, /"status":"draining"/)
+  await t.rejects(rawConnect(t, gateway, null), 'nobody new is let in')
+  release.resolve()
+  const { status, headers, json } = await call
+  t.match(
+    { status, connection: headers.connection, json },
+    { status: 200, connection: 'close', json: { id: 'chatcmpl-1' } },
+  )
+  await closing
+  const rows = await gateway.rows()
+  t.match(rows.at(-1), { action: 'service.stopped' })
+  t.match(rows.at(-2), { action: 'egress_llm_chat', status: 'success' })
+})
+
+t.test('F-30 a stream gets its grace, then is cut with an outcome, and never ends cleanly', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  gateway.upstream.answer = (res) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"hello":1}\n\n')
+  }
+  const connection = await rawConnect(t, gateway, bot)
+  connection.send(chatBytes('gpt-test', [], { stream: true }))
+  await connection.until('hello')
+  const closing = gateway.close(10_000)
+  // Asked again: the grace is over.
+  void gateway.close()
+  const received = await connection.closed
+  t.notMatch(received, /\r\n0\r\n|\[DONE\]/)
+  t.match(received, /provider_failed|"error"/, 'an error event tells its loop')
+  await closing
+  const { ended } = await settledCalls(gateway)
+  t.match(ended, [{ status: 'truncated', detail: { ending: 'drained' } }])
+})
+
+t.test('F-30 what hangs does not keep the gateway from stopping once its grace is over', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  gateway.upstream.answer = () => {}
+  const waiting = await rawConnect(t, gateway, bot)
+  waiting.send(chatBytes('gpt-test'))
+  const sending = await rawConnect(t, gateway, bot)
+  sending.send(requestBytes('POST', PATH, ['content-type: application/json', 'content-length: 100']))
+  await eventually(
+    () => gateway.upstream.seen.length,
+    (count) => count === 1,
+  )
+  await gateway.close(50)
+  t.same(
+    statuses((await waiting.closed) + (await sending.closed)).filter((status) => status < 400),
+    [],
+  )
+  const { allowed, ended } = await settledCalls(gateway)
+  t.equal(allowed.length, 1)
+  t.match(ended, [{ status: 'truncated' }])
+})
