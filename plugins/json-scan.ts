@@ -7,6 +7,11 @@ const MAX_DEPTH = 64
 const MAX_MEMBERS = 100_000
 /** Commas in the whole body: bounds what JSON.parse builds. A batch of embedded tokens stays well below. */
 const MAX_VALUES = 1_000_000
+/**
+ * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read an escaped
+ * name as another one that it has seen before (nodejs/node#63785), and then judge what nobody behind us will see.
+ */
+const JUDGED_DEPTH = 2
 /** Strings shorter than this are read byte by byte: a native search costs more than it saves. */
 const SHORT = 48
 
@@ -42,7 +47,8 @@ interface Container {
 /**
  * Looks at the bytes of a JSON text once and refuses with `body_invalid` what two readers could take for two
  * different things, or what costs out of all proportion (SECURITY T14, threat 31): invalid UTF-8, a byte order mark,
- * nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one object (escapes resolved).
+ * nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one object (escapes resolved), an
+ * escape in the name of an outer member.
  * Linear in the length of the body, whatever is in it.
  * Does NOT check the grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the spans are exact.
  */
@@ -110,6 +116,9 @@ function walk(bytes: Buffer): Scan {
     if (byte === QUOTE && inside?.expectsKey) {
       const after = stringEnd(bytes, at)
       const key = memberName(bytes, at, after)
+      if (open.length <= JUDGED_DEPTH && bytes.subarray(at, after).includes(BACKSLASH)) {
+        throw invalid('escapes a character in the name of an outer member', at)
+      }
       members += 1
       if (members > MAX_MEMBERS) throw invalid(`holds more than ${MAX_MEMBERS} members`, at)
       inside.keys ??= new Set()
