@@ -55,12 +55,21 @@ await t.test(
   },
 )
 
+/** Leaves out what is refused for another reason than the one under test. */
+function scanned(bytes: Buffer) {
+  try {
+    return scanJson(bytes)
+  } catch (error) {
+    fc.pre(!(error instanceof Refusal && error.message.includes('escapes a character')))
+    throw error
+  }
+}
+
 await t.test('§3 the spans of any object are exactly its values', async () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue()), fc.nat(3), (value, indent) => {
       const bytes = Buffer.from(JSON.stringify(value, null, indent).toWellFormed())
-      fc.pre(!/"[^"]*\\[^"]*"\s*:/.test(bytes.toString()))
-      const { spans } = scanJson(bytes)
+      const { spans } = scanned(bytes)
       const parsed = JSON.parse(bytes.toString()) as Record<string, unknown>
       for (const [name, expected] of Object.entries(parsed)) {
         const span = spans.get(name)
