@@ -20,12 +20,15 @@ export interface RawConnection {
   readonly closed: Promise<string>
 }
 
+/** `localAddress`: which of its own addresses the client comes from. */
+export type RawOptions = ConnectionOptions & { readonly localAddress?: string }
+
 /** Opens a connection with an identity, or with none, and resolves when TLS stands. It is destroyed with the test. */
 export async function rawConnect(
   t: Test,
   { url, ca }: Target,
   who: Identity | null,
-  options: ConnectionOptions = {},
+  options: RawOptions = {},
 ): Promise<RawConnection> {
   const { hostname, port } = new URL(url)
   const credentials = who ? { cert: who.cert, key: who.key } : {}
