@@ -7,6 +7,10 @@ export interface Schema {
   readonly local_workload_principals: LocalPrincipalTable
   readonly certificate_pins: CertificatePinTable
   readonly settings: SettingTable
+  readonly api_keys: ApiKeyTable
+  readonly attached_cas: AttachedCaTable
+  readonly single_uses: SingleUseTable
+  readonly signing_keys: SigningKeyTable
   readonly audit_log: AuditLogTable
 }
 
@@ -26,6 +30,9 @@ interface PrincipalColumns {
   readonly spiffe_id: string | null
   /** RFC 7638 thumbprint of the pinned DPoP key. base64url. */
   readonly dpop_jkt: string | null
+  /** The key before the last rotation, honoured until the instant beside it. */
+  readonly previous_dpop_jkt: ColumnType<string | null, string | null | undefined, string | null>
+  readonly previous_dpop_jkt_until: ColumnType<string | null, string | null | undefined, string | null>
   readonly federated: ColumnType<Flag, Flag | undefined, Flag>
   /** Ahead of `last_pushed_revision` while the federation publisher has something to push. */
   readonly federation_revision: Generated<number>
@@ -64,6 +71,45 @@ interface SettingTable {
   readonly key: string
   readonly value: string
   readonly updated_at: string
+}
+
+interface ApiKeyTable {
+  /** The `<id>` of `sk_<id>_<secret>`: what a key is looked up by. */
+  readonly key_id: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  /** bcrypt or argon2id of the whole key. */
+  readonly key_hash: string
+  readonly created_at: string
+}
+
+/** What a CA is trusted for: certificates of the organisation's own (BYOCA), or SVIDs. */
+export type CaKind = 'organisation' | 'spiffe'
+
+interface AttachedCaTable {
+  /** Lower-case hex SHA-256 of the DER. */
+  readonly digest: string
+  readonly kind: CaKind
+  readonly ca_pem: string
+  readonly subject: string
+  readonly not_after: string
+  readonly attached_at: string
+}
+
+/** Something that may pass once: the primary key is what makes the second one fail. */
+interface SingleUseTable {
+  readonly digest: string
+  readonly expires_at: string
+}
+
+interface SigningKeyTable {
+  readonly kid: string
+  readonly public_jwk: string
+  /** PKCS#8, sealed with the passphrase of the data directory. */
+  readonly sealed_key: string
+  readonly created_at: string
+  /** Since when it signs nothing any more. Null: it signs. */
+  readonly retired_at: string | null
 }
 
 /** One row of the ledger (AUDIT.md). Written by db/audit alone. */

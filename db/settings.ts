@@ -3,7 +3,12 @@ import { type Statement, statementOf } from './statement.ts'
 import { timestamp } from './timestamp.ts'
 
 /** What the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string, never the secret. */
-export type SettingKey = 'admin_secret_hash' | 'organisation' | 'trust_domain'
+export type SettingKey =
+  | 'admin_secret_hash'
+  | 'organisation'
+  | 'trust_domain'
+  | 'dpop_nonce_secret'
+  | 'setup_code_hash'
 
 /** The setting's value; undefined where it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {

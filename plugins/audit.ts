@@ -1,10 +1,13 @@
 import { hash } from 'node:crypto'
 import type { Entry } from '../db/audit/entry.ts'
 import type { Ledger } from '../db/audit/ledger.ts'
+import type { Database } from '../db/database.ts'
 import type { JsonObject } from '../db/json.ts'
+import { claimOnce } from '../db/single-uses.ts'
 import type { CallSummary, Demand, Principal, Proof } from './facts.ts'
 import type { Arrival, Receipt, Recorder } from './plugin.ts'
-import type { Refusal } from './refusal.ts'
+import { Refusal } from './refusal.ts'
+import { isReplay } from './single-use.ts'
 
 /** The facts a decision row is made of. */
 export interface Recorded {
@@ -25,7 +28,8 @@ export interface Outcome {
 
 /** What writes rows: the ledger, and the digest of the configuration that judged. */
 export interface AuditSource {
-  readonly ledger: Ledger
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly database: Database
   readonly configDigest: string
   /** Counts a refusal before any principal was known; a task writes one row per reason and minute. */
   readonly countStranger: (reason: string) => void
@@ -33,25 +37,41 @@ export interface AuditSource {
 
 /**
  * Records every decision on a known principal as one row, durable before it resolves (AUDIT.md).
- * Rejects where the ledger cannot: then nothing may be dispatched.
+ * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit; a
+ * replay is a denied row and `proof_invalid`.
  * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
  */
-export function audit({ ledger, configDigest, countStranger }: AuditSource): Recorder<Arrival & Recorded> {
+export function audit({
+  ledger,
+  database,
+  configDigest,
+  countStranger,
+}: AuditSource): Recorder<Arrival & Recorded> {
+  const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
+    decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
   return {
-    allowed: async (facts) =>
-      receiptOf(await ledger.commit({ entries: [decision(facts, 'allowed', {}, configDigest)] })),
+    allowed: async (facts) => {
+      const { proof } = facts
+      // In one unit with the row: claimed and recorded, or neither.
+      const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
+      try {
+        return receiptOf(
+          await ledger.commit({ statements, entries: [decision(facts, 'allowed', {}, configDigest)] }),
+        )
+      } catch (error) {
+        if (!isReplay(error)) throw error
+        await ledger.commit({ entries: [denied(facts, 'proof_invalid', 'dpop')] })
+        throw new Refusal('proof_invalid', { cause: error })
+      }
+    },
     refused: async (facts, refusal, by) => {
       if (!facts.principal || !facts.demand) {
         countStranger(refusal.reason)
         return null
       }
-      const entry = decision(
-        facts,
-        'denied',
-        { reason: refusal.reason, refused_by: by, ...required(refusal) },
-        configDigest,
+      return receiptOf(
+        await ledger.commit({ entries: [denied(facts, refusal.reason, by, required(refusal))] }),
       )
-      return receiptOf(await ledger.commit({ entries: [entry] }))
     },
   }
 }

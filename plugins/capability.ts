@@ -1,10 +1,11 @@
-import type { Demand, Granted, Principal, Proof } from './facts.ts'
+import type { AccessToken, Demand, Granted, Principal, Proof } from './facts.ts'
 import type { Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
 interface Needs {
   readonly principal: Principal
   readonly proof: Proof | null
+  readonly token: AccessToken | null
   readonly demand: Demand
 }
 
@@ -15,18 +16,31 @@ interface Needs {
  */
 export const capability: Plugin<Needs, { granted: Granted }> = {
   name: 'capability',
-  needs: ['principal', 'proof'],
+  needs: ['principal', 'proof', 'token'],
   gives: ['granted'],
-  admit: ({ principal, demand }) => {
-    if (!principal.capabilities.includes(demand.capability)) {
-      throw new Refusal('capability_missing', {
-        message: `${principal.id} does not hold the capability ${demand.capability}. Ask an operator to grant it.`,
-        detail: { required_capability: demand.capability },
-      })
+  admit: ({ principal, token, demand }) => {
+    const { capability: required } = demand
+    if (!principal.capabilities.includes(required)) {
+      throw missing(
+        required,
+        `${principal.id} does not hold the capability ${required}. Ask an operator to grant it.`,
+      )
     }
-    // The one place that makes a Granted: the line above has just proven it.
+    // A token may have been narrowed to less than its principal holds (RFC 6749 §3.3); it never widens it.
+    if (token?.scope?.includes(required) === false) {
+      throw missing(required, `The access token is narrowed to other capabilities than ${required}.`)
+    }
+    // The one place that makes a Granted: the lines above have just proven it.
     return { granted: demand as Granted }
   },
+}
+
+function missing(required: string, message: string): Refusal {
+  return new Refusal('capability_missing', {
+    message,
+    detail: { required_capability: required },
+    headers: { 'www-authenticate': `DPoP error="insufficient_scope", scope="${required}"` },
+  })
 }
 
 /** States what a route asks for, where the route alone decides it. */

@@ -1,29 +1,114 @@
-import type { Principal, Proof } from './facts.ts'
+import type { TokenClaims, TokenVerifier } from './access-token.ts'
+import { type Credentials, credentialsOf } from './credentials.ts'
+import type { Nonces } from './dpop-nonce.ts'
+import { type CheckedProof, checkProof, normalUrl } from './dpop-proof.ts'
+import type { AccessToken, Principal, Proof } from './facts.ts'
 import type { Arrival, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
 /** `egress_dpop_mode` (spec §5.2): whether a DPoP proof is ignored, verified when present, or demanded. */
 export type DpopMode = 'off' | 'optional' | 'required'
 
+export interface DpopSources {
+  readonly mode: DpopMode
+  /** True: a principal that has registered a key is never let through without a proof by it (SECURITY D-35). */
+  readonly noDowngrade: boolean
+  readonly nonces: Nonces
+  /** Base URLs that clients may sign in `htu`; never taken from the Host header. */
+  readonly baseUrls: () => readonly string[]
+  readonly tokens: TokenVerifier
+}
+
+interface Given {
+  readonly proof: Proof | null
+  readonly token: AccessToken | null
+}
+
+type Needs = Arrival & { readonly principal: Principal }
+
 /**
- * The place of DPoP (RFC 9449) in the pipeline. This version cannot verify a proof yet, so it believes none:
- * `required` refuses everything, `optional` refuses a request that presents a proof (it asked to be judged by it) and
- * lets mutual TLS alone pass, `off` does not look.
+ * Sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the certificate of this
+ * very connection, and where it is bound to a key too, come with a proof by that key; a proof without a token must be
+ * by the principal's registered key, if it has one. A vendor's key in `Authorization` is none of our business.
+ * Refuses with `token_invalid`, `proof_invalid`, `use_dpop_nonce` or `proof_required`.
+ * Does NOT check that a proof is new: the recorder claims its `replayKey` with the decision.
  */
-export function dpop(mode: DpopMode): Plugin<Arrival & { principal: Principal }, { proof: Proof | null }> {
+export function dpop(sources: DpopSources): Plugin<Needs, Given> {
+  const urls = targetUrls(sources.baseUrls)
   return {
     name: 'dpop',
     needs: ['principal'],
-    gives: ['proof'],
-    admit: ({ headers }) => {
-      if (mode === 'required') throw new Refusal('proof_required', { message: CANNOT_VERIFY })
-      if (mode === 'optional' && headers.dpop !== undefined) {
-        throw new Refusal('proof_required', { message: CANNOT_VERIFY })
-      }
-      return { proof: null }
+    gives: ['proof', 'token'],
+    admit: (facts) => {
+      if (sources.mode !== 'off') facts.answer['dpop-nonce'] = sources.nonces.current('resource', facts.at)
+      const credentials = credentialsOf(facts.headers, sources.tokens.isOurs)
+      if (!credentials) return { proof: proofOf(facts, null, null, sources, urls), token: null }
+      return sources.tokens.verify(credentials.token, facts.at).then((claims) => {
+        checkBinding(claims, credentials, facts)
+        const proof = proofOf(facts, credentials.token, claims, sources, urls)
+        return { proof, token: { scope: claims.scope } }
+      })
     },
   }
 }
 
-const CANNOT_VERIFY =
-  'This version of the gateway cannot verify DPoP proofs yet. Call without one while egress_dpop_mode is optional.'
+/** M-01, D-22, D-23, D-34: the token's principal, its certificate, and the scheme that its key demands. */
+function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal, peer }: Needs): void {
+  const holds =
+    claims.principalId === principal.id &&
+    claims.thumbprint === peer?.thumbprint &&
+    (scheme === 'dpop') === (claims.jkt !== null)
+  if (!holds) throw new Refusal('token_invalid')
+}
+
+function proofOf(
+  facts: Needs,
+  accessToken: string | null,
+  claims: TokenClaims | null,
+  { mode, noDowngrade, nonces }: DpopSources,
+  urls: (path: string) => ReadonlySet<string>,
+): Proof | null {
+  const { headers, principal, method, path, at } = facts
+  if (mode === 'off') return null
+  const { dpop: sent } = headers
+  if (sent === undefined) {
+    if (claims?.jkt) throw new Refusal('token_invalid')
+    if (mode === 'required' || (noDowngrade && principal.dpopJkt)) throw new Refusal('proof_required')
+    return null
+  }
+  const isFresh = (nonce: string): boolean => nonces.isFresh('resource', nonce, at)
+  // Node joins repeated headers of this name to one text, which is then no proof.
+  const proof = checkProof(String(sent), { method, urls: urls(path), at, accessToken, isFresh })
+  checkKey(proof, claims, principal, mode)
+  return proof
+}
+
+// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7).
+function checkKey(
+  { jkt }: CheckedProof,
+  claims: TokenClaims | null,
+  principal: Principal,
+  mode: DpopMode,
+): void {
+  if (claims?.jkt) {
+    if (claims.jkt !== jkt) throw new Refusal('token_invalid')
+    return
+  }
+  if (principal.dpopJkt === null) {
+    if (mode !== 'required') return
+    throw new Refusal('proof_required', { message: 'No DPoP key is registered for this principal.' })
+  }
+  if (jkt !== principal.dpopJkt && jkt !== principal.previousDpopJkt) throw new Refusal('proof_invalid')
+}
+
+/** The URLs of a path, made once per path: only the fixed paths of routes come here. */
+export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
+  const known = new Map<string, ReadonlySet<string>>()
+  return (path) => {
+    const found = known.get(path)
+    if (found) return found
+    const urls = new Set(baseUrls().flatMap((base) => normalUrl(base + path) ?? []))
+    known.set(path, urls)
+    return urls
+  }
+}

@@ -1,14 +1,18 @@
+import type { PrincipalType } from '../db/schema.ts'
+
 /** The facts that plugins establish about a request, by name. Each file says which plugin gives it. */
 
-export type PrincipalType = 'agent' | 'user' | 'workload'
+export type { PrincipalType } from '../db/schema.ts'
 
 /** Who is calling: given by `pin`, read from the database on this very request. */
 export interface Principal {
   readonly id: string
   readonly type: PrincipalType
   readonly capabilities: readonly string[]
-  /** RFC 7638 thumbprint of the pinned DPoP key, or null. */
+  /** RFC 7638 thumbprint of the registered DPoP key, or null. */
   readonly dpopJkt: string | null
+  /** The key before the last rotation, while it is still in its grace window; else null. */
+  readonly previousDpopJkt: string | null
   /** True where the certificate is the one before the last rotation, still in its grace window. */
   readonly inGrace: boolean
 }
@@ -32,8 +36,18 @@ export interface CallSummary {
   readonly stream: boolean
 }
 
-/** A DPoP proof that was verified: given by `dpop`, null where the mode lets mutual TLS alone pass. */
+/** A DPoP proof that holds for this request: given by `dpop`, null where the mode lets mutual TLS alone pass. */
 export interface Proof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
+  /** What must be claimed, once, before anything acts: a second claim is a replay. */
+  readonly replayKey: string
+  /** Until when a copy of it would be believed. ms since the epoch. */
+  readonly expiresAt: number
+}
+
+/** An access token of ours that holds for this caller: given by `dpop`, null where none came. */
+export interface AccessToken {
+  /** The capabilities it was narrowed to, or null where it was not. It never widens what the principal holds. */
+  readonly scope: readonly string[] | null
 }

@@ -24,6 +24,13 @@ export const dpopOptions = z.strictObject({
       'off ignores DPoP proofs; optional verifies a proof that is present and lets mutual TLS alone pass; ' +
         'required demands a proof on every call. Default optional. MCP_PROXY_EGRESS_DPOP_MODE overrides it.',
     ),
+  no_downgrade: z
+    .boolean()
+    .default(false)
+    .describe(
+      'true: a principal that has registered a DPoP key is never let through without a proof by it, also while the mode ' +
+        'is optional. Default false.',
+    ),
 })
 
 export const capabilityOptions = z.strictObject({})

@@ -10,8 +10,8 @@ export interface Declared {
 /** What the compiler checks for the built-in plugins, once more for files, which escape it. */
 export const BUILT_IN: ReadonlyMap<string, Declared> = new Map([
   ['pin', { needs: [], gives: ['principal'] }],
-  ['dpop', { needs: ['principal'], gives: ['proof'] }],
-  ['capability', { needs: ['principal', 'proof'], gives: ['granted'] }],
+  ['dpop', { needs: ['principal'], gives: ['proof', 'token'] }],
+  ['capability', { needs: ['principal', 'proof', 'token'], gives: ['granted'] }],
   ['audit', { needs: ['granted'], gives: [] }],
 ])
 

@@ -35,9 +35,7 @@ export function pin(lookup: PinLookup): Plugin<Arrival, { principal: Principal }
 function known(pinned: PinnedPrincipal | undefined, at: number): { principal: Principal } {
   if (!pinned) throw new Refusal('certificate_not_pinned', CLOSE)
   const inGrace = !pinned.is_current
-  if (inGrace && !(pinned.grace_until && at < Date.parse(pinned.grace_until))) {
-    throw new Refusal('certificate_not_pinned', CLOSE)
-  }
+  if (inGrace && !isBefore(at, pinned.grace_until)) throw new Refusal('certificate_not_pinned', CLOSE)
   if (!pinned.is_active) throw new Refusal('principal_deactivated', CLOSE)
   return {
     principal: {
@@ -45,7 +43,10 @@ function known(pinned: PinnedPrincipal | undefined, at: number): { principal: Pr
       type: pinned.principal_type,
       capabilities: pinned.capabilities,
       dpopJkt: pinned.dpop_jkt,
+      previousDpopJkt: isBefore(at, pinned.previous_dpop_jkt_until) ? pinned.previous_dpop_jkt : null,
       inGrace,
     },
   }
 }
+
+const isBefore = (at: number, until: string | null): boolean => until !== null && at < Date.parse(until)

@@ -73,6 +73,14 @@ export const REASONS = {
   ),
   token_invalid: unauthenticated('The access token does not hold for this request.', 'invalid_token'),
 
+  // Of the token endpoint: how they look there, proxy/refusal-oauth.ts says.
+  token_request_invalid: invalid(400, 'This is not a token request.'),
+  grant_unsupported: invalid(400, 'Only grant_type=client_credentials is supported.'),
+  scope_invalid: invalid(400, 'The scope names a capability that this principal does not hold.'),
+  target_invalid: invalid(400, 'The resource is not one of this service.'),
+  client_invalid: unauthenticated('client_id is not the principal of this certificate.'),
+  assertion_invalid: unauthenticated('The client assertion does not hold for this connection.'),
+
   capability_missing: forbidden('The principal does not hold the required capability.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
   admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),

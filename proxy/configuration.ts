@@ -27,6 +27,8 @@ export interface Configuration {
   readonly digest: string
   /** As the file says: `MCP_PROXY_EGRESS_DPOP_MODE` is the caller's to apply. */
   readonly dpopMode: DpopMode
+  /** `no_downgrade`: a registered DPoP key must be used. */
+  readonly noDowngrade: boolean
   readonly pin: PinOptions
   readonly audit: AuditOptions
   readonly llm: LlmOptions
@@ -60,6 +62,7 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     digest: digestOf(read, modules),
     // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
     dpopMode: dpopOptions.parse(options('dpop')).egress_dpop_mode,
+    noDowngrade: dpopOptions.parse(options('dpop')).no_downgrade,
     pin: pinOptions.parse(options('pin')),
     audit: auditOptions.parse(options('audit')),
     llm: llmOptions.parse(options('llm')),

@@ -1,8 +1,4 @@
-import type { Actor } from '../plugins/admin-secret.ts'
-import type { PinLookup } from '../plugins/pin.ts'
-import type { Arrival, Plugin } from '../plugins/plugin.ts'
-import type { Configuration } from './configuration.ts'
-import { pipelines } from './pipelines.ts'
+import { type PipelineSources, pipelines } from './pipelines.ts'
 import type { RouteSources } from './route-sources.ts'
 import { type Router, router } from './router.ts'
 import { adminRoutes, publicRoutes, runtimeRoutes } from './routes.ts'
@@ -15,16 +11,15 @@ export interface Doors {
 }
 
 export interface DoorSources {
-  readonly configuration: Configuration
-  readonly pinned: PinLookup
-  readonly operator: Plugin<Arrival, { actor: Actor }>
+  /** Of the questions asked at each door. */
+  readonly questions: PipelineSources
   /** Whether administration has a listener of its own; else it shares the runtime's. */
   readonly adminApart: boolean
   readonly routes: RouteSources
 }
 
-export function doors({ configuration, pinned, operator, adminApart, routes }: DoorSources): Doors {
-  const p = pipelines({ configuration, pinned, operator })
+export function doors({ questions, adminApart, routes }: DoorSources): Doors {
+  const p = pipelines(questions)
   const admin = adminRoutes(p.admin, routes)
   const runtime = runtimeRoutes(p, routes)
   return {

@@ -2,11 +2,17 @@ import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import { pinnedPrincipal } from '../db/pins.ts'
 import { readSetting } from '../db/settings.ts'
+import { tokenVerifier } from '../plugins/access-token.ts'
 import { adminSecret } from '../plugins/admin-secret.ts'
+import { Nonces } from '../plugins/dpop-nonce.ts'
 import type { Environment } from '../plugins/expand.ts'
 import type { Principal } from '../plugins/facts.ts'
 import { Outcomes } from '../plugins/outcomes.ts'
 import { Strangers, serviceEntry } from '../plugins/strangers.ts'
+import { Logins } from './auth/login-challenge.ts'
+import { resourcesOf } from './auth/metadata.ts'
+import { openNonceSecret } from './auth/nonces.ts'
+import { openTokenKeys } from './auth/token-keys.ts'
 import { type Configuration, loadConfiguration } from './configuration.ts'
 import { type Control, openControl } from './control.ts'
 import { type Doors, doors } from './doors.ts'
@@ -106,18 +112,43 @@ async function open({ house, control, configuration, load, log, clock, options }
   const strangers = new Strangers(clock())
   const metrics = createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed })
   const drain = new Drain()
+  let listeners: Listeners | null = null
   const upstream = openUpstream()
   const seen = new Map<string, Principal>()
   const timers = { ...TIMERS, ...options.timers }
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
   const operator = adminSecret({ storedHash, environment: settings.adminSecret ?? '' })
   const pinned = pinnedPrincipal(database)
+  const keys = await openTokenKeys({ database, ledger, passphrase: house.passphrase, clock })
+  // A listener's port may be known only once it listens, so the URLs are asked for when they are needed.
+  const baseUrls = (): readonly string[] => settings.publicUrls ?? listeners?.baseUrls ?? []
+  const issuer = (): string => baseUrls()[0] ?? ''
+  const nonceSecret = await openNonceSecret(database, ledger, clock())
+  const constrained = {
+    nonces: new Nonces(nonceSecret),
+    baseUrls,
+    tokens: tokenVerifier({ issuer, audiences: () => resourcesOf(baseUrls()), key: keys.verifier }),
+  }
   const ready = readiness({ database, ledger, drain, authority: house.authority, clock })
 
   const doorsOf = (next: Configuration): Doors => {
-    const sources = { house, ledger, outcomes, strangers, upstream, seen, ready, registry: metrics.registry }
+    const logins = new Logins(nonceSecret)
+    const sources = {
+      house,
+      ledger,
+      outcomes,
+      strangers,
+      upstream,
+      seen,
+      ready,
+      keys,
+      logins,
+      baseUrls,
+      registry: metrics.registry,
+    }
     const routes: RouteSources = routeSources({ ...sources, configuration: next })
-    return doors({ configuration: next, pinned, operator, adminApart: settings.adminListen !== null, routes })
+    const questions = { configuration: next, pinned, constrained, operator, claims: { ledger, database } }
+    return doors({ questions, adminApart: settings.adminListen !== null, routes })
   }
   let inForce = { configuration, doors: doorsOf(configuration) }
   const digest = (): string => inForce.configuration.digest
@@ -138,7 +169,6 @@ async function open({ house, control, configuration, load, log, clock, options }
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), digest())] })
 
   const tls = await tlsMaterial(house, clock())
-  let listeners: Listeners | null = null
   let stopTasks = (): void => {}
   if (!options.controlOnly) {
     const recovered = await ledger.recover(clock(), digest())

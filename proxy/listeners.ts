@@ -14,6 +14,8 @@ interface Handlers {
 export interface Listeners {
   readonly url: string
   readonly adminUrl: string
+  /** The runtime under each of its host names: what clients sign in DPoP proofs unless the settings say otherwise. */
+  readonly baseUrls: readonly string[]
   /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
   readonly useCertificate: (tls: TlsMaterial) => void
   /** Stops accepting and closes idle connections; resolves when the last one has closed. */
@@ -39,10 +41,12 @@ export async function openListeners(
     for (const server of servers) server.close()
     throw error
   }
-  const url = urlOf(runtime, settings)
+  const baseUrls = urlsOf(runtime, settings)
+  const [url = ''] = baseUrls
   return {
     url,
-    adminUrl: admin ? urlOf(admin, settings) : url,
+    adminUrl: admin ? (urlsOf(admin, settings)[0] ?? '') : url,
+    baseUrls,
     useCertificate: (next) => {
       for (const server of servers) server.setSecureContext(secureContext(next))
     },
@@ -71,10 +75,9 @@ function listen(server: Server, { host, port }: Address, variable: string): Prom
   })
 }
 
-/** The first host name stands for the host: it is in the certificate, which a wildcard address is not. */
-function urlOf(server: Server, { hostnames }: Settings): string {
+// Host names, not the address that is listened on: they are in the certificate, which a wildcard address is not.
+function urlsOf(server: Server, { hostnames }: Settings): readonly string[] {
   // A listening TCP server: the address is an AddressInfo.
   const { port } = server.address() as AddressInfo
-  const [host = 'localhost'] = hostnames
-  return `https://${host.includes(':') ? `[${host}]` : host}:${port}`
+  return hostnames.map((host) => `https://${host.includes(':') ? `[${host}]` : host}:${port}`)
 }

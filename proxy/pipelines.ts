@@ -1,9 +1,12 @@
 import { type Actor, localOperator } from '../plugins/admin-secret.ts'
 import { capability, demand } from '../plugins/capability.ts'
-import { dpop } from '../plugins/dpop.ts'
+import { type DpopSources, dpop } from '../plugins/dpop.ts'
 import { jsonBody } from '../plugins/json-body.ts'
 import { type PinLookup, pin } from '../plugins/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
+import { type ClaimSources, singleUse } from '../plugins/single-use.ts'
+import { tokenProof } from './auth/token-proof.ts'
+import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import { llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/endpoints.ts'
@@ -13,19 +16,24 @@ const MIB = 1024 * 1024
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
 
-interface Sources {
+export interface PipelineSources {
   readonly configuration: Configuration
   readonly pinned: PinLookup
+  /** What proofs and tokens are checked with; the mode comes from the configuration. */
+  readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
+  readonly claims: ClaimSources
   /** Made once: its memory of failures must outlive a configuration. */
   readonly operator: Plugin<Arrival, { actor: Actor }>
 }
 
 /** Every question that is asked at each kind of door, in its order. The first refusal ends it. */
-export function pipelines({ configuration, pinned, operator: secret }: Sources) {
+export function pipelines({ configuration, pinned, constrained, claims, operator: secret }: PipelineSources) {
+  const { dpopMode: mode, noDowngrade } = configuration
+  const proof = dpop({ ...constrained, mode, noDowngrade })
   const who = Pipeline.start()
   const operator = who.pass(secret)
   const local = who.pass(localOperator)
-  const known = who.pass(pin(pinned)).pass(dpop(configuration.dpopMode))
+  const known = who.pass(pin(pinned)).pass(proof).pass(singleUse(claims))
 
   return {
     /** Health and public keys: anyone. */
@@ -34,12 +42,19 @@ export function pipelines({ configuration, pinned, operator: secret }: Sources) 
     /** Not gated, but not for strangers: the list of models. */
     known,
 
+    /** Signing in: the certificate is the client's authentication (RFC 8705 §2), the proof the key to bind a token to. */
+    login: who.pass(pin(pinned)),
+    token: who
+      .pass(tokenRequest)
+      .pass(pin(pinned))
+      .pass(tokenProof(constrained.nonces, constrained.baseUrls)),
+
     /** LLM calls: who is it, with what proof, is it a call, may they, and does the organisation's own rule agree. */
     llm: (endpoint: Endpoint) => {
       const call = who
         .pass(demand('egress_llm_chat', 'llm.chat'))
         .pass(pin(pinned))
-        .pass(dpop(configuration.dpopMode))
+        .pass(proof)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
         .pass(capability)

@@ -6,6 +6,9 @@ import type { Outcomes } from '../plugins/outcomes.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { Strangers } from '../plugins/strangers.ts'
 import type { AdminContext } from './admin/change.ts'
+import { issueToken } from './auth/issue-token.ts'
+import type { Logins } from './auth/login-challenge.ts'
+import type { TokenKeys } from './auth/token-keys.ts'
 import type { Configuration } from './configuration.ts'
 import type { Checks } from './health.ts'
 import type { House } from './house.ts'
@@ -28,6 +31,14 @@ export interface RouteSources {
   readonly models: (facts: Arrival) => Promise<Reply>
   readonly readiness: () => Promise<{ draining: boolean; checks: Checks }>
   readonly admin: AdminContext
+  readonly auth: {
+    readonly issue: ReturnType<typeof issueToken>
+    readonly logins: Logins
+    readonly keys: TokenKeys
+    readonly baseUrls: () => readonly string[]
+    /** Whether every call must come with a DPoP proof. */
+    readonly proofRequired: boolean
+  }
   readonly registry: Registry
 }
 
@@ -40,15 +51,20 @@ interface Parts {
   readonly upstream: Upstream
   readonly seen: Map<string, Principal>
   readonly ready: RouteSources['readiness']
+  readonly keys: TokenKeys
+  readonly logins: Logins
+  readonly baseUrls: () => readonly string[]
   readonly registry: Registry
 }
 
 /** Puts together what one configuration's doors need. */
 export function routeSources(parts: Parts): RouteSources {
   const { configuration, house, ledger, outcomes, strangers, upstream, seen } = parts
+  const { keys, logins, baseUrls } = parts
+  const { database } = house
   const countStranger = (reason: string): void => strangers.count(reason)
   return {
-    recorder: audit({ ledger, configDigest: configuration.digest, countStranger }),
+    recorder: audit({ ledger, database, configDigest: configuration.digest, countStranger }),
     settle: (facts, ended) => {
       seen.set(facts.principal.id, facts.principal)
       outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), configuration.digest))
@@ -64,12 +80,19 @@ export function routeSources(parts: Parts): RouteSources {
     models: listModels(configuration.llm, upstream),
     readiness: parts.ready,
     admin: {
-      database: house.database,
+      database,
       ledger,
       authority: house.authority,
       organisation: house.settings.org,
       trustDomain: house.settings.trustDomain,
       configuration: () => configuration,
+    },
+    auth: {
+      issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest: configuration.digest }),
+      logins,
+      keys,
+      baseUrls,
+      proofRequired: configuration.dpopMode === 'required',
     },
     registry: parts.registry,
   }

@@ -38,8 +38,12 @@ export interface Ended {
 /** Writes the outcome of an allowed call. */
 export type Settle<Facts> = (facts: Facts, ended: Ended) => void
 
+/** How a refusal looks to this door's callers. */
+export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
+
 interface Passage<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
+  readonly refuse: Refuse
   readonly recorder: Recorder<Facts>
   readonly settle: Settle<Facts>
 }
@@ -53,10 +57,10 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
   path: string,
-  passage: Passage<Facts>,
+  passage: Omit<Passage<Facts>, 'refuse'>,
   handler: Handler<Facts>,
 ): Route {
-  return { method, path, answer: (arrival) => pass(arrival, passage, handler) }
+  return { method, path, answer: (arrival) => pass(arrival, { ...passage, refuse: overHttp }, handler) }
 }
 
 /** A door without a capability of its own: administration, health, keys. What it needs, its pipeline establishes. */
@@ -66,13 +70,13 @@ export function open<Facts extends Arrival>(
   pipeline: Pipeline<Facts>,
   handler: Handler<Facts>,
   recorder: Recorder<Arrival> = UNRECORDED,
+  refuse: Refuse = overHttp,
 ): Route {
-  return {
-    method,
-    path,
-    answer: (arrival) => pass(arrival, { pipeline, recorder, settle: () => {} }, handler),
-  }
+  const passage = { pipeline, recorder, refuse, settle: () => {} }
+  return { method, path, answer: (arrival) => pass(arrival, passage, handler) }
 }
+
+const overHttp: Refuse = (refusal, { id }) => refusalReply(refusal, id)
 
 /** For doors whose work writes its own row, or does nothing worth one. */
 const UNRECORDED: Recorder<Arrival> = {
@@ -82,17 +86,17 @@ const UNRECORDED: Recorder<Arrival> = {
 
 async function pass<Facts extends Arrival>(
   arrival: Arrival,
-  { pipeline, recorder, settle }: Passage<Facts>,
+  { pipeline, recorder, refuse, settle }: Passage<Facts>,
   handler: Handler<Facts>,
 ): Promise<Answered> {
   const decision = await pipeline.decide(arrival, recorder)
   const principalId = principalOf(decision)
   if (!decision.allowed) {
     const { refusal, by, receipt } = decision
-    return { reply: refusalReply(refusal, arrival.id), refusal, by, principalId, receipt, settle: () => {} }
+    return { reply: refuse(refusal, decision.facts), refusal, by, principalId, receipt, settle: () => {} }
   }
   const { facts, receipt } = decision
-  const { reply, refusal } = await act(facts, handler)
+  const { reply, refusal } = await act(facts, handler, refuse)
   return {
     reply,
     refusal,
@@ -106,12 +110,13 @@ async function pass<Facts extends Arrival>(
 async function act<Facts extends Arrival>(
   facts: Facts,
   handler: Handler<Facts>,
+  refuse: Refuse,
 ): Promise<{ reply: Reply; refusal: Refusal | null }> {
   try {
     return { reply: await handler(facts), refusal: null }
   } catch (error) {
     const refusal = refusalOf(error, facts.signal)
-    return { reply: refusalReply(refusal, facts.id), refusal }
+    return { reply: refuse(refusal, facts), refusal }
   }
 }
 

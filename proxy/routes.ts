@@ -8,10 +8,13 @@ import {
 } from './admin/agents.ts'
 import { exportAudit, listAudit, verifyAudit } from './admin/audit.ts'
 import { rotateSecret } from './admin/secret.ts'
+import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
+import { isHelper } from './auth/token-request.ts'
 import { health, metrics, pem, ready } from './health.ts'
 import { ENDPOINTS } from './llm/endpoints.ts'
 import type { Pipelines } from './pipelines.ts'
-import { gated, open, type Route } from './route.ts'
+import { oauthRefusalReply } from './refusal-oauth.ts'
+import { gated, open, type Refuse, type Route } from './route.ts'
 import type { RouteSources } from './route-sources.ts'
 
 /** Every door of the runtime listener: what agents and their SDKs call. */
@@ -23,7 +26,24 @@ export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
     ),
     open('GET', '/v1/models', p.known, s.models, s.strangers),
     open('GET', '/v1/egress/models', p.known, s.models, s.strangers),
+    ...signInRoutes(p, s),
     ...publicRoutes(p, s),
+  ]
+}
+
+/** Signing in: tokens, the Python helper's login, and what tells clients about both. */
+function signInRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+  const { issue, logins, keys, baseUrls, proofRequired } = s.auth
+  const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
+  const resource = '/.well-known/oauth-protected-resource'
+  return [
+    open('POST', '/v1/auth/token', p.token, issue, s.strangers, asOAuth),
+    open('POST', '/v1/auth/login-challenge', p.login, logins.challenge, s.strangers),
+    open('POST', '/v1/auth/sign-challenged-assertion', p.login, logins.sign, s.strangers),
+    open('GET', '/.well-known/oauth-authorization-server', p.anyone, authorizationServer(baseUrls)),
+    open('GET', resource, p.anyone, protectedResource(baseUrls, '', proofRequired)),
+    open('GET', `${resource}/v1/mcp`, p.anyone, protectedResource(baseUrls, '/v1/mcp', proofRequired)),
+    open('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)),
   ]
 }
 

@@ -9,6 +9,7 @@ const principal = (capabilities: readonly string[]): Principal => ({
   type: 'agent',
   capabilities,
   dpopJkt: null,
+  previousDpopJkt: null,
   inGrace: false,
 })
 
@@ -23,6 +24,7 @@ await t.test(
         const facts = {
           principal: principal(set),
           proof: null,
+          token: null,
           demand: { action: 'a', capability: required },
         }
         let granted = false
@@ -41,7 +43,12 @@ await t.test(
 )
 
 await t.test('§7 the refusal says what is missing, to whom', (t) => {
-  const facts = { principal: principal([]), proof: null, demand: { action: 'a', capability: 'llm.chat' } }
+  const facts = {
+    principal: principal([]),
+    proof: null,
+    token: null,
+    demand: { action: 'a', capability: 'llm.chat' },
+  }
   t.throws(() => capability.admit(facts), {
     reason: 'capability_missing',
     status: 403,

@@ -63,7 +63,7 @@ await t.test('§8 files are read in file-name order, with the defaults of what t
     {
       plugin: 'dpop',
       file: '20-dpop.yaml',
-      options: { egress_dpop_mode: 'required' },
+      options: { egress_dpop_mode: 'required', no_downgrade: false },
       position: { line: 1, column: 9 },
     },
   ])

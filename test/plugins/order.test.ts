@@ -3,6 +3,7 @@ import { capability } from '../../plugins/capability.ts'
 import { dpop } from '../../plugins/dpop.ts'
 import { BUILT_IN, checkOrder, type Declared } from '../../plugins/order.ts'
 import { pin } from '../../plugins/pin.ts'
+import { constrained } from './constrained.ts'
 
 /** Judges files that are given by name and plugin; what an operator's module needs stands behind its name. */
 function judge(order: readonly (readonly [file: string, plugin: string, ...needs: string[]])[]): string[] {
@@ -24,7 +25,7 @@ const AUDIT = ['40-audit.yaml', 'audit'] as const
 const LLM = ['50-llm.yaml', 'llm'] as const
 
 await t.test('what files are told about the built-in plugins is what the plugins declare', async (t) => {
-  for (const plugin of [pin(() => undefined), dpop('optional'), capability]) {
+  for (const plugin of [pin(() => undefined), dpop(constrained('optional')), capability]) {
     t.strictSame(BUILT_IN.get(plugin.name), { needs: plugin.needs, gives: plugin.gives })
   }
 })
@@ -44,6 +45,7 @@ await t.test('a need that is given only later names both files', async (t) => {
   t.strictSame(judge([['05-capability.yaml', 'capability'], PIN, DPOP, AUDIT]), [
     '05-capability.yaml:2:9: capability needs principal, which pin gives only later, in 10-pin.yaml; rename one so that pin comes first',
     '05-capability.yaml:2:9: capability needs proof, which dpop gives only later, in 20-dpop.yaml; rename one so that dpop comes first',
+    '05-capability.yaml:2:9: capability needs token, which dpop gives only later, in 20-dpop.yaml; rename one so that dpop comes first',
   ])
   t.strictSame(judge([PIN, DPOP, ['25-audit.yaml', 'audit'], CAPABILITY]), [
     '25-audit.yaml:2:9: audit needs granted, which capability gives only later, in 30-capability.yaml; rename one so that capability comes first',

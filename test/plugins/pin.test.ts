@@ -15,6 +15,8 @@ const pinned: PinnedPrincipal = {
   capabilities: ['llm.chat'],
   is_active: true,
   dpop_jkt: null,
+  previous_dpop_jkt: null,
+  previous_dpop_jkt_until: null,
   not_before: '',
   not_after: '',
   is_current: true,
@@ -30,6 +32,7 @@ await t.test('§5.2 the pinned certificate of an active principal is known', asy
     type: 'agent',
     capabilities: ['llm.chat'],
     dpopJkt: null,
+    previousDpopJkt: null,
     inGrace: false,
   }
   t.strictSame(await admit(pinned), { principal: expected })

@@ -7,6 +7,7 @@ import { type Arrival, Pipeline, type Plugin, type Recorder } from '../../plugin
 import { Refusal } from '../../plugins/refusal.ts'
 import { gated } from '../../proxy/route.ts'
 import { arrival } from './arrival.ts'
+import { constrained } from './constrained.ts'
 
 const receipt = { stream: 'main', seq: 1, hash: 'h' }
 
@@ -103,7 +104,7 @@ await t.test('a wrong order and an ungated working handler do not compile', (t) 
   const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.action })
   const settle = (): void => {}
   // @ts-expect-error dpop needs the principal that pin gives
-  Pipeline.start().pass(dpop('optional'))
+  Pipeline.start().pass(dpop(constrained('optional')))
   // @ts-expect-error the gate needs the proof's verdict
   known.pass(demand('a', 'b')).pass(capability)
   // @ts-expect-error this pipeline does not gate
@@ -111,7 +112,7 @@ await t.test('a wrong order and an ungated working handler do not compile', (t) 
   const full = Pipeline.start()
     .pass(demand('a', 'b'))
     .pass(pin(() => undefined))
-    .pass(dpop('optional'))
+    .pass(dpop(constrained('optional')))
     .pass(capability)
   t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder(), settle }, work))
   t.end()

@@ -61,10 +61,11 @@ async function grant(): Promise<Granted> {
     type: 'agent',
     capabilities: ['llm.chat'],
     dpopJkt: null,
+    previousDpopJkt: null,
     inGrace: false,
   } as const
   const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
-  return (await capability.admit({ principal, proof: null, demand })).granted
+  return (await capability.admit({ principal, proof: null, token: null, demand })).granted
 }
 
 type Loose = Readonly<Record<string, unknown>>

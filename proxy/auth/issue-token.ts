@@ -1,0 +1,106 @@
+import { randomUUID } from 'node:crypto'
+import { SignJWT } from 'jose'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import { claimOnce } from '../../db/single-uses.ts'
+import type { Statement } from '../../db/statement.ts'
+import type { Principal, Proof } from '../../plugins/facts.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { isReplay } from '../../plugins/single-use.ts'
+import { serviceEntry } from '../../plugins/strangers.ts'
+import { json, type Reply } from '../reply.ts'
+import type { Logins } from './login-challenge.ts'
+import { resourcesOf } from './metadata.ts'
+import type { TokenKeys } from './token-keys.ts'
+import type { TokenRequest } from './token-request.ts'
+
+export interface IssueSources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly keys: TokenKeys
+  readonly logins: Logins
+  readonly baseUrls: () => readonly string[]
+  readonly configDigest: string
+}
+
+type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof: Proof | null }
+
+/**
+ * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where a proof
+ * came, to its key (RFC 9449 §5), recorded before it is handed out. What it may do is asked of the database at each
+ * call; `scope` only narrows it. Refuses with `scope_invalid`, `target_invalid`, `client_invalid`, `assertion_invalid`.
+ */
+export const issueToken =
+  (sources: IssueSources) =>
+  async (facts: Facts): Promise<Reply> => {
+    const { principal, proof, tokenRequest: asked } = facts
+    if (asked.clientId !== null && asked.clientId !== principal.id) throw new Refusal('client_invalid')
+    if (asked.scope?.some((token) => !principal.capabilities.includes(token)))
+      throw new Refusal('scope_invalid')
+    const audience = audienceOf(asked.resource, sources.baseUrls())
+    const claims = proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : []
+    if (asked.clientAssertion !== null) {
+      const { replayKey, expiresAt } = await sources.logins.check(asked.clientAssertion, facts)
+      claims.push(claimOnce(sources.database, replayKey, expiresAt))
+    }
+    const scope = (asked.scope ?? principal.capabilities).join(' ')
+    await record(sources, facts, scope, claims)
+    const accessToken = await sign(sources, facts, audience, scope)
+    const type = proof ? 'DPoP' : 'Bearer'
+    return json(200, { access_token: accessToken, token_type: type, expires_in: asked.expiresInS, scope })
+  }
+
+/** RFC 8707: one of ours, or `invalid_target`. Without it the token is for the whole service. */
+function audienceOf(resource: string | null, baseUrls: readonly string[]): string {
+  if (resource === null) return baseUrls[0] ?? ''
+  const wanted = resource.replace(/\/$/, '')
+  if (resourcesOf(baseUrls).includes(wanted)) return wanted
+  throw new Refusal('target_invalid')
+}
+
+async function record(
+  { ledger, configDigest }: IssueSources,
+  { id, at, principal, peer, proof }: Facts,
+  scope: string,
+  statements: readonly Statement[],
+): Promise<void> {
+  const entry = {
+    ...serviceEntry('token.issued', 'success', { scope }, at, configDigest),
+    request_id: id,
+    principal_id: principal.id,
+    principal_type: principal.type,
+    cert_thumbprint: peer?.thumbprint ?? null,
+    dpop_jkt: proof?.jkt ?? null,
+  }
+  try {
+    await ledger.commit({ statements, entries: [entry] })
+  } catch (cause) {
+    throw isReplay(cause)
+      ? new Refusal('proof_invalid', { cause })
+      : new Refusal('audit_unavailable', { cause })
+  }
+}
+
+async function sign(
+  { keys, baseUrls }: IssueSources,
+  { at, principal, peer, proof, tokenRequest: { expiresInS, scope: narrowedTo } }: Facts,
+  audience: string,
+  scope: string,
+): Promise<string> {
+  const { kid, key } = await keys.signer()
+  const iat = Math.floor(at / 1000)
+  const cnf = {
+    'x5t#S256': Buffer.from(peer?.thumbprint ?? '', 'hex').toString('base64url'),
+    ...(proof && { jkt: proof.jkt }),
+  }
+  return new SignJWT({ client_id: principal.id, scope, ...(narrowedTo && { narrowed: true }), cnf })
+    .setProtectedHeader({ alg: 'ES256', typ: 'at+jwt', kid })
+    .setIssuer(baseUrls()[0] ?? '')
+    .setAudience(audience)
+    .setSubject(principal.id)
+    .setIssuedAt(iat)
+    .setExpirationTime(iat + expiresInS)
+    .setJti(randomUUID())
+    .sign(key)
+}

@@ -1,0 +1,91 @@
+import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { jwtVerify } from 'jose'
+import type { Principal } from '../../plugins/facts.ts'
+import { parseJsonObject } from '../../plugins/json-scan.ts'
+import type { Arrival, Peer } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { parseJwt } from '../../plugins/strict-jwt.ts'
+import { json, type Reply } from '../reply.ts'
+
+/** How long a login challenge may be answered. Seconds (WIRE.md §7). */
+const CHALLENGE_S = 120
+/** How long an assertion may be made out for. Seconds. */
+const ASSERTION_S = 300
+const ASSERTION_MAX_BYTES = 32_768
+const AUDIENCE = 'agent-trust-broker'
+
+type Known = Arrival & { readonly principal: Principal }
+
+/** The Python helper's login (WIRE.md §7): challenges without state, and the assertions that answer them. */
+export class Logins {
+  readonly #secret: Buffer
+
+  /** `secret`: at least 32 random bytes that all replicas share. */
+  constructor(secret: Buffer) {
+    this.#secret = secret
+  }
+
+  /** POST /v1/auth/login-challenge. The nonce is bound to the principal; what makes it pass once is the token it buys. */
+  readonly challenge = ({ principal, at }: Known): Reply => {
+    const open = `${Math.floor(at / 1000) + CHALLENGE_S}.${randomBytes(16).toString('base64url')}`
+    const nonce = `${open}.${this.#mac(principal.id, open)}`
+    return json(200, { nonce, expires_in: CHALLENGE_S, agent_id: principal.id })
+  }
+
+  /** POST /v1/auth/sign-challenged-assertion: says whether the assertion would be accepted, and hands it back. */
+  readonly sign = async (facts: Known): Promise<Reply> => {
+    const body = parseJsonObject(await facts.readBody(65_536))
+    const { client_assertion: assertion, nonce } = body ?? {}
+    if (typeof assertion !== 'string') throw new Refusal('assertion_invalid')
+    const checked = await this.check(assertion, facts)
+    if (checked.nonce !== nonce) throw new Refusal('assertion_invalid')
+    return json(200, { client_assertion: assertion, agent_id: facts.principal.id, mastio_signature: null })
+  }
+
+  /**
+   * Checks an assertion: a JWT by the key of the certificate of this very connection, about this principal, for us, in its
+   * five minutes, with a challenge of ours. Refuses with `assertion_invalid`. `replayKey` must be claimed.
+   */
+  async check(
+    assertion: string,
+    { principal, peer, at }: Known,
+  ): Promise<{ nonce: string; replayKey: string; expiresAt: number }> {
+    const jwt = parseJwt(assertion, ASSERTION_MAX_BYTES)
+    if (!jwt || !peer || !isLeaf(jwt.header.x5c, peer)) throw new Refusal('assertion_invalid')
+    try {
+      const { payload } = await jwtVerify(assertion, peer.certificate.publicKey, {
+        algorithms: ['ES256', 'RS256'],
+        issuer: principal.id,
+        subject: principal.id,
+        audience: AUDIENCE,
+        maxTokenAge: ASSERTION_S,
+        clockTolerance: 10,
+        currentDate: new Date(at),
+        requiredClaims: ['jti', 'exp', 'nonce'],
+      })
+      const { nonce } = payload
+      if (typeof nonce !== 'string' || !this.#isOpen(principal.id, nonce, at))
+        throw new TypeError('no open challenge')
+      // One challenge buys one token, whatever else the assertion says.
+      return { nonce, replayKey: hash('sha256', `login ${nonce}`), expiresAt: at + ASSERTION_S * 1000 }
+    } catch (cause) {
+      throw new Refusal('assertion_invalid', { cause })
+    }
+  }
+
+  #isOpen(principalId: string, nonce: string, at: number): boolean {
+    const [until = '', random = '', mac = ''] = nonce.split('.')
+    const expected = Buffer.from(this.#mac(principalId, `${until}.${random}`))
+    const given = Buffer.from(mac)
+    return given.length === expected.length && timingSafeEqual(given, expected) && at / 1000 < Number(until)
+  }
+
+  #mac(principalId: string, open: string): string {
+    return createHmac('sha256', this.#secret).update(`login ${principalId} ${open}`).digest('base64url')
+  }
+}
+
+/** The first of `x5c` must be the certificate that TLS has proven; what follows it does not matter. */
+function isLeaf(x5c: unknown, { certificate }: Peer): boolean {
+  return Array.isArray(x5c) && x5c[0] === certificate.raw.toString('base64')
+}

@@ -1,0 +1,103 @@
+import { createPrivateKey, generateKeyPair, type KeyObject } from 'node:crypto'
+import { promisify } from 'node:util'
+import { type CryptoKey, calculateJwkThumbprint, exportJWK, importJWK, type JWK } from 'jose'
+import { seal, unseal } from '../../certs/key-store.ts'
+import type { Entry } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
+
+/** No token lives longer, so no retired key is needed for longer. Seconds. */
+export const TOKEN_LIFE_MAX_S = 900
+/** How long a list of keys is believed before the database is asked again: another replica may have rotated. ms. */
+const FRESH_MS = 30_000
+
+const generate = promisify(generateKeyPair)
+
+export interface Signer {
+  readonly kid: string
+  readonly key: KeyObject
+}
+
+/** The keys that access tokens are signed with (ES256). */
+export interface TokenKeys {
+  readonly signer: () => Promise<Signer>
+  /** The public key of that id, while a token signed with it may still be in force. */
+  readonly verifier: (kid: string) => Promise<CryptoKey | undefined>
+  /** RFC 7517. */
+  readonly jwks: () => Promise<{ readonly keys: readonly JWK[] }>
+  /** A new key signs from now on; the one before verifies until its last token has expired. `entry`: the row that says so. */
+  readonly rotate: (entry: (kid: string) => Entry) => Promise<string>
+}
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly passphrase: string
+  readonly clock: () => number
+}
+
+interface Loaded {
+  readonly at: number
+  readonly rows: readonly SigningKeyRow[]
+  readonly verifiers: ReadonlyMap<string, CryptoKey>
+}
+
+/** Opens the keys in the database; the first boot makes one. Private keys are sealed there, and unsealed once a process. */
+export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
+  const { database, passphrase, clock } = sources
+  let loaded = await load(database, clock())
+  if (!loaded.rows.some(({ retired_at: retired }) => retired === null)) {
+    await store(sources, [])
+    loaded = await load(database, clock())
+  }
+  let signing: Signer | null = null
+
+  const fresh = async (): Promise<Loaded> => {
+    if (clock() - loaded.at > FRESH_MS) loaded = await load(database, clock())
+    return loaded
+  }
+  return {
+    signer: async () => {
+      const row = (await fresh()).rows.find(({ retired_at: retired }) => retired === null)
+      if (!row) throw new Error('no key signs access tokens')
+      if (signing?.kid !== row.kid) {
+        signing = { kid: row.kid, key: createPrivateKey(unseal(row.sealed_key, passphrase)) }
+      }
+      return signing
+    },
+    verifier: async (kid) => (await fresh()).verifiers.get(kid),
+    jwks: async () => ({ keys: (await fresh()).rows.map((row) => JSON.parse(row.public_jwk) as JWK) }),
+    rotate: async (entry) => {
+      const kid = await store(sources, [entry])
+      loaded = await load(database, clock())
+      return kid
+    },
+  }
+}
+
+async function load(database: Database, at: number): Promise<Loaded> {
+  const rows = await listSigningKeys(database, at - TOKEN_LIFE_MAX_S * 1000)
+  const verifiers = new Map<string, CryptoKey>()
+  for (const { kid, public_jwk: jwk } of rows) {
+    // An EC key, which jose imports as a CryptoKey and never as bytes.
+    verifiers.set(kid, (await importJWK(JSON.parse(jwk) as JWK, 'ES256')) as CryptoKey)
+  }
+  return { at, rows, verifiers }
+}
+
+async function store(
+  { database, ledger, passphrase, clock }: Sources,
+  entries: ((kid: string) => Entry)[],
+): Promise<string> {
+  const { publicKey, privateKey } = await generate('ec', { namedCurve: 'P-256' })
+  const jwk = await exportJWK(publicKey)
+  const kid = await calculateJwkThumbprint(jwk)
+  const publicJwk = JSON.stringify({ ...jwk, kid, alg: 'ES256', use: 'sig' })
+  const sealedKey = seal(privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(), passphrase)
+  await ledger.commit({
+    statements: rotateSigningKey(database, { kid, publicJwk, sealedKey, at: clock() }),
+    entries: entries.map((entry) => entry(kid)),
+  })
+  return kid
+}

@@ -1,0 +1,28 @@
+import { targetUrls } from '../../plugins/dpop.ts'
+import type { Nonces } from '../../plugins/dpop-nonce.ts'
+import { checkProof } from '../../plugins/dpop-proof.ts'
+import type { Proof } from '../../plugins/facts.ts'
+import type { Arrival, Plugin } from '../../plugins/plugin.ts'
+
+/**
+ * The proof at the token endpoint (RFC 9449 §5): optional, without `ath`, by whichever key the token shall be bound to.
+ * Refuses with `proof_invalid` or `use_dpop_nonce`. Does NOT claim it: the handler does, with the row of the token.
+ */
+export function tokenProof(
+  nonces: Nonces,
+  baseUrls: () => readonly string[],
+): Plugin<Arrival, { proof: Proof | null }> {
+  const urls = targetUrls(baseUrls)
+  return {
+    name: 'token-proof',
+    needs: [],
+    gives: ['proof'],
+    admit: ({ headers, method, path, at, answer }) => {
+      answer['dpop-nonce'] = nonces.current('token', at)
+      const { dpop: sent } = headers
+      if (sent === undefined) return { proof: null }
+      const isFresh = (nonce: string): boolean => nonces.isFresh('token', nonce, at)
+      return { proof: checkProof(String(sent), { method, urls: urls(path), at, accessToken: null, isFresh }) }
+    },
+  }
+}

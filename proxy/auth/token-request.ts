@@ -1,0 +1,92 @@
+import { parseJsonObject } from '../../plugins/json-scan.ts'
+import type { Arrival, Plugin } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { TOKEN_LIFE_MAX_S } from './token-keys.ts'
+
+/** What a client asks of the token endpoint. Given by `token-request`. */
+export interface TokenRequest {
+  /** The standard form of OAuth 2.0, or the Python helper's JSON (WIRE.md §7), which is answered a little differently. */
+  readonly form: 'oauth' | 'helper'
+  readonly clientId: string | null
+  /** The capabilities to narrow the token to, or null for all that is held. */
+  readonly scope: readonly string[] | null
+  readonly expiresInS: number
+  /** RFC 8707, or null. */
+  readonly resource: string | null
+  /** The helper's assertion, or null. */
+  readonly clientAssertion: string | null
+}
+
+const BODY_LIMIT = 64 * 1024
+
+/**
+ * Reads a token request (RFC 6749 §4.4.2, RFC 8705 §2): `application/x-www-form-urlencoded` with
+ * `grant_type=client_credentials`, or the helper's JSON. Refuses with `token_request_invalid`, `grant_unsupported` or
+ * `scope_invalid`. Does NOT check the client, the proof or the assertion.
+ */
+export const tokenRequest: Plugin<Arrival, { tokenRequest: TokenRequest }> = {
+  name: 'token-request',
+  needs: [],
+  gives: ['tokenRequest'],
+  admit: async ({ headers, readBody }) => {
+    const body = await readBody(BODY_LIMIT)
+    const [type = ''] = (headers['content-type'] ?? '').toLowerCase().split(';')
+    if (type.trim() === 'application/x-www-form-urlencoded') return { tokenRequest: ofForm(body.toString()) }
+    if (type.trim() === 'application/json') return { tokenRequest: ofJson(body) }
+    throw invalid('The body must be application/x-www-form-urlencoded.')
+  },
+}
+
+/** Whether a request to the token endpoint is in the Python helper's form. */
+export const isHelper = ({ headers }: Arrival): boolean =>
+  (headers['content-type'] ?? '').toLowerCase().startsWith('application/json')
+
+const invalid = (message: string): Refusal => new Refusal('token_request_invalid', { message })
+
+function ofForm(text: string): TokenRequest {
+  const parameters = new URLSearchParams(text)
+  for (const name of new Set(parameters.keys())) {
+    // RFC 6749 §3.2: none more than once.
+    if (parameters.getAll(name).length > 1)
+      throw invalid(`The parameter ${name.slice(0, 40)} was sent twice.`)
+  }
+  const grant = parameters.get('grant_type')
+  if (grant === null) throw invalid('grant_type is missing.')
+  if (grant !== 'client_credentials') throw new Refusal('grant_unsupported')
+  return {
+    form: 'oauth',
+    clientId: parameters.get('client_id'),
+    scope: scopeOf(parameters.get('scope')),
+    expiresInS: lifeOf(parameters.get('expires_in')),
+    resource: parameters.get('resource'),
+    clientAssertion: null,
+  }
+}
+
+function ofJson(body: Buffer): TokenRequest {
+  const assertion = parseJsonObject(body)?.client_assertion
+  if (typeof assertion !== 'string') throw invalid('client_assertion is missing.')
+  return {
+    form: 'helper',
+    clientId: null,
+    scope: null,
+    expiresInS: TOKEN_LIFE_MAX_S,
+    resource: null,
+    clientAssertion: assertion,
+  }
+}
+
+// RFC 6749 §3.3: space-separated. An empty one asks for nothing, which nobody can mean.
+function scopeOf(text: string | null): readonly string[] | null {
+  if (text === null) return null
+  const tokens = [...new Set(text.split(' ').filter((token) => token !== ''))]
+  if (tokens.length === 0 || tokens.length > 64) throw new Refusal('scope_invalid')
+  return tokens
+}
+
+function lifeOf(text: string | null): number {
+  if (text === null) return TOKEN_LIFE_MAX_S
+  const seconds = /^\d{1,6}$/.test(text) ? Number(text) : 0
+  if (seconds < 1) throw invalid('expires_in must be a number of seconds.')
+  return Math.min(seconds, TOKEN_LIFE_MAX_S)
+}
