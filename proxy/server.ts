@@ -98,11 +98,15 @@ const CIPHERS = [
 /** Wires requests, `Expect`, and what the parser refuses, to one place each. Also used by the control socket. */
 export function attach(server: Pick<Server, 'on'>, handle: RequestListener): void {
   const underWay = new WeakMap<object, number>()
+  const answeredEarly = new WeakSet<object>()
   const counted: RequestListener = (req, res) => {
     const outstanding = (underWay.get(req.socket) ?? 0) + 1
     if (outstanding > PIPELINED) return void req.socket.destroy()
     underWay.set(req.socket, outstanding)
-    res.once('close', () => underWay.set(req.socket, (underWay.get(req.socket) ?? 1) - 1))
+    res.once('close', () => {
+      underWay.set(req.socket, (underWay.get(req.socket) ?? 1) - 1)
+      if (!req.complete) answeredEarly.add(req.socket)
+    })
     handle(req, res)
   }
   server.on('request', counted)
@@ -115,7 +119,9 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
     // In the middle of an answer a second status line would be read as part of it. And what TLS complains of has no
     // connection to answer on: an answer would wait for a handshake that never ends (SECURITY T9).
     const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
-    if (!answerable || (underWay.get(socket) ?? 0) > 0) return void socket.destroy()
+    // Nor is a request answered twice, whose body goes wrong after its answer: the second would be taken for the next one's.
+    const busy = (underWay.get(socket) ?? 0) > 0 || answeredEarly.has(socket)
+    if (!answerable || busy) return void socket.destroy()
     refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
   })
 }

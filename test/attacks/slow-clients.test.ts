@@ -3,7 +3,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { type Ending, send } from '../../proxy/send.ts'
-import { CHAT, testGateway } from '../gateway.ts'
+import { ADMIN_SECRET, CHAT, testGateway } from '../gateway.ts'
 import { completion } from '../upstream.ts'
 import { chatBytes, rawConnect, requestBytes, statuses } from './raw.ts'
 import { eventually, settledCalls } from './settled.ts'
@@ -61,7 +61,11 @@ t.test('T9 F-21 who is slow before a request is whole is hung up on', async (t) 
     connection.send(requestBytes('GET', '/health', ['transfer-encoding: chunked']))
     const timer = setInterval(() => connection.send('1\r\na\r\n'), 20)
     t.teardown(() => clearInterval(timer))
-    await connection.closed
+    t.same(
+      statuses(await connection.closed),
+      [200],
+      'and no second answer, which would be taken for that of a next request',
+    )
   })
   await t.test('a kept connection that asks nothing more', async (t) => {
     const { send, closed } = await rawConnect(t, gateway, null)
@@ -69,6 +73,28 @@ t.test('T9 F-21 who is slow before a request is whole is hung up on', async (t) 
     t.same(statuses(await closed), [200])
   })
   t.equal(gateway.upstream.seen.length, 0, 'nothing was dispatched')
+})
+
+t.test('F-22 a body that is too large is refused before it is kept, and its connection closed', async (t) => {
+  const gateway = await testGateway(t, { timers: { ...timers, requestMs: 5_000 } })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const mebibyte = `100000\r\n${'x'.repeat(1 << 20)}\r\n`
+  const announced = await rawConnect(t, gateway, bot)
+  announced.send(requestBytes('POST', '/v1/chat/completions', [`content-length: ${1 << 30}`]))
+  const endless = await rawConnect(t, gateway, bot)
+  endless.send(requestBytes('POST', '/v1/chat/completions', ['transfer-encoding: chunked']))
+  for (let i = 0; i < 33; i += 1) endless.send(mebibyte)
+  const admin = await rawConnect(t, gateway, null)
+  const secret = `x-admin-secret: ${ADMIN_SECRET}`
+  admin.send(requestBytes('POST', '/v1/admin/agents', [secret, `content-length: ${(1 << 20) + 1}`]))
+  const answers = await Promise.all([announced, endless, admin].map(({ closed }) => closed))
+  for (const answer of answers) {
+    t.same(statuses(answer), [413])
+    t.match(answer, 'body_too_large')
+  }
+  t.equal(gateway.upstream.seen.length, 0)
+  const { denied } = await settledCalls(gateway)
+  t.equal(denied.length, 2)
 })
 
 t.test('F-20 a client that never reads a streamed answer is cut off, and so is the provider', async (t) => {
