@@ -50,18 +50,14 @@ interface Change {
 
 /**
  * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no row.
- * An agent's `federation_revision` counts up, so that the publisher propagates the set (§3).
  */
 export function setCapabilities(
   db: Database,
   change: Change & { readonly revision: number; readonly capabilities: readonly string[] },
 ): Statement {
-  let query = updated(db, change)
+  const query = updated(db, change)
     .set({ capabilities: JSON.stringify(change.capabilities) })
     .where('revision', '=', change.revision)
-  if (change.type === 'agent') {
-    query = query.set((row) => ({ federation_revision: row('federation_revision', '+', 1) }))
-  }
   return statementOf(query.compile(), 1)
 }
 
@@ -102,9 +98,13 @@ function one({ kysely }: Database, { type, id }: Change) {
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
+// An agent's `federation_revision` counts up with each change of its object and not only of its capabilities (spec §3):
+// who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that was replaced.
 function updated(db: Database, change: Change) {
-  return one(db, change).set((row) => ({
+  const query = one(db, change).set((row) => ({
     revision: row('revision', '+', 1),
     updated_at: timestamp(change.at),
   }))
+  if (change.type !== 'agent') return query
+  return query.set((row) => ({ federation_revision: row('federation_revision', '+', 1) }))
 }

@@ -182,17 +182,22 @@ for (const type of TYPES) {
   })
 }
 
-t.test('§3 federation_revision counts the sets of an agent, and no other change', async (t) => {
+t.test('§3 federation_revision counts every change of an agent, what it was seen doing aside', async (t) => {
   const { db, run } = await opened(t)
   for (const type of TYPES) {
     const one = newcomer(type, 'bot')
-    run(
-      insertPrincipal(db, one),
+    const changes = [
       setCapabilities(db, { ...one, revision: 1, capabilities: ['llm.chat'] }),
       setActive(db, { ...one, active: false }),
-    )
-    const { federation_revision } = (await findPrincipal(db, type, one.id)) ?? {}
-    t.equal(federation_revision, type === 'agent' ? 2 : 1, type)
+      setActive(db, { ...one, active: true }),
+      touchRevision(db, one),
+    ]
+    run(insertPrincipal(db, one))
+    for (const [index, change] of changes.entries()) {
+      run(change, touchLastSeen(db, one))
+      const { federation_revision } = (await findPrincipal(db, type, one.id)) ?? {}
+      t.equal(federation_revision, type === 'agent' ? index + 2 : 1, `${type} ${index}`)
+    }
   }
 })
 
