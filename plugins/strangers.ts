@@ -7,13 +7,14 @@ import type { Entry } from '../db/audit/entry.ts'
 export class Strangers {
   readonly #counts = new Map<string, number>()
   #since: number
+  #taken: { readonly counts: ReadonlyMap<string, number>; readonly since: number } | null = null
 
   constructor(at: number) {
     this.#since = at
   }
 
-  count(reason: string): void {
-    this.#counts.set(reason, (this.#counts.get(reason) ?? 0) + 1)
+  count(reason: string, times = 1): void {
+    this.#counts.set(reason, (this.#counts.get(reason) ?? 0) + times)
   }
 
   /** The rows for all that was counted since the last call, and starts anew. */
@@ -22,9 +23,18 @@ export class Strangers {
     const entries = [...this.#counts].map(([reason, count]) =>
       serviceEntry('auth.refused', 'denied', { reason, count, since }, at, configDigest),
     )
+    this.#taken = { counts: new Map(this.#counts), since: this.#since }
     this.#counts.clear()
     this.#since = at
     return entries
+  }
+
+  /** Counts again what the last `take` gave out: its rows could not be written. */
+  giveBack(): void {
+    if (!this.#taken) return
+    for (const [reason, times] of this.#taken.counts) this.count(reason, times)
+    this.#since = this.#taken.since
+    this.#taken = null
   }
 }
 

@@ -46,7 +46,13 @@ export async function recordStrangers({
   clock,
 }: Pick<Tended, 'ledger' | 'strangers' | 'configDigest' | 'clock'>): Promise<void> {
   const entries = strangers.take(clock(), configDigest())
-  if (entries.length > 0) await ledger.commit({ entries })
+  if (entries.length === 0) return
+  try {
+    await ledger.commit({ entries })
+  } catch (error) {
+    strangers.giveBack()
+    throw error
+  }
 }
 
 async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<void> {

@@ -5,6 +5,12 @@ import { Agent } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { openLedger } from '../../db/audit/ledger.ts'
+import { listRows } from '../../db/audit/read.ts'
+import { openDatabase } from '../../db/database.ts'
+import { Strangers } from '../../plugins/strangers.ts'
+import { recordStrangers } from '../../proxy/tasks/tend-ledger.ts'
+import { watched } from '../../proxy/watched-ledger.ts'
 import { ADMIN_SECRET, ask, CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
 import { completion } from '../upstream.ts'
 import { lockDatabase } from './locker.ts'
@@ -144,6 +150,36 @@ t.test(
     await next.ready
     const { ended } = await settledCalls(gateway)
     t.match(ended, [{ status: 'unknown' }])
+  },
+)
+
+t.test(
+  'F-05 those who were refused unknown are counted on while the ledger cannot record them',
+  async (t) => {
+    const database = await openDatabase(`sqlite:${join(t.testdir({}), 'sallyport.db')}`)
+    const ledger = watched(await openLedger({ file: database.file, version: '0' }))
+    t.teardown(async () => {
+      await ledger.close()
+      await database.close()
+    })
+    const strangers = new Strangers(0)
+    const record = () =>
+      recordStrangers({ strangers, ledger, configDigest: () => 'digest', clock: () => 60_000 })
+    strangers.count('certificate_required')
+    const release = await lockDatabase(t, database.file)
+    await t.rejects(record(), { code: 'unavailable' })
+    strangers.count('certificate_required')
+    await release()
+    await record()
+    await record()
+    const { rows } = await listRows(database.kysely, {})
+    t.equal(rows.length, 1)
+    t.match(rows, [
+      {
+        action: 'auth.refused',
+        detail: { reason: 'certificate_required', count: 2, since: '1970-01-01T00:00:00.000Z' },
+      },
+    ])
   },
 )
 
