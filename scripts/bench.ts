@@ -1,0 +1,51 @@
+import { parseArgs } from 'node:util'
+import { command } from './command.ts'
+
+const HELP = `Usage: node scripts/bench.ts [options]      (or: make bench)
+
+Measures the gateway on one core, step by step, beside bare node:https, bare http-proxy-3 and, when it is installed, nginx.
+Everything runs on 127.0.0.1 in a directory of its own, which is removed at the end. docs/performance.md says how to
+read the figures. Other work on the machine spoils them.
+
+  --quick        2 s per point instead of 10: to see that it works
+  --seconds N    so many seconds per point, after a fifth of that (at least 1 s) to warm up
+  --rounds N     measure everything N times and show the median of each point (default 1)
+  --only TEXT    only points whose name holds TEXT, e.g. gateway/, "json c=64" or ledger
+  --dir DIR      where the run's directory is made (default: the system's); its disk is what the ledger waits for
+  --profile DIR  write a processor profile of each measured Node process into DIR; the figures suffer by it
+  --json FILE    also write everything as JSON to FILE
+  --help         print this
+`
+
+await command(HELP, async (args) => {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: 'boolean', default: false },
+      seconds: { type: 'string' },
+      rounds: { type: 'string', default: '1' },
+      only: { type: 'string', default: '' },
+      dir: { type: 'string' },
+      profile: { type: 'string' },
+      json: { type: 'string' },
+    },
+  })
+  const seconds = whole('--seconds', values.seconds ?? (values.quick ? '2' : '10'))
+  const { bench } = await import('./bench/bench.ts')
+  await bench({
+    seconds,
+    warmupS: Math.max(1, seconds / 5),
+    rounds: whole('--rounds', values.rounds),
+    only: values.only,
+    parent: values.dir,
+    profileDir: values.profile,
+    jsonFile: values.json,
+  })
+})
+
+function whole(name: string, text: string): number {
+  const value = /^\d{1,4}$/.test(text) ? Number(text) : 0
+  if (value === 0)
+    throw new Error(`${name} must be a whole number from 1 to 9999, got ${JSON.stringify(text)}`)
+  return value
+}

@@ -1,0 +1,101 @@
+import { rmSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { availableParallelism, cpus, loadavg } from 'node:os'
+import { join } from 'node:path'
+import { type Children, coresOf, openChildren } from './children.ts'
+import { openGenerator } from './generator.ts'
+import { layGround, makeDirectory, removeDirectory } from './ground.ts'
+import type { LedgerPoint } from './ledger.ts'
+import { measureLedger } from './ledger-alone.ts'
+import { nginxVersion } from './nginx.ts'
+import { report } from './report.ts'
+import { type Conditions, medianRows, type Results } from './results.ts'
+import { type Round, runRound } from './run.ts'
+import type { Bench } from './workbench.ts'
+
+export interface BenchOptions {
+  readonly warmupS: number
+  readonly seconds: number
+  readonly rounds: number
+  readonly only: string
+  readonly profileDir: string | undefined
+  /** Where the run's directory is made. Default: the system's place for temporary files. */
+  readonly parent: string | undefined
+  readonly jsonFile: string | undefined
+}
+
+/** Runs the benchmark and prints its report. Whatever happens, its processes end and its directory goes. */
+export async function bench(options: BenchOptions): Promise<void> {
+  const conditions = conditionsOf(options)
+  const directory = await makeDirectory(options.parent)
+  const children = openChildren(directory)
+  const interrupted = Promise.withResolvers<never>()
+  const stop = (signal: NodeJS.Signals): void => interrupted.reject(new Error(`stopped by ${signal}`))
+  // Also where nothing is caught any more, such as a reader of our output that went away.
+  process.once('exit', () => {
+    children.killAll()
+    rmSync(directory, { recursive: true, force: true })
+  })
+  process.once('SIGINT', stop)
+  process.once('SIGTERM', stop)
+  try {
+    const results = await Promise.race([
+      measure(options, conditions, directory, children),
+      interrupted.promise,
+    ])
+    process.stdout.write(report(results))
+    if (options.jsonFile) await writeFile(options.jsonFile, `${JSON.stringify(results, null, 2)}\n`)
+  } finally {
+    children.killAll()
+    await removeDirectory(directory)
+  }
+}
+
+async function measure(
+  options: BenchOptions,
+  conditions: Conditions,
+  directory: string,
+  children: Children,
+): Promise<Results> {
+  const { only, seconds, rounds } = options
+  const cores = coresOf(conditions.cores)
+  const upstream = await children.start({
+    name: 'upstream',
+    command: process.execPath,
+    args: [join(import.meta.dirname, 'upstream.ts')],
+    core: cores.others,
+    ready: 'line',
+    ipc: true,
+  })
+  const ground = await layGround(directory, upstream.port)
+  const generator = await openGenerator(children, cores.others)
+  const bench: Bench = { plan: options, ground, children, cores, upstream, generator, say }
+  const measured: Round[] = []
+  for (let round = 1; round <= rounds; round += 1) {
+    if (rounds > 1) say(`round ${round} of ${rounds}`)
+    measured.push(await runRound(bench))
+  }
+  const ledger: readonly LedgerPoint[] = 'ledger'.includes(only)
+    ? await measureLedger(children, directory, seconds)
+    : []
+  return { conditions, rows: medianRows(measured), startUp: measured.at(-1)?.startUp ?? null, ledger }
+}
+
+/** Progress goes to standard error, so that the report can be redirected. */
+const say = (line: string): void => void process.stderr.write(`${line}\n`)
+
+function conditionsOf({ warmupS, seconds, rounds }: BenchOptions): Conditions {
+  const cores = availableParallelism()
+  return {
+    at: new Date().toISOString().slice(0, 16).replace('T', ' '),
+    node: process.versions.node,
+    processor: cpus()[0]?.model ?? 'unknown',
+    cores,
+    pinned: coresOf(cores).measured !== null,
+    warmupS,
+    seconds,
+    rounds,
+    loadBefore: loadavg()[0] ?? 0,
+    nginx: nginxVersion(),
+  }
+}

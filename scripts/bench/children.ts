@@ -1,0 +1,114 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+
+/** How long a child may take to be ready, and to end when asked. ms. */
+const READY_MS = 20_000
+const END_MS = 15_000
+const LOOK_MS = 2
+
+/** The core of what is measured, and the core of everything else. Null: the system decides. */
+export interface Cores {
+  readonly measured: number | null
+  readonly others: number | null
+}
+
+export interface Child {
+  readonly name: string
+  readonly pid: number
+  readonly process: ChildProcess
+  /** Where it listens, as it said; 0 for one that did not say. */
+  readonly port: number
+  /** From start to its ready line. ms. */
+  readonly readyMs: number
+  /** Ends it in order. Rejects where it had already ended with a fault. */
+  readonly stop: () => Promise<void>
+}
+
+export interface Start {
+  readonly name: string
+  readonly command: string
+  readonly args: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+  readonly core: number | null
+  /** Whether to wait for the ready line, or for the port that is known already. Absent: for neither. */
+  readonly ready?: 'line' | ((child: ChildProcess) => Promise<number>)
+  readonly ipc?: boolean
+}
+
+export interface Children {
+  readonly start: (start: Start) => Promise<Child>
+  /** Kills whatever still runs, at once. */
+  readonly killAll: () => void
+}
+
+/** The cores to use: taskset and two of them are needed to keep the measured process apart. */
+export function coresOf(count: number): Cores {
+  const hasTaskset = spawnSync('taskset', ['-c', '0', 'true']).status === 0
+  return hasTaskset && count > 1 ? { measured: 0, others: 1 } : { measured: null, others: null }
+}
+
+/** Starts processes whose output goes to files of `directory`, and knows all of them until they have ended. */
+export function openChildren(directory: string): Children {
+  const living = new Set<ChildProcess>()
+  return {
+    start: async (start) => {
+      const log = join(directory, `${start.name}.log`)
+      const child = spawnOn(start, log)
+      const ended = once(child, 'exit').then(() => void living.delete(child))
+      living.add(child)
+      const startedAt = performance.now()
+      await once(child, 'spawn')
+      const port = await portOf(start, child, log)
+      const readyMs = performance.now() - startedAt
+      const { pid = 0 } = child
+      return { name: start.name, pid, process: child, port, readyMs, stop: () => stop(child, ended, log) }
+    },
+    killAll: () => {
+      for (const child of living) child.kill('SIGKILL')
+    },
+  }
+}
+
+function spawnOn({ command, args, env, core, ipc }: Start, log: string): ChildProcess {
+  const out = openSync(log, 'w', 0o600)
+  const stdio: ('ignore' | 'ipc' | number)[] = ['ignore', out, out]
+  if (ipc) stdio.push('ipc')
+  try {
+    const [file, ...rest] =
+      core === null ? [command, ...args] : ['taskset', '-c', String(core), command, ...args]
+    return spawn(file ?? command, rest, { stdio, env: { ...inherited(), ...env } })
+  } finally {
+    closeSync(out)
+  }
+}
+
+/** This process's environment without what would configure a gateway. */
+function inherited(): NodeJS.ProcessEnv {
+  const entries = Object.entries(process.env).filter(([name]) => !name.startsWith('MCP_PROXY_'))
+  return Object.fromEntries(entries)
+}
+
+async function portOf({ name, ready }: Start, child: ChildProcess, log: string): Promise<number> {
+  if (ready === undefined) return 0
+  if (ready !== 'line') return ready(child)
+  const deadline = performance.now() + READY_MS
+  while (performance.now() < deadline && child.exitCode === null) {
+    const port = /"msg":"ready","url":"https:\/\/[^"]*:(\d+)"/.exec(readFileSync(log, 'utf8'))?.[1]
+    if (port !== undefined) return Number(port)
+    await pause(LOOK_MS)
+  }
+  throw new Error(`${name} did not start:\n${tail(log)}`)
+}
+
+async function stop(child: ChildProcess, ended: Promise<void>, log: string): Promise<void> {
+  if (child.exitCode !== null) throw new Error(`it ended by itself with ${child.exitCode}:\n${tail(log)}`)
+  child.kill('SIGTERM')
+  const late = setTimeout(() => child.kill('SIGKILL'), END_MS)
+  await ended
+  clearTimeout(late)
+}
+
+const tail = (log: string): string => readFileSync(log, 'utf8').slice(-2_000)

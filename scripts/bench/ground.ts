@@ -1,0 +1,84 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openHouse } from '../../proxy/house.ts'
+import { readSettings } from '../../proxy/settings.ts'
+import { tlsMaterial } from '../../proxy/tasks/renew-server-certificate.ts'
+import { expect, withControl } from '../control-client.ts'
+
+/** A client's identity as PEM texts. */
+export interface Identity {
+  readonly ca: string
+  readonly cert: string
+  readonly key: string
+}
+
+/** Everything the servers of a run share, in a directory that goes with the run. */
+export interface Ground {
+  readonly directory: string
+  /** What configures a gateway on this ground. */
+  readonly env: Readonly<Record<string, string>>
+  readonly dataDir: string
+  /** Holds llm.chat. */
+  readonly allowed: Identity
+  /** Known, and holds nothing. */
+  readonly denied: Identity
+}
+
+/** Makes the directory by itself: what must be removed exists before anything can fail. */
+export const makeDirectory = (parent = tmpdir()): Promise<string> => mkdtemp(join(parent, 'sallyport-bench-'))
+
+export const removeDirectory = (directory: string): Promise<void> =>
+  rm(directory, { recursive: true, force: true, maxRetries: 3 })
+
+/** Makes a CA, a database with two agents, the operator's files, and PEM files for the servers that are not ours. */
+export async function layGround(directory: string, upstreamPort: number): Promise<Ground> {
+  const pluginsDir = join(directory, 'config')
+  const dataDir = join(directory, 'data')
+  await mkdir(pluginsDir)
+  for (const [name, text] of Object.entries(operatorFiles(upstreamPort))) {
+    await writeFile(join(pluginsDir, name), text)
+  }
+  const env = {
+    MCP_PROXY_LISTEN: '127.0.0.1:0',
+    MCP_PROXY_DATA_DIR: dataDir,
+    MCP_PROXY_PLUGINS_DIR: pluginsDir,
+  }
+  const settings = readSettings(env, directory)
+  const [allowed, denied, root] = await withControl(settings, async (call) => [
+    expect(
+      await call('POST', '/v1/admin/agents', { agent_name: 'allowed', capabilities: ['llm.chat'] }),
+      201,
+    ),
+    expect(await call('POST', '/v1/admin/agents', { agent_name: 'denied', capabilities: [] }), 201),
+    (await call('GET', '/pki/ca.crt')).body,
+  ])
+  const house = await openHouse(settings, 1_024, Date.now())
+  const { certPem, keyPem, clientCaPems } = await tlsMaterial(house, Date.now())
+  await house.close()
+  await writeFile(join(directory, 'server.crt'), certPem)
+  await writeFile(join(directory, 'server.key'), keyPem, { mode: 0o600 })
+  await writeFile(join(directory, 'clients-ca.crt'), clientCaPems.join(''))
+  const ca = String(root)
+  return { directory, env, dataDir, allowed: identityOf(ca, allowed), denied: identityOf(ca, denied) }
+}
+
+function identityOf(ca: string, agent: Record<string, unknown>): Identity {
+  return { ca, cert: String(agent.cert_chain_pem), key: String(agent.private_key_pem) }
+}
+
+const operatorFiles = (upstreamPort: number): Readonly<Record<string, string>> => ({
+  '10-pin.yaml': 'plugin: pin\n',
+  '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',
+  '30-capability.yaml': 'plugin: capability\n',
+  '40-audit.yaml': 'plugin: audit\n',
+  '50-llm.yaml': `plugin: llm
+default_provider: fixed
+providers:
+  - name: fixed
+    dialect: openai
+    base_url: http://127.0.0.1:${upstreamPort}/v1
+    api_key: sk-bench
+    models: ["*"]
+`,
+})

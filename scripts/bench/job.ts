@@ -1,0 +1,42 @@
+/** What the load generator is told to do, once per process message. */
+export interface Job {
+  readonly port: number
+  /** PEM texts; null for plain TCP. A null certificate: none is presented. */
+  readonly tls: { readonly ca: string; readonly cert: string | null; readonly key: string | null } | null
+  /** A whole HTTP request, sent again and again. */
+  readonly request: string
+  /** The status that counts as right; any other is an error. */
+  readonly expect: number
+  readonly connections: number
+  /** Requests per second of an open loop. Null: a closed loop, each connection sends as soon as it has its answer. */
+  readonly rate: number | null
+  /** Whether each request has a connection of its own, handshake included. */
+  readonly reconnect: boolean
+  readonly warmupS: number
+  readonly seconds: number
+  /** The process that is measured: its processor time and memory are read. */
+  readonly pid: number
+}
+
+/** One measured point. Times are µs. A figure is null where it cannot be had. */
+export interface Measured {
+  readonly requests: number
+  readonly errors: number
+  readonly perSecond: number
+  /** From sending to the answer's last byte. */
+  readonly p50: number
+  readonly p99: number
+  /** From sending to the first byte of the answer's body. */
+  readonly firstP50: number
+  readonly firstP99: number
+  /** Of the measured process, per request. */
+  readonly cpuUs: number | null
+  readonly rssMb: number | null
+  /** Share of its core that the generator itself used. Near 1 it was the bottleneck. */
+  readonly generatorBusy: number
+}
+
+export type FromGenerator =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'measured'; readonly measured: Measured }
+  | { readonly kind: 'failed'; readonly message: string }

@@ -1,0 +1,102 @@
+import { rm } from 'node:fs/promises'
+import { setTimeout as pause } from 'node:timers/promises'
+import { readSettings } from '../../proxy/settings.ts'
+import { withControl } from '../control-client.ts'
+import type { Child, Start } from './children.ts'
+import type { Ground } from './ground.ts'
+import type { Measured } from './job.ts'
+import { nginxVersion } from './nginx.ts'
+import { jobOf, type Point, PRIME } from './points.ts'
+import { measureStart, type StartUp } from './start-up.ts'
+import { GATEWAY, type Subject, subjects } from './subjects.ts'
+import type { Bench, Plan } from './workbench.ts'
+
+/** One measured point of one server. */
+export interface Row extends Measured {
+  readonly server: string
+  readonly point: string
+  readonly connections: number
+  /** 99th percentile of the event loop's delay while it ran, as the gateway itself says. ms. Null for the others. */
+  readonly loopP99Ms: number | null
+}
+
+export interface Round {
+  readonly rows: readonly Row[]
+  readonly startUp: StartUp | null
+}
+
+/** Measures every server once, one after the other. What is left out is said. */
+export async function runRound(bench: Bench): Promise<Round> {
+  const rows: Row[] = []
+  let startUp: StartUp | null = null
+  for (const subject of subjects()) {
+    const points = subject.points.filter((point) => nameOf(subject, point).includes(bench.plan.only))
+    if (points.length === 0) continue
+    if (subject.name === 'nginx' && nginxVersion() === null) {
+      bench.say('nginx is not installed: skipped')
+      continue
+    }
+    const start = await subject.start?.(bench.ground, bench.upstream.port)
+    const child = start
+      ? await bench.children.start({ ...profiled(start, bench.plan), core: bench.cores.measured })
+      : bench.upstream
+    rows.push(...(await measureAll(bench, subject, points, child, rows)))
+    if (!start) continue
+    await child.stop()
+    if (subject.name === GATEWAY) startUp = await measureStart(bench, start)
+    const dataDir = start.env?.MCP_PROXY_DATA_DIR
+    if (dataDir) await rm(dataDir, { recursive: true, force: true })
+  }
+  return { rows, startUp }
+}
+
+/** What `--only` is compared with, and progress is told by. */
+const nameOf = ({ name }: Subject, point: Point): string => `${name}/${point.name} c=${point.connections}`
+
+function profiled<S extends Omit<Start, 'core'>>(start: S, { profileDir }: Plan): S {
+  if (!profileDir || start.command !== process.execPath) return start
+  return { ...start, args: ['--cpu-prof', '--cpu-prof-dir', profileDir, ...start.args] }
+}
+
+async function measureAll(
+  bench: Bench,
+  subject: Subject,
+  points: readonly Point[],
+  { port, pid }: Child,
+  before: readonly Row[],
+): Promise<readonly Row[]> {
+  const { name: server, start } = subject
+  const { plan, ground, generator, say } = bench
+  const target = { port, pid, tls: start !== null, halfRate: 0, ...plan }
+  // Unmeasured: the first seconds of a process measure its compiler.
+  await generator.measure(jobOf(PRIME, ground, { ...target, seconds: plan.warmupS }))
+  const rows: Row[] = []
+  for (const point of points) {
+    const halfRate = Math.round(carried([...before, ...rows]) / 2)
+    if (point.rate === 'half' && halfRate === 0) {
+      say(`${nameOf(subject, point)} needs gateway/json: skipped`)
+      continue
+    }
+    if (server === GATEWAY) await loopP99Of(ground)
+    const measured = await generator.measure(jobOf(point, ground, { ...target, halfRate }))
+    const loopP99Ms = server === GATEWAY ? await loopP99Of(ground) : null
+    rows.push({ ...measured, server, point: point.name, connections: point.connections, loopP99Ms })
+    const errors = measured.errors > 0 ? `, ${measured.errors} ERRORS` : ''
+    say(`${nameOf(subject, point)}: ${Math.round(measured.perSecond)}/s${errors}`)
+    await pause(200)
+  }
+  return rows
+}
+
+/** What the gateway carried at c=64. */
+const carried = (rows: readonly Row[]): number =>
+  rows.find(({ server, point, connections }) => server === GATEWAY && point === 'json' && connections === 64)
+    ?.perSecond ?? 0
+
+/** Asks the running gateway, as its local operator would. Each asking starts the figure anew. */
+async function loopP99Of({ env, directory }: Ground): Promise<number | null> {
+  const settings = readSettings({ ...env, MCP_PROXY_DATA_DIR: `data-${GATEWAY}` }, directory)
+  const { body } = await withControl(settings, (call) => call('GET', '/metrics'))
+  const seconds = /^nodejs_eventloop_lag_p99_seconds (\S+)$/m.exec(String(body))?.[1]
+  return seconds === undefined ? null : Number(seconds) * 1_000
+}

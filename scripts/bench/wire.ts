@@ -1,0 +1,90 @@
+import { connect as connectTcp, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { AnswerReader } from './answer-reader.ts'
+import type { Job } from './job.ts'
+
+export interface WireEvents {
+  /** `sentUs` and `firstUs` on the clock of {@link nowUs}. */
+  readonly answered: (wire: Wire, status: number, sentUs: number, firstUs: number) => void
+  /** The connection stands and nothing is under way on it. */
+  readonly idle: (wire: Wire) => void
+  /** It closed with a request under way, or could not be made. */
+  readonly broke: (wire: Wire, error: Error | null) => void
+}
+
+/** µs on a clock that only goes forward. */
+export const nowUs = (): number => performance.now() * 1_000
+
+/** One connection of the load generator: a raw socket that sends prebuilt bytes and waits for one answer at a time. */
+export class Wire {
+  readonly #job: Job
+  readonly #bytes: Buffer
+  readonly #events: WireEvents
+  #socket: Socket | null = null
+  #sentUs = 0
+  #firstUs = 0
+  #isBusy = false
+
+  constructor(job: Job, bytes: Buffer, events: WireEvents) {
+    this.#job = job
+    this.#bytes = bytes
+    this.#events = events
+  }
+
+  open(): void {
+    const { port, tls } = this.#job
+    // Where each request has its own connection, its time begins with the handshake.
+    this.#sentUs = nowUs()
+    const socket = tls
+      ? connectTls({
+          host: '127.0.0.1',
+          port,
+          servername: 'localhost',
+          minVersion: 'TLSv1.3',
+          ca: tls.ca,
+          ...(tls.cert !== null && tls.key !== null && { cert: tls.cert, key: tls.key }),
+        })
+      : connectTcp({ host: '127.0.0.1', port })
+    const reader = new AnswerReader({
+      first: () => {
+        this.#firstUs = nowUs()
+      },
+      whole: (status) => {
+        this.#isBusy = false
+        this.#events.answered(this, status, this.#sentUs, this.#firstUs)
+      },
+    })
+    this.#socket = socket
+    socket.setNoDelay(true)
+    socket.on('data', (piece: Buffer) => reader.feed(piece))
+    socket.once(tls ? 'secureConnect' : 'connect', () => this.#events.idle(this))
+    socket.once('error', (error) => this.#broke(socket, error))
+    socket.once('close', () => this.#broke(socket, null))
+  }
+
+  send(): void {
+    this.#isBusy = true
+    if (!this.#job.reconnect) this.#sentUs = nowUs()
+    this.#socket?.write(this.#bytes)
+  }
+
+  reopen(): void {
+    this.close()
+    this.open()
+  }
+
+  close(): void {
+    const socket = this.#socket
+    this.#socket = null
+    this.#isBusy = false
+    socket?.destroy()
+  }
+
+  #broke(socket: Socket, error: Error | null): void {
+    // Closed by us, or told already.
+    if (this.#socket !== socket) return
+    const wasBusy = this.#isBusy
+    this.close()
+    this.#events.broke(this, wasBusy ? (error ?? new Error('closed before the answer')) : error)
+  }
+}

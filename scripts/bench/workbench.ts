@@ -1,0 +1,23 @@
+import type { Child, Children, Cores } from './children.ts'
+import type { Generator } from './generator.ts'
+import type { Ground } from './ground.ts'
+
+export interface Plan {
+  readonly warmupS: number
+  readonly seconds: number
+  /** Only points whose `server/point c=N` holds this. */
+  readonly only: string
+  /** Where processor profiles of the measured Node processes go. Undefined: none are made, which costs less. */
+  readonly profileDir: string | undefined
+}
+
+export interface Bench {
+  readonly plan: Plan
+  readonly ground: Ground
+  readonly children: Children
+  readonly cores: Cores
+  readonly upstream: Child
+  readonly generator: Generator
+  /** Says one line of progress. */
+  readonly say: (line: string) => void
+}
