@@ -18,6 +18,9 @@ export interface ProofKey {
 const SECRET_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 const RSA_MIN_BITS = 2_048
 const RSA_MAX_BITS = 4_096
+// 1 signs nothing, an even one is none, and a long one makes a signature check cost as much as a signature.
+const RSA_MIN_EXPONENT = 3n
+const RSA_MAX_EXPONENT = 0xffff_ffffn
 /** Keys remembered by their thumbprint: importing one costs as much as half a signature check. */
 const REMEMBERED = 10_000
 
@@ -25,7 +28,8 @@ const known = new Map<string, ProofKey>()
 
 /**
  * Reads a public JWK, or says null: EC P-256 (ES256), RSA of 2048 to 4096 bits (PS256) or Ed25519 (EdDSA), without
- * private members, every coordinate of its full length, the point on its curve. The same key is the same object again.
+ * private members, every coordinate of its full length, the point on its curve, no number with leading zeros (RFC 7518
+ * §6.3.1: two texts for one key would be two thumbprints). The same key is the same object again.
  */
 export function proofKey(jwk: unknown): ProofKey | null {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return null
@@ -59,15 +63,16 @@ function canonicalOf({
 }: Readonly<Record<string, unknown>>): Record<string, string> | null {
   if (kty === 'EC' && crv === 'P-256' && isBytes(x, 32) && isBytes(y, 32)) return { crv, kty, x, y }
   if (kty === 'OKP' && crv === 'Ed25519' && isBytes(x, 32)) return { crv, kty, x }
-  if (kty === 'RSA' && isBytes(n) && isBytes(e)) return { e, kty, n }
+  if (kty === 'RSA' && isNumber(n) && isNumber(e)) return { e, kty, n }
   return null
 }
 
-function isBytes(value: unknown, length?: number): value is string {
-  if (typeof value !== 'string' || value.length > 1_024) return false
-  const bytes = decode(value)
-  return bytes !== null && (length === undefined || bytes.length === length)
-}
+const bytesOf = (value: unknown): Buffer | null =>
+  typeof value === 'string' && value.length <= 1_024 ? decode(value) : null
+
+const isBytes = (value: unknown, length: number): value is string => bytesOf(value)?.length === length
+
+const isNumber = (value: unknown): value is string => (bytesOf(value)?.[0] ?? 0) !== 0
 
 function importKey(canonical: Record<string, string>, jkt: string): ProofKey | null {
   let key: KeyObject
@@ -87,8 +92,9 @@ function importKey(canonical: Record<string, string>, jkt: string): ProofKey | n
       verify: (signed, signature) => verify(null, Buffer.from(signed), key, signature),
     }
   }
-  const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
+  const { modulusLength: bits = 0, publicExponent: e = 0n } = key.asymmetricKeyDetails ?? {}
   if (bits < RSA_MIN_BITS || bits > RSA_MAX_BITS) return null
+  if (e < RSA_MIN_EXPONENT || e > RSA_MAX_EXPONENT || e % 2n === 0n) return null
   const pss = { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: 32 }
   return {
     algorithm: 'PS256',
