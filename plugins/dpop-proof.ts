@@ -99,13 +99,17 @@ const isInstant = (value: unknown): value is number =>
  * absolute http URL, or carries a user.
  */
 export function normalUrl(text: string): string | null {
+  const [, host = ''] = ABSOLUTE.exec(text) ?? []
   const url = URL.parse(text)
-  if (url?.username !== '' || url.password !== '') return null
-  if (url.protocol !== 'https:' && url.protocol !== 'http:') return null
-  // The parser would take a backslash or a tab for something else than what the client signed.
-  if (!/^https?:\/\/[\x21-\x5b\x5d-\x7e]+$/i.test(text)) return null
+  if (!url || host === '') return null
+  // The parser reads 127.1 as 127.0.0.1; whoever signed that has not named us.
+  if (!host.startsWith('[') && host.toLowerCase() !== url.hostname) return null
   return `${url.origin}${url.pathname.replaceAll(/%[0-9A-Fa-f]{2}/g, unescaped)}`
 }
+
+// Printable ASCII, a host that needs no unescaping, no user. The parser alone is looser: it would take a third slash, a
+// backslash or an escaped look-alike of a name for something else than what the client signed.
+const ABSOLUTE = /^https?:\/\/([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?(?:[/?#][\x21-\x5b\x5d-\x7e]*)?$/i
 
 function unescaped(triplet: string): string {
   const character = String.fromCharCode(Number.parseInt(triplet.slice(1), 16))
