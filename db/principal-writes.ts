@@ -71,9 +71,65 @@ export function setActive(db: Database, change: Change & { readonly active: bool
   )
 }
 
-/** Pins a DPoP key by its RFC 7638 thumbprint, or with null none. */
-export function setDpopJkt(db: Database, change: Change & { readonly jkt: string | null }): Statement {
-  return statementOf(updated(db, change).set({ dpop_jkt: change.jkt }).compile(), 1)
+/**
+ * Registers a DPoP key by its RFC 7638 thumbprint. The one before it, if there was another, is honoured until
+ * `graceUntil`; null or 0 ends it at once.
+ */
+export function setDpopJkt(
+  db: Database,
+  change: Change & {
+    readonly jkt: string
+    readonly previous: string | null
+    readonly graceUntil: number | null
+  },
+): Statement {
+  const { jkt, previous, graceUntil } = change
+  const kept = graceUntil && previous !== jkt ? previous : null
+  const query = updated(db, change).set({
+    dpop_jkt: jkt,
+    previous_dpop_jkt: kept,
+    previous_dpop_jkt_until: kept === null ? null : timestamp(graceUntil ?? 0),
+  })
+  return statementOf(query.compile(), 1)
+}
+
+interface ReEnrollment extends Change {
+  readonly displayName: string | null
+  readonly capabilities: readonly string[]
+  readonly enrollmentMethod: EnrollmentMethod
+  readonly spiffeId: string | null
+  readonly dpopJkt: string | null
+  readonly federated: boolean
+}
+
+/**
+ * Enrolls a principal of that id anew, with nothing left of what it held before, if it is deactivated: a name is free
+ * again only once its holder was put out. Changes no row otherwise.
+ */
+export function reEnroll(db: Database, principal: ReEnrollment): Statement {
+  const query = updated(db, principal)
+    .set({
+      display_name: principal.displayName,
+      capabilities: JSON.stringify(principal.capabilities),
+      enrollment_method: principal.enrollmentMethod,
+      spiffe_id: principal.spiffeId,
+      dpop_jkt: principal.dpopJkt,
+      previous_dpop_jkt: null,
+      previous_dpop_jkt_until: null,
+      federated: principal.federated ? 1 : 0,
+      is_active: 1,
+    })
+    .where('is_active', '=', 0)
+  return statementOf(query.compile(), 1)
+}
+
+/** The CAs that this agent's SVIDs must chain to: PEM, or null for the attached ones. */
+export function setSpiffeBundle({ kysely }: Database, agentId: string, bundlePem: string | null): Statement {
+  const query = kysely
+    .updateTable('internal_agents')
+    .set({ spiffe_bundle: bundlePem })
+    .where('agent_id', '=', agentId)
+  return statementOf(query.compile(), 1)
 }
 
 /** Counts a change of the object that is kept elsewhere, i.e. a new pin, so that its ETag changes with it. */

@@ -48,6 +48,8 @@ interface PrincipalColumns {
 
 interface AgentTable extends PrincipalColumns {
   readonly agent_id: string
+  /** PEM. Null: the attached CAs of the kind spiffe. */
+  readonly spiffe_bundle: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface LocalPrincipalTable extends PrincipalColumns {

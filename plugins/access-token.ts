@@ -12,6 +12,8 @@ export interface TokenClaims {
   readonly jkt: string | null
   /** The capabilities it was narrowed to, or null where it was not. */
   readonly scope: readonly string[] | null
+  /** What it is for (RFC 8707): a base URL of this service, or one of its doors. */
+  readonly audience: string
 }
 
 export interface TokenVerifier {
@@ -42,7 +44,8 @@ interface Remembered {
 /**
  * Verifies access tokens: JWT, `at+jwt` (RFC 9068), ES256, by one of our keys, for us, in its time, bound to a certificate
  * (RFC 8705 §3.1). A token that held is remembered by its digest until it expires: only what cannot change is.
- * Does NOT ask whether the principal still exists or holds anything: the pin and the gate do, on each request.
+ * Does NOT ask whether it is for this very door: `dpop` does; nor whether the principal still exists or holds anything:
+ * the pin and the gate do, on each request.
  */
 export function tokenVerifier(sources: VerifierSources): TokenVerifier {
   const known = new Map<string, Remembered>()
@@ -87,12 +90,12 @@ async function check(
     )
     return { claims: claimsOf(payload), exp: payload.exp ?? 0 }
   } catch (cause) {
-    // Whatever is wrong with it, the caller hears the same; a fault of ours is in the log.
-    throw new Refusal('token_invalid', { cause })
+    // Whatever is wrong with it, the caller hears the same. That our keys cannot be read is no fault of the token.
+    throw cause instanceof errors.JOSEError ? new Refusal('token_invalid', { cause }) : cause
   }
 }
 
-function claimsOf({ sub = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
+function claimsOf({ sub = '', aud = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
   // Signed by us: `cnf` is what proxy/auth put there.
   const { 'x5t#S256': x5t, jkt } = cnf as { 'x5t#S256'?: string; jkt?: string }
   if (typeof x5t !== 'string') throw new TypeError('a token of ours is not bound to a certificate')
@@ -104,5 +107,7 @@ function claimsOf({ sub = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
       narrowed === true && typeof scope === 'string'
         ? scope.split(' ').filter((token) => token !== '')
         : null,
+    // One text, as proxy/auth put it there.
+    audience: String(aud),
   }
 }

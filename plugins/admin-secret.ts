@@ -1,7 +1,6 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Arrival, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
-import { SECRET_MAX_BYTES, verifySecret } from './secret-hash.ts'
+import { SecretVerifier } from './secret-verifier.ts'
 import { Throttle } from './throttle.ts'
 
 /** Who is administering, and by which door. */
@@ -17,11 +16,6 @@ export interface SecretSource {
   readonly environment: string
 }
 
-/** How long a verified secret is remembered, as a keyed digest. ms. A rotation ends it at once: the key includes the hash. */
-const REMEMBERED_MS = 300_000
-/** Verifications waiting behind the one that runs. Past it: 503, so that guesses cannot occupy the thread pool (SECURITY T15). */
-const WAITING = 4
-
 /**
  * The operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal, `admin_secret_invalid`;
  * an address with ten failures in a minute is refused with `admin_throttled` before anything is compared.
@@ -29,7 +23,7 @@ const WAITING = 4
  */
 export function adminSecret(source: SecretSource): Plugin<Arrival, { actor: Actor }> {
   const throttle = new Throttle()
-  const verifier = new Verifier()
+  const verifier = new SecretVerifier()
   return {
     name: 'admin-secret',
     needs: [],
@@ -51,45 +45,13 @@ const ADMIN: Actor = { id: 'admin', via: 'admin_api' }
 async function matches(
   given: string,
   source: SecretSource,
-  verifier: Verifier,
+  verifier: SecretVerifier,
   at: number,
 ): Promise<boolean> {
-  if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
   const stored = await source.storedHash()
   if (stored !== '') return verifier.verify(given, stored, at)
   if (source.environment !== '') return verifier.same(given, source.environment)
   return false
-}
-
-/** Runs one verification at a time and remembers the last one that held. Owns its key; nothing of it is stored. */
-class Verifier {
-  readonly #key = randomBytes(32)
-  #known: { digest: Buffer; until: number } | null = null
-  #line: Promise<unknown> = Promise.resolve()
-  #waiting = 0
-
-  async verify(given: string, stored: string, at: number): Promise<boolean> {
-    const digest = this.#digest(`${stored}\n${given}`)
-    if (this.#known && at < this.#known.until && timingSafeEqual(this.#known.digest, digest)) return true
-    if (this.#waiting > WAITING) throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })
-    this.#waiting += 1
-    const turn = this.#line.then(() => verifySecret(given, stored))
-    this.#line = turn.catch(() => false)
-    const held = await turn.finally(() => {
-      this.#waiting -= 1
-    })
-    if (held) this.#known = { digest, until: at + REMEMBERED_MS }
-    return held
-  }
-
-  /** Compares in constant time, whatever the lengths. */
-  same(given: string, expected: string): boolean {
-    return timingSafeEqual(this.#digest(given), this.#digest(expected))
-  }
-
-  #digest(text: string): Buffer {
-    return createHmac('sha256', this.#key).update(text).digest()
-  }
 }
 
 /** The door of the local control socket: the file's mode (0600, in a 0700 directory) has already said who may. */

@@ -45,6 +45,7 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
       if (!credentials) return { proof: proofOf(facts, null, null, sources, urls), token: null }
       return sources.tokens.verify(credentials.token, facts.at).then((claims) => {
         checkBinding(claims, credentials, facts)
+        checkAudience(claims, facts.path, sources.baseUrls())
         const proof = proofOf(facts, credentials.token, claims, sources, urls)
         return { proof, token: { scope: claims.scope } }
       })
@@ -58,6 +59,12 @@ function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal,
     claims.principalId === principal.id &&
     claims.thumbprint === peer?.thumbprint &&
     (scheme === 'dpop') === (claims.jkt !== null)
+  if (!holds) throw new Refusal('token_invalid')
+}
+
+/** RFC 8707 §2: a token that was asked for one door opens no other. */
+function checkAudience({ audience }: TokenClaims, path: string, baseUrls: readonly string[]): void {
+  const holds = baseUrls.some((base) => audience === base || audience === base + path)
   if (!holds) throw new Refusal('token_invalid')
 }
 

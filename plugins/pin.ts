@@ -1,7 +1,8 @@
 import type { PinnedPrincipal } from '../db/pins.ts'
 import type { Principal } from './facts.ts'
-import type { Arrival, Plugin } from './plugin.ts'
+import type { Arrival, Peer, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
+import type { SpiffeLookup } from './spiffe-pin.ts'
 
 /** Asks the database, now, whose certificate this is. Never a cache: a revoked pin must hold on the next request. */
 export type PinLookup = (
@@ -18,7 +19,10 @@ const CLOSE = { headers: { connection: 'close' } } as const
  * `certificate_not_pinned` or `principal_deactivated`.
  * Does NOT look at TLS's own `authorized`: the chain was checked when the certificate was issued or enrolled.
  */
-export function pin(lookup: PinLookup): Plugin<Arrival, { principal: Principal }> {
+export function pin(
+  lookup: PinLookup,
+  bySpiffeId: SpiffeLookup = nobody,
+): Plugin<Arrival, { principal: Principal }> {
   return {
     name: 'pin',
     needs: [],
@@ -27,9 +31,22 @@ export function pin(lookup: PinLookup): Plugin<Arrival, { principal: Principal }
       if (!peer) throw new Refusal('certificate_required', CLOSE)
       if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
       const found = lookup(peer.thumbprint)
-      return found instanceof Promise ? found.then((pinned) => known(pinned, at)) : known(found, at)
+      if (found && !(found instanceof Promise)) return known(found, at)
+      return later(found, peer, at, bySpiffeId)
     },
   }
+}
+
+const nobody: SpiffeLookup = () => Promise.resolve(undefined)
+
+/** Where the look-up takes its time, or a certificate that is not pinned may be known by its SPIFFE id. */
+async function later(
+  found: ReturnType<PinLookup>,
+  peer: Peer,
+  at: number,
+  bySpiffeId: SpiffeLookup,
+): Promise<{ principal: Principal }> {
+  return known((await found) ?? (await bySpiffeId(peer, at)), at)
 }
 
 function known(pinned: PinnedPrincipal | undefined, at: number): { principal: Principal } {

@@ -35,6 +35,7 @@ const unauthenticated = (message: string, challenge?: string): Reason => ({
 const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
 const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
 const lasting = (reason: Reason): Reason => ({ ...reason, final: true })
+const unacceptable = invalid(422, 'The certificate or its request is not accepted.')
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
 
 /** Every way this service says no. A status code is written here and nowhere else. */
@@ -72,6 +73,33 @@ export const REASONS = {
     'use_dpop_nonce',
   ),
   token_invalid: unauthenticated('The access token does not hold for this request.', 'invalid_token'),
+
+  // Of enrollment: why a certificate, its key or a request for one is not accepted. The sentence is certs' own.
+  ca_attached_already: invalid(409, 'This CA is attached already.'),
+  ca_requested: unacceptable,
+  certificate_expired: unacceptable,
+  certificate_not_yet_valid: unacceptable,
+  certificate_pinned_already: invalid(409, 'This certificate is pinned already.'),
+  certificate_unreadable: unacceptable,
+  chain_invalid: unacceptable,
+  client_auth_missing: unacceptable,
+  digital_signature_missing: unacceptable,
+  foreign_san: unacceptable,
+  is_a_ca: unacceptable,
+  key_mismatch: unacceptable,
+  key_too_weak: unacceptable,
+  no_ca_attached: unacceptable,
+  private_key_unreadable: unacceptable,
+  signature_invalid: unacceptable,
+  signature_too_weak: unacceptable,
+  spiffe_ambiguous: unacceptable,
+  spiffe_malformed: unacceptable,
+  spiffe_mismatch: unacceptable,
+  spiffe_missing: unacceptable,
+  unknown_critical_extension: unacceptable,
+  unreadable: unacceptable,
+  weak_key: unacceptable,
+  weak_signature: unacceptable,
 
   // Of the token endpoint: how they look there, proxy/refusal-oauth.ts says.
   token_request_invalid: invalid(400, 'This is not a token request.'),

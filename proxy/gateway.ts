@@ -1,13 +1,17 @@
 import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
+import { findApiKey } from '../db/api-keys.ts'
 import { pinnedPrincipal } from '../db/pins.ts'
 import { readSetting } from '../db/settings.ts'
 import { tokenVerifier } from '../plugins/access-token.ts'
 import { adminSecret } from '../plugins/admin-secret.ts'
+import { apiKey } from '../plugins/api-key.ts'
 import { Nonces } from '../plugins/dpop-nonce.ts'
 import type { Environment } from '../plugins/expand.ts'
 import type { Principal } from '../plugins/facts.ts'
 import { Outcomes } from '../plugins/outcomes.ts'
+import { pin } from '../plugins/pin.ts'
+import { spiffePin } from '../plugins/spiffe-pin.ts'
 import { Strangers, serviceEntry } from '../plugins/strangers.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
@@ -117,8 +121,11 @@ async function open({ house, control, configuration, load, log, clock, options }
   const seen = new Map<string, Principal>()
   const timers = { ...TIMERS, ...options.timers }
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
-  const operator = adminSecret({ storedHash, environment: settings.adminSecret ?? '' })
-  const pinned = pinnedPrincipal(database)
+  const plugins = {
+    adminSecret: adminSecret({ storedHash, environment: settings.adminSecret ?? '' }),
+    pin: pin(pinnedPrincipal(database), spiffePin(database)),
+    apiKey: apiKey((keyId) => findApiKey(database, keyId)),
+  }
   const keys = await openTokenKeys({ database, ledger, passphrase: house.passphrase, clock })
   // A listener's port may be known only once it listens, so the URLs are asked for when they are needed.
   const baseUrls = (): readonly string[] => settings.publicUrls ?? listeners?.baseUrls ?? []
@@ -144,10 +151,11 @@ async function open({ house, control, configuration, load, log, clock, options }
       keys,
       logins,
       baseUrls,
+      clientCasChanged: () => renewCertificate(house, listeners, clock).run(),
       registry: metrics.registry,
     }
     const routes: RouteSources = routeSources({ ...sources, configuration: next })
-    const questions = { configuration: next, pinned, constrained, operator, claims: { ledger, database } }
+    const questions = { configuration: next, ...plugins, constrained, claims: { ledger, database } }
     return doors({ questions, adminApart: settings.adminListen !== null, routes })
   }
   let inForce = { configuration, doors: doorsOf(configuration) }

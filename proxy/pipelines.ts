@@ -1,8 +1,8 @@
 import { type Actor, localOperator } from '../plugins/admin-secret.ts'
 import { capability, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop.ts'
+import type { Principal } from '../plugins/facts.ts'
 import { jsonBody } from '../plugins/json-body.ts'
-import { type PinLookup, pin } from '../plugins/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { type ClaimSources, singleUse } from '../plugins/single-use.ts'
 import { tokenProof } from './auth/token-proof.ts'
@@ -18,52 +18,54 @@ const BODY_LIMIT = MIB
 
 export interface PipelineSources {
   readonly configuration: Configuration
-  readonly pinned: PinLookup
+  /** Who a certificate is, by its digest or, where it was enrolled so, by its SPIFFE id. */
+  readonly pin: Plugin<Arrival, { principal: Principal }>
+  /** Made once: it remembers which keys held. */
+  readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
+  /** Made once: its memory of failures must outlive a configuration. */
+  readonly adminSecret: Plugin<Arrival, { actor: Actor }>
   /** What proofs and tokens are checked with; the mode comes from the configuration. */
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
-  /** Made once: its memory of failures must outlive a configuration. */
-  readonly operator: Plugin<Arrival, { actor: Actor }>
 }
 
 /** Every question that is asked at each kind of door, in its order. The first refusal ends it. */
-export function pipelines({ configuration, pinned, constrained, claims, operator: secret }: PipelineSources) {
-  const { dpopMode: mode, noDowngrade } = configuration
+export function pipelines({ configuration, pin, apiKey, adminSecret, constrained, claims }: PipelineSources) {
+  const { dpopMode: mode, noDowngrade, checks } = configuration
+  const { nonces, baseUrls } = constrained
   const proof = dpop({ ...constrained, mode, noDowngrade })
-  const who = Pipeline.start()
-  const operator = who.pass(secret)
-  const local = who.pass(localOperator)
-  const known = who.pass(pin(pinned)).pass(proof).pass(singleUse(claims))
+  const anyone = Pipeline.start()
+  const operator = anyone.pass(adminSecret)
+  const local = anyone.pass(localOperator)
+  const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
   return {
-    /** Health and public keys: anyone. */
-    anyone: who,
+    /** Health and public keys. */
+    anyone,
 
     /** Not gated, but not for strangers: the list of models. */
-    known,
+    known: anyone.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
 
-    /** Signing in: the certificate is the client's authentication (RFC 8705 §2), the proof the key to bind a token to. */
-    login: who.pass(pin(pinned)),
-    token: who
-      .pass(tokenRequest)
-      .pass(pin(pinned))
-      .pass(tokenProof(constrained.nonces, constrained.baseUrls)),
+    /** Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a token to. */
+    login: anyone.pass(pin),
+    token: anyone.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
     /** LLM calls: who is it, with what proof, is it a call, may they, and does the organisation's own rule agree. */
     llm: (endpoint: Endpoint) => {
-      const call = who
+      const call = anyone
         .pass(demand('egress_llm_chat', 'llm.chat'))
-        .pass(pin(pinned))
+        .pass(pin)
         .pass(proof)
+        .pass(apiKey)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
         .pass(capability)
-      return configuration.checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+      return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
     /** Administration: the operator's secret over TLS, or the file system's word on the control socket. */
-    admin: { read: operator, write: operator.pass(jsonBody({ limit: BODY_LIMIT, empty: true })) },
-    control: { read: local, write: local.pass(jsonBody({ limit: BODY_LIMIT, empty: true })) },
+    admin: { read: operator, write: operator.pass(adminBody) },
+    control: { read: local, write: local.pass(adminBody) },
   }
 }
 

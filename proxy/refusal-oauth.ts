@@ -1,3 +1,4 @@
+import { PROOF_ALGORITHMS } from '../plugins/proof-key.ts'
 import type { Refusal, RefusalReason } from '../plugins/refusal.ts'
 import type { Reply } from './reply.ts'
 
@@ -33,13 +34,17 @@ const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
  */
 export function oauthRefusalReply(refusal: Refusal, requestId: string, asHelper: boolean): Reply {
   const { reason, message, detail } = refusal
-  const { status, error } = ERRORS[reason] ?? { status: refusal.status, error: 'temporarily_unavailable' }
+  const known = ERRORS[reason] ?? { status: refusal.status, error: 'temporarily_unavailable' }
+  const { error } = known
+  const status = asHelper && error === 'use_dpop_nonce' ? 401 : known.status
   const said = { reason, ...detail, request_id: requestId }
   return {
-    status: asHelper && error === 'use_dpop_nonce' ? 401 : status,
+    status,
     headers: {
       'content-type': 'application/json',
-      ...(status === 401 && { 'www-authenticate': 'DPoP error="invalid_client"' }),
+      ...(status === 401 && {
+        'www-authenticate': `DPoP error="${error}", algs="${PROOF_ALGORITHMS.join(' ')}"`,
+      }),
       ...refusal.headers,
     },
     body: JSON.stringify({ error, error_description: message, message, ...said, detail: said }),

@@ -55,6 +55,7 @@ interface Parts {
   readonly logins: Logins
   readonly baseUrls: () => readonly string[]
   readonly registry: Registry
+  readonly clientCasChanged: () => Promise<void>
 }
 
 /** Puts together what one configuration's doors need. */
@@ -86,6 +87,7 @@ export function routeSources(parts: Parts): RouteSources {
       organisation: house.settings.org,
       trustDomain: house.settings.trustDomain,
       configuration: () => configuration,
+      clientCasChanged: parts.clientCasChanged,
     },
     auth: {
       issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest: configuration.digest }),

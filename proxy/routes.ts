@@ -1,13 +1,12 @@
-import {
-  createAgent,
-  getAgent,
-  listAgents,
-  patchAgentCapabilities,
-  rotateAgentCertificate,
-  setAgentActive,
-} from './admin/agents.ts'
 import { exportAudit, listAudit, verifyAudit } from './admin/audit.ts'
+import { attachCas, detach, listCas } from './admin/cas.ts'
+import { certifyRequest, rotateCertificate } from './admin/certificates.ts'
+import { registerDpopJwk } from './admin/dpop-jwk.ts'
+import { enrollByoca, enrollSpiffe, mintAgent } from './admin/enroll.ts'
+import { AGENT, USER, WORKLOAD } from './admin/kinds.ts'
+import { createPrincipal, getOne, listAll, patchCapabilities, setActivity } from './admin/principals.ts'
 import { rotateSecret } from './admin/secret.ts'
+import { rotateSigningKey } from './admin/signing-key.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { isHelper } from './auth/token-request.ts'
 import { health, metrics, pem, ready } from './health.ts'
@@ -76,14 +75,28 @@ export function adminRoutes(
 ): readonly Route[] {
   const a = s.admin
   const refused = s.strangers
+  const principals = [AGENT, USER, WORKLOAD].flatMap((kind) => {
+    const all = `/v1/admin/${kind.plural}`
+    return [
+      open('POST', all, write, kind === AGENT ? mintAgent(a) : createPrincipal(a, kind), refused),
+      open('GET', all, read, listAll(a, kind), refused),
+      open('GET', `${all}/{id}`, read, getOne(a, kind), refused),
+      open('DELETE', `${all}/{id}`, read, setActivity(a, kind, false), refused),
+      open('POST', `${all}/{id}/reactivate`, read, setActivity(a, kind, true), refused),
+      open('PATCH', `${all}/{id}/capabilities`, write, patchCapabilities(a, kind), refused),
+      open('POST', `${all}/{id}/dpop-jwk`, write, registerDpopJwk(a, kind), refused),
+      open('POST', `${all}/{id}/certificate`, write, certifyRequest(a, kind), refused),
+      open('POST', `${all}/{id}/rotate-cert`, write, rotateCertificate(a, kind), refused),
+    ]
+  })
   return [
-    open('POST', '/v1/admin/agents', write, createAgent(a), refused),
-    open('GET', '/v1/admin/agents', read, listAgents(a), refused),
-    open('GET', '/v1/admin/agents/{id}', read, getAgent(a), refused),
-    open('DELETE', '/v1/admin/agents/{id}', read, setAgentActive(a, false), refused),
-    open('POST', '/v1/admin/agents/{id}/reactivate', read, setAgentActive(a, true), refused),
-    open('PATCH', '/v1/admin/agents/{id}/capabilities', write, patchAgentCapabilities(a), refused),
-    open('POST', '/v1/admin/agents/{id}/rotate-cert', write, rotateAgentCertificate(a), refused),
+    ...principals,
+    open('POST', '/v1/admin/agents/enroll/byoca', write, enrollByoca(a), refused),
+    open('POST', '/v1/admin/agents/enroll/spiffe', write, enrollSpiffe(a), refused),
+    open('POST', '/v1/admin/ca/attach', write, attachCas(a), refused),
+    open('GET', '/v1/admin/ca', read, listCas(a), refused),
+    open('DELETE', '/v1/admin/ca/{digest}', read, detach(a), refused),
+    open('POST', '/v1/admin/signing-key/rotate', read, rotateSigningKey(a, s.auth.keys), refused),
     open('POST', '/v1/admin/secret/rotate', write, rotateSecret(a), refused),
     open('GET', '/v1/admin/audit', read, listAudit(a), refused),
     open('GET', '/v1/admin/audit/export', read, exportAudit(a), refused),

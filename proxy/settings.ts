@@ -35,6 +35,8 @@ export interface Settings {
   /** Null: as the dpop plugin's file says. */
   readonly egressDpopMode: DpopMode | null
   readonly allowPrivateUpstreams: boolean
+  /** Where changed federated agents are pushed (spec §3): https, or http to this machine. Null: nowhere. */
+  readonly federationUrl: string | null
   readonly pluginsDir: string
   readonly logLevel: LogLevel
   readonly workers: 1
@@ -60,6 +62,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_TRUST_DOMAIN',
   'MCP_PROXY_EGRESS_DPOP_MODE',
   'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS',
+  'MCP_PROXY_FEDERATION_URL',
   'MCP_PROXY_PLUGINS_DIR',
   'MCP_PROXY_LOG_LEVEL',
   'MCP_PROXY_WORKERS',
@@ -94,6 +97,7 @@ export function readSettings(env: Environment, cwd: string): Settings {
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
     egressDpopMode: dpopMode(env),
     allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
+    federationUrl: federationUrl(env.MCP_PROXY_FEDERATION_URL),
     pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
     logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',
     workers: oneWorker(env),
@@ -160,6 +164,24 @@ function publicUrl(name: string, entry: string): string {
     throw mustBe(name, 'https URLs without query, separated by commas', entry)
   }
   return url.href.replace(/\/+$/, '')
+}
+
+function federationUrl(text: string | undefined): string | null {
+  if (!text) return null
+  const url = URL.parse(text)
+  const named = url && url.username === '' && url.password === '' && !text.includes('#')
+  if (named && (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname)))) {
+    return url.href
+  }
+  // Not printed: it may hold a password, or a token in its query.
+  throw new SettingsError(
+    'MCP_PROXY_FEDERATION_URL must be an https URL, or an http one of this machine, without user name, password or fragment',
+  )
+}
+
+/** `host` as URL prints it: an IPv4 address in its four decimals. */
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '[::1]' || (isIP(host) === 4 && host.startsWith('127.'))
 }
 
 function databaseUrl(text: string, cwd: string): string {

@@ -7,6 +7,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     await db.schema.alterTable(table).addColumn('previous_dpop_jkt_until', 'text').execute()
     await db.schema.createIndex(`${table}_spiffe_id`).on(table).column('spiffe_id').execute()
   }
+  // The CAs that an agent's SVIDs must chain to, where its enrollment named them; null: the attached ones.
+  await db.schema.alterTable('internal_agents').addColumn('spiffe_bundle', 'text').execute()
   await db.schema
     .createTable('api_keys')
     .addColumn('key_id', 'text', (column) => column.primaryKey().notNull())

@@ -6,7 +6,7 @@ import type { JsonObject } from '../../db/json.ts'
 import type { Statement } from '../../db/statement.ts'
 import type { Actor } from '../../plugins/admin-secret.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
-import { Refusal } from '../../plugins/refusal.ts'
+import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { serviceEntry } from '../../plugins/strangers.ts'
 import type { Configuration } from '../configuration.ts'
 
@@ -19,6 +19,8 @@ export interface AdminContext {
   readonly trustDomain: string
   /** The configuration in force. */
   readonly configuration: () => Configuration
+  /** Called when CAs were attached or detached: the TLS listener names those it would like to see. */
+  readonly clientCasChanged: () => Promise<void>
 }
 
 interface Change {
@@ -29,13 +31,14 @@ interface Change {
 
 /**
  * Makes a change and its one audit row in one transaction: both or neither (spec §6, AUDIT.md).
- * Throws `conflict` where something of that name exists, `precondition_failed` where the object has moved on,
+ * Throws `duplicate` where something of that name exists, `precondition_failed` where the object has moved on,
  * `audit_unavailable` where the ledger cannot record.
  */
 export async function change(
   { ledger, configuration }: AdminContext,
   { id, at, actor }: Arrival & { readonly actor: Actor },
   { action, detail, statements }: Change,
+  duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
   const entry = {
     ...serviceEntry(action, 'success', { ...detail, via: actor.via }, at, configuration().digest),
@@ -46,13 +49,13 @@ export async function change(
   try {
     await ledger.commit({ statements, entries: [entry] })
   } catch (error) {
-    throw refusalOf(error)
+    throw refusalOf(error, duplicate)
   }
 }
 
-function refusalOf(error: unknown): unknown {
+function refusalOf(error: unknown, duplicate: RefusalReason): unknown {
   if (!(error instanceof LedgerError)) return error
-  if (error.code === 'duplicate') return new Refusal('conflict', { cause: error })
+  if (error.code === 'duplicate') return new Refusal(duplicate, { cause: error })
   if (error.code === 'conflict') return new Refusal('precondition_failed', { cause: error })
   return new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
 }

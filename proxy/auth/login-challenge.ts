@@ -74,7 +74,9 @@ export class Logins {
   }
 
   #isOpen(principalId: string, nonce: string, at: number): boolean {
-    const [until = '', random = '', mac = ''] = nonce.split('.')
+    const [until = '', random = '', mac = '', ...more] = nonce.split('.')
+    // Anything behind it would make another text of a challenge that was used before.
+    if (more.length > 0) return false
     const expected = Buffer.from(this.#mac(principalId, `${until}.${random}`))
     const given = Buffer.from(mac)
     return given.length === expected.length && timingSafeEqual(given, expected) && at / 1000 < Number(until)

@@ -11,6 +11,8 @@ import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/
 export const TOKEN_LIFE_MAX_S = 900
 /** How long a list of keys is believed before the database is asked again: another replica may have rotated. ms. */
 const FRESH_MS = 30_000
+/** How long at least lies between two readings for a key that is not in the list: a stranger may name any. ms. */
+const UNKNOWN_MS = 1_000
 
 const generate = promisify(generateKeyPair)
 
@@ -53,8 +55,8 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
   }
   let signing: Signer | null = null
 
-  const fresh = async (): Promise<Loaded> => {
-    if (clock() - loaded.at > FRESH_MS) loaded = await load(database, clock())
+  const fresh = async (forMs = FRESH_MS): Promise<Loaded> => {
+    if (clock() - loaded.at > forMs) loaded = await load(database, clock())
     return loaded
   }
   return {
@@ -66,7 +68,9 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
       }
       return signing
     },
-    verifier: async (kid) => (await fresh()).verifiers.get(kid),
+    // One that is not known may be of another replica, which has rotated just now.
+    verifier: async (kid) =>
+      (await fresh()).verifiers.get(kid) ?? (await fresh(UNKNOWN_MS)).verifiers.get(kid),
     jwks: async () => ({ keys: (await fresh()).rows.map((row) => JSON.parse(row.public_jwk) as JWK) }),
     rotate: async (entry) => {
       const kid = await store(sources, [entry])
@@ -77,7 +81,8 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
 }
 
 async function load(database: Database, at: number): Promise<Loaded> {
-  const rows = await listSigningKeys(database, at - TOKEN_LIFE_MAX_S * 1000)
+  // Another replica signs with a retired key until it looks again, so its last token is that much younger.
+  const rows = await listSigningKeys(database, at - TOKEN_LIFE_MAX_S * 1000 - FRESH_MS)
   const verifiers = new Map<string, CryptoKey>()
   for (const { kid, public_jwk: jwk } of rows) {
     // An EC key, which jose imports as a CryptoKey and never as bytes.

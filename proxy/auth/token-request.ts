@@ -46,19 +46,20 @@ const invalid = (message: string): Refusal => new Refusal('token_request_invalid
 function ofForm(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
   for (const name of new Set(parameters.keys())) {
-    // RFC 6749 §3.2: none more than once.
-    if (parameters.getAll(name).length > 1)
-      throw invalid(`The parameter ${name.slice(0, 40)} was sent twice.`)
+    // RFC 6749 §3.2: none more than once. Which one is not said: a description never repeats what was sent (§5.2).
+    if (parameters.getAll(name).length > 1) throw invalid('A parameter was sent twice.')
   }
-  const grant = parameters.get('grant_type')
+  // RFC 6749 §3.2: without a value is as if it were not there.
+  const get = (name: string): string | null => parameters.get(name) || null
+  const grant = get('grant_type')
   if (grant === null) throw invalid('grant_type is missing.')
   if (grant !== 'client_credentials') throw new Refusal('grant_unsupported')
   return {
     form: 'oauth',
-    clientId: parameters.get('client_id'),
-    scope: scopeOf(parameters.get('scope')),
-    expiresInS: lifeOf(parameters.get('expires_in')),
-    resource: parameters.get('resource'),
+    clientId: get('client_id'),
+    scope: scopeOf(get('scope')),
+    expiresInS: lifeOf(get('expires_in')),
+    resource: get('resource'),
     clientAssertion: null,
   }
 }
@@ -76,7 +77,7 @@ function ofJson(body: Buffer): TokenRequest {
   }
 }
 
-// RFC 6749 §3.3: space-separated. An empty one asks for nothing, which nobody can mean.
+// RFC 6749 §3.3: space-separated. Spaces alone ask for nothing, which nobody can mean.
 function scopeOf(text: string | null): readonly string[] | null {
   if (text === null) return null
   const tokens = [...new Set(text.split(' ').filter((token) => token !== ''))]

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { isApiKey } from '../../plugins/api-key.ts'
 import type { Provider } from './options.ts'
 
 /** What of a caller's request a provider may see. Everything else stays here (SECURITY T2, T3, threats 11 and 16). */
@@ -127,18 +128,18 @@ function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> 
   const names = ['x-api-key', ...ACCOUNT_NAMES]
   for (const name of names) {
     const value = caller[name]
-    if (typeof value === 'string') kept[name] = value
+    if (typeof value === 'string' && !isApiKey(value)) kept[name] = value
   }
   return kept
 }
 
 /**
  * Our own access tokens must not reach a provider: those of the DPoP scheme, and those that are bound to a certificate
- * or a key (`cnf`, RFC 7800), which a vendor's key never is. Unreadable credentials are the caller's own affair.
+ * or a key (`cnf`, RFC 7800), which a vendor's key never is; nor may our own API keys. Unreadable credentials are the caller's own affair.
  */
 function isForUs(authorization: string): boolean {
   const [scheme = '', token = ''] = authorization.trim().split(/\s+/)
-  if (scheme.toLowerCase() === 'dpop') return true
+  if (scheme.toLowerCase() === 'dpop' || isApiKey(token)) return true
   const [, claims = ''] = token.split('.')
   return Buffer.from(claims, 'base64url').includes('"cnf"')
 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { openServerCertificate } from '../../certs/authority-files.ts'
+import { listAttachedCas } from '../../db/attached-cas.ts'
 import type { House } from '../house.ts'
 import type { Listeners } from '../listeners.ts'
 import type { TlsMaterial } from '../server.ts'
@@ -9,7 +10,7 @@ const HOUR_MS = 3_600_000
 
 /** The server's certificate from the data directory, made anew where it is missing, for other names, or near its end. */
 export async function tlsMaterial(
-  { settings, authority, passphrase }: House,
+  { settings, authority, passphrase, database }: House,
   at: number,
 ): Promise<TlsMaterial> {
   const { certPem, keyPem } = await openServerCertificate({
@@ -19,7 +20,8 @@ export async function tlsMaterial(
     hostnames: settings.hostnames,
     at,
   })
-  const clientCaPems = [authority.rootPem, authority.intermediatePem]
+  const attached = await listAttachedCas(database)
+  const clientCaPems = [authority.rootPem, authority.intermediatePem, ...attached.map((ca) => ca.ca_pem)]
   return { certPem, keyPem, clientCaPems, minVersion: settings.tlsMinVersion }
 }
 

@@ -38,6 +38,8 @@ t.test('§5.2 a thumbprint leads to its principal, whatever the type, and to tha
       capabilities: [`is.${type}`],
       is_active: true,
       dpop_jkt: null,
+      previous_dpop_jkt: null,
+      previous_dpop_jkt_until: null,
       not_before: '2026-01-01T00:00:00.000Z',
       not_after: '2026-01-02T00:00:00.000Z',
       is_current: true,
@@ -69,7 +71,7 @@ t.test('§3 what changes on a principal holds on the next lookup', async (t) => 
   run(
     setCapabilities(db, { type: 'agent', id: ID, revision: 1, capabilities: [], at: AT }),
     setActive(db, { type: 'agent', id: ID, active: false, at: AT }),
-    setDpopJkt(db, { type: 'agent', id: ID, jkt: 'thumb', at: AT }),
+    setDpopJkt(db, { type: 'agent', id: ID, jkt: 'thumb', previous: null, graceUntil: null, at: AT }),
   )
   t.strictSame(await lookup('aa'), {
     principal_id: ID,
@@ -77,6 +79,8 @@ t.test('§3 what changes on a principal holds on the next lookup', async (t) => 
     capabilities: [],
     is_active: false,
     dpop_jkt: 'thumb',
+    previous_dpop_jkt: null,
+    previous_dpop_jkt_until: null,
     not_before: '2026-01-01T00:00:00.000Z',
     not_after: '2026-01-02T00:00:00.000Z',
     is_current: true,
@@ -150,7 +154,7 @@ t.test('the question of every request reads no table from end to end', async (t)
     .prepare<unknown[], { detail: string }>(`explain query plan ${pinnedQuery(db).compile().sql}`)
     .all('aa')
     .map((step) => step.detail)
-  t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 10, plan.join('; '))
+  t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 16, plan.join('; '))
   t.notOk(
     plan.some((step) => /\bSCAN\b|TEMP B-TREE|AUTOMATIC/.test(step)),
     plan.join('; '),

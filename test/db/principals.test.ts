@@ -2,8 +2,10 @@ import fc from 'fast-check'
 import t from 'tap'
 import { parseCursor, printCursor } from '../../db/cursor.ts'
 import { insertPin, retirePins } from '../../db/pins.ts'
+import { TABLES } from '../../db/principal-tables.ts'
 import {
   insertPrincipal,
+  reEnroll,
   setActive,
   setCapabilities,
   setDpopJkt,
@@ -114,13 +116,44 @@ for (const type of TYPES) {
     t.match(await findPrincipal(db, type, id), { is_active: true, revision: 4 })
   })
 
-  t.test(`a DPoP key of a ${type} is pinned and taken away`, async (t) => {
+  t.test(`a DPoP key of a ${type} is registered, and replaced with and without grace`, async (t) => {
     const { db, run } = await opened(t)
     run(insertPrincipal(db, newcomer(type, 'bot')))
-    run(setDpopJkt(db, { type, id, jkt: 'thumb', at: LATER }))
-    t.match(await findPrincipal(db, type, id), { dpop_jkt: 'thumb', revision: 2 })
-    run(setDpopJkt(db, { type, id, jkt: null, at: LATER }))
-    t.match(await findPrincipal(db, type, id), { dpop_jkt: null, revision: 3 })
+    const keys = async () => {
+      const { dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until } = await db.kysely
+        .selectFrom(TABLES[type].table)
+        .selectAll()
+        .executeTakeFirstOrThrow()
+      return [dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until]
+    }
+    run(setDpopJkt(db, { type, id, jkt: 'one', previous: null, graceUntil: LATER, at: LATER }))
+    t.same(await keys(), ['one', null, null])
+    run(setDpopJkt(db, { type, id, jkt: 'two', previous: 'one', graceUntil: LATER, at: LATER }))
+    t.same(await keys(), ['two', 'one', new Date(LATER).toISOString()])
+    run(setDpopJkt(db, { type, id, jkt: 'two', previous: 'two', graceUntil: LATER, at: LATER }))
+    t.same(await keys(), ['two', null, null])
+    run(setDpopJkt(db, { type, id, jkt: 'three', previous: 'two', graceUntil: null, at: LATER }))
+    t.same(await keys(), ['three', null, null])
+    t.match(await findPrincipal(db, type, id), { dpop_jkt: 'three', revision: 5 })
+  })
+
+  t.test(`a ${type} is enrolled anew only once it was deactivated`, async (t) => {
+    const { db, run } = await opened(t)
+    run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat'] }))
+    const { displayName, dpopJkt, federated, spiffeId } = newcomer(type, 'bot')
+    const again = reEnroll(db, {
+      ...{ type, id, displayName, dpopJkt, federated, spiffeId, at: LATER },
+      capabilities: [],
+      enrollmentMethod: 'byoca',
+    })
+    t.same(run(again), [0])
+    run(setActive(db, { type, id, active: false, at: LATER }))
+    t.same(run(again), [1])
+    t.match(await findPrincipal(db, type, id), {
+      is_active: true,
+      capabilities: [],
+      enrollment_method: 'byoca',
+    })
   })
 
   t.test(`seeing a ${type} is no change of it; a change kept elsewhere is`, async (t) => {
@@ -141,7 +174,7 @@ for (const type of TYPES) {
     const guarded = [
       setCapabilities(db, { ...nobody, revision: 1, capabilities: [] }),
       setActive(db, { ...nobody, active: false }),
-      setDpopJkt(db, { ...nobody, jkt: null }),
+      setDpopJkt(db, { ...nobody, jkt: 'x', previous: null, graceUntil: null }),
       touchRevision(db, nobody),
     ]
     t.same(run(...guarded), [0, 0, 0, 0])

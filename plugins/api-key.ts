@@ -1,0 +1,50 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { ApiKey } from '../db/api-keys.ts'
+import type { Principal } from './facts.ts'
+import type { Arrival, Plugin } from './plugin.ts'
+import { Refusal } from './refusal.ts'
+import { SecretVerifier } from './secret-verifier.ts'
+
+/** `sk_<id>_<secret>`: 64 bits to look it up by, 256 to prove it. No vendor's key has this shape. */
+const SHAPE = /^sk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/
+
+/**
+ * An API key of ours (spec §5.3), where one comes with the certificate: as `Authorization: Bearer` or `x-api-key`, for
+ * clients that insist on a key. It never stands in for the certificate, and it must be this principal's own.
+ * Refuses with `token_invalid`. Whatever has another shape is a vendor's, and is ignored.
+ */
+export function apiKey(
+  find: (keyId: string) => Promise<ApiKey | undefined>,
+): Plugin<Arrival & { principal: Principal }, object> {
+  const verifier = new SecretVerifier()
+  return {
+    name: 'api-key',
+    needs: ['principal'],
+    gives: [],
+    admit: ({ headers, principal, at }) => {
+      const keys = apiKeysOf(headers)
+      if (keys.length === 0) return {}
+      return Promise.all(keys.map((key) => check(key, principal, at, find, verifier))).then(() => ({}))
+    },
+  }
+}
+
+/** Whether a header's value is a key of ours, which must not leave for a provider. */
+export const isApiKey = (value: string): boolean => SHAPE.test(value)
+
+function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHeaders): readonly string[] {
+  const bearer = /^bearer +(\S+)$/i.exec(authorization)?.[1] ?? ''
+  return [bearer, String(header ?? '')].filter(isApiKey)
+}
+
+async function check(
+  key: string,
+  principal: Principal,
+  at: number,
+  find: (keyId: string) => Promise<ApiKey | undefined>,
+  verifier: SecretVerifier,
+): Promise<void> {
+  const found = await find(SHAPE.exec(key)?.[1] ?? '')
+  const own = found?.principalId === principal.id && found.type === principal.type
+  if (!found || !own || !(await verifier.verify(key, found.keyHash, at))) throw new Refusal('token_invalid')
+}

@@ -1,0 +1,48 @@
+const FIRST_MS = 2_000
+const LONGEST_MS = 300_000
+
+/** How long to wait after so many failures in a row, at least 1. `random`: from 0 to 1. ms, at most five minutes. */
+export function retryDelayMs(failures: number, random: number): number {
+  const longest = Math.min(LONGEST_MS, FIRST_MS * 2 ** (failures - 1))
+  // Half of it by chance: agents that failed together must not come back together.
+  return Math.round((longest / 2) * (1 + random))
+}
+
+interface Failed {
+  readonly revision: number
+  readonly failures: number
+  /** ms since the epoch. */
+  readonly dueAt: number
+}
+
+/** Which agents could not be pushed, and when each is tried again. Kept in memory: a restart tries all of them at once. */
+export class BackOff {
+  readonly #failed = new Map<string, Failed>()
+
+  /** Whether that revision has failed, so that {@link due} brings it up. A newer one need not wait. */
+  holds(id: string, revision: number): boolean {
+    return (this.#failed.get(id)?.revision ?? 0) >= revision
+  }
+
+  /** Returns how long the agent waits now. ms. */
+  failed(id: string, revision: number, at: number): { readonly failures: number; readonly delayMs: number } {
+    const before = this.#failed.get(id)
+    const failures = (before?.failures ?? 0) + 1
+    const delayMs = retryDelayMs(failures, Math.random())
+    const highest = Math.max(revision, before?.revision ?? 0)
+    this.#failed.set(id, { revision: highest, failures, dueAt: at + delayMs })
+    return { failures, delayMs }
+  }
+
+  settled(id: string): void {
+    this.#failed.delete(id)
+  }
+
+  /** The agents whose wait is over, the longest over first. */
+  due(at: number): readonly string[] {
+    return [...this.#failed]
+      .filter(([, { dueAt }]) => dueAt <= at)
+      .toSorted(([, one], [, other]) => one.dueAt - other.dueAt)
+      .map(([id]) => id)
+  }
+}
