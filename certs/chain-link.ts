@@ -1,23 +1,30 @@
 import type { X509Certificate } from 'node:crypto'
 import { BitString } from 'asn1js'
 import { BasicConstraints, ExtKeyUsage, type GeneralName, GeneralNames, NameConstraints } from 'pkijs'
-import { type Asn1, certificatesOf, extensionOf, OID, readCertificate } from './x509.ts'
+import { type Asn1, certificatesOf, type Extended, extensionOf, OID, readCertificate } from './x509.ts'
 
-/** What a certificate says of itself, as far as path validation asks (RFC 5280 §6.1). All of it read, none of it believed. */
-export interface Link {
-  readonly x509: X509Certificate
-  /** The algorithm its issuer signed it with. OID. */
-  readonly signature: string
+/** What a certificate, or a request for one, says of itself (RFC 5280 §4.2). All of it read, none of it believed. */
+export interface Claims {
   /** The numbers of its critical extensions. */
   readonly critical: readonly string[]
   readonly constraints: BasicConstraints | null
-  /** The first eight bits of keyUsage, digitalSignature highest; null where it is absent. */
+  /** The first eight bits of keyUsage, see {@link USAGE}; null where it is absent. */
   readonly usage: number | null
   /** extendedKeyUsage. OIDs; null where it is absent. */
   readonly purposes: readonly string[] | null
   readonly names: readonly GeneralName[]
   readonly nameConstraints: NameConstraints | null
 }
+
+/** A certificate as far as path validation asks (RFC 5280 §6.1). */
+export interface Link extends Claims {
+  readonly x509: X509Certificate
+  /** The algorithm its issuer signed it with. OID. */
+  readonly signature: string
+}
+
+/** Bits of keyUsage, digitalSignature highest (RFC 5280 §4.2.1.3). */
+export const USAGE = { digitalSignature: 0x80, keyCertSign: 0x04, cRLSign: 0x02 } as const
 
 /** The certificates of a PEM text, first things first. Throws an Error where one of them is malformed anywhere we look. */
 export function linksOf(pem: string): readonly Link[] {
@@ -26,12 +33,14 @@ export function linksOf(pem: string): readonly Link[] {
 
 function linkOf(x509: X509Certificate): Link {
   const certificate = readCertificate(x509.raw)
-  const extensions = certificate.extensions ?? []
-  const read = <T>(oid: string, reader: (schema: Asn1) => T): T | null =>
-    extensionOf(certificate, oid, reader)
+  return { x509, signature: certificate.signatureAlgorithm.algorithmId, ...claimsOf(certificate) }
+}
+
+/** Throws an Error where an extension that we look at occurs twice or is malformed. */
+export function claimsOf(holder: Extended): Claims {
+  const extensions = holder.extensions ?? []
+  const read = <T>(oid: string, reader: (schema: Asn1) => T): T | null => extensionOf(holder, oid, reader)
   return {
-    x509,
-    signature: certificate.signatureAlgorithm.algorithmId,
     critical: extensions.filter(({ critical }) => critical).map(({ extnID }) => extnID),
     constraints: read(OID.basicConstraints, (schema) => new BasicConstraints({ schema })),
     usage: read(OID.keyUsage, firstBits),
@@ -39,6 +48,16 @@ function linkOf(x509: X509Certificate): Link {
     names: read(OID.subjectAltName, (schema) => new GeneralNames({ schema }).names) ?? [],
     nameConstraints: read(OID.nameConstraints, (schema) => new NameConstraints({ schema })),
   }
+}
+
+/** Whether keyUsage allows any of those bits; `whereAbsent` where there is no keyUsage. */
+export function allows({ usage }: Claims, bits: number, whereAbsent: boolean): boolean {
+  return usage === null ? whereAbsent : (usage & bits) !== 0
+}
+
+/** Whether it claims to be a CA, or to sign certificates or revocation lists: no client's certificate does. */
+export function claimsAuthority(claims: Claims): boolean {
+  return claims.constraints?.cA === true || allows(claims, USAGE.keyCertSign | USAGE.cRLSign, false)
 }
 
 function firstBits(schema: Asn1): number {

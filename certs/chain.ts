@@ -1,6 +1,7 @@
-import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto'
-import { type Link, linksOf } from './chain-link.ts'
+import type { X509Certificate } from 'node:crypto'
+import { allows, claimsAuthority, type Link, linksOf, USAGE } from './chain-link.ts'
 import { permitsNames } from './name-constraints.ts'
+import { isStrong, SIGNATURES, STRONG_KEY } from './strength.ts'
 import { OID } from './x509.ts'
 
 /** Why a chain is refused. One word for each, so that an enrolment can say which (WIRE.md §2). */
@@ -13,7 +14,9 @@ export type ChainReason =
   | 'weak_key'
   | 'weak_signature'
   | 'not_a_ca'
-  | 'wrong_usage'
+  | 'is_a_ca'
+  | 'no_client_auth'
+  | 'no_digital_signature'
   | 'name_not_permitted'
   | 'unknown_critical_extension'
 
@@ -32,30 +35,19 @@ export interface Chain {
   readonly leafPem: string
   /** Further intermediates, in any order. May be empty. */
   readonly intermediatesPem: string
-  /** The CA certificates that the operator trusts. They need not be self-signed. */
-  readonly rootsPem: string
+  /** The CA certificates that the operator trusts, in one text or several. They need not be self-signed. */
+  readonly rootsPem: string | readonly string[]
   /** ms since the epoch. */
   readonly at: number
 }
 
-/** The leaf first, each followed by its issuer. */
-type Path = readonly [Link, ...Link[]]
+/** The leaf first, each followed by its issuer. The last one is trusted. */
+export type Path = readonly [Link, ...Link[]]
 
 /** Leaf, intermediate, root: what SECURITY M-07 allows. A longer chain is met by trusting its second CA. */
 const PATH_LIMIT = 3
 /** More is no honest chain, and every one of them costs signature checks. */
 const CANDIDATE_LIMIT = 8
-const CURVES: readonly string[] = ['prime256v1', 'secp384r1', 'secp521r1']
-const RSA_BITS = 2048
-// ECDSA and RSA PKCS#1 v1.5, each with SHA-256, SHA-384, SHA-512. RSASSA-PSS hides its digest in parameters: not taken.
-const SIGNATURES: readonly string[] = [
-  '1.2.840.10045.4.3.2',
-  '1.2.840.10045.4.3.3',
-  '1.2.840.10045.4.3.4',
-  '1.2.840.113549.1.1.11',
-  '1.2.840.113549.1.1.12',
-  '1.2.840.113549.1.1.13',
-]
 const UNDERSTOOD: readonly string[] = [
   OID.basicConstraints,
   OID.keyUsage,
@@ -66,17 +58,15 @@ const UNDERSTOOD: readonly string[] = [
   OID.subjectKeyIdentifier,
   OID.authorityKeyIdentifier,
 ]
-const DIGITAL_SIGNATURE = 0x80
-const KEY_CERT_SIGN = 0x04
 
 /**
  * Whether a client's leaf chains to a trusted CA at that moment and may authenticate a client (RFC 5280 §6, SECURITY M-07).
- * Throws a {@link ChainError}; the first path that passes is enough, else the first path's fault is told.
+ * The first path that passes is the answer; else throws a {@link ChainError} with the first path's fault.
  * Does NOT look at revocation, nor at whom the leaf names: `uriNamesOf` and the pin do.
  */
-export async function verifyChain(chain: Chain): Promise<void> {
+export async function verifyChain(chain: Chain): Promise<Path> {
   try {
-    checkChain(chain)
+    return checkChain(chain)
   } catch (error) {
     if (error instanceof ChainError) throw error
     // Not every malformed part is met while reading: a public key, for one, is decoded when it is first used.
@@ -84,7 +74,7 @@ export async function verifyChain(chain: Chain): Promise<void> {
   }
 }
 
-function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): void {
+function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): Path {
   const [leaf, ...sent] = readLinks(leafPem)
   if (!leaf) throw new ChainError('unreadable', 'The text holds no PEM certificate.')
   const intermediates = [...sent, ...readLinks(intermediatesPem)]
@@ -96,33 +86,31 @@ function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): void {
   }
   checkLeaf(leaf, at)
   let fault: ChainError | null = null
-  for (const path of pathsFrom([leaf], intermediates, readLinks(rootsPem))) {
+  for (const path of pathsFrom([leaf], intermediates, [rootsPem].flat().flatMap(readLinks))) {
     const found = faultOf(path, at)
-    if (found === null) return
+    if (found === null) return path
     fault ??= found
   }
   throw fault ?? new ChainError('not_chained', 'The certificate does not chain to a trusted CA.')
 }
 
 /**
- * Whether the private key is the certificate's. Throws a {@link ChainError} `unreadable` where either cannot be read:
- * no PEM, a key sealed with a password, or a public key.
+ * Whether a CA certificate can be the last of a chain, now or, where it is not valid yet, once it is: a CA that may
+ * sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws a {@link ChainError}.
+ * An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is NOT looked at: trust comes from the operator.
  */
-export function keyMatches(certPem: string, privateKeyPem: string): boolean {
-  const [leaf] = readLinks(certPem)
-  if (!leaf) throw new ChainError('unreadable', 'The text holds no PEM certificate.')
-  return leaf.x509.checkPrivateKey(readKey(privateKeyPem))
-}
-
-function readKey(pem: string): KeyObject {
+export function checkTrustAnchor(anchor: Link, at: number): void {
+  const moment = Math.max(at, anchor.x509.validFromDate.getTime())
   try {
-    return createPrivateKey(pem)
-  } catch (cause) {
-    throw new ChainError('unreadable', 'The private key is not an unencrypted private key in PEM.', cause)
+    checkIssuer(anchor, [], moment)
+  } catch (error) {
+    if (error instanceof ChainError) throw error
+    throw unreadable(error)
   }
 }
 
-function readLinks(pem: string): readonly Link[] {
+/** The certificates of a PEM text, as `linksOf` reads them. Throws a {@link ChainError} `unreadable`. */
+export function readLinks(pem: string): readonly Link[] {
   try {
     return linksOf(pem)
   } catch (cause) {
@@ -171,18 +159,21 @@ function checkPath(path: Path, at: number): void {
 
 function checkLeaf(leaf: Link, at: number): void {
   checkAny(leaf, at)
-  if (leaf.constraints?.cA === true || allows(leaf, KEY_CERT_SIGN, false)) {
-    throw new ChainError('wrong_usage', 'This is a CA certificate, not a client certificate.')
+  if (claimsAuthority(leaf)) {
+    throw new ChainError('is_a_ca', 'This is a CA certificate, not a client certificate.')
   }
-  if (!allows(leaf, DIGITAL_SIGNATURE, true)) {
-    throw new ChainError('wrong_usage', 'The keyUsage of the certificate does not allow digital signatures.')
+  if (!allows(leaf, USAGE.digitalSignature, true)) {
+    throw new ChainError(
+      'no_digital_signature',
+      'The keyUsage of the certificate does not allow digital signatures.',
+    )
   }
 }
 
 function checkIssuer(issuer: Link, below: readonly Link[], at: number): void {
   checkAny(issuer, at)
   const { constraints } = issuer
-  if (constraints?.cA !== true || !allows(issuer, KEY_CERT_SIGN, true)) {
+  if (constraints?.cA !== true || !allows(issuer, USAGE.keyCertSign, true)) {
     throw new ChainError('not_a_ca', 'An issuer in the chain is not a CA certificate.')
   }
   const limit = constraints.pathLenConstraint
@@ -211,29 +202,20 @@ function checkAny({ x509, critical, purposes }: Link, at: number): void {
   // An issuer's extendedKeyUsage limits what lies below it: not in RFC 5280, but what every verifier does.
   if (purposes !== null && !purposes.includes(OID.clientAuth)) {
     throw new ChainError(
-      'wrong_usage',
+      'no_client_auth',
       'The extendedKeyUsage of a certificate does not allow client authentication.',
     )
   }
 }
 
 function checkKey({ publicKey }: X509Certificate): void {
-  const { namedCurve, modulusLength } = publicKey.asymmetricKeyDetails ?? {}
-  const strong =
-    (publicKey.asymmetricKeyType === 'ec' && CURVES.includes(namedCurve ?? '')) ||
-    (publicKey.asymmetricKeyType === 'rsa' && (modulusLength ?? 0) >= RSA_BITS)
-  if (strong) return
-  throw new ChainError('weak_key', 'A key of the chain is neither EC P-256 or larger nor RSA 2048 or larger.')
+  if (!isStrong(publicKey)) throw new ChainError('weak_key', `A key of the chain is not ${STRONG_KEY}.`)
 }
 
 function checkSignature({ signature }: Link): void {
-  if (SIGNATURES.includes(signature)) return
+  if (SIGNATURES.has(signature)) return
   throw new ChainError(
     'weak_signature',
     'A certificate of the chain is not signed with ECDSA or RSA and SHA-256 or better.',
   )
-}
-
-function allows({ usage }: Link, bit: number, whereAbsent: boolean): boolean {
-  return usage === null ? whereAbsent : (usage & bit) !== 0
 }

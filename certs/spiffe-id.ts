@@ -10,6 +10,9 @@ export interface SpiffeId {
 
 const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/
 const SEGMENT = /^[a-zA-Z0-9._-]{1,255}$/
+const WORKLOAD_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}(\/[a-zA-Z0-9._-]+)+$/
+/** The longest SPIFFE ID that everybody must understand (SPIFFE-ID §2.3). */
+const URI_LIMIT = 2048
 const URI_NAME = 6
 
 /** The id in its only spelling. Throws an Error that names the part which no SPIFFE id may hold. */
@@ -36,6 +39,15 @@ export function parseSpiffeId(uri: string): SpiffeId {
   return id
 }
 
+/**
+ * Whether this is a SPIFFE ID in its only spelling, of any trust domain and with any path that is not empty (SPIFFE-ID §2):
+ * what a workload of another organisation may be called. Ours have two segments: {@link parseSpiffeId}.
+ */
+export function isWorkloadId(uri: string): boolean {
+  if (uri.length > URI_LIMIT || !WORKLOAD_ID.test(uri)) return false
+  return !uri.split('/').some((segment) => segment === '.' || segment === '..')
+}
+
 function checkSegment(what: string, segment: string): void {
   if (!SEGMENT.test(segment)) throw new Error(`the ${what} may hold only a-z, A-Z, 0-9, ".", "-", "_"`)
   // A path library on the way would resolve them to somebody else's name.
@@ -58,4 +70,9 @@ export function uriNamesOf(certificateDer: Uint8Array): readonly string[] {
 export function namesOf(certificateDer: Uint8Array): readonly GeneralName[] {
   const certificate = readCertificate(certificateDer)
   return extensionOf(certificate, OID.subjectAltName, (schema) => new GeneralNames({ schema }).names) ?? []
+}
+
+/** Whether these names are that URI, exactly, and nothing beside it of any kind. */
+export function isSoleUri([name, ...rest]: readonly GeneralName[], uri: string): boolean {
+  return rest.length === 0 && name?.type === URI_NAME && name.value === uri
 }

@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto'
-import { fromBER } from 'asn1js'
+import { type BaseBlock, Constructed, fromBER } from 'asn1js'
 import { Certificate } from 'pkijs'
 
 /** Extensions and algorithms by number (RFC 5280 §4.2, RFC 5758 §3.2). */
@@ -30,8 +30,16 @@ export function decode(der: Uint8Array): Asn1 {
   // asn1js reads the buffer behind a view in places; a copy has nothing else behind it.
   const bytes = Uint8Array.from(der)
   const { offset, result } = fromBER(bytes, LIMITS)
-  if (offset !== bytes.byteLength) throw new Error('this is not exactly one ASN.1 value')
+  if (offset !== bytes.byteLength || !fits(result)) throw new Error('this is not exactly one ASN.1 value')
   return result
+}
+
+// asn1js lets a value reach beyond the end of the one that holds it: what is signed would not be what is read.
+function fits(node: BaseBlock): boolean {
+  if (!(node instanceof Constructed)) return true
+  const { lenBlock, valueBlock } = node
+  const held = valueBlock.value.reduce((sum, { blockLength }) => sum + blockLength, 0)
+  return (lenBlock.isIndefiniteForm || held === lenBlock.length) && valueBlock.value.every(fits)
 }
 
 /**
@@ -46,18 +54,21 @@ export function readCertificate(der: Uint8Array): Certificate {
   }
 }
 
+/** What carries extensions: a certificate, or the extensionRequest of a CSR. */
+export type Extended = Pick<Certificate, 'extensions'>
+
 /**
  * One extension, read by `read`; null where it is absent. Throws an Error where it occurs twice (RFC 5280 §4.2)
  * or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an empty one.
  */
-export function extensionOf<T>(certificate: Certificate, oid: string, read: (schema: Asn1) => T): T | null {
-  const [extension, second] = (certificate.extensions ?? []).filter(({ extnID }) => extnID === oid)
-  if (second) throw new Error(`the certificate holds extension ${oid} twice`)
+export function extensionOf<T>(holder: Extended, oid: string, read: (schema: Asn1) => T): T | null {
+  const [extension, second] = (holder.extensions ?? []).filter(({ extnID }) => extnID === oid)
+  if (second) throw new Error(`extension ${oid} occurs twice`)
   if (!extension) return null
   try {
     return read(decode(extension.extnValue.valueBlock.valueHexView))
   } catch (cause) {
-    throw new Error(`extension ${oid} of the certificate is malformed`, { cause })
+    throw new Error(`extension ${oid} is malformed`, { cause })
   }
 }
 
@@ -69,12 +80,17 @@ export function subjectOf(certificate: Certificate, oid: string): string | null 
 
 /**
  * The certificates of a PEM text in their order; other blocks and text between them are passed over.
- * Throws an Error where a block is not a certificate or the text is longer than 256 KiB.
+ * Throws an Error where a block is not a certificate or the text is longer than 256 KiB. None is passed over in silence.
  */
 export function certificatesOf(pem: string): readonly X509Certificate[] {
   if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
   // The class stops at the next dash, so that unclosed blocks cost no second look.
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/g) ?? []
+  if (pem.split('-----BEGIN CERTIFICATE-----').length - 1 !== blocks.length) {
+    throw new Error(
+      'a PEM block is damaged: it begins and does not end, or holds other characters than base64',
+    )
+  }
   return blocks.map(readBlock)
 }
 

@@ -108,11 +108,15 @@ await t.test('M-08 a certificate with two subjectAltName extensions is refused',
 
 await t.test('M-12 bytes that are not exactly one certificate are refused with an Error', async (t) => {
   const { raw } = new X509Certificate((await madeAuthority()).rootPem)
+  // Its parts reach beyond its end.
+  const shortened = Buffer.from(raw)
+  shortened.writeUInt16BE(raw.readUInt16BE(2) - 1, 2)
   const refused = [
     Buffer.alloc(0),
     Buffer.from('hello'),
     raw.subarray(0, -1),
     Buffer.concat([raw, Buffer.of(0)]),
+    shortened,
   ]
   for (const der of refused) t.throws(() => uriNamesOf(der), /not one X.509 certificate/)
   // 20,000 nested sequences of indefinite length.
