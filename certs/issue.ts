@@ -1,4 +1,4 @@
-import type { X509Certificate } from 'node:crypto'
+import type { KeyObject, X509Certificate } from 'node:crypto'
 import { type Extension, GeneralName } from 'pkijs'
 import { type Authority, newKeyPair } from './authority.ts'
 import {
@@ -14,13 +14,11 @@ import { parseSpiffeId } from './spiffe-id.ts'
 import { thumbprintOf } from './thumbprint.ts'
 import { OID } from './x509.ts'
 
-/** A fresh certificate with its key, which is kept nowhere else. */
-export interface Issued {
+/** A fresh certificate. */
+export interface Certified {
   readonly certPem: string
   /** The leaf, then the intermediate: what a TLS endpoint sends. */
   readonly chainPem: string
-  /** PKCS#8. */
-  readonly privateKeyPem: string
   /** Lower-case hex SHA-256 of the leaf's DER (RFC 8705 §3.1). */
   readonly thumbprint: string
   /** Upper-case hex, as OpenSSL prints it. */
@@ -28,6 +26,18 @@ export interface Issued {
   /** ms since the epoch, whole seconds. */
   readonly notBefore: number
   readonly notAfter: number
+}
+
+/** A fresh certificate with its key, which is kept nowhere else. */
+export interface Issued extends Certified {
+  /** PKCS#8. */
+  readonly privateKeyPem: string
+}
+
+/** Whom a client certificate speaks for. */
+export interface ClientSubject {
+  readonly commonName: string
+  readonly spiffeId: string
 }
 
 /** From when, and for how long. The end is cut to the intermediate's own. */
@@ -40,16 +50,28 @@ export interface Term {
 const DAY_MS = 86_400_000
 const URI_NAME = 6
 
-/**
- * A client certificate that speaks for one SPIFFE id (specification §5.1): EC P-256, clientAuth, one URI SAN.
- * A common name longer than X.520's 64 characters is left out. Throws an Error where the id is malformed or of
- * another organisation or trust domain than the authority's, or the intermediate has ended. Records nothing.
- */
+/** A client certificate for a fresh EC P-256 key. Throws as {@link certifyClient} does. Records nothing. */
 export async function issueClientCertificate(
   authority: Authority,
-  subject: { readonly commonName: string; readonly spiffeId: string },
+  subject: ClientSubject,
   term: Term,
 ): Promise<Issued> {
+  const { publicKey, pem } = await newKeyPair()
+  return { ...certifyClient(authority, publicKey, subject, term), privateKeyPem: pem }
+}
+
+/**
+ * A client certificate for that key, which speaks for one SPIFFE id (specification §5.1): clientAuth, one URI SAN.
+ * A common name longer than X.520's 64 characters is left out. Throws an Error where the id is malformed or of
+ * another organisation or trust domain than the authority's, or the intermediate has ended. Records nothing.
+ * Does NOT ask how strong the key is, nor whether the subject holds its private half: `certs/csr.ts` does.
+ */
+export function certifyClient(
+  authority: Authority,
+  publicKey: KeyObject,
+  subject: ClientSubject,
+  term: Term,
+): Certified {
   const { org, trustDomain } = parseSpiffeId(subject.spiffeId)
   if (org !== authority.organisation) {
     throw new Error(`this CA issues for the organisation ${authority.organisation}, not for ${org}`)
@@ -59,7 +81,7 @@ export async function issueClientCertificate(
   }
   if (/\p{Cc}/u.test(subject.commonName)) throw new Error('the common name holds a control character')
   const name = new GeneralName({ type: URI_NAME, value: subject.spiffeId })
-  return issue(authority, subject.commonName, term, [
+  return certify(authority, publicKey, subject.commonName, term, [
     extendedKeyUsage(OID.clientAuth),
     alternativeNames([name]),
   ])
@@ -75,18 +97,21 @@ export async function issueServerCertificate(
   term: Term,
 ): Promise<Issued> {
   const names = serverNames(hostnames)
-  return issue(authority, names[0]?.text ?? '', term, [
+  const { publicKey, pem } = await newKeyPair()
+  const certified = certify(authority, publicKey, names[0]?.text ?? '', term, [
     extendedKeyUsage(OID.serverAuth),
     alternativeNames(names.map(({ name }) => name)),
   ])
+  return { ...certified, privateKeyPem: pem }
 }
 
-async function issue(
+function certify(
   authority: Authority,
+  publicKey: KeyObject,
   commonName: string,
   { at, days }: Term,
   extensions: readonly Extension[],
-): Promise<Issued> {
+): Certified {
   if (!(days > 0 && Number.isFinite(days)))
     throw new Error(`a certificate lives for more than 0 days, got ${days}`)
   if (at >= authority.notAfter) {
@@ -94,7 +119,6 @@ async function issue(
       `the issuing CA expired on ${new Date(authority.notAfter).toISOString()}: make or attach a new one`,
     )
   }
-  const { publicKey, pem } = await newKeyPair()
   const leaf = buildCertificate(
     {
       commonName,
@@ -106,15 +130,14 @@ async function issue(
     },
     authority.signer,
   )
-  return describe(leaf, authority, pem)
+  return describe(leaf, authority)
 }
 
-function describe(leaf: X509Certificate, authority: Authority, privateKeyPem: string): Issued {
+function describe(leaf: X509Certificate, authority: Authority): Certified {
   const certPem = leaf.toString()
   return {
     certPem,
     chainPem: certPem + authority.intermediatePem,
-    privateKeyPem,
     thumbprint: thumbprintOf(leaf.raw),
     serial: leaf.serialNumber,
     notBefore: leaf.validFromDate.getTime(),
