@@ -1,0 +1,48 @@
+import {
+  checkEnrollment,
+  type EnrolledCertificate,
+  type Enrollment,
+  EnrollmentError,
+  enrolledOf,
+} from './enrollment.ts'
+import { parseSpiffeId, printSpiffeId, uriNamesOf } from './spiffe-id.ts'
+
+export interface ByocaEnrollment extends Enrollment {
+  readonly organisation: string
+  /** The agent's, as it is being enrolled. */
+  readonly name: string
+}
+
+/**
+ * A client certificate that the organisation's own CA made, ready to be pinned (specification §5.3, WIRE.md §2,
+ * SECURITY M-14). Throws an {@link EnrollmentError}. A SPIFFE id that it carries must name this organisation and agent;
+ * its trust domain may be any, for the organisation's CA has its own, and vouches for it by signing.
+ * Does NOT ask whether the thumbprint is pinned already.
+ */
+export async function checkByoca(enrollment: ByocaEnrollment): Promise<EnrolledCertificate> {
+  const path = await checkEnrollment(enrollment)
+  return enrolledOf(path, ownSpiffeId(path[0].x509.raw, enrollment))
+}
+
+function ownSpiffeId(leafDer: Uint8Array, { organisation, name }: ByocaEnrollment): string | null {
+  const uris = uriNamesOf(leafDer)
+  const uri = uris.find((candidate) => candidate.toLowerCase().startsWith('spiffe:'))
+  if (uri === undefined) return null
+  // An SVID has one URI and no other (X.509-SVID §2), SPIFFE or not.
+  if (uris.length > 1) {
+    throw new EnrollmentError('spiffe_ambiguous', 'The certificate carries a SPIFFE id and a second URI.')
+  }
+  if (isOf(uri, organisation, name)) return uri
+  const message = `The SPIFFE id of the certificate does not name the agent ${organisation}/${name}.`
+  throw new EnrollmentError('spiffe_mismatch', message)
+}
+
+// Printed and compared whole, so that nothing the id says beside organisation and name goes unread.
+function isOf(uri: string, org: string, name: string): boolean {
+  try {
+    return uri === printSpiffeId({ trustDomain: parseSpiffeId(uri).trustDomain, org, name })
+  } catch (error) {
+    if (error instanceof Error) return false
+    throw error
+  }
+}
