@@ -1,10 +1,15 @@
 import { type GeneralName, GeneralNames } from 'pkijs'
 import { extensionOf, OID, readCertificate } from './x509.ts'
 
-/** Who a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` (specification §5.1). */
+/**
+ * Who a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent (specification §2.6), with a segment
+ * of its own before the name for a user or a workload, so that their names and the agents' never meet.
+ */
 export interface SpiffeId {
   readonly trustDomain: string
   readonly org: string
+  /** Absent: an agent. */
+  readonly kind?: 'user' | 'workload'
   readonly name: string
 }
 
@@ -16,12 +21,12 @@ const URI_LIMIT = 2048
 const URI_NAME = 6
 
 /** The id in its only spelling. Throws an Error that names the part which no SPIFFE id may hold. */
-export function printSpiffeId({ trustDomain, org, name }: SpiffeId): string {
+export function printSpiffeId({ trustDomain, org, kind, name }: SpiffeId): string {
   if (!TRUST_DOMAIN.test(trustDomain))
     throw new Error('the trust domain may hold only a-z, 0-9, ".", "-", "_"')
   checkSegment('organisation', org)
   checkSegment('name', name)
-  return `spiffe://${trustDomain}/${org}/${name}`
+  return `spiffe://${trustDomain}/${org}/${kind === undefined ? '' : `${kind}/`}${name}`
 }
 
 /**
@@ -30,13 +35,20 @@ export function printSpiffeId({ trustDomain, org, name }: SpiffeId): string {
  */
 export function parseSpiffeId(uri: string): SpiffeId {
   if (!uri.startsWith('spiffe://')) throw new Error('a SPIFFE id starts with spiffe://')
-  const [trustDomain, org, name, ...rest] = uri.slice('spiffe://'.length).split('/')
-  if (trustDomain === undefined || org === undefined || name === undefined || rest.length > 0) {
+  const [trustDomain, org, ...path] = uri.slice('spiffe://'.length).split('/')
+  const named = nameOf(path)
+  if (trustDomain === undefined || org === undefined || named === null) {
     throw new Error('a SPIFFE id has three parts: spiffe://<trust_domain>/<org>/<name>')
   }
-  const id = { trustDomain, org, name }
+  const id = { trustDomain, org, ...named }
   printSpiffeId(id)
   return id
+}
+
+function nameOf([first, second, ...rest]: readonly string[]): Pick<SpiffeId, 'kind' | 'name'> | null {
+  if (first === undefined || rest.length > 0) return null
+  if (second === undefined) return { name: first }
+  return first === 'user' || first === 'workload' ? { kind: first, name: second } : null
 }
 
 /**

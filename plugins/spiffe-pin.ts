@@ -6,8 +6,10 @@ import type { PinnedPrincipal } from '../db/pins.ts'
 import { spiffePrincipal } from '../db/spiffe-principals.ts'
 import type { Peer } from './plugin.ts'
 
-/** SVIDs whose chain need not be built again. */
+/** SVIDs whose chain need not be built again, */
 const REMEMBERED = 10_000
+/** and for how long: the CAs above it have an end too. ms. */
+const REMEMBERED_MS = 60_000
 
 /** Who this certificate speaks for by its SPIFFE id, or undefined. */
 export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
@@ -15,10 +17,10 @@ export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal |
 /**
  * The pin of an enrolled SPIFFE id (WIRE.md §2): any SVID of that id that chains to its bundle now, so that rotation
  * needs nobody. Who is enrolled and which CAs stand is asked on every request; that an SVID chains to exactly those
- * CAs is remembered, for it cannot change, and its dates are judged by `pin` for every certificate alike.
+ * CAs is remembered for a minute, and its own dates are judged by `pin` for every certificate alike.
  */
 export function spiffePin(database: Database): SpiffeLookup {
-  const chained = new Set<string>()
+  const chained = new Map<string, number>()
   return async (peer, at) => {
     const { certificate, thumbprint } = peer
     const spiffeId = spiffeIdOf(peer)
@@ -26,10 +28,10 @@ export function spiffePin(database: Database): SpiffeLookup {
     if (!principal || spiffeId === null) return undefined
     const bundlePems = await bundleOf(database, principal.bundlePem)
     const key = [thumbprint, spiffeId, ...bundlePems].join(' ')
-    if (!chained.has(key)) {
+    if (at >= (chained.get(key) ?? 0)) {
       if (!(await isSvidOf({ leafDer: certificate.raw, spiffeId, bundlePems, at }))) return undefined
       if (chained.size >= REMEMBERED) chained.clear()
-      chained.add(key)
+      chained.set(key, at + REMEMBERED_MS)
     }
     return principal
   }

@@ -1,18 +1,16 @@
+import { OpenCalls } from './open-calls.ts'
+
 /**
- * Knows every request under way, so that a stop can wait for them. `draining` from the first call of `finish`;
- * `cutOff` fires when the grace is over and streams must end.
+ * Knows every request under way, so that a stop can wait for them. `draining` from the first call of `finish`; when the
+ * grace is over, what is left is cut.
  */
 export class Drain {
+  readonly calls = new OpenCalls()
   readonly #underWay = new Set<Promise<void>>()
-  readonly #cutOff = new AbortController()
   #draining = false
 
   get draining(): boolean {
     return this.#draining
-  }
-
-  get cutOff(): AbortSignal {
-    return this.#cutOff.signal
   }
 
   readonly track = (request: Promise<void>): void => {
@@ -25,9 +23,9 @@ export class Drain {
     this.#draining = true
   }
 
-  /** Ends the streams now. */
+  /** Ends what is under way now. */
   cut(): void {
-    this.#cutOff.abort()
+    this.calls.cutAll()
   }
 
   /** Resolves when nothing is under way any more; what is still streaming after `graceMs` is cut off. */

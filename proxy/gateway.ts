@@ -32,6 +32,7 @@ import { type RouteSources, routeSources } from './route-sources.ts'
 import { type ServeOptions, serve } from './serve.ts'
 import { TIMERS, type Timers } from './server.ts'
 import type { Settings } from './settings.ts'
+import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks } from './tasks/every.ts'
 import { renewCertificate, tlsMaterial } from './tasks/renew-server-certificate.ts'
 import { ledgerTasks, recordStrangers } from './tasks/tend-ledger.ts'
@@ -169,7 +170,7 @@ async function open({ house, control, configuration, load, log, clock, options }
       clock,
       writeStallMs: timers.writeStallMs,
       draining: () => drain.draining,
-      cutOff: drain.cutOff,
+      calls: drain.calls,
       track: drain.track,
     })
 
@@ -190,7 +191,11 @@ async function open({ house, control, configuration, load, log, clock, options }
     listeners = await openListeners(settings, tls, timers, handlers)
     const tended = { database, ledger, outcomes, strangers, seen, configDigest: digest, clock }
     stopTasks = runTasks(
-      [...ledgerTasks({ ...tended, organisation: settings.org }), renewCertificate(house, listeners, clock)],
+      [
+        ...ledgerTasks({ ...tended, organisation: settings.org }),
+        renewCertificate(house, listeners, clock),
+        cutRevoked(drain.calls, clock),
+      ],
       log,
     )
   }

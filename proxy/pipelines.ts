@@ -1,9 +1,10 @@
 import { type Actor, localOperator } from '../plugins/admin-secret.ts'
 import { capability, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop.ts'
-import type { Principal } from '../plugins/facts.ts'
+import type { AccessToken, Demand, Principal, Proof } from '../plugins/facts.ts'
 import { jsonBody } from '../plugins/json-body.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
+import { Refusal } from '../plugins/refusal.ts'
 import { type ClaimSources, singleUse } from '../plugins/single-use.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
@@ -27,6 +28,13 @@ export interface PipelineSources {
   /** What proofs and tokens are checked with; the mode comes from the configuration. */
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
+}
+
+/** What the gate asked for, and of whom. */
+interface Gated {
+  readonly proof: Proof | null
+  readonly token: AccessToken | null
+  readonly demand: Demand
 }
 
 /** Every question that is asked at each kind of door, in its order. The first refusal ends it. */
@@ -61,6 +69,18 @@ export function pipelines({ configuration, pin, apiKey, adminSecret, constrained
         .pass(llmCall(endpoint))
         .pass(capability)
       return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+    },
+
+    /** Whether a call that was granted would be granted now: what an open stream is asked. */
+    stillHolds: async (facts: Arrival & Gated, at: number): Promise<boolean> => {
+      try {
+        const { principal } = await pin.admit({ ...facts, at })
+        await capability.admit({ ...facts, principal })
+        return true
+      } catch (error) {
+        if (error instanceof Refusal) return false
+        throw error
+      }
     },
 
     /** Administration: the operator's secret over TLS, or the file system's word on the control socket. */

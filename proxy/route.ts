@@ -1,6 +1,7 @@
 import type { Granted } from '../plugins/facts.ts'
 import type { Arrival, Decision, Pipeline, Receipt, Recorder } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
+import type { StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal-http.ts'
 import type { Reply, Report } from './reply.ts'
 import type { Ending } from './send.ts'
@@ -13,6 +14,8 @@ export interface Answered {
   readonly by: string | null
   readonly principalId: string | null
   readonly receipt: Receipt | null
+  /** Whether the call would still be allowed, asked while its answer streams; null where there was nothing to allow. */
+  readonly stillHolds: StillHolds | null
   /** Called once, when the reply has ended. */
   readonly settle: (ended: Ended) => void
 }
@@ -41,11 +44,15 @@ export type Settle<Facts> = (facts: Facts, ended: Ended) => void
 /** How a refusal looks to this door's callers. */
 export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
 
+/** Whether facts that were established once hold at a later instant. */
+export type Recheck<Facts> = (facts: Facts, at: number) => Promise<boolean>
+
 interface Passage<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
   readonly refuse: Refuse
   readonly recorder: Recorder<Facts>
   readonly settle: Settle<Facts>
+  readonly recheck: Recheck<Facts> | null
 }
 
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
@@ -72,7 +79,7 @@ export function open<Facts extends Arrival>(
   recorder: Recorder<Arrival> = UNRECORDED,
   refuse: Refuse = overHttp,
 ): Route {
-  const passage = { pipeline, recorder, refuse, settle: () => {} }
+  const passage = { pipeline, recorder, refuse, settle: () => {}, recheck: null }
   return { method, path, answer: (arrival) => pass(arrival, passage, handler) }
 }
 
@@ -86,14 +93,15 @@ const UNRECORDED: Recorder<Arrival> = {
 
 async function pass<Facts extends Arrival>(
   arrival: Arrival,
-  { pipeline, recorder, refuse, settle }: Passage<Facts>,
+  { pipeline, recorder, refuse, settle, recheck }: Passage<Facts>,
   handler: Handler<Facts>,
 ): Promise<Answered> {
   const decision = await pipeline.decide(arrival, recorder)
   const principalId = principalOf(decision)
   if (!decision.allowed) {
     const { refusal, by, receipt } = decision
-    return { reply: refuse(refusal, decision.facts), refusal, by, principalId, receipt, settle: () => {} }
+    const reply = refuse(refusal, decision.facts)
+    return { reply, refusal, by, principalId, receipt, stillHolds: null, settle: () => {} }
   }
   const { facts, receipt } = decision
   const { reply, refusal } = await act(facts, handler, refuse)
@@ -103,6 +111,7 @@ async function pass<Facts extends Arrival>(
     by: refusal ? 'handler' : null,
     principalId,
     receipt,
+    stillHolds: recheck && ((at) => recheck(facts, at)),
     settle: (ended) => settle(facts, ended),
   }
 }

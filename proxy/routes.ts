@@ -18,7 +18,7 @@ import type { RouteSources } from './route-sources.ts'
 
 /** Every door of the runtime listener: what agents and their SDKs call. */
 export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
-  const audited = { recorder: s.recorder, settle: s.settle }
+  const audited = { recorder: s.recorder, settle: s.settle, recheck: p.stillHolds }
   return [
     ...ENDPOINTS.map((endpoint) =>
       gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),

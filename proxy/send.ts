@@ -3,9 +3,18 @@ import type { Reply, Streamed } from './reply.ts'
 
 /**
  * How an answer ended. `complete`: the client has all of it. `upstream_broken`: the source broke off. `client_gone`: the
- * caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is stopping.
+ * caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is stopping. `revoked`: the principal lost what the call needed.
  */
-export type EndReason = 'complete' | 'upstream_broken' | 'client_gone' | 'write_stalled' | 'drained'
+export type EndReason =
+  | 'complete'
+  | 'upstream_broken'
+  | 'client_gone'
+  | 'write_stalled'
+  | 'drained'
+  | 'revoked'
+
+/** Ends a stream that is under way, in the way of its dialect. Does nothing once it is over. */
+export type Cut = (reason: 'drained' | 'revoked') => void
 
 export interface Ending {
   readonly reason: EndReason
@@ -18,8 +27,8 @@ export interface SendOptions {
   readonly headers: Readonly<Record<string, string>>
   /** A client that reads nothing for so long is cut off (SECURITY T9, F-20). ms. */
   readonly writeStallMs: number
-  /** Fires when the process must stop and streams have had their grace. */
-  readonly cutOff: AbortSignal
+  /** Told of a stream when it begins, with how to end it. */
+  readonly onStream: (cut: Cut) => void
 }
 
 /** Sends a reply and resolves with how it ended. Rejects where Node will not write one of its headers. */
@@ -90,10 +99,8 @@ class Stream {
     if (source.errored) this.#breakOff('upstream_broken')
     this.#res.on('drain', () => this.#resume())
     this.#res.once('close', () => this.#gone())
-    this.#options.cutOff.addEventListener('abort', this.#cutOff, { once: true })
+    this.#options.onStream((reason) => this.#breakOff(reason))
   }
-
-  readonly #cutOff = (): void => this.#breakOff('drained')
 
   #pass(chunk: Buffer): void {
     if (this.#over) return
@@ -152,7 +159,6 @@ class Stream {
     if (this.#over) return
     this.#over = true
     this.#clearStall()
-    this.#options.cutOff.removeEventListener('abort', this.#cutOff)
     this.#resolve(reason)
   }
 

@@ -6,11 +6,12 @@ import { Refusal } from '../plugins/refusal.ts'
 import { arrive, splitTarget } from './arrival.ts'
 import { framingFault } from './framing.ts'
 import type { Metrics } from './metrics.ts'
+import type { OpenCall, OpenCalls } from './open-calls.ts'
 import { refusalReply } from './refusal-http.ts'
 import type { Report } from './reply.ts'
 import type { Answered } from './route.ts'
 import type { Router } from './router.ts'
-import { type Ending, send } from './send.ts'
+import { type Cut, type Ending, send } from './send.ts'
 
 export interface ServeOptions {
   /** The routes in force: asked for each request, so that a reload swaps them for the next one. */
@@ -21,8 +22,7 @@ export interface ServeOptions {
   readonly clock: () => number
   /** True once the process is stopping: answers then close their connections. */
   readonly draining: () => boolean
-  /** Fires when streams have had their grace. */
-  readonly cutOff: AbortSignal
+  readonly calls: OpenCalls
   /** Told of each request under way, so that a drain can wait for it. */
   readonly track: (underWay: Promise<void>) => void
 }
@@ -60,13 +60,18 @@ interface Handled extends Answered {
 async function request(req: IncomingMessage, res: ServerResponse, options: ServeOptions): Promise<void> {
   const at = options.clock()
   const gone = new AbortController()
-  // The grace is over. A stream that has begun is ended by proxy/send.ts; what hangs before or after that is given up here.
-  const cut = (): void => {
-    if (!res.headersSent || res.writableEnded) res.destroy()
+  let stream: Cut | null = null
+  const call: OpenCall = {
+    // A stream is ended in the way of its dialect; what hangs before or after it is given up.
+    cut: (reason) => {
+      if (stream && !res.writableEnded) stream(reason)
+      else res.destroy()
+    },
+    stillHolds: null,
   }
-  options.cutOff.addEventListener('abort', cut, { once: true })
+  const forget = options.calls.add(call)
   res.once('close', () => {
-    options.cutOff.removeEventListener('abort', cut)
+    forget()
     if (!res.writableFinished) gone.abort()
   })
   const handled = await handle(req, res, at, gone.signal, options.router())
@@ -74,7 +79,10 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
   const ending = await send(res, handled.reply, {
     headers: headersOf(handled, req, options.draining()),
     writeStallMs: options.writeStallMs,
-    cutOff: options.cutOff,
+    onStream: (cut) => {
+      stream = cut
+      call.stillHolds = handled.stillHolds
+    },
   }).catch((error: unknown): Ending => {
     // A header that Node will not write, say: this answer is lost, and nothing else may be.
     options.log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
@@ -113,7 +121,17 @@ async function handle(
 
 function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
   const reply = refusalReply(refusal, arrival.id)
-  return { arrival, reply, refusal, by, path: 'none', principalId: null, receipt: null, settle: () => {} }
+  return {
+    arrival,
+    reply,
+    refusal,
+    by,
+    path: 'none',
+    principalId: null,
+    receipt: null,
+    stillHolds: null,
+    settle: () => {},
+  }
 }
 
 /** What every answer carries (WIRE.md §1). */

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 
 /** What sender-constrained tokens and the further ways of enrollment need. */
 export async function up(db: Kysely<unknown>): Promise<void> {
@@ -9,6 +9,14 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   }
   // The CAs that an agent's SVIDs must chain to, where its enrollment named them; null: the attached ones.
   await db.schema.alterTable('internal_agents').addColumn('spiffe_bundle', 'text').execute()
+  // Whoever presents an SVID of this id is this agent: there can be one.
+  await db.schema
+    .createIndex('internal_agents_one_svid')
+    .unique()
+    .on('internal_agents')
+    .column('spiffe_id')
+    .where(sql.ref('enrollment_method'), '=', sql.lit('spiffe'))
+    .execute()
   await db.schema
     .createTable('api_keys')
     .addColumn('key_id', 'text', (column) => column.primaryKey().notNull())

@@ -157,7 +157,8 @@ class Found {
     const input = this.#first('prompt_tokens', 'input_tokens')
     if (input === undefined) return undefined
     const read = this.#said.get('cache_read_input_tokens') ?? 0
-    return input + read + (this.#said.get('cache_creation_input_tokens') ?? 0)
+    const sum = input + read + (this.#said.get('cache_creation_input_tokens') ?? 0)
+    return Number.isSafeInteger(sum) ? sum : undefined
   }
 
   #first(...names: readonly TokenName[]): number | undefined {

@@ -15,7 +15,7 @@ await t.test('D-04 a compact JWS is taken apart', async (t) => {
 })
 
 await t.test('D-04 T13 what is not exactly one is refused', async (t) => {
-  const [head, body, tail] = GOOD.split('.')
+  const [head = '', body = '', tail = ''] = GOOD.split('.')
   const wrong: Record<string, string> = {
     empty: '',
     'one segment': `${head}`,
