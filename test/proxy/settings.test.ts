@@ -28,6 +28,7 @@ await t.test('§8 every setting has its default', async (t) => {
     keyPassphrase: null,
     egressDpopMode: null,
     allowPrivateUpstreams: false,
+    federationUrl: null,
     pluginsDir: '/srv/sallyport/plugins/config',
     logLevel: 'info',
     workers: 1,
@@ -50,6 +51,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_KEY_PASSPHRASE: 'battery staple',
     MCP_PROXY_EGRESS_DPOP_MODE: 'required',
     MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+    MCP_PROXY_FEDERATION_URL: 'https://Hub.example.com/agents?tenant=1',
     MCP_PROXY_PLUGINS_DIR: '/etc/sallyport',
     MCP_PROXY_LOG_LEVEL: 'debug',
     MCP_PROXY_WORKERS: '1',
@@ -69,6 +71,7 @@ await t.test('§8 every setting can be set', async (t) => {
     keyPassphrase: 'battery staple',
     egressDpopMode: 'required',
     allowPrivateUpstreams: true,
+    federationUrl: 'https://hub.example.com/agents?tenant=1',
     pluginsDir: '/etc/sallyport',
     logLevel: 'debug',
     workers: 1,
@@ -85,6 +88,7 @@ await t.test('§8 a variable that is set to nothing counts as unset', async (t) 
     'PUBLIC_URLS',
     'ADMIN_SECRET',
     'ADMIN_SECRET_FILE',
+    'FEDERATION_URL',
     'WORKERS',
   ]
   const env = Object.fromEntries(names.map((name) => [`MCP_PROXY_${name}`, '']))
@@ -185,6 +189,36 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
     ],
     [{ MCP_PROXY_TLS_MIN_VERSION: '1.1' }, 'MCP_PROXY_TLS_MIN_VERSION must be 1.3 or 1.2, got "1.1"'],
   ])
+})
+
+await t.test('§3 the federation is reached by https, or by http on this machine', async (t) => {
+  const read = (text: string) => readSettings({ MCP_PROXY_FEDERATION_URL: text }, CWD).federationUrl
+  for (const text of [
+    'https://10.0.0.1:8443/x',
+    'http://127.0.0.1:1/x',
+    'http://[::1]:1/',
+    'http://localhost/',
+  ]) {
+    t.equal(read(text), text)
+  }
+  t.equal(read('http://127.1/'), 'http://127.0.0.1/')
+  const message =
+    'MCP_PROXY_FEDERATION_URL must be an https URL, or an http one of this machine, without user name, password or fragment'
+  for (const text of [
+    'http://hub.example.com/',
+    'http://127.0.0.1.example.com/',
+    'http://localhost.example.com/',
+    'http://10.0.0.1/',
+    'http://[::ffff:10.0.0.1]/',
+    'https://u:canary@hub.example.com/',
+    'https://canary@hub.example.com/',
+    'https://hub.example.com/#x',
+    'ftp://127.0.0.1/',
+    'hub.example.com',
+    ' ',
+  ]) {
+    t.throws(() => read(text), new SettingsError(message), text)
+  }
 })
 
 await t.test('§8 every secret may come from a file, without its trailing newline', async (t) => {
