@@ -1,0 +1,14 @@
+// The package's entry `sallyport/client`: what an application may import, and all of it.
+export { VERSION as version } from '../../proxy/version.ts'
+export { createFetch, type Fetch, type FetchOptions } from './create-fetch.ts'
+export {
+  type ByocaOptions,
+  type Enrolled,
+  type EnrollOptions,
+  enrollByoca,
+  enrollSpiffe,
+  mint,
+  type SpiffeOptions,
+} from './enroll.ts'
+export { type Identity, readIdentity } from './identity.ts'
+export { GatewayRefusal } from './refusal.ts'

@@ -1,0 +1,56 @@
+import { fetch, type RequestInit } from 'undici'
+import { type Identity, readIdentity } from './identity.ts'
+import { type SessionOptions, sessionOf } from './session.ts'
+
+/** The standard `fetch`. */
+export type Fetch = typeof globalThis.fetch
+
+export interface FetchOptions extends SessionOptions {
+  /** The gateway's base URL, in place of the one in `gateway.json`. */
+  readonly url?: string
+}
+
+/**
+ * A `fetch` that goes to the gateway and nowhere else, as this identity: mutual TLS, one access token for the whole
+ * process, and a fresh DPoP proof for every attempt (WIRE.md §5). For the `fetch` option of the OpenAI, Anthropic, AI SDK
+ * and MCP clients, whose own `authorization` and `x-api-key` are dropped.
+ *
+ * `identity`: a directory as `sallyport agent` writes it, or its content. Throws one sentence where it is not whole.
+ * The fetch rejects where the URL is of another origin. It never follows a redirect, and sets no limit to how long an
+ * answer may stream: pass a `signal`. A streamed request body is kept up to 32 MiB for a second attempt; after more than
+ * that a refusal that a second attempt could cure is the answer.
+ */
+export function createFetch(identity: string | Identity, options: FetchOptions = {}): Fetch {
+  const { url, ...rest } = options
+  const session = sessionOf(typeof identity === 'string' ? readIdentity(identity, url) : identity, rest)
+  const signed = async (input: string | URL | Request, init?: globalThis.RequestInit) => {
+    const [target, asked] = await plain(input, init)
+    if (URL.parse(target)?.origin !== session.origin) {
+      throw new TypeError(`this fetch is for ${session.origin} only, and was asked for ${target}`)
+    }
+    return fetch(target, { ...asked, redirect: 'manual', dispatcher: session.dispatcher })
+  }
+  // The types of undici and of Node describe one interface twice.
+  return signed as unknown as Fetch
+}
+
+/** What was asked for, without classes of Node's own fetch, which undici's does not know. */
+async function plain(
+  input: string | URL | Request,
+  init: globalThis.RequestInit = {},
+): Promise<[url: string, init: RequestInit]> {
+  if (typeof input === 'string' || input instanceof URL) return [String(input), await ownForm(init)]
+  const { url, method, headers, body, signal } = input
+  const asked = { method, headers, signal, ...(body && { body, duplex: 'half' as const }), ...init }
+  return [url, await ownForm(asked)]
+}
+
+async function ownForm(init: globalThis.RequestInit): Promise<RequestInit> {
+  // Two descriptions of one interface, as above.
+  const own = init as unknown as RequestInit
+  if (!(init.body instanceof FormData)) return own
+  const form = new Response(init.body)
+  const headers = new Headers(init.headers)
+  headers.set('content-type', form.headers.get('content-type') ?? '')
+  return { ...own, headers: [...headers], body: Buffer.from(await form.arrayBuffer()) }
+}

@@ -1,0 +1,158 @@
+import type { JsonWebKey } from 'node:crypto'
+import { Agent, request } from 'undici'
+import { newDpopKey, publicJwk } from './dpop-key.ts'
+import { type Identity, originOf } from './identity.ts'
+import { draftIdentity } from './identity-files.ts'
+import { membersOf, refusalOf } from './refusal.ts'
+
+/** Whom to enroll, by which gateway, and where the identity goes. */
+export interface EnrollOptions {
+  /** e.g. `https://gateway.example:9443`. */
+  readonly gatewayUrl: string
+  readonly adminSecret: string
+  /** What the gateway is trusted by: its organisation's root certificate. PEM. */
+  readonly ca: string
+  /** `^[a-zA-Z0-9._-]{1,64}$` */
+  readonly name: string
+  readonly capabilities?: readonly string[]
+  readonly displayName?: string
+  readonly federated?: boolean
+  /** Where the identity is written. Must be empty, or not there yet. */
+  readonly directory: string
+}
+
+/** A certificate of the organisation's own CA. */
+export interface ByocaOptions extends EnrollOptions {
+  /** The leaf, and what intermediates lead to the attached CA. PEM. */
+  readonly certPem: string
+  readonly privateKeyPem: string
+}
+
+/** A certificate that a SPIFFE workload API gave out. */
+export interface SpiffeOptions extends EnrollOptions {
+  readonly svidPem: string
+  readonly svidKeyPem: string
+  /** Default: the bundle that the gateway is configured with. */
+  readonly trustBundlePem?: string
+}
+
+/** What enrolling came to. */
+export interface Enrolled {
+  readonly agentId: string
+  readonly directory: string
+  readonly capabilities: readonly string[]
+  /** Shown this once; null where the gateway gave none. */
+  readonly apiKey: string | null
+}
+
+type Members = Readonly<Record<string, unknown>>
+
+/**
+ * Enrolls an agent with a certificate of the organisation's own CA (WIRE.md §2) and writes its identity directory, with a
+ * new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) where the gateway refuses: nothing is left then.
+ */
+export function enrollByoca(options: ByocaOptions): Promise<Enrolled> {
+  const { certPem: cert, privateKeyPem: key } = options
+  const own = { cert_pem: cert, private_key_pem: key }
+  return enrollAt('/v1/admin/agents/enroll/byoca', options, own, { cert, key })
+}
+
+/** Enrolls an agent with a SPIFFE SVID; otherwise as {@link enrollByoca}. */
+export function enrollSpiffe(options: SpiffeOptions): Promise<Enrolled> {
+  const { svidPem: cert, svidKeyPem: key, trustBundlePem: bundle } = options
+  const own = { svid_pem: cert, svid_key_pem: key, ...(bundle !== undefined && { trust_bundle_pem: bundle }) }
+  return enrollAt('/v1/admin/agents/enroll/spiffe', options, own, { cert, key })
+}
+
+/**
+ * Enrolls an agent with a certificate that the gateway makes; otherwise as {@link enrollByoca}. Where its DPoP key cannot
+ * be registered the new agent is deactivated again, for nobody would hold its key.
+ */
+export function mint(options: EnrollOptions): Promise<Enrolled> {
+  return drafted(options, async (call, dpopJwk) => {
+    const said = await call('POST', '/v1/admin/agents', bodyOf(options))
+    const path = `/v1/admin/agents/${encodeURIComponent(String(said.agent_id))}`
+    try {
+      await call('POST', `${path}/dpop-jwk`, publicJwk(dpopJwk))
+    } catch (error) {
+      // Best effort: what the caller must hear is why the key was refused.
+      await call('DELETE', path).catch(() => undefined)
+      throw error
+    }
+    return { said, cert: String(said.cert_chain_pem), key: String(said.private_key_pem) }
+  })
+}
+
+function enrollAt(
+  path: string,
+  options: EnrollOptions,
+  own: Members,
+  pair: { readonly cert: string; readonly key: string },
+): Promise<Enrolled> {
+  return drafted(options, async (call, dpopJwk) => {
+    const body = { ...bodyOf(options), ...own, dpop_jwk: publicJwk(dpopJwk) }
+    return { said: await call('POST', path, body), ...pair }
+  })
+}
+
+function bodyOf({ name, capabilities = [], displayName, federated }: EnrollOptions): Members {
+  return {
+    agent_name: name,
+    capabilities,
+    ...(displayName !== undefined && { display_name: displayName }),
+    ...(federated !== undefined && { federated }),
+  }
+}
+
+interface Answered {
+  readonly said: Members
+  readonly cert: string
+  readonly key: string
+}
+
+type Call = (method: 'POST' | 'DELETE', path: string, body?: Members | JsonWebKey) => Promise<Members>
+
+async function drafted(
+  options: EnrollOptions,
+  enroll: (call: Call, dpopJwk: JsonWebKey) => Promise<Answered>,
+): Promise<Enrolled> {
+  const url = originOf(options.gatewayUrl)
+  const draft = await draftIdentity(options.directory)
+  const dispatcher = new Agent({ connect: { ca: options.ca, rejectUnauthorized: true }, allowH2: false })
+  try {
+    const dpopJwk = newDpopKey()
+    const { said, cert, key } = await enroll(caller(url, options.adminSecret, dispatcher), dpopJwk)
+    const agentId = String(said.agent_id)
+    const identity: Identity = { url, agentId, ca: options.ca, cert, key, dpopJwk }
+    await draft.publish(identity)
+    return {
+      agentId,
+      directory: options.directory,
+      capabilities: Array.isArray(said.capabilities) ? said.capabilities.map(String) : [],
+      apiKey: typeof said.api_key === 'string' ? said.api_key : null,
+    }
+  } catch (error) {
+    await draft.discard()
+    throw error
+  } finally {
+    await dispatcher.destroy()
+  }
+}
+
+function caller(url: string, secret: string, dispatcher: Agent): Call {
+  return async (method, path, body) => {
+    const {
+      statusCode,
+      headers,
+      body: answer,
+    } = await request(url + path, {
+      method,
+      dispatcher,
+      headers: { 'x-admin-secret': secret, 'content-type': 'application/json', accept: 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    const text = await answer.text()
+    if (statusCode < 300) return membersOf(text)
+    throw refusalOf(statusCode, text, headers['x-should-retry'])
+  }
+}

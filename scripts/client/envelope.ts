@@ -1,0 +1,41 @@
+import { randomUUID } from 'node:crypto'
+
+/** An error that this side of the gateway answers with. */
+export interface LocalError {
+  readonly status: number
+  readonly reason: string
+  readonly message: string
+  /** True where sending the same again cannot help. */
+  readonly final: boolean
+}
+
+export interface Envelope {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** An error in the form in which the gateway itself says no (WIRE.md §1), so that an SDK reads both alike. */
+export function envelope({ status, reason, message, final }: LocalError): Envelope {
+  const requestId = `req_${randomUUID()}`
+  const said = { reason, request_id: requestId }
+  const error = { type: typeOf(status), code: reason, param: null, message, details: { error_code: reason } }
+  const body = JSON.stringify({ type: 'error', error, message, ...said, detail: said })
+  return {
+    headers: {
+      'content-type': 'application/json',
+      'content-length': String(Buffer.byteLength(body)),
+      'cache-control': 'no-store',
+      'x-request-id': requestId,
+      'request-id': requestId,
+      ...(final && { 'x-should-retry': 'false' }),
+    },
+    body,
+  }
+}
+
+function typeOf(status: number): string {
+  if (status === 401) return 'authentication_error'
+  if (status === 403) return 'permission_error'
+  if (status === 429) return 'rate_limit_error'
+  return status < 500 ? 'invalid_request_error' : 'api_error'
+}

@@ -1,0 +1,71 @@
+import type { JsonWebKey } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { isMissing } from '../../certs/key-store.ts'
+import { dpopKeyIn } from './dpop-key.ts'
+import { readPrivateSync } from './private-file.ts'
+
+/** Who a client is, and where its gateway is. */
+export interface Identity {
+  /** The gateway's base URL without a path, e.g. `https://gateway.example:9443`. */
+  readonly url: string
+  /** e.g. `acme::my-agent`; null where it is not known. Only shown, never sent. */
+  readonly agentId: string | null
+  /** What the gateway is trusted by. PEM. */
+  readonly ca: string
+  /** The client certificate and its intermediate. PEM. */
+  readonly cert: string
+  /** The certificate's private key. PEM. */
+  readonly key: string
+  /** The private EC P-256 key that signs DPoP proofs. JWK. */
+  readonly dpopJwk: JsonWebKey
+}
+
+/**
+ * Reads an identity directory: `agent.crt`, `agent.key`, `org-ca.crt`, `gateway.json` (`{"url", "agent_id"}`) and
+ * `dpop.jwk`, which is made where it is missing. `url` takes the place of the one in `gateway.json`.
+ * Throws one sentence where a file is missing, is not what it should be, or a key can be read by others.
+ */
+export function readIdentity(directory: string, url?: string): Identity {
+  const key = readPrivateSync(join(directory, 'agent.key'))
+  if (key === null) throw new Error(`${directory} is not an identity directory: it has no agent.key`)
+  const gateway = gatewayIn(directory, url)
+  return {
+    ...gateway,
+    key,
+    cert: readFileSync(join(directory, 'agent.crt'), 'utf8'),
+    ca: readFileSync(join(directory, 'org-ca.crt'), 'utf8'),
+    dpopJwk: dpopKeyIn(directory),
+  }
+}
+
+/** Where an identity's gateway is, by `gateway.json`, or by `url` in its place. Throws one sentence where neither says it. */
+export function gatewayIn(directory: string, url?: string): Pick<Identity, 'url' | 'agentId'> {
+  const path = join(directory, 'gateway.json')
+  const said = parsedIfThere(path)
+  const found = url ?? said?.url
+  if (typeof found !== 'string') {
+    throw new Error(
+      `${path} must say where the gateway is: {"url": "https://localhost:9443", "agent_id": "…"}`,
+    )
+  }
+  return { url: originOf(found), agentId: typeof said?.agent_id === 'string' ? said.agent_id : null }
+}
+
+function parsedIfThere(path: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, 'utf8'))
+    // Members are looked at one by one; an array has none of their names.
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+  } catch (error) {
+    if (isMissing(error)) return null
+    throw new Error(`${path} is not JSON`, { cause: error })
+  }
+}
+
+/** The origin of a gateway's base URL. Throws one sentence where it is not https, or has a path, query or user. */
+export function originOf(text: string): string {
+  const url = URL.parse(text)
+  if (url?.protocol === 'https:' && url.href === `${url.origin}/`) return url.origin
+  throw new Error(`the gateway's URL must be like https://gateway.example:9443, without a path, got ${text}`)
+}

@@ -1,0 +1,51 @@
+import type { Dispatcher } from 'undici'
+import { readIdentity } from './identity.ts'
+
+// Where Node's own fetch and undici before 8 look for their dispatcher, and where undici 8 does.
+const LEGACY = Symbol.for('undici.globalDispatcher.1')
+const CURRENT = Symbol.for('undici.globalDispatcher.2')
+
+type Dispatch = Dispatcher['dispatch']
+interface Dispatches {
+  readonly dispatch: Dispatch
+}
+
+/**
+ * Sends what this process's global fetch asks of the gateway's origin through the identity's session, and leaves every
+ * other origin to whoever served it before. A program that sets a global dispatcher of its own afterwards undoes this.
+ * Throws one sentence where `directory` is empty or no whole identity.
+ */
+export async function install(directory: string): Promise<void> {
+  if (directory === '') {
+    throw new Error('sallyport/register: SALLYPORT_IDENTITY must name an identity directory')
+  }
+  const identity = readIdentity(directory)
+  // Node's own dispatcher appears when its fetch is first touched, and undici would put one of its own in the empty place
+  // as it is imported: the other origins must keep what they would have had.
+  new Headers()
+  const { Dispatcher1Wrapper } = await import('undici')
+  const { sessionOf } = await import('./session.ts')
+  const { origin, dispatcher } = sessionOf(identity)
+  put(LEGACY, origin, new Dispatcher1Wrapper(dispatcher))
+  put(CURRENT, origin, dispatcher)
+}
+
+function put(place: symbol, origin: string, ours: Dispatcher): void {
+  // Undici keeps it there, under a name that is registered for all of its copies.
+  const others: Dispatches | undefined = Reflect.get(globalThis, place)
+  if (!others) throw new Error('sallyport/register: this Node has no global dispatcher')
+  const dispatch: Dispatch = (options, handler) =>
+    URL.parse(String(options.origin))?.origin === origin
+      ? ours.dispatch(options, handler)
+      : others.dispatch(options, handler)
+  // Everything else that is asked of a dispatcher is asked of the one that was there.
+  const routed = new Proxy(others, {
+    get: (target, name) => (name === 'dispatch' ? dispatch : boundTo(target, name)),
+  })
+  Object.defineProperty(globalThis, place, { value: routed, writable: true })
+}
+
+function boundTo(target: object, name: string | symbol): unknown {
+  const value: unknown = Reflect.get(target, name)
+  return typeof value === 'function' ? value.bind(target) : value
+}

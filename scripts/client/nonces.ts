@@ -1,0 +1,25 @@
+/** Headers of an answer, names in lower case. */
+export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>
+
+/** The gateway hands out one kind of nonce at its token endpoint and another everywhere else. */
+export type Door = 'token' | 'resource'
+
+/** The latest nonce of each kind of door (RFC 9449 §8.2). */
+export interface Nonces {
+  readonly get: (door: Door) => string | undefined
+  /** Keeps the nonce of an answer, of whatever status; says whether there was one. */
+  readonly learn: (door: Door, headers: AnswerHeaders) => boolean
+}
+
+export function keepNonces(): Nonces {
+  const latest = new Map<Door, string>()
+  return {
+    get: (door) => latest.get(door),
+    learn: (door, headers) => {
+      const nonce = headers['dpop-nonce']
+      if (typeof nonce !== 'string' || nonce === '') return false
+      latest.set(door, nonce)
+      return true
+    },
+  }
+}

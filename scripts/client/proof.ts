@@ -1,0 +1,43 @@
+import { createPrivateKey, hash, type JsonWebKey, type KeyObject, randomUUID, sign } from 'node:crypto'
+import { publicJwk } from './dpop-key.ts'
+
+/** What a proof is for. */
+export interface ProofFor {
+  readonly method: string
+  /** The URL without query and fragment. */
+  readonly url: string
+  /** The access token that goes with it; null at the token endpoint. */
+  readonly accessToken: string | null
+  /** The gateway's latest nonce for this kind of door; undefined before the first. */
+  readonly nonce: string | undefined
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/** Makes a DPoP proof (RFC 9449 §4.2): a JWT with an id of its own, never two alike. */
+export type ProofSigner = (request: ProofFor) => string
+
+/** A signer with this key (ES256). Throws where the JWK is not a private key of the curve. */
+export function proofSigner(jwk: JsonWebKey): ProofSigner {
+  const key = createPrivateKey({ key: jwk, format: 'jwk' })
+  const header = part({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicJwk(jwk) })
+  return (request) => signed(key, `${header}.${part(claimsOf(request))}`)
+}
+
+function claimsOf({ method, url, accessToken, nonce, at }: ProofFor): object {
+  return {
+    jti: randomUUID(),
+    htm: method,
+    htu: url,
+    iat: Math.floor(at / 1000),
+    ...(accessToken !== null && { ath: hash('sha256', accessToken, 'base64url') }),
+    ...(nonce !== undefined && { nonce }),
+  }
+}
+
+const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+
+function signed(key: KeyObject, text: string): string {
+  const signature = sign('sha256', Buffer.from(text), { key, dsaEncoding: 'ieee-p1363' })
+  return `${text}.${signature.toString('base64url')}`
+}

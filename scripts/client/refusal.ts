@@ -1,0 +1,42 @@
+/** The gateway said no. `message` is its own sentence. */
+export class GatewayRefusal extends Error {
+  /** The HTTP status. */
+  readonly status: number
+  /** The gateway's word for why, e.g. `capability_missing` or `invalid_scope`. */
+  readonly reason: string
+  /** Whether sending the same again cannot help. */
+  readonly final: boolean
+
+  constructor(status: number, reason: string, message: string, final: boolean) {
+    super(message)
+    this.name = 'GatewayRefusal'
+    this.status = status
+    this.reason = reason
+    this.final = final
+  }
+}
+
+/** Reads an error answer: the body of WIRE.md §1, the one of RFC 6749 §5.2, or neither. `advice`: its `x-should-retry`. */
+export function refusalOf(status: number, text: string, advice?: unknown): GatewayRefusal {
+  const { reason, error, message, error_description: description } = membersOf(text)
+  return new GatewayRefusal(
+    status,
+    firstText(reason, error) ?? 'unknown',
+    firstText(message, description) ?? `the gateway answered ${status}`,
+    advice === 'false' || (status < 500 && status !== 408 && status !== 429),
+  )
+}
+
+const firstText = (...values: readonly unknown[]): string | undefined =>
+  values.find((value) => typeof value === 'string' && value !== '') as string | undefined
+
+/** The members of a JSON object; none where the text is something else. */
+export function membersOf(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? { ...value } : {}
+  } catch {
+    // A proxy's error page, or nothing: the status alone then says what happened.
+    return {}
+  }
+}

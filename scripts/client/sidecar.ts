@@ -1,0 +1,108 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { pipeline } from 'node:stream/promises'
+import type { Dispatcher } from 'undici'
+import { envelope, type LocalError } from './envelope.ts'
+import { answerHeaders, requestHeaders } from './forwarded.ts'
+import { localFault } from './local-guard.ts'
+import type { Session } from './session.ts'
+
+/** A plain HTTP door to the gateway on this machine's loopback address. */
+export interface Sidecar {
+  /** e.g. `http://127.0.0.1:8787` */
+  readonly url: string
+  /** Takes no more calls, lets those at work end for `graceMs`, then cuts them off. */
+  readonly close: (graceMs: number) => Promise<void>
+}
+
+const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
+
+/**
+ * Starts the sidecar: plain HTTP in, mutual TLS, access token and DPoP out, as the session's principal. Throws where
+ * `host` is not a loopback address, or the port is taken. Port 0 picks one.
+ */
+export async function startSidecar(session: Session, host: string, port: number): Promise<Sidecar> {
+  if (!LOOPBACK.has(host)) {
+    throw new Error(`the sidecar speaks plain HTTP as the agent: it listens on loopback only, not on ${host}`)
+  }
+  const server = createServer((req, res) => void serve(session, req, res))
+  server.listen(port, host)
+  await once(server, 'listening')
+  // A server that listens on a port has such an address.
+  const { address, port: taken, family } = server.address() as AddressInfo
+  const url = `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`
+  return { url, close: (graceMs) => close(server, graceMs) }
+}
+
+async function close(server: Server, graceMs: number): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve))
+  server.closeIdleConnections()
+  const cut = setTimeout(() => server.closeAllConnections(), graceMs)
+  await closed
+  clearTimeout(cut)
+}
+
+async function serve(session: Session, req: IncomingMessage, res: ServerResponse): Promise<void> {
+  // A server's socket has a port for as long as it is open; without one nothing matches.
+  const fault = localFault(req, req.socket.localPort ?? -1)
+  if (fault) return refuse(res, fault)
+  const gone = new AbortController()
+  res.once('close', () => gone.abort(new Error('the client hung up')))
+  try {
+    await pass(session, req, res, gone.signal)
+  } catch (error) {
+    // What has begun is never ended as if it were whole: an SDK would take the cut text for the answer.
+    if (res.headersSent) res.destroy()
+    else if (!gone.signal.aborted) refuse(res, unreachable(session.origin, error))
+  }
+}
+
+async function pass(
+  { origin, dispatcher }: Session,
+  req: IncomingMessage,
+  res: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  const { statusCode, statusText, headers, body } = await dispatcher.request({
+    origin,
+    // Node's parser knows no other methods than undici.
+    method: req.method as Dispatcher.HttpMethod,
+    path: req.url ?? '',
+    headers: requestHeaders(req.rawHeaders, req.headers),
+    body: bodyOf(req),
+    signal,
+    responseHeaders: 'raw',
+  })
+  // With `raw` they come as names and values in turn.
+  const raw = headers as unknown as readonly string[]
+  res.writeHead(statusCode, statusText, answerHeaders(raw))
+  res.flushHeaders()
+  await pipeline(body, res)
+}
+
+function bodyOf(req: IncomingMessage): IncomingMessage | null {
+  const { 'content-length': length, 'transfer-encoding': coding } = req.headers
+  if (coding === undefined && (length === undefined || length === '0')) return null
+  // Undici takes any iterable of bytes. Its end must not be the end of the connection that the answer goes back on.
+  return req.iterator({ destroyOnReturn: false }) as unknown as IncomingMessage
+}
+
+function refuse(res: ServerResponse, error: LocalError): void {
+  const { headers, body } = envelope(error)
+  // Its request may not have been read.
+  res.writeHead(error.status, { ...headers, connection: 'close' }).end(body)
+}
+
+function unreachable(origin: string, error: unknown): LocalError {
+  const why = error instanceof Error ? codeOf(error) : String(error)
+  return {
+    status: 502,
+    reason: 'gateway_unreachable',
+    message: `The gateway ${origin} gave no answer (${why}).`,
+    final: false,
+  }
+}
+
+const codeOf = (error: Error): string =>
+  'code' in error && typeof error.code === 'string' ? `${error.code}: ${error.message}` : error.message

@@ -1,0 +1,262 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import t, { type Test } from 'tap'
+import { readIdentity } from '../../../scripts/client/identity.ts'
+import { sessionOf } from '../../../scripts/client/session.ts'
+import { startSidecar } from '../../../scripts/client/sidecar.ts'
+import { type Ran, run } from '../../clients/files.ts'
+import { CHAT, type TestGateway, testGateway } from '../../gateway.ts'
+import { completion } from '../../upstream.ts'
+import { arrivals, identityDirectory } from './identity.ts'
+
+const JSON_BODY = ['-H', 'content-type: application/json']
+
+/** A sidecar for a new agent, and curl as a client that knows nothing of certificates. */
+async function sidecarOf(t: Test, gateway: TestGateway) {
+  const session = sessionOf(readIdentity(await identityDirectory(t, gateway)))
+  const sidecar = await startSidecar(session, '127.0.0.1', 0)
+  t.teardown(async () => {
+    await sidecar.close(0)
+    await session.close()
+  })
+  const curl = (path: string, args: readonly string[], onOutput?: (text: string) => void): Promise<Ran> =>
+    run('curl', ['-sS', '--noproxy', '*', ...args, sidecar.url + path], onOutput)
+  const chat = (args: readonly string[] = [], onOutput?: (text: string) => void): Promise<Ran> =>
+    curl('/v1/chat/completions', [...JSON_BODY, '-d', JSON.stringify(CHAT), ...args], onOutput)
+  return { ...sidecar, port: Number(new URL(sidecar.url).port), curl, chat }
+}
+
+/** What comes back for exactly these bytes. */
+async function raw(port: number, bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  socket.end(bytes)
+  return text(socket)
+}
+
+await t.test('curl without a certificate is answered as the agent, with token and proof', async (t) => {
+  const gateway = await testGateway(t)
+  const { chat } = await sidecarOf(t, gateway)
+  const seen = arrivals(t, gateway)
+  const ran = await chat([
+    '-H',
+    'authorization: Bearer sk-mine',
+    '-H',
+    'cookie: mine=1',
+    '-H',
+    'x-api-key: sk-mine',
+  ])
+  t.equal(ran.code, 0, ran.err)
+  t.equal(JSON.parse(ran.out).choices[0].message.content, 'hello')
+  const [row] = await gateway.rows({ action: 'egress_llm_chat', status: 'allowed' })
+  t.match(row, { principal_id: 'acme::bot', dpop_jkt: /^[\w-]{43}$/ })
+  t.notMatch(JSON.stringify(seen), /mine/)
+  t.ok(
+    seen.every(
+      ({ headers }) => headers['accept-encoding'] === 'identity' || headers.accept === 'application/json',
+    ),
+  )
+})
+
+await t.test('a refusal by the gateway arrives as it is', async (t) => {
+  const gateway = await testGateway(t)
+  const { chat, curl } = await sidecarOf(t, gateway)
+  await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: [] })
+  const ran = await chat(['-w', '\n%{http_code} %header{x-should-retry}'])
+  const [body = '', last] = ran.out.split('\n')
+  t.equal(last, '403 false')
+  t.match(JSON.parse(body), { reason: 'capability_missing', required_capability: 'llm.chat' })
+  const lost = await curl('/nowhere?x=1', ['-w', '\n%{http_code}'])
+  t.match(lost.out, /"reason":"not_found".*\n404$/)
+})
+
+await t.test('curl -N sees each event when the provider sends it', async (t) => {
+  const gateway = await testGateway(t)
+  const { chat } = await sidecarOf(t, gateway)
+  const heard = new Map<string, () => void>()
+  const until = (event: string): Promise<void> => new Promise((resolve) => heard.set(event, resolve))
+  gateway.upstream.answer = async (res) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' })
+    // The next event is sent when curl has printed the one before: nothing on the way may hold it back.
+    for (const event of ['one', 'two', 'three']) {
+      const printed = until(event)
+      res.write(`data: {"${event}": true}\n\n`)
+      await printed
+    }
+    res.end('data: [DONE]\n\n')
+  }
+  const ran = await chat(['-N'], (printed) => {
+    for (const [event, resolve] of heard) if (printed.includes(event)) resolve()
+  })
+  t.equal(ran.code, 0)
+  t.equal(ran.out, 'data: {"one": true}\n\ndata: {"two": true}\n\ndata: {"three": true}\n\ndata: [DONE]\n\n')
+})
+
+await t.test('T4 an upstream that is cut off is cut off here: curl says 18', async (t) => {
+  const gateway = await testGateway(t)
+  const { chat } = await sidecarOf(t, gateway)
+  gateway.upstream.answer = (res) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' })
+    res.write('data: {"one": true}\n\n', () => res.destroy())
+  }
+  const ran = await chat(['-N'])
+  t.equal(ran.code, 18, ran.err)
+  t.match(ran.out, /^data: \{"one": true\}\n\n/)
+})
+
+await t.test('a client that hangs up ends the call at the provider', async (t) => {
+  const gateway = await testGateway(t)
+  const { port } = await sidecarOf(t, gateway)
+  const ended = new Promise<void>((resolve) => {
+    gateway.upstream.answer = (res) => {
+      res.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"one": true}\n\n')
+      res.once('close', resolve)
+    }
+  })
+  const body = JSON.stringify({ ...CHAT, stream: true })
+  const socket = connect(port, '127.0.0.1')
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost:${port}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  )
+  await once(socket, 'data')
+  socket.destroy()
+  await ended
+})
+
+await t.test('a large body goes up whole, whether its length is said beforehand or not', async (t) => {
+  const gateway = await testGateway(t)
+  const { curl } = await sidecarOf(t, gateway)
+  const content = 'a'.repeat(3 * 1024 * 1024)
+  const body = JSON.stringify({ ...CHAT, messages: [{ role: 'user', content }] })
+  const file = t.testdir({ 'body.json': body })
+  for (const more of [[], ['-H', 'transfer-encoding: chunked']]) {
+    const ran = await curl('/v1/chat/completions', [
+      ...JSON_BODY,
+      ...more,
+      '--data-binary',
+      `@${file}/body.json`,
+    ])
+    t.equal(ran.code, 0, ran.err)
+    t.equal(JSON.parse(ran.out).object, 'chat.completion')
+  }
+  t.same(
+    gateway.upstream.seen.map((seen) => seen.body.length),
+    [body.length, body.length],
+  )
+})
+
+await t.test(
+  'only a program on this machine may call: other Host, Origin and Sec-Fetch-Site are refused 403',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const { port, curl } = await sidecarOf(t, gateway)
+    const seen = arrivals(t, gateway)
+    const refused = [
+      'host: evil.example',
+      `host: evil.example:${port}`,
+      'host: 127.0.0.1',
+      `host: 127.0.0.1:${port + 1}`,
+      `host: localhost.evil.example:${port}`,
+      `host: 127.0.0.1:${port}@evil.example`,
+      `host: [::1%25eth0]:${port}`,
+      'host;',
+      'origin: https://evil.example',
+      'origin: null',
+      `origin: https://127.0.0.1:${port}`,
+      `origin: http://127.0.0.1:${port + 1}`,
+      'sec-fetch-site: cross-site',
+      'sec-fetch-site: same-site',
+    ]
+    for (const header of refused) {
+      const ran = await curl('/v1/models', ['-H', header, '-w', '\n%{http_code}'])
+      const [body = '', status] = ran.out.split('\n')
+      t.equal(status, '403', header)
+      t.match(JSON.parse(body), {
+        type: 'error',
+        error: { type: 'permission_error', message: String },
+        reason: /^(host|origin)_not_local$/,
+        detail: { request_id: /^req_/ },
+      })
+    }
+    t.equal(seen.length, 0)
+    for (const header of [
+      `host: LOCALHOST:${port}`,
+      `host: [::1]:${port}`,
+      `origin: http://localhost:${port}`,
+    ]) {
+      const ran = await curl('/v1/models', ['-H', header, '-w', '\n%{http_code}'])
+      t.match(ran.out, /\n200$/, header)
+    }
+    const crossed = await curl('/v1/models', [
+      '-i',
+      '-X',
+      'OPTIONS',
+      '-H',
+      `origin: http://localhost:${port}`,
+    ])
+    t.notMatch(crossed.out, /access-control-allow/i, 'no page is ever invited')
+  },
+)
+
+await t.test('a target that is another URL, an upgrade and a tunnel lead nowhere', async (t) => {
+  const gateway = await testGateway(t)
+  const { port } = await sidecarOf(t, gateway)
+  const seen = arrivals(t, gateway)
+  const host = `Host: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`
+  t.match(await raw(port, `GET http://evil.example/v1/models HTTP/1.1\r\n${host}`), /^HTTP\/1\.1 400 /)
+  t.match(await raw(port, `GET //evil.example/v1/models HTTP/1.1\r\n${host}`), /^HTTP\/1\.1 400 /)
+  t.notMatch(await raw(port, `CONNECT evil.example:443 HTTP/1.1\r\n${host}`), /^HTTP\/1\.1 2/)
+  t.equal(seen.length, 0)
+})
+
+await t.test('hop-by-hop headers, and those that Connection names, go neither way', async (t) => {
+  const gateway = await testGateway(t)
+  const { curl } = await sidecarOf(t, gateway)
+  const seen = arrivals(t, gateway)
+  const hop = [
+    'Connection: x-hop, keep-alive',
+    'x-hop: 1',
+    'Keep-Alive: 5',
+    'TE: trailers',
+    'Upgrade: h2c',
+    'x-end: 1',
+  ]
+  const ran = await curl('/v1/models', ['-i', ...hop.flatMap((header) => ['-H', header])])
+  t.match(ran.out, /^HTTP\/1\.1 200 /)
+  t.notMatch(ran.out, /strict-transport-security/i, 'plain HTTP must not be told that it was TLS')
+  const last = seen.at(-1)?.headers ?? {}
+  t.equal(last['x-end'], '1')
+  t.same(
+    Object.keys(last).filter((name) => ['x-hop', 'te', 'upgrade', 'origin', 'cookie'].includes(name)),
+    [],
+  )
+})
+
+await t.test('a gateway that is not there is a 502 with a sentence, and comes back', async (t) => {
+  const gateway = await testGateway(t)
+  const { chat } = await sidecarOf(t, gateway)
+  gateway.upstream.answer = completion
+  t.equal((await chat()).code, 0)
+  await gateway.close(0)
+  const ran = await chat(['-w', '\n%{http_code}'])
+  const [body = '', status] = ran.out.split('\n')
+  t.equal(status, '502')
+  t.match(JSON.parse(body), {
+    type: 'error',
+    error: { type: 'api_error', code: 'gateway_unreachable' },
+    message: /^The gateway https:\/\/.* gave no answer \(/,
+    reason: 'gateway_unreachable',
+  })
+})
+
+await t.test('it listens on loopback and nowhere else', async (t) => {
+  const gateway = await testGateway(t)
+  const session = sessionOf(readIdentity(await identityDirectory(t, gateway)))
+  for (const host of ['0.0.0.0', '::', '', 'example.org', '127.0.0.2']) {
+    await t.rejects(startSidecar(session, host, 0), { message: /it listens on loopback only, not on / }, host)
+  }
+  const { url, close } = await startSidecar(session, '::1', 0)
+  t.match(url, /^http:\/\/\[::1\]:\d+$/)
+  await close(0)
+  await session.close()
+})
