@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
 import { command } from './command.ts'
 
-const HELP = `usage: node scripts/admin-secret.ts [--stdin]      (or: make admin-secret)
+const HELP = `usage: sallyport admin-secret [--stdin]      (or: make admin-secret)
 
 Sets the operator secret that X-Admin-Secret must carry, and ends the one before at once. Without --stdin a random one is
 made and printed this once; with it the first line of standard input is taken (12 to 72 bytes). The service keeps a hash.

@@ -1,6 +1,6 @@
 import { command } from './command.ts'
 
-const HELP = `usage: node scripts/ca-export.ts [--chain]      (or: make ca-export)
+const HELP = `usage: sallyport ca-export [--chain]      (or: make ca-export)
 
 Prints the organisation's root certificate (PEM), which clients trust the gateway by; with --chain the intermediate too.
 `

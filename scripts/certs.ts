@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { command } from './command.ts'
 
-const HELP = `usage: node scripts/certs.ts      (or: make certs)
+const HELP = `usage: sallyport certs      (or: make certs)
 
 Makes the organisation's CA (root and intermediate) and the TLS server certificate in the data directory where they are
 missing, and says what is there. The server certificate is for MCP_PROXY_HOSTNAMES and is made anew when they change.

@@ -3,7 +3,7 @@ import { ConfigError } from '../plugins/config-error.ts'
 import type { Environment } from '../plugins/expand.ts'
 import { type Configuration, loadConfiguration } from '../proxy/configuration.ts'
 
-const HELP = `usage: node scripts/check-config.ts [DIR]
+const HELP = `usage: sallyport check-config [DIR]
 
 Checks the operators' plugin files without starting the gateway: reads every NN-name.yaml in DIR
 (default: MCP_PROXY_PLUGINS_DIR, or plugins/config), loads the modules they name, and tries their order.
@@ -70,9 +70,12 @@ function order({ files }: Configuration): string {
   return files.map(({ file, plugin }) => `  ${file.padEnd(width)}  ${plugin}`).join('\n')
 }
 
-if (import.meta.main) {
+/** Runs the command on this process: its arguments, environment, output and exit code. */
+export async function checkConfigVerb(): Promise<void> {
   process.exitCode = await checkConfig(process.argv.slice(2), process.env, {
     out: (text) => process.stdout.write(text),
     err: (text) => process.stderr.write(text),
   })
 }
+
+if (import.meta.main) await checkConfigVerb()

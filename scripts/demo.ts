@@ -1,6 +1,6 @@
 import { command } from './command.ts'
 
-const HELP = `Usage: node scripts/demo.ts [--once] [--port PORT]      (or: make demo)
+const HELP = `usage: sallyport demo [--once] [--port PORT]      (or: make demo)
 
 Shows the main job on this machine alone, with no key and no account: starts the gateway on a scratch directory in front
 of a mock provider, enrolls two agents, makes allowed, denied and streamed calls with the OpenAI and Anthropic SDKs,

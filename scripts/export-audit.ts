@@ -6,7 +6,7 @@ import { exportLine, type StoredRow } from '../db/audit/leaf.ts'
 import type { Damaged } from '../db/audit/verify.ts'
 import { openReadOnly, storedRows } from '../db/sqlite/audit-rows.ts'
 
-const HELP = `usage: node scripts/export-audit.ts DATABASE [--out FILE]
+const HELP = `usage: sallyport export-audit DATABASE [--out FILE]
 
 Writes the audit ledger of a SQLite database as NDJSON, one row per line, to FILE (mode 0600, must not exist)
 or to standard output. The database is only read, also while the gateway runs.

@@ -8,7 +8,7 @@ import { auditSchemaProblem } from '../db/sqlite/audit-schema.ts'
 import { expectedAuditSchema } from '../db/sqlite/audit-schema-expected.ts'
 import { linesOf } from './lines.ts'
 
-const HELP = `usage: node scripts/verify-audit.ts FILE|- [--json]
+const HELP = `usage: sallyport verify-audit FILE|- [--json]
 
 Verifies the audit ledger offline. FILE is the SQLite database (only read, also while the gateway runs)
 or an NDJSON export; - reads an export from standard input.

@@ -91,7 +91,7 @@ await t.test('every verb has --help', async (t) => {
     'verify-audit',
     'export-audit',
   ]) {
-    t.match(await run(`scripts/${verb}.ts`, ['--help']), { code: 0, out: /^usage: node scripts/ }, verb)
+    t.match(await run(`scripts/${verb}.ts`, ['--help']), { code: 0, out: /^usage: sallyport / }, verb)
   }
   t.match(await run('proxy/main.ts', ['--help']), { code: 0, out: /^usage: node proxy\/main/ })
 })

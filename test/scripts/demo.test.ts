@@ -67,7 +67,7 @@ await t.test('make demo shows the main job and checks every step of it', async (
   t.match(out, 'The provider saw 5 calls, each with the gateway')
   t.equal(out.match(/^ {2}\d+ +acme::writer +egress_llm_chat +allowed /gm)?.length, 4)
   t.equal(out.match(/^ {2}\d+ +acme::guest +egress_llm_chat +denied /gm)?.length, 3)
-  t.match(out, /^ {2}whole: 18 rows in 1 stream$/m)
+  t.match(out, /^ {2}whole: 20 rows in 1 stream$/m)
   t.ok(out.split('\n').length < 60, 'on a page or so')
 })
 
@@ -111,7 +111,7 @@ await t.test('a step that fails ends the demo with one sentence', async (t) => {
 
 await t.test('demo explains itself, and refuses what it does not know', async (t) => {
   const help = await start(t, '--help').ended()
-  t.match(help, { code: 0, out: /^Usage: node scripts\/demo\.ts /, err: '' })
+  t.match(help, { code: 0, out: /^usage: sallyport demo /, err: '' })
   t.match(await start(t, '--port', 'x').ended(), { code: 1, out: '', err: /--port must be a number/ })
   t.match(await start(t, '--twice').ended(), { code: 1, out: '', err: /--twice/ })
 })

@@ -1,0 +1,126 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import t from 'tap'
+import { VERSION } from '../../proxy/version.ts'
+import { testGateway } from '../gateway.ts'
+import { identityDirectory } from './client/identity.ts'
+import { run } from './run.ts'
+
+const PROGRAM = 'scripts/sallyport.ts'
+const VERBS = [
+  'start',
+  'demo',
+  'check-config',
+  'certs',
+  'ca-export',
+  'admin-secret',
+  'agent',
+  'enroll',
+  'connect',
+  'env',
+  'verify-audit',
+  'export-audit',
+]
+
+await t.test('--help lists every verb on a line, and each has a help of its own', async (t) => {
+  const { code, out, err } = await run(PROGRAM, ['--help'])
+  t.same({ code, err }, { code: 0, err: '' })
+  for (const verb of VERBS) {
+    t.match(out, new RegExp(`^  ${verb} +\\S`, 'm'))
+    const help = await run(PROGRAM, [verb, '--help'])
+    t.match(help, { code: 0, out: /^usage: /, err: '' }, verb)
+  }
+  t.equal(out.match(/^ {2}[a-z]/gm)?.length, VERBS.length + 1, 'and the last line')
+})
+
+await t.test('--version prints the version', async (t) => {
+  t.same(await run(PROGRAM, ['--version']), { code: 0, out: `${VERSION}\n`, err: '' })
+})
+
+await t.test('a verb that is not there is refused with exit code 2 and the nearest name', async (t) => {
+  const cases = { conect: 'connect', 'verify-adit': 'verify-audit', constructor: '' }
+  for (const [typed, meant] of Object.entries(cases)) {
+    const { code, out, err } = await run(PROGRAM, [typed])
+    t.same({ code, out }, { code: 2, out: '' })
+    t.match(err, new RegExp(`^sallyport: "${typed}" is no verb: did you mean ${meant}[^\\n]*\\n$`))
+  }
+  t.match(await run(PROGRAM, []), { code: 2, out: '', err: /^usage: sallyport VERB/ })
+})
+
+await t.test('a verb gets the arguments after it, and its exit code is the program’s', async (t) => {
+  t.match(await run(PROGRAM, ['check-config', 'plugins/config']), { code: 0, out: /plugins\/config: ok/ })
+  t.match(await run(PROGRAM, ['check-config', 'nowhere']), { code: 1, out: '' })
+  t.match(await run(PROGRAM, ['check-config', 'a', 'b']), { code: 2 })
+  t.match(await run(PROGRAM, ['verify-audit', 'nowhere']), { code: 9 })
+  t.match(await run(PROGRAM, ['connect']), { code: 1, err: /^sallyport: say whose calls these are: / })
+  t.match(await run(PROGRAM, ['connect', '--identity', 'x', '--port', '65536']), {
+    code: 1,
+    err: /--port must be/,
+  })
+})
+
+await t.test('connect says where it listens, serves, and ends in order at SIGTERM', async (t) => {
+  const gateway = await testGateway(t)
+  const directory = await identityDirectory(t, gateway)
+  const args = [
+    join(import.meta.dirname, '../..', PROGRAM),
+    'connect',
+    '--identity',
+    directory,
+    '--port',
+    '0',
+  ]
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  t.teardown(() => child.kill('SIGKILL'))
+  const [line] = await once(createInterface(child.stdout), 'line')
+  const ready = JSON.parse(line)
+  t.match(ready, {
+    msg: 'ready',
+    url: /^http:\/\/127\.0\.0\.1:\d+$/,
+    gateway: gateway.url,
+    agent_id: 'acme::bot',
+  })
+  const answer = await fetch(`${ready.url}/v1/models`)
+  t.equal(answer.status, 200)
+  t.match(await answer.json(), { object: 'list' })
+  const ended = once(child, 'close')
+  child.kill('SIGTERM')
+  t.same(await ended, [0, null])
+})
+
+await t.test('connect refuses to listen where others could reach it', async (t) => {
+  const gateway = await testGateway(t)
+  const directory = await identityDirectory(t, gateway)
+  const ran = await run(PROGRAM, ['connect', '--identity', directory, '--host', '0.0.0.0', '--port', '0'])
+  t.match(ran, {
+    code: 1,
+    out: '',
+    err: /^sallyport: the sidecar .* listens on loopback only, not on 0\.0\.0\.0\n$/,
+  })
+})
+
+await t.test('env prints lines that a shell takes as they are', async (t) => {
+  const gateway = await testGateway(t)
+  const directory = await identityDirectory(t, gateway)
+  const plain = await run(PROGRAM, ['env', '--port', '9999'])
+  t.match(plain, { code: 0, err: '', out: /^export OPENAI_BASE_URL=http:\/\/127\.0\.0\.1:9999\/v1 /m })
+  t.match(plain.out, /^export ANTHROPIC_BASE_URL=http:\/\/127\.0\.0\.1:9999 /m)
+  t.match(plain.out, /^# {3}wire_api = "responses"$/m)
+  const direct = await run(PROGRAM, ['env', '--identity', directory, '--direct'])
+  t.match(direct.out, new RegExp(`^export CLAUDE_CODE_CLIENT_CERT=${directory}/agent\\.crt$`, 'm'))
+  t.match(direct.out, new RegExp(`^export ANTHROPIC_BASE_URL=${gateway.url}$`, 'm'))
+  t.notMatch(direct.out, /^export .*127\.0\.0\.1:8787/m)
+  t.match(await run(PROGRAM, ['env', '--direct']), { code: 1, err: /--direct needs the certificate/ })
+})
+
+await t.test('env quotes what a shell would take apart', async (t) => {
+  const gateway = await testGateway(t)
+  const parent = t.testdir({ "it's $(touch x)": { 'gateway.json': JSON.stringify({ url: gateway.url }) } })
+  const directory = join(parent, "it's $(touch x)")
+  const { out } = await run(PROGRAM, ['env', '--identity', directory, '--direct'])
+  const shell = spawn('sh', ['-c', `${out.replace(/^node .*$/m, '')}\nprintf %s "$SALLYPORT_IDENTITY"`])
+  const [said] = await once(shell.stdout, 'data')
+  t.equal(String(said), directory)
+})
