@@ -1,0 +1,63 @@
+import { request } from 'node:https'
+import { text } from 'node:stream/consumers'
+import t from 'tap'
+import { agentOf, CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
+import { eventually } from './settled.ts'
+
+const EVENT = 'data: {"choices":[{"index":0,"delta":{"content":"tick"}}]}\n\n'
+
+/** Opens a stream that never ends by itself; resolves once its first event is here. */
+async function openStream(gateway: TestGateway, who: Identity) {
+  gateway.upstream.answer = (res) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' })
+    res.write(EVENT)
+  }
+  const agent = agentOf(gateway.ca, who)
+  const headers = { 'content-type': 'application/json' }
+  const req = request(`${gateway.url}/v1/chat/completions`, { method: 'POST', agent, headers })
+  req.end(JSON.stringify({ ...CHAT, stream: true }))
+  const res = await new Promise<import('node:http').IncomingMessage>((resolve) =>
+    req.once('response', resolve),
+  )
+  const first = await new Promise<Buffer>((resolve) => res.once('data', resolve))
+  const rest = text(res).then(
+    (tail) => ({ tail, clean: true }),
+    () => ({ tail: '', clean: false }),
+  )
+  return { first: first.toString(), rest, agent }
+}
+
+for (const [what, revoke] of [
+  [
+    'its capability',
+    (g: TestGateway, id: string) =>
+      g.admin('PATCH', `/v1/admin/agents/${id}/capabilities`, { capabilities: [] }),
+  ],
+  ['its principal', (g: TestGateway, id: string) => g.admin('DELETE', `/v1/admin/agents/${id}`)],
+  [
+    'its certificate',
+    (g: TestGateway, id: string) => g.admin('POST', `/v1/admin/agents/${id}/rotate-cert`, { grace_hours: 0 }),
+  ],
+] as const) {
+  await t.test(
+    `M-06 a stream that is open when ${what} is revoked is cut, and never ends cleanly`,
+    async (t) => {
+      const gateway = await testGateway(t)
+      const bot = await gateway.enroll('bot', ['llm.chat'])
+      const eve = await gateway.enroll('eve', ['llm.chat'])
+      const cut = await openStream(gateway, bot)
+      const kept = await openStream(gateway, eve)
+      t.equal(cut.first, EVENT)
+      await revoke(gateway, bot.id)
+      const { clean } = await cut.rest
+      t.notOk(clean, 'the connection was destroyed')
+      const cutRows = () => gateway.rows({ action: 'egress_llm_chat', status: 'truncated' })
+      const [outcome] = await eventually(cutRows, (rows) => rows.length === 1)
+      t.match(outcome, { principal_id: bot.id, detail: { ending: 'revoked' } })
+      t.equal((await gateway.rows({ principal: eve.id, status: 'truncated' })).length, 0, 'nobody else’s was')
+      kept.agent.destroy()
+      cut.agent.destroy()
+      await kept.rest
+    },
+  )
+}
