@@ -24,7 +24,7 @@ import { Drain } from './drain.ts'
 import { type House, makeDataDirectory, openHouse } from './house.ts'
 import { type Listeners, openListeners } from './listeners.ts'
 import { openUpstream } from './llm/upstream.ts'
-import { createLog } from './log.ts'
+import { createLogs, type Logs } from './log.ts'
 import { createMetrics } from './metrics.ts'
 import { readiness } from './readiness.ts'
 import { type Reload, reloader } from './reload.ts'
@@ -73,7 +73,7 @@ export interface Gateway {
  */
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
   const clock = options.clock ?? Date.now
-  const log = createLog(settings.logLevel, options.logTo)
+  const logs = createLogs(settings.logLevel, options.logTo)
   const load = (): Promise<Configuration> => effective(settings, options.env ?? process.env)
   const configuration = await load()
   await makeDataDirectory(settings)
@@ -81,7 +81,7 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   try {
     const house = await openHouse(settings, configuration.audit.queue_limit, clock())
     try {
-      return await open({ house, control, configuration, load, log, clock, options })
+      return await open({ house, control, configuration, load, logs, clock, options })
     } catch (error) {
       await house.close()
       throw error
@@ -105,12 +105,21 @@ interface Opening {
   readonly control: Control
   readonly configuration: Configuration
   readonly load: () => Promise<Configuration>
-  readonly log: Logger
+  readonly logs: Logs
   readonly clock: () => number
   readonly options: GatewayOptions
 }
 
-async function open({ house, control, configuration, load, log, clock, options }: Opening): Promise<Gateway> {
+async function open({
+  house,
+  control,
+  configuration,
+  load,
+  logs,
+  clock,
+  options,
+}: Opening): Promise<Gateway> {
+  const { log, requestLog } = logs
   const { settings, database } = house
   const ledger = watched(house.ledger)
   const outcomes = new Outcomes(ledger, (error) => log.error({ err: error }, 'an outcome row was lost'))
@@ -166,6 +175,7 @@ async function open({ house, control, configuration, load, log, clock, options }
     serve({
       router,
       log,
+      requestLog,
       metrics,
       clock,
       writeStallMs: timers.writeStallMs,
@@ -225,7 +235,7 @@ async function open({ house, control, configuration, load, log, clock, options }
     upstream.close()
     await control.close()
     await house.close()
-    log.flush()
+    logs.flush()
   }
 
   return {

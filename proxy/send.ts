@@ -78,6 +78,7 @@ class Stream {
   #bytes = 0
   #stall: NodeJS.Timeout | null = null
   #over = false
+  #head: NodeJS.Immediate | undefined
 
   constructor(res: ServerResponse, body: Streamed, status: number, options: SendOptions) {
     const { promise, resolve } = Promise.withResolvers<Ending>()
@@ -91,7 +92,8 @@ class Stream {
 
   #begin(): void {
     const source = this.#body.source
-    this.#res.flushHeaders()
+    // With the first chunk in one write, unless that lets the client wait for the head.
+    this.#head = setImmediate(() => this.#res.flushHeaders())
     source.on('data', (chunk: Buffer) => this.#pass(chunk))
     source.once('end', () => this.#finish())
     source.once('error', () => this.#breakOff('upstream_broken'))
@@ -104,6 +106,7 @@ class Stream {
 
   #pass(chunk: Buffer): void {
     if (this.#over) return
+    if (this.#bytes === 0) clearImmediate(this.#head)
     this.#bytes += chunk.length
     if (!this.#res.write(chunk)) this.#pause()
     this.#body.observe?.(chunk)
@@ -158,6 +161,7 @@ class Stream {
   #close(reason: EndReason): void {
     if (this.#over) return
     this.#over = true
+    clearImmediate(this.#head)
     this.#clearStall()
     this.#resolve(reason)
   }

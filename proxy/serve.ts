@@ -17,6 +17,8 @@ export interface ServeOptions {
   /** The routes in force: asked for each request, so that a reload swaps them for the next one. */
   readonly router: () => Router
   readonly log: Logger
+  /** For the one line of each request. */
+  readonly requestLog: Logger
   readonly metrics: Metrics
   readonly writeStallMs: number
   readonly clock: () => number
@@ -93,7 +95,7 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
   const report = handled.reply.report?.() ?? null
   handled.settle({ ending, report, refusal: handled.refusal, at: endedAt })
   count(handled, ending, report, endedAt - at, options.metrics)
-  note(handled, ending, endedAt - at, options.log)
+  note(handled, ending, endedAt - at, options)
 }
 
 async function handle(
@@ -178,7 +180,7 @@ function note(
   { arrival, path, refusal, by, principalId }: Handled,
   ending: Ending,
   ms: number,
-  log: Logger,
+  { log, requestLog }: ServeOptions,
 ): void {
   const clientId = arrival.headers['x-request-id'] ?? arrival.headers['x-client-request-id']
   const line = {
@@ -197,5 +199,5 @@ function note(
   // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
   const cause = refusal?.cause
   if (cause instanceof Error && ending.status >= 500) log.error({ ...line, err: cause }, 'request')
-  else log.info(line, 'request')
+  else requestLog.info(line, 'request')
 }
