@@ -3,12 +3,7 @@ import { type Statement, statementOf } from './statement.ts'
 import { timestamp } from './timestamp.ts'
 
 /** What the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string, never the secret. */
-export type SettingKey =
-  | 'admin_secret_hash'
-  | 'organisation'
-  | 'trust_domain'
-  | 'dpop_nonce_secret'
-  | 'setup_code_hash'
+export type SettingKey = 'admin_secret_hash' | 'organisation' | 'trust_domain' | 'dpop_nonce_secret'
 
 /** The setting's value; undefined where it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
@@ -23,5 +18,11 @@ export function writeSetting(db: Database, key: SettingKey, value: string, at: n
     .insertInto('settings')
     .values({ key, ...row })
     .onConflict((conflict) => conflict.column('key').doUpdateSet(row))
+  return statementOf(query.compile(), 1)
+}
+
+/** Writes the setting if it was never written; a second one is refused by the database, whoever comes second. */
+export function firstSetting({ kysely }: Database, key: SettingKey, value: string, at: number): Statement {
+  const query = kysely.insertInto('settings').values({ key, value, updated_at: timestamp(at) })
   return statementOf(query.compile(), 1)
 }

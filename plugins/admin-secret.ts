@@ -6,7 +6,7 @@ import { Throttle } from './throttle.ts'
 /** Who is administering, and by which door. */
 export interface Actor {
   readonly id: 'admin'
-  readonly via: 'admin_api' | 'control_socket'
+  readonly via: 'admin_api' | 'control_socket' | 'setup_code'
 }
 
 export interface SecretSource {

@@ -1,7 +1,7 @@
 import { type PipelineSources, pipelines } from './pipelines.ts'
 import type { RouteSources } from './route-sources.ts'
 import { type Router, router } from './router.ts'
-import { adminRoutes, publicRoutes, runtimeRoutes } from './routes.ts'
+import { adminRoutes, publicRoutes, runtimeRoutes, setupRoutes } from './routes.ts'
 
 /** The routers of each place that listens, made from one configuration and swapped together. */
 export interface Doors {
@@ -20,7 +20,7 @@ export interface DoorSources {
 
 export function doors({ questions, adminApart, routes }: DoorSources): Doors {
   const p = pipelines(questions)
-  const admin = adminRoutes(p.admin, routes)
+  const admin = [...adminRoutes(p.admin, routes), ...setupRoutes(p, routes)]
   const runtime = runtimeRoutes(p, routes)
   return {
     runtime: router(adminApart ? runtime : [...runtime, ...admin]),

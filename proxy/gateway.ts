@@ -13,6 +13,7 @@ import { Outcomes } from '../plugins/outcomes.ts'
 import { pin } from '../plugins/pin.ts'
 import { spiffePin } from '../plugins/spiffe-pin.ts'
 import { Strangers, serviceEntry } from '../plugins/strangers.ts'
+import { Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
@@ -58,6 +59,8 @@ export interface Gateway {
   readonly made: readonly string[]
   /** Whether an operator secret is stored or set in the environment. */
   readonly hasAdminSecret: () => Promise<boolean>
+  /** What sets the first secret at POST /v1/admin/setup; worth nothing once there is one. */
+  readonly setupCode: string
   readonly configuration: () => Configuration
   /** Reads the operators' files and the server certificate anew. False: something was wrong, and all is as before. */
   readonly reload: Reload
@@ -136,6 +139,7 @@ async function open({
     pin: pin(pinnedPrincipal(database), spiffePin(database)),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
   }
+  const setup = new Setup()
   const keys = await openTokenKeys({ database, ledger, passphrase: house.passphrase, clock })
   // A listener's port may be known only once it listens, so the URLs are asked for when they are needed.
   const baseUrls = (): readonly string[] => settings.publicUrls ?? listeners?.baseUrls ?? []
@@ -161,6 +165,7 @@ async function open({
       keys,
       logins,
       baseUrls,
+      setup,
       clientCasChanged: () => renewCertificate(house, listeners, clock).run(),
       registry: metrics.registry,
     }
@@ -243,6 +248,7 @@ async function open({
     adminUrl: listeners?.adminUrl ?? '',
     made: house.made,
     hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
+    setupCode: setup.code,
     configuration: () => inForce.configuration,
     reload: reloader({ load, use, note, log, metrics, renew: renewCertificate(house, listeners, clock).run }),
     failed: ledger.failed,

@@ -83,6 +83,9 @@ export function pipelines({ configuration, pin, apiKey, adminSecret, constrained
       }
     },
 
+    /** The first operator secret, by the code on the terminal that started the service. */
+    setup: anyone.pass(adminBody),
+
     /** Administration: the operator's secret over TLS, or the file system's word on the control socket. */
     admin: { read: operator, write: operator.pass(adminBody) },
     control: { read: local, write: local.pass(adminBody) },

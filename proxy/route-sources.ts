@@ -6,6 +6,7 @@ import type { Outcomes } from '../plugins/outcomes.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { Strangers } from '../plugins/strangers.ts'
 import type { AdminContext } from './admin/change.ts'
+import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
 import type { TokenKeys } from './auth/token-keys.ts'
@@ -31,6 +32,7 @@ export interface RouteSources {
   readonly models: (facts: Arrival) => Promise<Reply>
   readonly readiness: () => Promise<{ draining: boolean; checks: Checks }>
   readonly admin: AdminContext
+  readonly setup: Setup
   readonly auth: {
     readonly issue: ReturnType<typeof issueToken>
     readonly logins: Logins
@@ -56,6 +58,7 @@ interface Parts {
   readonly baseUrls: () => readonly string[]
   readonly registry: Registry
   readonly clientCasChanged: () => Promise<void>
+  readonly setup: Setup
 }
 
 /** Puts together what one configuration's doors need. */
@@ -96,6 +99,7 @@ export function routeSources(parts: Parts): RouteSources {
       baseUrls,
       proofRequired: configuration.dpopMode === 'required',
     },
+    setup: parts.setup,
     registry: parts.registry,
   }
 }

@@ -68,6 +68,11 @@ export function publicRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
   ]
 }
 
+/** The first operator secret: open until there is one. */
+export function setupRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+  return [open('POST', '/v1/admin/setup', p.setup, s.setup.handler(s.admin), s.strangers)]
+}
+
 /** Administration: behind `X-Admin-Secret` on a listener, behind the file system on the control socket. */
 export function adminRoutes(
   { read, write }: Pipelines['admin'] | Pipelines['control'],

@@ -27,6 +27,8 @@ export interface Entry {
 export interface Unit {
   readonly statements?: readonly Statement[]
   readonly entries: readonly Entry[]
+  /** It may wait a few ms for another unit, to share its transaction: nobody's answer depends on it. Default false. */
+  readonly lazy?: boolean
 }
 
 /** Where a row stands in its chain. `hash` is its `row_hash`: hex SHA-256. */

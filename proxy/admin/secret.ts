@@ -8,15 +8,16 @@ import type { Reply } from '../reply.ts'
 import { type AdminContext, change } from './change.ts'
 import { parse } from './parse.ts'
 
-const newSecret = z.strictObject({
-  new_secret: z
-    .string()
-    .regex(/^[\x21-\x7e]*$/, 'must be printable ASCII without spaces: it travels in a header')
-    .refine(
-      (secret) => secret.length >= SECRET_MIN_BYTES && secret.length <= SECRET_MAX_BYTES,
-      `must be ${SECRET_MIN_BYTES} to ${SECRET_MAX_BYTES} bytes long`,
-    ),
-})
+/** An operator's secret: bcrypt reads no more than 72 bytes, and fewer than 12 are guessed. */
+export const secretText = z
+  .string()
+  .regex(/^[\x21-\x7e]*$/, 'must be printable ASCII without spaces: it travels in a header')
+  .refine(
+    (secret) => secret.length >= SECRET_MIN_BYTES && secret.length <= SECRET_MAX_BYTES,
+    `must be ${SECRET_MIN_BYTES} to ${SECRET_MAX_BYTES} bytes long`,
+  )
+
+const newSecret = z.strictObject({ new_secret: secretText })
 
 /**
  * POST /v1/admin/secret/rotate: stores the hash of a new operator secret, which ends the old one's say at once, and the
