@@ -103,6 +103,18 @@ await t.test(
   },
 )
 
+await t.test('§3 an agent that is federated no longer is not tried again', async (t) => {
+  const [gate, hub] = await opened(t)
+  const id = await gate.enroll('far')
+  hub.answer = answering(500)
+  const task = gate.task(hub.url)
+  await task.run()
+  await gate.write({ sql: 'update internal_agents set federated = 0 where agent_id = ?', parameters: [id] })
+  gate.clock.at += FIVE_MINUTES_MS
+  await task.run()
+  t.strictSame(hub.labels(), ['far@1'])
+})
+
 await t.test('§3 a receiver that does not answer in time has failed', async (t) => {
   const [gate, hub] = await opened(t)
   await gate.enroll('far')
