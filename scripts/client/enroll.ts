@@ -45,6 +45,8 @@ export interface Enrolled {
   readonly apiKey: string | null
 }
 
+const TIMEOUT_MS = 60_000
+
 type Members = Readonly<Record<string, unknown>>
 
 /**
@@ -118,7 +120,12 @@ async function drafted(
 ): Promise<Enrolled> {
   const url = originOf(options.gatewayUrl)
   const draft = await draftIdentity(options.directory)
-  const dispatcher = new Agent({ connect: { ca: options.ca, rejectUnauthorized: true }, allowH2: false })
+  const dispatcher = new Agent({
+    connect: { ca: options.ca, rejectUnauthorized: true },
+    allowH2: false,
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+  })
   try {
     const dpopJwk = newDpopKey()
     const { said, cert, key } = await enroll(caller(url, options.adminSecret, dispatcher), dpopJwk)

@@ -16,6 +16,9 @@ export interface Sidecar {
   readonly close: (graceMs: number) => Promise<void>
 }
 
+// Longer than clients keep an idle connection: the one who closes first must not be the one who is about to be asked.
+const KEEP_ALIVE_MS = 75_000
+
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
 
 /**
@@ -26,7 +29,10 @@ export async function startSidecar(session: Session, host: string, port: number)
   if (!LOOPBACK.has(host)) {
     throw new Error(`the sidecar speaks plain HTTP as the agent: it listens on loopback only, not on ${host}`)
   }
-  const server = createServer((req, res) => void serve(session, req, res))
+  const server = createServer(
+    { keepAliveTimeout: KEEP_ALIVE_MS },
+    (req, res) => void serve(session, req, res),
+  )
   server.listen(port, host)
   await once(server, 'listening')
   // A server that listens on a port has such an address.
@@ -52,9 +58,8 @@ async function serve(session: Session, req: IncomingMessage, res: ServerResponse
   try {
     await pass(session, req, res, gone.signal)
   } catch (error) {
-    // What has begun is never ended as if it were whole: an SDK would take the cut text for the answer.
-    if (res.headersSent) res.destroy()
-    else if (!gone.signal.aborted) refuse(res, unreachable(session.origin, error))
+    // Once an answer has begun, `pipeline` has destroyed the connection.
+    if (!res.headersSent && !gone.signal.aborted) refuse(res, unreachable(session.origin, error))
   }
 }
 
@@ -78,6 +83,7 @@ async function pass(
   const raw = headers as unknown as readonly string[]
   res.writeHead(statusCode, statusText, answerHeaders(raw))
   res.flushHeaders()
+  // What breaks off is never ended as if it were whole: an SDK would take the cut text for the answer (SECURITY T4).
   await pipeline(body, res)
 }
 

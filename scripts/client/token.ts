@@ -5,6 +5,8 @@ import { membersOf, refusalOf } from './refusal.ts'
 
 /** How long before its end a token is replaced, or half its life where that is shorter. ms. */
 const EARLY_MS = 30_000
+/** A token is made at once or not at all; calls wait for it. ms. */
+const TIMEOUT_MS = 30_000
 
 export interface TokenSource {
   /** The gateway's origin. */
@@ -86,6 +88,8 @@ async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): P
     dispatcher: agent,
     headers: { 'content-type': 'application/x-www-form-urlencoded', accept: 'application/json', dpop: proof },
     body: form.toString(),
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
   })
   const learned = nonces.learn('token', headers)
   return { status: statusCode, text: await body.text(), learned, advice: headers['x-should-retry'] }

@@ -104,24 +104,31 @@ await t.test('T4 an upstream that is cut off is cut off here: curl says 18', asy
   t.match(ran.out, /^data: \{"one": true\}\n\n/)
 })
 
-await t.test('a client that hangs up ends the call at the provider', async (t) => {
-  const gateway = await testGateway(t)
-  const { port } = await sidecarOf(t, gateway)
-  const ended = new Promise<void>((resolve) => {
-    gateway.upstream.answer = (res) => {
-      res.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"one": true}\n\n')
-      res.once('close', resolve)
+await t.test(
+  'a client that hangs up ends the call at the provider, before its first byte or after',
+  async (t) => {
+    for (const answers of [false, true]) {
+      const gateway = await testGateway(t)
+      const { port } = await sidecarOf(t, gateway)
+      const [arrived, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+      gateway.upstream.answer = (res) => {
+        res.once('close', ended.resolve)
+        if (answers)
+          res.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"one": true}\n\n')
+        arrived.resolve()
+      }
+      const body = JSON.stringify({ ...CHAT, stream: true })
+      const socket = connect(port, '127.0.0.1')
+      socket.write(
+        `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost:${port}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      )
+      await arrived.promise
+      if (answers) await once(socket, 'data')
+      socket.destroy()
+      await ended.promise
     }
-  })
-  const body = JSON.stringify({ ...CHAT, stream: true })
-  const socket = connect(port, '127.0.0.1')
-  socket.write(
-    `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost:${port}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-  )
-  await once(socket, 'data')
-  socket.destroy()
-  await ended
-})
+  },
+)
 
 await t.test('a large body goes up whole, whether its length is said beforehand or not', async (t) => {
   const gateway = await testGateway(t)
