@@ -59,7 +59,7 @@ function keyOf({ header }: Jwt): ProofKey | null {
   const { typ, alg, jwk, crit, jku, x5u } = header
   if (typ !== 'dpop+jwt' || crit !== undefined || jku !== undefined || x5u !== undefined) return null
   const key = proofKey(jwk)
-  return key && key.algorithm === alg ? key : null
+  return key?.algorithms.some((name) => name === alg) ? key : null
 }
 
 interface Claims {

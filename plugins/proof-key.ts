@@ -1,13 +1,17 @@
 import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
 import { decode } from './strict-jwt.ts'
 
-/** The algorithms whose signatures are checked (RFC 9449 §4.3-5): what `algs` of a challenge names. */
-export const PROOF_ALGORITHMS = ['ES256', 'PS256', 'EdDSA'] as const
+/**
+ * The algorithms whose signatures are checked (RFC 9449 §4.3-5): what `algs` of a challenge names. The last two are one
+ * under two names: RFC 9864 deprecates the older, and clients use either.
+ */
+export const PROOF_ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 export type ProofAlgorithm = (typeof PROOF_ALGORITHMS)[number]
 
 /** A public key that somebody signs proofs with. */
 export interface ProofKey {
-  readonly algorithm: ProofAlgorithm
+  /** The names of the one algorithm that it is for. */
+  readonly algorithms: readonly ProofAlgorithm[]
   /** RFC 7638 thumbprint, SHA-256, base64url. */
   readonly jkt: string
   /** Whether `signature` (as in a JWS, RFC 7518 §3.4) is by this key over `signed`. */
@@ -83,11 +87,11 @@ function importKey(canonical: Record<string, string>, jkt: string): ProofKey | n
     return null
   }
   if (canonical.kty === 'EC') {
-    return { algorithm: 'ES256', jkt, verify: (signed, signature) => verifyEs256(key, signed, signature) }
+    return { algorithms: ['ES256'], jkt, verify: (signed, signature) => verifyEs256(key, signed, signature) }
   }
   if (canonical.kty === 'OKP') {
     return {
-      algorithm: 'EdDSA',
+      algorithms: ['EdDSA', 'Ed25519'],
       jkt,
       verify: (signed, signature) => verify(null, Buffer.from(signed), key, signature),
     }
@@ -97,7 +101,7 @@ function importKey(canonical: Record<string, string>, jkt: string): ProofKey | n
   if (e < RSA_MIN_EXPONENT || e > RSA_MAX_EXPONENT || e % 2n === 0n) return null
   const pss = { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: 32 }
   return {
-    algorithm: 'PS256',
+    algorithms: ['PS256'],
     jkt,
     verify: (signed, signature) => verify('sha256', Buffer.from(signed), pss, signature),
   }

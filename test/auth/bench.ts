@@ -115,7 +115,7 @@ export function jwsOf(header: string | Buffer, claims: string | Buffer, signer: 
 export const dpopToken = (token: string): { authorization: string } => ({ authorization: `DPoP ${token}` })
 export const boundTo = (token: string): { ath: string } => ({ ath: athOf(token) })
 
-const ALGS = 'algs="ES256 PS256 EdDSA"'
+const ALGS = 'algs="ES256 PS256 EdDSA Ed25519"'
 const CHALLENGES = {
   proof_invalid: `DPoP error="invalid_dpop_proof", ${ALGS}`,
   use_dpop_nonce: `DPoP error="use_dpop_nonce", ${ALGS}`,

@@ -179,11 +179,13 @@ await t.test('RFC 9449 §4.3 the shape of a proof', async (t) => {
       'PS256',
       signed('PS256', rsaJwk, (bytes) => signBytes('sha256', bytes, pss)),
     )
-    await accept(
-      t,
-      'EdDSA',
-      signed('EdDSA', edJwk, (bytes) => signBytes(null, bytes, ed.privateKey)),
-    )
+    for (const name of ['EdDSA', 'Ed25519']) {
+      await accept(
+        t,
+        name,
+        signed(name, edJwk, (bytes) => signBytes(null, bytes, ed.privateKey)),
+      )
+    }
     for (const [name, dpop] of [
       ['none', signed('none', b.signer.jwk, () => Buffer.alloc(0))],
       ['None, with a signature', b.sign({}, { alg: 'None' })],
@@ -199,6 +201,8 @@ await t.test('RFC 9449 §4.3 the shape of a proof', async (t) => {
       ['ES256 with an RSA key', b.sign({}, { jwk: rsaJwk })],
       ['PS256 with an EC key', b.sign({}, { alg: 'PS256' })],
       ['EdDSA with an EC key', b.sign({}, { alg: 'EdDSA' })],
+      ['Ed25519 with an EC key', b.sign({}, { alg: 'Ed25519' })],
+      ['Ed448 with an Ed25519 key', signed('Ed448', edJwk, (bytes) => signBytes(null, bytes, ed.privateKey))],
       ['es256', b.sign({}, { alg: 'es256' })],
     ] as const) {
       await refuse(t, name, dpop)
@@ -611,7 +615,7 @@ await t.test('RFC 9449 §7 proofs and access tokens', async (t) => {
   await t.test('D-25 RFC 6750 §3.1 without credentials the challenge names no error', async (t) => {
     const { status, headers: answer, json } = await b.send(null, { who: null })
     t.strictSame([status, json.reason], [401, 'certificate_required'])
-    t.equal(answer['www-authenticate'], 'DPoP algs="ES256 PS256 EdDSA"')
+    t.equal(answer['www-authenticate'], 'DPoP algs="ES256 PS256 EdDSA Ed25519"')
   })
 
   await t.test('D-26 the scheme in any case, one or more spaces, no tab', async (t) => {

@@ -23,7 +23,7 @@ await t.test('D-31 what clients are told', async (t) => {
         authorization_servers: [url],
         jwks_uri: `${url}/.well-known/jwks.json`,
         bearer_methods_supported: ['header'],
-        dpop_signing_alg_values_supported: ['ES256', 'PS256', 'EdDSA'],
+        dpop_signing_alg_values_supported: ['ES256', 'PS256', 'EdDSA', 'Ed25519'],
         dpop_bound_access_tokens_required: false,
         tls_client_certificate_bound_access_tokens: true,
       })
@@ -34,7 +34,7 @@ await t.test('D-31 what clients are told', async (t) => {
     const json = await get('/.well-known/oauth-authorization-server')
     t.match(json, { issuer: url, token_endpoint: `${url}/v1/auth/token`, response_types_supported: [] })
     t.strictSame(json.grant_types_supported, ['client_credentials'])
-    t.strictSame(json.dpop_signing_alg_values_supported, ['ES256', 'PS256', 'EdDSA'])
+    t.strictSame(json.dpop_signing_alg_values_supported, ['ES256', 'PS256', 'EdDSA', 'Ed25519'])
   })
 
   await t.test('RFC 7517 the key set holds public keys, named by their thumbprint', async (t) => {
