@@ -34,6 +34,11 @@ export interface OperatorPlugin {
   readonly admit: (facts: OperatorFacts) => unknown
 }
 
+/** What a module's `plugin(options, tools)` is given to refuse with. */
+export interface OperatorTools {
+  readonly Refusal: typeof Refusal
+}
+
 export interface LoadedModule {
   readonly check: Check
   /** Hex SHA-256 of the module's file: not of what it imports. */
@@ -87,12 +92,15 @@ async function digestOf(file: string, path: string): Promise<string> {
   throw new Error(`everybody may write to ${file} or to its directory: chmod o-w them`)
 }
 
+// So that a module needs no import of ours, wherever it lies and however we were installed.
+const TOOLS: OperatorTools = { Refusal }
+
 async function make(file: string, path: string, digest: string, options: object): Promise<unknown> {
   const module = await importing(file, path, digest)
   if (typeof module.plugin !== 'function') throw new Error(`${path} does not export a function named plugin`)
   try {
     // A copy: a module that keeps or changes its options must not change the configuration.
-    return await module.plugin(structuredClone(options))
+    return await module.plugin(structuredClone(options), TOOLS)
   } catch (error) {
     throw new Error(`plugin(options) of ${path} threw ${described(error)}`, { cause: error })
   }

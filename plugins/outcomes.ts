@@ -38,14 +38,17 @@ export class Outcomes {
     await Promise.all(waiting.map((entry) => this.#write(entry)))
   }
 
-  /** Resolves when every row handed in so far was written or kept. */
+  /** Resolves when every row handed in so far was written or kept. They wait for nobody any more. */
   async flushed(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.all(this.#underWay)
+    while (this.#underWay.size > 0) {
+      // Nothing to write, but it cannot wait, and all who stand in front of it go too. What the ledger says, each row hears.
+      await Promise.allSettled([this.#ledger.commit({ entries: [] }), ...this.#underWay])
+    }
   }
 
   async #write(entry: Entry): Promise<void> {
     try {
-      await this.#ledger.commit({ entries: [entry] })
+      await this.#ledger.commit({ entries: [entry], lazy: true })
     } catch (error) {
       // What an upstream reported may be more than a row can hold. The row counts more than the report.
       const unstorable = !(error instanceof LedgerError)

@@ -1,43 +1,25 @@
 import { hash } from 'node:crypto'
-import type { DestinationStream, Logger } from 'pino'
-import { findApiKey } from '../db/api-keys.ts'
-import { pinnedPrincipal } from '../db/pins.ts'
-import { readSetting } from '../db/settings.ts'
-import { tokenVerifier } from '../plugins/access-token.ts'
-import { adminSecret } from '../plugins/admin-secret.ts'
-import { apiKey } from '../plugins/api-key.ts'
-import { Nonces } from '../plugins/dpop-nonce.ts'
+import type { DestinationStream } from 'pino'
 import type { Environment } from '../plugins/expand.ts'
-import type { Principal } from '../plugins/facts.ts'
-import { Outcomes } from '../plugins/outcomes.ts'
-import { pin } from '../plugins/pin.ts'
-import { spiffePin } from '../plugins/spiffe-pin.ts'
-import { Strangers, serviceEntry } from '../plugins/strangers.ts'
-import { Setup } from './admin/setup.ts'
-import { Logins } from './auth/login-challenge.ts'
-import { resourcesOf } from './auth/metadata.ts'
-import { openNonceSecret } from './auth/nonces.ts'
-import { openTokenKeys } from './auth/token-keys.ts'
+import { serviceEntry } from '../plugins/strangers.ts'
 import { type Configuration, loadConfiguration } from './configuration.ts'
 import { type Control, openControl } from './control.ts'
 import { type Doors, doors } from './doors.ts'
-import { Drain } from './drain.ts'
 import { type House, makeDataDirectory, openHouse } from './house.ts'
-import { type Listeners, openListeners } from './listeners.ts'
-import { openUpstream } from './llm/upstream.ts'
+import { openListeners } from './listeners.ts'
 import { createLogs, type Logs } from './log.ts'
-import { createMetrics } from './metrics.ts'
-import { readiness } from './readiness.ts'
+import { openParts, type Parts } from './parts.ts'
 import { type Reload, reloader } from './reload.ts'
-import { type RouteSources, routeSources } from './route-sources.ts'
+import { routeSources } from './route-sources.ts'
 import { type ServeOptions, serve } from './serve.ts'
 import { TIMERS, type Timers } from './server.ts'
 import type { Settings } from './settings.ts'
+import { shut } from './shut.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
-import { runTasks } from './tasks/every.ts'
+import { runTasks, type Task } from './tasks/every.ts'
+import { type FederationTask, federationTask } from './tasks/publish-federation.ts'
 import { renewCertificate, tlsMaterial } from './tasks/renew-server-certificate.ts'
-import { ledgerTasks, recordStrangers } from './tasks/tend-ledger.ts'
-import { watched } from './watched-ledger.ts'
+import { ledgerTasks } from './tasks/tend-ledger.ts'
 
 export interface GatewayOptions {
   /** What `${env:NAME}` in operators' files is read from. Default: this process's environment. */
@@ -103,6 +85,9 @@ async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environm
   return { ...configuration, dpopMode: egressDpopMode, digest }
 }
 
+/** Writes a row about the service itself. */
+type Note = (action: string, detail: Record<string, string | number>) => Promise<unknown>
+
 interface Opening {
   readonly house: House
   readonly control: Control
@@ -113,150 +98,101 @@ interface Opening {
   readonly options: GatewayOptions
 }
 
-async function open({
-  house,
-  control,
-  configuration,
-  load,
-  logs,
-  clock,
-  options,
-}: Opening): Promise<Gateway> {
-  const { log, requestLog } = logs
-  const { settings, database } = house
-  const ledger = watched(house.ledger)
-  const outcomes = new Outcomes(ledger, (error) => log.error({ err: error }, 'an outcome row was lost'))
-  const strangers = new Strangers(clock())
-  const metrics = createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed })
-  const drain = new Drain()
-  let listeners: Listeners | null = null
-  const upstream = openUpstream()
-  const seen = new Map<string, Principal>()
-  const timers = { ...TIMERS, ...options.timers }
-  const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
-  const plugins = {
-    adminSecret: adminSecret({ storedHash, environment: settings.adminSecret ?? '' }),
-    pin: pin(pinnedPrincipal(database), spiffePin(database)),
-    apiKey: apiKey((keyId) => findApiKey(database, keyId)),
-  }
-  const setup = new Setup()
-  const keys = await openTokenKeys({ database, ledger, passphrase: house.passphrase, clock })
-  // A listener's port may be known only once it listens, so the URLs are asked for when they are needed.
-  const baseUrls = (): readonly string[] => settings.publicUrls ?? listeners?.baseUrls ?? []
-  const issuer = (): string => baseUrls()[0] ?? ''
-  const nonceSecret = await openNonceSecret(database, ledger, clock())
-  const constrained = {
-    nonces: new Nonces(nonceSecret),
-    baseUrls,
-    tokens: tokenVerifier({ issuer, audiences: () => resourcesOf(baseUrls()), key: keys.verifier }),
-  }
-  const ready = readiness({ database, ledger, drain, authority: house.authority, clock })
-
-  const doorsOf = (next: Configuration): Doors => {
-    const logins = new Logins(nonceSecret)
-    const sources = {
-      house,
-      ledger,
-      outcomes,
-      strangers,
-      upstream,
-      seen,
-      ready,
-      keys,
-      logins,
-      baseUrls,
-      setup,
-      clientCasChanged: () => renewCertificate(house, listeners, clock).run(),
-      registry: metrics.registry,
-    }
-    const routes: RouteSources = routeSources({ ...sources, configuration: next })
-    const questions = { configuration: next, ...plugins, constrained, claims: { ledger, database } }
-    return doors({ questions, adminApart: settings.adminListen !== null, routes })
-  }
-  let inForce = { configuration, doors: doorsOf(configuration) }
-  const digest = (): string => inForce.configuration.digest
-
-  const serveWith = (router: ServeOptions['router']) =>
-    serve({
-      router,
-      log,
-      requestLog,
-      metrics,
-      clock,
-      writeStallMs: timers.writeStallMs,
-      draining: () => drain.draining,
-      calls: drain.calls,
-      track: drain.track,
+async function open(opening: Opening): Promise<Gateway> {
+  const { house, control, load, logs, clock, options } = opening
+  const { settings } = house
+  const parts = await openParts(house, logs, clock)
+  const { metrics, drain, ledger } = parts
+  const doorsOf = (configuration: Configuration): Doors =>
+    doors({
+      questions: { configuration, ...parts.plugins },
+      adminApart: settings.adminListen !== null,
+      routes: routeSources(parts, configuration),
     })
-
-  const note = (action: string, detail: Record<string, string | number>): Promise<unknown> =>
+  let inForce = { configuration: opening.configuration, doors: doorsOf(opening.configuration) }
+  const use = (configuration: Configuration): void => {
+    inForce = { configuration, doors: doorsOf(configuration) }
+  }
+  const digest = (): string => inForce.configuration.digest
+  const note: Note = (action, detail) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), digest())] })
 
-  const tls = await tlsMaterial(house, clock())
+  const serveWith = (router: ServeOptions['router']) => serve(serveOptions(parts, router, options.timers))
+  const tasks: FederationTask[] = []
   let stopTasks = (): void => {}
+  const tls = await tlsMaterial(house, clock())
   if (!options.controlOnly) {
-    const recovered = await ledger.recover(clock(), digest())
-    if (recovered > 0)
-      log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
-    await note('service.started', { node: process.versions.node, dpop_mode: configuration.dpopMode })
+    await begin(parts, note, digest())
     const handlers = {
       runtime: serveWith(() => inForce.doors.runtime),
       admin: serveWith(() => inForce.doors.admin),
     }
-    listeners = await openListeners(settings, tls, timers, handlers)
-    const tended = { database, ledger, outcomes, strangers, seen, configDigest: digest, clock }
-    stopTasks = runTasks(
-      [
-        ...ledgerTasks({ ...tended, organisation: settings.org }),
-        renewCertificate(house, listeners, clock),
-        cutRevoked(drain.calls, clock),
-      ],
-      log,
-    )
+    parts.doors.listeners = await openListeners(settings, tls, { ...TIMERS, ...options.timers }, handlers)
+    tasks.push(...federation(parts))
+    stopTasks = runTasks([...standing(parts, digest), ...tasks], logs.log)
   }
   control.serve(serveWith(() => inForce.doors.control))
 
-  const use = (next: Configuration): void => {
-    inForce = { configuration: next, doors: doorsOf(next) }
+  const stop = (): Promise<unknown> => {
+    stopTasks()
+    return Promise.all(tasks.map((task) => task.stop()))
   }
   let closing: Promise<void> | null = null
   const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
-    // Asked a second time, the operator will not wait: streams end now, still in order.
+    // Asked a second time, the operator will not wait: calls end now, still in order.
     if (closing) drain.cut()
-    closing ??= shut(graceMs)
+    closing ??= shut({ parts, control, note, digest, stop, graceMs })
     return closing
   }
-  const shut = async (graceMs: number): Promise<void> => {
-    drain.begin()
-    stopTasks()
-    const closed = listeners?.close()
-    await drain.finish(graceMs)
-    await outcomes.flushed()
-    await outcomes.retry()
-    await recordStrangers({ ledger, strangers, configDigest: digest, clock }).catch(logged(log))
-    if (listeners) await note('service.stopped', {}).catch(logged(log))
-    listeners?.destroy()
-    await closed
-    upstream.close()
-    await control.close()
-    await house.close()
-    logs.flush()
-  }
 
+  const { listeners } = parts.doors
   return {
     url: listeners?.url ?? '',
     adminUrl: listeners?.adminUrl ?? '',
     made: house.made,
-    hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
-    setupCode: setup.code,
+    hasAdminSecret: parts.hasAdminSecret,
+    setupCode: parts.setup.code,
     configuration: () => inForce.configuration,
-    reload: reloader({ load, use, note, log, metrics, renew: renewCertificate(house, listeners, clock).run }),
+    reload: reloader({ load, use, note, log: logs.log, metrics, renew: parts.clientCasChanged }),
     failed: ledger.failed,
     close,
   }
 }
 
-const logged =
-  (log: Logger) =>
-  (error: unknown): void =>
-    log.error({ err: error }, 'the ledger could not be written while stopping')
+function serveOptions(
+  { logs, metrics, clock, drain }: Parts,
+  router: ServeOptions['router'],
+  timers: Partial<Timers> = {},
+): ServeOptions {
+  const { writeStallMs } = { ...TIMERS, ...timers }
+  const { calls, track } = drain
+  return { router, ...logs, metrics, clock, writeStallMs, calls, track, draining: () => drain.draining }
+}
+
+/** The first rows of a run: what an earlier one left open is closed before this one begins. */
+async function begin({ ledger, clock, logs }: Parts, note: Note, configDigest: string): Promise<void> {
+  const recovered = await ledger.recover(clock(), configDigest)
+  if (recovered > 0) {
+    logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
+  }
+  await note('service.started', { node: process.versions.node })
+}
+
+/** What is done from time to time, whatever comes in. */
+function standing(parts: Parts, configDigest: () => string): readonly Task[] {
+  const { house, doors: open, drain, clock } = parts
+  const { database, settings } = house
+  return [
+    ...ledgerTasks({ ...parts, database, organisation: settings.org, configDigest }),
+    renewCertificate(house, open.listeners, clock),
+    cutRevoked(drain.calls, clock),
+  ]
+}
+
+function federation({ house, ledger, keys, issuer, clock, logs }: Parts): FederationTask[] {
+  const { settings, database } = house
+  if (settings.federationUrl === null) return []
+  return [
+    federationTask({ database, ledger, keys, url: settings.federationUrl, issuer, clock, log: logs.log }),
+  ]
+}

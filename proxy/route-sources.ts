@@ -1,10 +1,8 @@
 import type { Registry } from 'prom-client'
 import { audit, outcomeEntry, type Recorded } from '../plugins/audit.ts'
-import type { Granted, Principal } from '../plugins/facts.ts'
+import type { Granted } from '../plugins/facts.ts'
 import type { JsonBody } from '../plugins/json-body.ts'
-import type { Outcomes } from '../plugins/outcomes.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
-import type { Strangers } from '../plugins/strangers.ts'
 import type { AdminContext } from './admin/change.ts'
 import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
@@ -12,15 +10,13 @@ import type { Logins } from './auth/login-challenge.ts'
 import type { TokenKeys } from './auth/token-keys.ts'
 import type { Configuration } from './configuration.ts'
 import type { Checks } from './health.ts'
-import type { House } from './house.ts'
 import type { LlmCall } from './llm/call.ts'
 import { llmHandler } from './llm/handler.ts'
 import { listModels } from './llm/models.ts'
-import type { Upstream } from './llm/upstream.ts'
 import { outcomeOf } from './outcome.ts'
+import type { Parts } from './parts.ts'
 import type { Reply } from './reply.ts'
 import type { Settle } from './route.ts'
-import type { WatchedLedger } from './watched-ledger.ts'
 
 /** What the doors are made of: the handlers that work, and who records. One set per configuration in force. */
 export interface RouteSources {
@@ -44,34 +40,17 @@ export interface RouteSources {
   readonly registry: Registry
 }
 
-interface Parts {
-  readonly configuration: Configuration
-  readonly house: House
-  readonly ledger: WatchedLedger
-  readonly outcomes: Outcomes
-  readonly strangers: Strangers
-  readonly upstream: Upstream
-  readonly seen: Map<string, Principal>
-  readonly ready: RouteSources['readiness']
-  readonly keys: TokenKeys
-  readonly logins: Logins
-  readonly baseUrls: () => readonly string[]
-  readonly registry: Registry
-  readonly clientCasChanged: () => Promise<void>
-  readonly setup: Setup
-}
-
 /** Puts together what one configuration's doors need. */
-export function routeSources(parts: Parts): RouteSources {
-  const { configuration, house, ledger, outcomes, strangers, upstream, seen } = parts
-  const { keys, logins, baseUrls } = parts
-  const { database } = house
+export function routeSources(parts: Parts, configuration: Configuration): RouteSources {
+  const { house, ledger, outcomes, strangers, upstream, seen, keys, logins, baseUrls } = parts
+  const { database, settings, authority } = house
+  const { digest: configDigest } = configuration
   const countStranger = (reason: string): void => strangers.count(reason)
   return {
-    recorder: audit({ ledger, database, configDigest: configuration.digest, countStranger }),
+    recorder: audit({ ledger, database, configDigest, countStranger }),
     settle: (facts, ended) => {
       seen.set(facts.principal.id, facts.principal)
-      outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), configuration.digest))
+      outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), configDigest))
     },
     strangers: {
       allowed: () => Promise.resolve(null),
@@ -86,20 +65,20 @@ export function routeSources(parts: Parts): RouteSources {
     admin: {
       database,
       ledger,
-      authority: house.authority,
-      organisation: house.settings.org,
-      trustDomain: house.settings.trustDomain,
+      authority,
+      organisation: settings.org,
+      trustDomain: settings.trustDomain,
       configuration: () => configuration,
       clientCasChanged: parts.clientCasChanged,
     },
     auth: {
-      issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest: configuration.digest }),
+      issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest }),
       logins,
       keys,
       baseUrls,
       proofRequired: configuration.dpopMode === 'required',
     },
     setup: parts.setup,
-    registry: parts.registry,
+    registry: parts.metrics.registry,
   }
 }

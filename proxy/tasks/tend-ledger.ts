@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { touchLastSeen } from '../../db/principal-writes.ts'
 import { writeSetting } from '../../db/settings.ts'
+import { forgetClaims } from '../../db/single-uses.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import type { Outcomes } from '../../plugins/outcomes.ts'
 import type { Strangers } from '../../plugins/strangers.ts'
@@ -24,6 +25,7 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
     { name: 'record-strangers', everyMs: 60_000, run: () => recordStrangers(tended) },
     { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
+    { name: 'forget-claims', everyMs: 60_000, run: () => forget(tended) },
   ]
 }
 
@@ -60,4 +62,9 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
   const statements = [...seen.values()].map(({ id, type }) => touchLastSeen(database, { type, id, at }))
   seen.clear()
   if (statements.length > 0) await ledger.commit({ statements, entries: [] })
+}
+
+// What is too old to be believed anyway need not be remembered as used.
+async function forget({ ledger, database, clock }: Tended): Promise<void> {
+  await ledger.commit({ statements: [forgetClaims(database, clock())], entries: [] })
 }

@@ -1,5 +1,4 @@
-import type { OperatorFacts, OperatorPlugin } from '../../operator-module.ts'
-import { Refusal } from '../../refusal.ts'
+import type { OperatorFacts, OperatorPlugin, OperatorTools } from '../../operator-module.ts'
 
 /*
  * A check of your own, as an example: certain principals may call certain models only.
@@ -11,7 +10,8 @@ import { Refusal } from '../../refusal.ts'
  *     models:
  *       acme::intern: [gpt-4o-mini, claude-haiku-4-5]
  *
- * To write one: export a function `plugin` that takes the rest of the yaml file and returns a name, the facts it needs
+ * To write one: export a function `plugin` that takes the rest of the yaml file and our tools (`Refusal`), and returns a
+ * name, the facts it needs
  * (principal, proof, demand, call, granted) and `admit`. Throw a Refusal to refuse; returning lets the call go on to the
  * next check. A check can only refuse: what it returns is ignored. It has a second to decide; being slower, or throwing
  * anything else, refuses the call with plugin_failed. It gets copies, so nothing it changes reaches the gateway, and it
@@ -19,7 +19,10 @@ import { Refusal } from '../../refusal.ts'
  */
 
 /** Refuses with `policy_denied` where a listed principal calls a model that is not on its list. */
-export function plugin(options: Readonly<Record<string, unknown>>): OperatorPlugin {
+export function plugin(
+  options: Readonly<Record<string, unknown>>,
+  { Refusal }: OperatorTools,
+): OperatorPlugin {
   const models = readModels(options)
   return {
     name: 'allow-models',

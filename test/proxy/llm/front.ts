@@ -24,7 +24,7 @@ export async function front(t: Test, handler: (facts: LlmFacts) => Promise<Reply
   const sent: Reply[] = []
   const serve = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     const reply = await answerTo(req, res, handler)
-    await send(res, reply, { headers: {}, writeStallMs: 60_000, cutOff: new AbortController().signal })
+    await send(res, reply, { headers: {}, writeStallMs: 60_000, onStream: () => {} })
     sent.push(reply)
   }
   const server = createServer((req, res) => {

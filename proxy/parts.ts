@@ -1,0 +1,79 @@
+import { findApiKey } from '../db/api-keys.ts'
+import { pinnedPrincipal } from '../db/pins.ts'
+import { readSetting } from '../db/settings.ts'
+import { tokenVerifier } from '../plugins/access-token.ts'
+import { adminSecret } from '../plugins/admin-secret.ts'
+import { apiKey } from '../plugins/api-key.ts'
+import { Nonces } from '../plugins/dpop-nonce.ts'
+import type { Principal } from '../plugins/facts.ts'
+import { Outcomes } from '../plugins/outcomes.ts'
+import { pin } from '../plugins/pin.ts'
+import { spiffePin } from '../plugins/spiffe-pin.ts'
+import { Strangers } from '../plugins/strangers.ts'
+import { Setup } from './admin/setup.ts'
+import { Logins } from './auth/login-challenge.ts'
+import { resourcesOf } from './auth/metadata.ts'
+import { openNonceSecret } from './auth/nonces.ts'
+import { openTokenKeys } from './auth/token-keys.ts'
+import { Drain } from './drain.ts'
+import type { House } from './house.ts'
+import type { Listeners } from './listeners.ts'
+import { openUpstream } from './llm/upstream.ts'
+import type { Logs } from './log.ts'
+import { createMetrics } from './metrics.ts'
+import { readiness } from './readiness.ts'
+import { renewCertificate } from './tasks/renew-server-certificate.ts'
+import { watched } from './watched-ledger.ts'
+
+/** Everything that lives as long as the process, whichever configuration is in force. */
+export type Parts = Awaited<ReturnType<typeof openParts>>
+
+/** Puts it together on an open house. What it holds open, `house.close` and `upstream.close` close. */
+export async function openParts(house: House, logs: Logs, clock: () => number) {
+  const { settings, database, authority, passphrase } = house
+  const ledger = watched(house.ledger)
+  const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
+  const drain = new Drain()
+  // Set once the listeners are open: a port may be known only then, so URLs are asked for when they are needed.
+  const doors: { listeners: Listeners | null } = { listeners: null }
+  const baseUrls = (): readonly string[] => settings.publicUrls ?? doors.listeners?.baseUrls ?? []
+  const issuer = (): string => baseUrls()[0] ?? ''
+  const keys = await openTokenKeys({ database, ledger, passphrase, clock })
+  const nonceSecret = await openNonceSecret(database, ledger, clock())
+  const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
+
+  return {
+    house,
+    logs,
+    clock,
+    ledger,
+    outcomes,
+    drain,
+    doors,
+    baseUrls,
+    issuer,
+    keys,
+    strangers: new Strangers(clock()),
+    /** Principals that were served since it was last written down. */
+    seen: new Map<string, Principal>(),
+    upstream: openUpstream(),
+    metrics: createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed }),
+    ready: readiness({ database, ledger, drain, authority, clock }),
+    setup: new Setup(),
+    logins: new Logins(nonceSecret),
+    hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
+    clientCasChanged: () => renewCertificate(house, doors.listeners, clock).run(),
+    /** Plugins that remember something, and so are made once. */
+    plugins: {
+      adminSecret: adminSecret({ storedHash, environment: settings.adminSecret ?? '' }),
+      pin: pin(pinnedPrincipal(database), spiffePin(database)),
+      apiKey: apiKey((keyId) => findApiKey(database, keyId)),
+      constrained: {
+        nonces: new Nonces(nonceSecret),
+        baseUrls,
+        tokens: tokenVerifier({ issuer, audiences: () => resourcesOf(baseUrls()), key: keys.verifier }),
+      },
+      claims: { ledger, database },
+    },
+  }
+}

@@ -1,0 +1,43 @@
+import type { Logger } from 'pino'
+import type { Control } from './control.ts'
+import type { Parts } from './parts.ts'
+import { recordStrangers } from './tasks/tend-ledger.ts'
+
+interface Shutting {
+  readonly parts: Parts
+  readonly control: Control
+  readonly note: (action: string, detail: Record<string, string | number>) => Promise<unknown>
+  readonly digest: () => string
+  /** Ends the background tasks; resolves when none needs database or ledger any more. */
+  readonly stop: () => Promise<unknown>
+  /** How long calls under way may go on. */
+  readonly graceMs: number
+}
+
+/**
+ * Stops in order (SECURITY F-30): nothing new is accepted, what is under way ends or is cut when its grace is over, every
+ * outcome is written, and only then are ledger and database let go. Never rejects for a ledger that fails meanwhile.
+ */
+export async function shut({ parts, control, note, digest, stop, graceMs }: Shutting): Promise<void> {
+  const { house, ledger, outcomes, strangers, drain, upstream, clock, logs } = parts
+  const { listeners } = parts.doors
+  drain.begin()
+  await stop()
+  const closed = listeners?.close()
+  await drain.finish(graceMs)
+  await outcomes.flushed()
+  await outcomes.retry()
+  await recordStrangers({ ledger, strangers, configDigest: digest, clock }).catch(logged(logs.log))
+  if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
+  listeners?.destroy()
+  await closed
+  upstream.close()
+  await control.close()
+  await house.close()
+  logs.flush()
+}
+
+const logged =
+  (log: Logger) =>
+  (error: unknown): void =>
+    log.error({ err: error }, 'the ledger could not be written while stopping')
