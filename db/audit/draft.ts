@@ -43,8 +43,7 @@ const isPlain = (text: string): boolean => text.length <= TEXT_LIMIT && PLAIN.te
 const sound = (text: string): string => (isPlain(text) ? text : mended(text))
 
 // Cut first: the cut may halve a surrogate pair.
-const mended = (text: string): string =>
-  text.slice(0, TEXT_LIMIT).toWellFormed().replaceAll('\0', '\uFFFD')
+const mended = (text: string): string => text.slice(0, TEXT_LIMIT).toWellFormed().replaceAll('\0', '\uFFFD')
 
 function detailText(detail: Entry['detail']): string {
   const text = canonicalText(detail, 'detail', 0)

@@ -86,6 +86,19 @@ t.test('AUDIT A row: the template equals a general RFC 8785 canonicaliser for an
   )
 })
 
+// What a row keeps of a text, member names aside, said once more.
+const kept = (_name: string, value: unknown): unknown =>
+  typeof value === 'string' ? value.slice(0, 1_024).toWellFormed().replaceAll('\0', '\uFFFD') : value
+
+t.test('AUDIT A row: detail is what a general RFC 8785 canonicaliser makes of it', async (t) => {
+  const holds = (given: JsonObject): boolean =>
+    draftOf(entry({ detail: given })).detail === canonicalize(JSON.parse(JSON.stringify(given), kept))
+  fc.assert(fc.property(detail, holds), { numRuns: 2_000 })
+  const long = 'x'.repeat(1_023)
+  t.ok(holds({ zero: -0, least: Number.MIN_SAFE_INTEGER, long: `${long}😀`, longer: `${long}xx` }))
+  t.ok(holds({ 10: 1, 9: [2, {}], '😀': [], '\uffee': { b: 1, a: '"' }, '': '\u007f\u2028' }))
+})
+
 t.test('AUDIT A row: an export line without result and row_hash is the leaf again', async (t) => {
   fc.assert(
     fc.property(anyRow, (fields) => {
@@ -126,6 +139,7 @@ t.test('AUDIT A row: a detail that has no one canonical form is refused, naming 
   refused({ n: 2 ** 53 }, /detail\.n/)
   refused({ n: Number.NaN }, /detail\.n/)
   refused({ list: [1, undefined] }, /detail\.list\[1\]/)
+  refused({ list: new Array(1) }, /detail\.list\[0\]/)
   refused({ when: new Date(AT) }, /detail\.when/)
   refused({ big: 1n }, /detail\.big/)
   for (const name of ['a\ud800', 'a\\', 'a"', 'a\n', '\0']) refused({ [name]: 1 }, /name cannot be kept/)
