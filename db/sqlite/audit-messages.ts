@@ -1,5 +1,6 @@
 import type { Sealed } from '../audit/entry.ts'
-import type { OpenDecision, Work, WorkResult } from '../audit/writer.ts'
+import type { OpenDecision } from '../audit/writer.ts'
+import type { PackedBatch, PackedResults } from './audit-packing.ts'
 import type { AuditSchema } from './audit-schema.ts'
 
 /** What the writer's thread is started with. */
@@ -11,13 +12,13 @@ export interface WriterOptions {
 
 /** To the writer's thread. Answered in the order of asking; `close` by the thread's end. */
 export type ToWriter =
-  | { readonly kind: 'write'; readonly batch: readonly Work[] }
+  | { readonly kind: 'write'; readonly batch: PackedBatch }
   | { readonly kind: 'open-decisions' }
   | { readonly kind: 'close' }
 
 /** From it. `refused`: it could not start. `failed`: this request, and the next may go through. `poisoned`: this and all others. */
 export type FromWriter =
   | { readonly kind: 'ready'; readonly head: Sealed | null }
-  | { readonly kind: 'written'; readonly results: readonly WorkResult[] }
+  | { readonly kind: 'written'; readonly results: PackedResults }
   | { readonly kind: 'open-decisions'; readonly decisions: readonly OpenDecision[] }
   | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads'
-import type { OpenDecision, WorkResult, Writer } from '../audit/writer.ts'
+import type { OpenDecision, Work, WorkResult, Writer } from '../audit/writer.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './audit-messages.ts'
+import { packBatch, unpackResults } from './audit-packing.ts'
 import { expectedAuditSchema } from './audit-schema-expected.ts'
 
 /** Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot write there. */
@@ -63,7 +64,7 @@ function connect(worker: Worker, head: Writer['head']): Writer {
   return {
     head,
     lost: lost.promise,
-    write: async (batch) => resultsOf(await ask({ kind: 'write', batch })),
+    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
     openDecisions: async () => decisionsOf(await ask({ kind: 'open-decisions' })),
     close: () => {
       closing = true
@@ -74,9 +75,9 @@ function connect(worker: Worker, head: Writer['head']): Writer {
   }
 }
 
-function resultsOf(answer: FromWriter): readonly WorkResult[] {
+function resultsOf(answer: FromWriter, batch: readonly Work[]): readonly WorkResult[] {
   if (answer.kind !== 'written') throw new Error(`the audit writer answered a batch with ${answer.kind}`)
-  return answer.results
+  return unpackResults(answer.results, batch)
 }
 
 function decisionsOf(answer: FromWriter): readonly OpenDecision[] {

@@ -2,6 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { messageOf } from './audit-errors.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './audit-messages.ts'
+import { packResults, unpackBatch } from './audit-packing.ts'
 import { openStore, type Store } from './audit-store.ts'
 
 const port = parentPort
@@ -39,7 +40,7 @@ function serve(store: Store): void {
 function answer(store: Store, message: ToWriter): void {
   switch (message.kind) {
     case 'write':
-      send({ kind: 'written', results: store.write(message.batch) })
+      send({ kind: 'written', results: packResults(store.write(unpackBatch(message.batch))) })
       store.checkpoint()
       break
     case 'open-decisions':
