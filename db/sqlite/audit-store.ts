@@ -35,6 +35,7 @@ export function openStore({ file, version, schema }: WriterOptions): Store {
   if (problem !== null) throw new Error(problem)
   const writer = batchWriter(db, version)
   const watch = fileWatch(file)
+  const checkpoint = checkpointer(db)
   const openedAt = writer.head?.seq ?? 0
   return {
     get head() {
@@ -42,11 +43,12 @@ export function openStore({ file, version, schema }: WriterOptions): Store {
     },
     write: (batch) => {
       const results = writer.write(batch)
+      checkpoint.note(batch)
       // After the commit: an answer is given only for rows that are in the file where the next boot will look.
       watch.assertSame()
       return results
     },
-    checkpoint: checkpointer(db),
+    checkpoint: checkpoint.run,
     openDecisions: () => openDecisions(db, openedAt),
     isPassing,
     close: () => {
@@ -95,20 +97,35 @@ function tailProblem(db: SQLite.Database): string | null {
 // 16 MiB. Hashes are random, so the pages of their index are written again and again: a longer log copies each one once.
 const LOG_PAGES = 4_000
 
-function checkpointer(db: SQLite.Database): () => void {
+// To ask how long the log is takes as long as a row. A write makes ten pages of it at the most, three as a rule.
+const WRITES_PER_LOOK = 100
+
+interface Checkpointer {
+  readonly note: (batch: readonly Work[]) => void
+  readonly run: () => void
+}
+
+function checkpointer(db: SQLite.Database): Checkpointer {
   interface State {
     readonly log: number
     readonly checkpointed: number
   }
   const state = db.prepare<[], State>('pragma wal_checkpoint(noop)')
   const move = db.prepare<[], State>('pragma wal_checkpoint(passive)')
-  return () => {
+  let writes = 0
+  const note = (batch: readonly Work[]): void => {
+    for (const { statements, drafts } of batch) writes += statements.length + drafts.length
+  }
+  const run = (): void => {
+    if (writes < WRITES_PER_LOOK) return
     try {
       const { log = 0, checkpointed = 0 } = state.get() ?? {}
       if (log - checkpointed >= LOG_PAGES) move.get()
+      writes = 0
     } catch (error) {
       // A full disk keeps the log from moving; it stays whole where it is, and the next batch tries again.
       if (!isPassing(error)) throw error
     }
   }
+  return { note, run }
 }
