@@ -35,14 +35,16 @@ export interface LedgerOptions {
   readonly version: string
   /** How many rows may wait. Default 8,192. */
   readonly queueLimit?: number
+  /** How long lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes behind a crash. */
+  readonly lingerMs?: number
 }
 
 /**
  * Opens the ledger of a migrated database and holds it alone. Rejects with one sentence where another process holds it, the
  * schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the sentence names the first such row.
  */
-export async function openLedger({ file, version, queueLimit = 8_192 }: LedgerOptions): Promise<Ledger> {
-  return new Line(await openSqliteWriter(file, version), queueLimit)
+export async function openLedger(options: LedgerOptions): Promise<Ledger> {
+  return new Line(await openSqliteWriter(options.file, options.version), options)
 }
 
 // A batch's memory and the time it holds the write lock stay small; the line takes what is beyond.
@@ -54,21 +56,29 @@ interface Waiter {
   readonly reject: (error: Error) => void
 }
 
-/** The line in front of a writer. While one batch is under way the next one gathers: load makes the batches. */
+/**
+ * The line in front of a writer. While one batch is under way the next one gathers: load makes the batches.
+ * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
+ */
 class Line implements Ledger {
   readonly #writer: Writer
   readonly #limit: number
+  readonly #lingerMs: number
   readonly #failed = Promise.withResolvers<Error>()
   #line: Waiter[] = []
   #waiting = 0
+  /** Whether the line must go on: somebody in it cannot wait. */
+  #pressed = false
+  #lingering: NodeJS.Timeout | null = null
   #draining: Promise<void> | null = null
   #head: Sealed | null
   #fault: Error | null = null
   #closed: Promise<void> | null = null
 
-  constructor(writer: Writer, limit: number) {
+  constructor(writer: Writer, { queueLimit = 8_192, lingerMs = 5 }: LedgerOptions) {
     this.#writer = writer
-    this.#limit = limit
+    this.#limit = queueLimit
+    this.#lingerMs = lingerMs
     this.#head = writer.head
     void writer.lost.then((fault) => this.#fail(fault))
   }
@@ -93,11 +103,15 @@ class Line implements Ledger {
     const { promise, resolve, reject } = Promise.withResolvers<readonly Sealed[]>()
     const size = sizeOf(work)
     if (this.#waiting + size > this.#limit) {
+      // Those who wait may all be lazy.
+      this.#press()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
     }
     this.#waiting += size
     this.#line.push({ work, resolve, reject })
-    this.#draining ??= this.#drain()
+    // A full batch gains nothing by waiting.
+    if (unit.lazy && this.#line.length < BATCH_LIMIT) this.#linger()
+    else this.#press()
     return promise
   }
 
@@ -112,19 +126,41 @@ class Line implements Ledger {
   }
 
   close(): Promise<void> {
-    this.#closed ??= (this.#draining ?? Promise.resolve()).then(() => this.#writer.close())
+    this.#closed ??= this.#finish()
     return this.#closed
+  }
+
+  async #finish(): Promise<void> {
+    this.#press()
+    await this.#draining
+    await this.#writer.close()
+  }
+
+  #press(): void {
+    if (this.#lingering) clearTimeout(this.#lingering)
+    this.#lingering = null
+    if (this.#line.length === 0) return
+    this.#pressed = true
+    this.#draining ??= this.#drain()
+  }
+
+  #linger(): void {
+    // What is under way looks at its end who is still in line.
+    if (this.#draining) return
+    this.#lingering ??= setTimeout(() => this.#press(), this.#lingerMs)
   }
 
   async #drain(): Promise<void> {
     // So that everything committed in this turn of the event loop shares the first batch.
     await Promise.resolve()
-    while (this.#line.length > 0) {
+    while (this.#pressed) {
       const batch = this.#line.splice(0, BATCH_LIMIT)
+      this.#pressed = this.#line.length > 0
       await this.#write(batch)
       for (const { work } of batch) this.#waiting -= sizeOf(work)
     }
     this.#draining = null
+    if (this.#line.length > 0) this.#linger()
   }
 
   async #write(batch: readonly Waiter[]): Promise<void> {

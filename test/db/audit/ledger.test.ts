@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { GENESIS } from '../../../db/audit/leaf.ts'
 import type { JsonObject } from '../../../db/json.ts'
@@ -149,6 +150,70 @@ t.test('AUDIT Appending: close stores what waits and takes nothing more', async 
   await ledger.close()
   t.equal(rowsOf(file).length, 600)
 })
+
+/** What `promise` has become by now, or `never`. */
+const byNow = (promise: Promise<unknown>): Promise<unknown> =>
+  Promise.race([promise, nextTurn().then(() => 'never')])
+
+const AN_HOUR_MS = 3_600_000
+const lazy = (request_id: string) => ({ entries: [entry({ request_id, status: 'success' })], lazy: true })
+
+t.test(
+  'AUDIT Appending: a lazy unit waits for one that is not, and shares its transaction, in the order of coming',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file, { lingerMs: AN_HOUR_MS })
+    await ledger.commit({ entries: [entry()] })
+    const before = commitsInLog(`${file}-wal`)
+    const outcomes = [ledger.commit(lazy('a')), ledger.commit(lazy('b'))]
+    t.equal(await byNow(Promise.any(outcomes)), 'never')
+    t.equal(ledger.waiting, 2, 'and counts as waiting')
+    t.match(await ledger.commit({ entries: [entry({ request_id: 'c' })] }), [{ seq: 4 }])
+    t.match(await Promise.all(outcomes), [[{ seq: 2 }], [{ seq: 3 }]])
+    t.equal(commitsInLog(`${file}-wal`) - before, 1)
+    await ledger.close()
+    t.same(
+      rowsOf(file).map(({ request_id: id }) => id),
+      ['req_1', 'a', 'b', 'c'],
+    )
+  },
+)
+
+t.test('AUDIT Appending: lazy units go by themselves when nobody comes', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file, { lingerMs: 1 })
+  t.match(await ledger.commit(lazy('a')), [{ seq: 1 }])
+  const busy = ledger.commit({ entries: [entry()] })
+  await nextTurn()
+  const [, late] = await Promise.all([busy, ledger.commit(lazy('b'))])
+  t.match(late, [{ seq: 3 }], 'also one that came while another batch was under way')
+  await ledger.close()
+})
+
+t.test(
+  'AUDIT Appending: lazy units are stored by close, and a full batch of them waits for nobody',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file, { lingerMs: AN_HOUR_MS })
+    const batch = Array.from({ length: 512 }, () => ledger.commit(lazy('a')))
+    t.equal((await Promise.all(batch)).length, 512)
+    const last = ledger.commit(lazy('z'))
+    await ledger.close()
+    t.match(await last, [{ seq: 513 }])
+  },
+)
+
+t.test(
+  'AUDIT Appending: a line that is full of lazy units moves on when it has refused somebody',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file, { lingerMs: AN_HOUR_MS, queueLimit: 2 })
+    const two = [ledger.commit(lazy('a')), ledger.commit(lazy('b'))]
+    await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'busy' })
+    t.match(await Promise.all(two), [[{ seq: 1 }], [{ seq: 2 }]])
+    await ledger.close()
+  },
+)
 
 // A frame of the write-ahead log that ends a transaction says how many pages the database has then; the others say 0.
 function commitsInLog(path: string): number {

@@ -1,0 +1,30 @@
+import t from 'tap'
+import { Outcomes } from '../../plugins/outcomes.ts'
+import { entry, open, rowsOf, scratchDatabase } from '../db/audit/scratch-ledger.ts'
+
+t.test(
+  'AUDIT A row: outcomes wait for the next decision, and for nobody once they are flushed',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file, { lingerMs: 3_600_000 })
+    const outcomes = new Outcomes(ledger, (error) => t.fail(String(error)))
+    outcomes.settle(entry({ request_id: 'a', status: 'success' }))
+    await ledger.commit({ entries: [entry({ request_id: 'b' })] })
+    outcomes.settle(entry({ request_id: 'b', status: 'error' }))
+    t.equal(rowsOf(file).length, 2)
+    await outcomes.flushed()
+    await outcomes.flushed()
+    const rows = rowsOf(file).map(({ request_id: id, status }) => `${id} ${status}`)
+    t.same(rows, ['a success', 'b allowed', 'b error'])
+    await ledger.close()
+  },
+)
+
+t.test('F-05 flushed keeps what the ledger would not take, and ends', async (t) => {
+  const ledger = await open(await scratchDatabase(t.testdir()))
+  const outcomes = new Outcomes(ledger, (error) => t.fail(String(error)))
+  await ledger.close()
+  outcomes.settle(entry({ status: 'success' }))
+  await outcomes.flushed()
+  t.equal(outcomes.owed, 1)
+})
