@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help start test demo certs agent admin-secret ca-export check-config verify-audit lint bench clean
+.PHONY: help start test demo certs agent connect env admin-secret ca-export check-config verify-audit lint build bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -31,6 +31,12 @@ certs: $(INSTALLED) ## make the organisation's CA and the server certificate
 agent: $(INSTALLED) ## enroll an agent: make agent NAME=my-agent CAPS=llm.chat
 	@node scripts/agent.ts "$(NAME)" --caps "$(CAPS)"
 
+connect: $(INSTALLED) ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
+	@exec node scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
+
+env: $(INSTALLED) ## print what to tell the common clients: make env IDENTITY=agents/my-agent
+	@node scripts/sallyport.ts env --identity "$(IDENTITY)"
+
 admin-secret: $(INSTALLED) ## set a new operator secret and print it once
 	@node scripts/admin-secret.ts
 
@@ -48,8 +54,11 @@ lint: $(INSTALLED) ## format, lint and types
 	oxlint --type-aware --deny-warnings
 	tsc
 
+build: $(INSTALLED) ## compile the package into dist (npm pack takes it from there)
+	npm run build
+
 bench: $(INSTALLED) ## measure (see docs/performance.md)
 	node scripts/bench.ts
 
 clean: ## remove what npm installed; the data directory stays
-	rm -rf node_modules .tap
+	rm -rf node_modules .tap dist

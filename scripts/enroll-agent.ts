@@ -51,7 +51,7 @@ try it:
   curl --cacert ${directory}/org-ca.crt --cert ${directory}/agent.crt --key ${directory}/agent.key \\
     ${url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'
-or let any client of this machine speak as it: sallyport connect --identity ${directory}
+or let any client of this machine speak as it, by DPoP: make connect IDENTITY=${directory}
 `
 }
 

@@ -1,6 +1,6 @@
 import { command } from './command.ts'
 
-const HELP = `usage: node scripts/rotate-signing-key.ts
+const HELP = `usage: sallyport rotate-signing-key
 
 Access tokens are signed with a new key from now on; those of the old one stay valid until they expire (15 minutes at most).
 Works beside a running gateway and without one. Prints the id of the new key.

@@ -40,6 +40,10 @@ const VERBS: Readonly<Record<string, Verb>> = {
     run: () => import('./connect.ts'),
   },
   env: { says: 'print what to tell the common clients', run: () => import('./env.ts') },
+  'rotate-signing-key': {
+    says: 'sign access tokens with a new key',
+    run: () => import('./rotate-signing-key.ts'),
+  },
   'verify-audit': { says: 'verify the audit ledger offline', run: () => import('./verify-audit.ts') },
   'export-audit': { says: 'write the audit ledger as NDJSON', run: () => import('./export-audit.ts') },
 }
@@ -47,7 +51,7 @@ const VERBS: Readonly<Record<string, Verb>> = {
 const HELP = `usage: sallyport VERB [options]
 
 ${Object.entries(VERBS)
-  .map(([name, { says }]) => `  ${name.padEnd(14)}${says}`)
+  .map(([name, { says }]) => `  ${name.padEnd(20)}${says}`)
   .join('\n')}
 
   sallyport VERB --help says more about one; --version prints the version.
