@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { constants, existsSync, rmSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { Agent, request } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -112,12 +113,35 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
       done()
     },
   })
+  await furnish(settings)
   const gateway = await startGateway(settings, { env: {}, logTo, ...options })
+  await keepCa(settings)
   t.teardown(async () => {
     await gateway.close(0)
     if (options.verify !== false) await verifyWhole(t, settings)
   })
   return { ...gateway, settings, upstream, log, pluginsDir, ...(await caller(gateway, settings)) }
+}
+
+// Sealing keys is slow by design, and every gateway of a test file may as well have the same CA: the first one makes it,
+// those after it find it in their data directory, as a gateway does that starts again.
+const madeCas = new Map<string, string>()
+const caOf = ({ org, trustDomain }: Settings): string => `${org} ${trustDomain}`
+
+async function furnish(settings: Settings): Promise<void> {
+  const made = madeCas.get(caOf(settings))
+  if (made === undefined || settings.keyPassphrase !== null || existsSync(settings.dataDir)) return
+  await cp(made, settings.dataDir, { recursive: true, mode: constants.COPYFILE_EXCL })
+  await chmod(settings.dataDir, 0o700)
+}
+
+async function keepCa(settings: Settings): Promise<void> {
+  if (madeCas.has(caOf(settings)) || settings.keyPassphrase !== null) return
+  const kept = await mkdtemp(join(tmpdir(), 'sallyport-ca-'))
+  process.once('exit', () => rmSync(kept, { recursive: true, force: true }))
+  await cp(join(settings.dataDir, 'ca'), join(kept, 'ca'), { recursive: true })
+  await cp(join(settings.dataDir, 'key-passphrase'), join(kept, 'key-passphrase'))
+  madeCas.set(caOf(settings), kept)
 }
 
 /** A directory of its own, short enough for a Unix socket, gone with the test. One test may ask for several. */
