@@ -97,7 +97,7 @@ function requestTo(target: Target, { call, body, spans, headers, signal }: LlmFa
   const bytes = target.model === call.model ? body : withModel(body, spans.get('model'), target.model)
   return {
     method: 'POST',
-    url: new URL(provider.base_url.replace(/\/+$/, '') + call.endpoint.upstreamPath),
+    url: urlOf(provider, call.endpoint.upstreamPath),
     headers: requestHeaders(provider, headers, bytes.length),
     body: bytes,
     timeouts: timeoutsOf(provider),
@@ -110,6 +110,17 @@ export const timeoutsOf = (provider: Provider): Timeouts => ({
   firstByteMs: provider.first_byte_timeout_ms,
   idleMs: provider.idle_timeout_ms,
 })
+
+const urls = new WeakMap<Provider, Map<string, URL>>()
+
+/** Where an endpoint is at a provider, made once for each of the few there are. */
+function urlOf(provider: Provider, path: string): URL {
+  const known = urls.get(provider) ?? new Map<string, URL>()
+  urls.set(provider, known)
+  const url = known.get(path) ?? new URL(provider.base_url.replace(/\/+$/, '') + path)
+  known.set(path, url)
+  return url
+}
 
 /** The body with another model name, and every other byte as it was. */
 function withModel(body: Buffer, span: Span | undefined, model: string): Buffer {

@@ -52,24 +52,35 @@ export function requestHeaders(
   caller: IncomingHttpHeaders,
   contentLength: number | null,
 ): HeaderMap {
-  return {
-    ...callerHeaders(caller),
-    ...(provider.dialect === 'anthropic' && { 'anthropic-version': versionOf(caller) }),
-    ...credentials(provider, caller),
+  const headers = callerHeaders(caller)
+  if (provider.dialect === 'anthropic') headers['anthropic-version'] = versionOf(caller)
+  Object.assign(headers, credentials(provider, caller), fixedOf(provider))
+  if (contentLength === null) return headers
+  headers['content-type'] = 'application/json'
+  headers['content-length'] = String(contentLength)
+  return headers
+}
+
+const fixed = new WeakMap<Provider, HeaderMap>()
+
+/** What every request to a provider carries, made once: a configuration does not change while it is in force. */
+function fixedOf(provider: Provider): HeaderMap {
+  const known = fixed.get(provider)
+  if (known) return known
+  const made = {
     ...lowerCased(provider.headers),
     // An answer that is not compressed can be read for its usage as it passes.
     'accept-encoding': 'identity',
     host: new URL(provider.base_url).host,
-    ...(contentLength !== null && {
-      'content-type': 'application/json',
-      'content-length': String(contentLength),
-    }),
   }
+  fixed.set(provider, made)
+  return made
 }
 
 /** Whether a request to `provider` would carry any credentials, ours or, where passed through, the caller's. */
 export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders): boolean {
-  return Object.keys({ ...credentials(provider, caller), ...lowerCased(provider.headers) }).some((name) =>
+  if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
+  return Object.keys({ ...credentials(provider, caller), ...fixedOf(provider) }).some((name) =>
     CREDENTIAL_NAMES.has(name),
   )
 }
@@ -96,15 +107,18 @@ export function requestIdOf(upstream: IncomingHttpHeaders): string | null {
 function callerHeaders(caller: IncomingHttpHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
   const nominated = connectionNames(caller)
-  for (const [name, value] of Object.entries(caller)) {
-    if (typeof value !== 'string' || nominated.has(name)) continue
-    if (allowed(name, REQUEST_NAMES, REQUEST_PREFIXES)) kept[name] = value
+  for (const name in caller) {
+    const value = caller[name]
+    if (typeof value !== 'string' || !allowed(name, REQUEST_NAMES, REQUEST_PREFIXES)) continue
+    if (!nominated?.has(name)) kept[name] = value
   }
   return kept
 }
 
 /** What the caller's `Connection` header says is not to be passed on (RFC 9110 §7.6.1). */
-function connectionNames({ connection = '' }: IncomingHttpHeaders): ReadonlySet<string> {
+function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<string> | null {
+  // What nearly every client sends; it names no header.
+  if (connection === undefined || connection === 'keep-alive') return null
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
 }
 
