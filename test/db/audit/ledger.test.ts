@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { GENESIS } from '../../../db/audit/leaf.ts'
 import type { JsonObject } from '../../../db/json.ts'
 import {
   appendCalls,
+  commitsInLog,
   entry,
   open,
   rowsOf,
@@ -214,14 +214,3 @@ t.test(
     await ledger.close()
   },
 )
-
-// A frame of the write-ahead log that ends a transaction says how many pages the database has then; the others say 0.
-function commitsInLog(path: string): number {
-  const log = readFileSync(path)
-  const frame = 24 + log.readUInt32BE(8)
-  let commits = 0
-  for (let at = 32; at + frame <= log.length; at += frame) {
-    if (log.readUInt32BE(at + 4) > 0) commits += 1
-  }
-  return commits
-}

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import type { Entry } from '../../../db/audit/entry.ts'
@@ -73,4 +74,18 @@ export async function verifyFile(file: string): Promise<Verdict> {
   } finally {
     db.close()
   }
+}
+
+/**
+ * How many transactions a write-ahead log holds. A frame that ends one says how many pages the database has then; the others
+ * say 0.
+ */
+export function commitsInLog(path: string): number {
+  const log = readFileSync(path)
+  const frame = 24 + log.readUInt32BE(8)
+  let commits = 0
+  for (let at = 32; at + frame <= log.length; at += frame) {
+    if (log.readUInt32BE(at + 4) > 0) commits += 1
+  }
+  return commits
 }
