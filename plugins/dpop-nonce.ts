@@ -29,9 +29,12 @@ export class Nonces {
     return nonce
   }
 
-  /** Whether a nonce was handed out in this step or the one before. */
+  /** Whether a nonce was handed out in this step or the one before, or already in the next, by a replica whose clock is ahead. */
   isFresh(use: NonceFor, nonce: string, at: number): boolean {
-    return same(nonce, this.current(use, at)) || same(nonce, this.#of(use, stepOf(at) - 1))
+    const step = stepOf(at)
+    return (
+      same(nonce, this.current(use, at)) || [step - 1, step + 1].some((n) => same(nonce, this.#of(use, n)))
+    )
   }
 
   #of(use: NonceFor, step: number): string {

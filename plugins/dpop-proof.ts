@@ -30,7 +30,7 @@ export interface CheckedProof {
   readonly jkt: string
   /** SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature (T13). */
   readonly replayKey: string
-  /** Until when a copy of it would be believed. ms since the epoch. */
+  /** After this a copy of it is believed on no replica, however far its clock may be behind. ms since the epoch. */
   readonly expiresAt: number
 }
 
@@ -50,7 +50,7 @@ export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   return {
     jkt: key.jkt,
     replayKey: hash('sha256', `${key.jkt} ${jti}`),
-    expiresAt: (iat + PROOF_AGE_S + 1) * 1000,
+    expiresAt: (iat + PROOF_AGE_S + PROOF_AHEAD_S) * 1000,
   }
 }
 
