@@ -1,11 +1,18 @@
-import { createPrivateKey, randomUUID, sign as signBytes, X509Certificate } from 'node:crypto'
+import {
+  createPrivateKey,
+  generateKeyPairSync,
+  randomUUID,
+  sign as signBytes,
+  X509Certificate,
+} from 'node:crypto'
 import t from 'tap'
+import { leafConstraints, signsHandshakes } from '../../certs/builder.ts'
+import { caExtensions, type Odd, odd } from '../certs/made.ts'
 import { proof } from '../dpop.ts'
 import type { Answered, Identity } from '../gateway.ts'
 import { type Bench, bench, boundTo, dpopToken, oauthError } from './bench.ts'
 
-// The three calls of the Python helper (WIRE.md §7). RS256 assertions are accepted as ES256 ones are; a principal with an
-// RSA certificate comes with enrollment from outside, so that half is proven where such certificates are made.
+// The three calls of the Python helper (WIRE.md §7).
 
 type Members = Record<string, unknown>
 
@@ -205,6 +212,40 @@ await t.test(
     )
   },
 )
+
+await t.test('WIRE §7 an RSA certificate signs in with RS256, and a P-384 one with neither', async (t) => {
+  const b = await bench(t)
+  const dates = { notBefore: b.time.at - 3_600_000, notAfter: b.time.at + 86_400_000 }
+  const ca = await odd({ name: 'corp', extensions: caExtensions(0), ...dates })
+  await b.gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: ca.pem, kind: 'organisation' })
+  const enrolled = async (name: string, key: NonNullable<Odd['key']>): Promise<Identity> => {
+    const leaf = await odd({ name, extensions: [leafConstraints(), signsHandshakes()], ...dates, key }, ca)
+    const who = { cert: leaf.pem, key: leaf.key.export({ type: 'pkcs8', format: 'pem' }).toString() }
+    const body = {
+      agent_name: name,
+      cert_pem: who.cert,
+      private_key_pem: who.key,
+      capabilities: ['llm.chat'],
+    }
+    const { status, json, text } = await b.gateway.admin('POST', '/v1/admin/agents/enroll/byoca', body)
+    t.equal(status, 201, text)
+    return { id: json.agent_id, ...who }
+  }
+  const rsa = await enrolled('rsa', generateKeyPairSync('rsa', { modulusLength: 2048 }))
+  const wide = await enrolled('wide', generateKeyPairSync('ec', { namedCurve: 'P-384' }))
+  const nonce = await challenge(b, rsa)
+  const good = assertion(b, rsa, nonce, {}, { alg: 'RS256' })
+  for (const alg of ['PS256', 'RS512', 'ES256', 'HS256']) {
+    const answered = await buy(b, assertion(b, rsa, nonce, {}, { alg }), rsa)
+    oauthError(t, answered, [401, 'invalid_client'], alg)
+  }
+  t.equal((await sign(b, good, nonce, rsa)).status, 200)
+  t.equal((await buy(b, good, rsa)).status, 200)
+  for (const alg of ['ES256', 'ES384', 'RS256']) {
+    const text = assertion(b, wide, await challenge(b, wide), {}, { alg })
+    oauthError(t, await buy(b, text, wide), [401, 'invalid_client'], `P-384 ${alg}`)
+  }
+})
 
 await t.test('§5.2 a stranger and a deactivated agent get no challenge', async (t) => {
   const b = await bench(t)

@@ -107,15 +107,18 @@ function render(mutations: readonly Mutation[], confirmation: Members): Rendered
   const header = { typ: 'dpop+jwt', alg: 'ES256', jwk: client.jwk, ...at('proof header') }
   const proof = text('proof text', jws(header, proofClaims, client))
   const scheme = mutations.find((m) => m.place === 'authorization')
-  const authorization = scheme ? String(scheme.value).replace('TOKEN', token) : `DPoP ${token}`
+  const authorization = textOf(scheme)?.replace('TOKEN', token) ?? `DPoP ${token}`
   const method = mutations.find((m) => m.place === 'method')
   const url = mutations.find((m) => m.place === 'url')
   return {
-    method: String(method?.value ?? 'POST'),
-    url: String(url?.value ?? BASE_URL + PATH),
+    method: textOf(method) ?? 'POST',
+    url: textOf(url) ?? BASE_URL + PATH,
     headers: { ...(authorization !== '' && { authorization }), ...(proof !== '' && { dpop: proof }) },
   }
 }
+
+const textOf = (mutation: Mutation | undefined): string | undefined =>
+  typeof mutation?.value === 'string' ? mutation.value : undefined
 
 const encoded = (text: string): string => Buffer.from(text).toString('base64url')
 

@@ -86,3 +86,24 @@ bUlJSGQgjwD5vaUaKlLR50Q2DmFfQj1L+SY=`
   t.equal(Buffer.from(thumbprint, 'hex').toString('base64url'), 'A4DtL2JmUMhAsvJj5tKyn64SqzmuXbMrJa0n761y5v0')
   t.end()
 })
+
+await t.test(
+  'M-01 a token stays with the certificate that it was asked with, also within one principal',
+  async (t) => {
+    const b = await bench(t)
+    const bearer: string = (await b.token(null)).json.access_token
+    const headers = { authorization: `Bearer ${bearer}` }
+    const { json } = await b.gateway.admin('POST', `/v1/admin/agents/${b.bot.id}/rotate-cert`, {
+      grace_hours: 1,
+    })
+    const rotated = { id: b.bot.id, cert: json.cert_chain_pem, key: json.private_key_pem }
+    t.equal((await b.send(null, { who: rotated })).status, 200, 'the new certificate is served')
+    refusedWith(
+      t,
+      await b.send(null, { headers, who: rotated }),
+      'token_invalid',
+      'with the token of the old one it is not',
+    )
+    t.equal((await b.send(null, { headers })).status, 200, 'while the old one is in its grace')
+  },
+)
