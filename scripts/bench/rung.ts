@@ -1,30 +1,24 @@
-// One rung of the ladder: the gateway's own plugins on its own server, up to a step, with a handler that answers from
+// One rung of the ladder: the gateway's own plugins on its own listener, up to a step, with a handler that answers from
 // memory. Usage: node rung.ts pin|capability|audit, configured like the gateway itself.
-import { pinnedPrincipal } from '../../db/pins.ts'
-import { audit, outcomeEntry, type Recorded } from '../../plugins/audit.ts'
-import { capability, demand } from '../../plugins/capability.ts'
-import { jsonBody } from '../../plugins/json-body.ts'
-import { Outcomes } from '../../plugins/outcomes.ts'
-import { pin } from '../../plugins/pin.ts'
-import { type Arrival, Pipeline, type Plugin, type Recorder } from '../../plugins/plugin.ts'
+import type { Recorded } from '../../plugins/audit.ts'
+import { type Arrival, Pipeline, type Recorder } from '../../plugins/plugin.ts'
 import { loadConfiguration } from '../../proxy/configuration.ts'
-import { Drain } from '../../proxy/drain.ts'
 import { openHouse } from '../../proxy/house.ts'
-import { llmCall } from '../../proxy/llm/call.ts'
+import { openListeners } from '../../proxy/listeners.ts'
 import { ENDPOINTS } from '../../proxy/llm/endpoints.ts'
-import { createLog } from '../../proxy/log.ts'
-import { createMetrics } from '../../proxy/metrics.ts'
-import { outcomeOf } from '../../proxy/outcome.ts'
+import { createLogs } from '../../proxy/log.ts'
+import { openParts } from '../../proxy/parts.ts'
+import { pipelines } from '../../proxy/pipelines.ts'
 import type { Reply } from '../../proxy/reply.ts'
 import { gated, open, type Route, type Settle } from '../../proxy/route.ts'
+import { routeSources } from '../../proxy/route-sources.ts'
 import { router } from '../../proxy/router.ts'
 import { serve } from '../../proxy/serve.ts'
-import { createTlsServer, TIMERS } from '../../proxy/server.ts'
+import { TIMERS } from '../../proxy/server.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { tlsMaterial } from '../../proxy/tasks/renew-server-certificate.ts'
-import { watched } from '../../proxy/watched-ledger.ts'
 import { COMPLETION, PATH } from './messages.ts'
-import { sayReady } from './say-ready.ts'
+import { announce } from './say-ready.ts'
 
 const BODY_LIMIT = 1024 * 1024
 const REPLY: Reply = {
@@ -38,40 +32,34 @@ const UNRECORDED: Recorder<Arrival & Recorded> = {
   refused: () => Promise.resolve(null),
 }
 
-// In the place of plugins/dpop.ts, which gives the same for a caller without a proof, and needs half the gateway for others.
-const NO_PROOF = { proof: null, token: null }
-const WITHOUT_PROOF: Plugin<object, typeof NO_PROOF> = {
-  name: 'without-proof',
-  needs: [],
-  gives: Object.keys(NO_PROOF),
-  admit: () => NO_PROOF,
-}
-
 const settings = readSettings(process.env, process.cwd())
 const configuration = await loadConfiguration(settings.pluginsDir, process.env)
 const house = await openHouse(settings, configuration.audit.queue_limit, Date.now())
-const log = createLog(settings.logLevel)
-const ledger = watched(house.ledger)
-const outcomes = new Outcomes(ledger, (error) => log.error({ err: error }, 'an outcome row was lost'))
-const metrics = createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed })
-const drain = new Drain()
+const parts = await openParts(house, createLogs(settings.logLevel), Date.now)
+const asked = pipelines({ configuration, ...parts.plugins })
 const routes = router([routeOf(process.argv[2] ?? '')])
+const { drain, metrics, logs, outcomes, upstream } = parts
 const handle = serve({
   router: () => routes,
-  log,
+  ...logs,
   metrics,
   writeStallMs: TIMERS.writeStallMs,
   clock: Date.now,
   draining: () => drain.draining,
-  cutOff: drain.cutOff,
+  calls: drain.calls,
   track: drain.track,
 })
-const server = createTlsServer(await tlsMaterial(house, Date.now()), TIMERS, handle)
-sayReady(server, async () => {
-  server.close()
-  server.closeAllConnections()
+const tls = await tlsMaterial(house, Date.now())
+const listeners = await openListeners(settings, tls, TIMERS, { runtime: handle, admin: handle })
+// From them the dpop plugin knows the URLs that proofs may be for.
+parts.doors.listeners = listeners
+announce(listeners.url, async () => {
+  const closed = listeners.close()
+  listeners.destroy()
+  await closed
   await drain.finish(0)
   await outcomes.flushed()
+  upstream.close()
   await house.close()
 })
 
@@ -82,7 +70,8 @@ function routeOf(rung: string): Route {
     case 'capability':
       return gate({ recorder: UNRECORDED, settle: () => {} })
     case 'audit':
-      return gate(recorded())
+      // As the gateway itself records: a row before the work, a row after it.
+      return gate(routeSources(parts, configuration))
     default:
       throw new Error('usage: node rung.ts pin|capability|audit')
   }
@@ -90,7 +79,7 @@ function routeOf(rung: string): Route {
 
 /** Who it is, and the body read, so that every rung reads it. */
 function pinned(): Route {
-  return open('POST', PATH, Pipeline.start().pass(pin(pinnedPrincipal(house.database))), async (facts) => {
+  return open('POST', PATH, Pipeline.start().pass(parts.plugins.pin), async (facts) => {
     await facts.readBody(BODY_LIMIT)
     return REPLY
   })
@@ -101,26 +90,10 @@ interface Recording {
   readonly settle: Settle<Arrival & Recorded>
 }
 
-/** What the gateway asks of a chat call that brings no DPoP proof, in its order. */
-function gate(recording: Recording): Route {
+/** What the gateway asks of a chat call, in its order. */
+function gate({ recorder, settle }: Recording): Route {
   const endpoint = ENDPOINTS.find(({ path }) => path === PATH)
   if (!endpoint) throw new Error(`the gateway has no route ${PATH}`)
-  const pipeline = Pipeline.start()
-    .pass(demand('egress_llm_chat', 'llm.chat'))
-    .pass(pin(pinnedPrincipal(house.database)))
-    .pass(WITHOUT_PROOF)
-    .pass(jsonBody({ limit: BODY_LIMIT }))
-    .pass(llmCall(endpoint))
-    .pass(capability)
-  return gated('POST', PATH, { pipeline, ...recording }, () => REPLY)
-}
-
-/** As the gateway itself records: a row before the work, a row after it. */
-function recorded(): Recording {
-  const { digest } = configuration
-  const source = { ledger, database: house.database, configDigest: digest, countStranger: () => {} }
-  return {
-    recorder: audit(source),
-    settle: (facts, ended) => outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), digest)),
-  }
+  const passage = { pipeline: asked.llm(endpoint), recorder, settle, recheck: asked.stillHolds }
+  return gated('POST', PATH, passage, () => REPLY)
 }
