@@ -2,15 +2,16 @@ import { rmSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
+import { measureLedger } from './alone.ts'
 import { type Children, coresOf, openChildren } from './children.ts'
 import { openGenerator } from './generator.ts'
 import { layGround, makeDirectory, removeDirectory } from './ground.ts'
 import type { LedgerPoint } from './ledger.ts'
-import { measureLedger } from './ledger-alone.ts'
 import { nginxVersion } from './nginx.ts'
 import { report } from './report.ts'
-import { type Conditions, medianRows, type Results } from './results.ts'
+import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
+import { startForCache } from './subjects.ts'
 import type { Bench } from './workbench.ts'
 
 export interface BenchOptions {
@@ -70,6 +71,7 @@ async function measure(
   const ground = await layGround(directory, upstream.port)
   const generator = await openGenerator(children, cores.others)
   const bench: Bench = { plan: options, ground, children, cores, upstream, generator, say }
+  await (await children.start({ ...(await startForCache(ground)), core: cores.measured })).stop()
   const measured: Round[] = []
   for (let round = 1; round <= rounds; round += 1) {
     if (rounds > 1) say(`round ${round} of ${rounds}`)
@@ -78,7 +80,13 @@ async function measure(
   const ledger: readonly LedgerPoint[] = 'ledger'.includes(only)
     ? await measureLedger(children, directory, seconds)
     : []
-  return { conditions, rows: medianRows(measured), startUp: measured.at(-1)?.startUp ?? null, ledger }
+  return {
+    conditions,
+    rows: medianRows(measured),
+    startUp: measured.at(-1)?.startUp ?? null,
+    ledger,
+    es256: medianEs256(measured),
+  }
 }
 
 /** Progress goes to standard error, so that the report can be redirected. */

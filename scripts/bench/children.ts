@@ -56,7 +56,7 @@ export function openChildren(directory: string): Children {
   return {
     start: async (start) => {
       const log = join(directory, `${start.name}.log`)
-      const child = spawnOn(start, log)
+      const child = spawnOn(start, log, join(directory, 'compile-cache'))
       const ended = once(child, 'exit').then(() => void living.delete(child))
       living.add(child)
       const startedAt = performance.now()
@@ -72,14 +72,18 @@ export function openChildren(directory: string): Children {
   }
 }
 
-function spawnOn({ command, args, env, core, ipc }: Start, log: string): ChildProcess {
+function spawnOn({ command, args, env, core, ipc }: Start, log: string, compileCache: string): ChildProcess {
   const out = openSync(log, 'w', 0o600)
   const stdio: ('ignore' | 'ipc' | number)[] = ['ignore', out, out]
   if (ipc) stdio.push('ipc')
   try {
     const [file, ...rest] =
       core === null ? [command, ...args] : ['taskset', '-c', String(core), command, ...args]
-    return spawn(file ?? command, rest, { stdio, env: { ...inherited(), ...env } })
+    return spawn(file ?? command, rest, {
+      stdio,
+      // As `make start` has it, in a place of our own: compiling takes memory that the process then keeps.
+      env: { ...inherited(), NODE_COMPILE_CACHE: compileCache, ...env },
+    })
   } finally {
     closeSync(out)
   }

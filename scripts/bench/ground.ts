@@ -1,16 +1,24 @@
+import type { JsonWebKey } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openHouse } from '../../proxy/house.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { tlsMaterial } from '../../proxy/tasks/renew-server-certificate.ts'
-import { expect, withControl } from '../control-client.ts'
+import { newDpopKey, publicJwk } from '../client/dpop-key.ts'
+import { type Call, expect, withControl } from '../control-client.ts'
 
 /** A client's identity as PEM texts. */
 export interface Identity {
   readonly ca: string
   readonly cert: string
   readonly key: string
+}
+
+/** An agent that has registered a key for DPoP proofs. */
+export interface ProvenIdentity extends Identity {
+  /** Private. */
+  readonly dpopKey: JsonWebKey
 }
 
 /** Everything the servers of a run share, in a directory that goes with the run. */
@@ -23,6 +31,8 @@ export interface Ground {
   readonly allowed: Identity
   /** Known, and holds nothing. */
   readonly denied: Identity
+  /** Holds llm.chat and has a DPoP key. */
+  readonly proven: ProvenIdentity
 }
 
 /** Makes the directory by itself: what must be removed exists before anything can fail. */
@@ -31,7 +41,7 @@ export const makeDirectory = (parent = tmpdir()): Promise<string> => mkdtemp(joi
 export const removeDirectory = (directory: string): Promise<void> =>
   rm(directory, { recursive: true, force: true, maxRetries: 3 })
 
-/** Makes a CA, a database with two agents, the operator's files, and PEM files for the servers that are not ours. */
+/** Makes a CA, a database with three agents, the operator's files, and PEM files for the servers that are not ours. */
 export async function layGround(directory: string, upstreamPort: number): Promise<Ground> {
   const pluginsDir = join(directory, 'config')
   const dataDir = join(directory, 'data')
@@ -45,22 +55,26 @@ export async function layGround(directory: string, upstreamPort: number): Promis
     MCP_PROXY_PLUGINS_DIR: pluginsDir,
   }
   const settings = readSettings(env, directory)
-  const [allowed, denied, root] = await withControl(settings, async (call) => [
-    expect(
-      await call('POST', '/v1/admin/agents', { agent_name: 'allowed', capabilities: ['llm.chat'] }),
-      201,
-    ),
-    expect(await call('POST', '/v1/admin/agents', { agent_name: 'denied', capabilities: [] }), 201),
-    (await call('GET', '/pki/ca.crt')).body,
-  ])
+  const agents = await withControl(settings, enrolled)
   const house = await openHouse(settings, 1_024, Date.now())
   const { certPem, keyPem, clientCaPems } = await tlsMaterial(house, Date.now())
   await house.close()
   await writeFile(join(directory, 'server.crt'), certPem)
   await writeFile(join(directory, 'server.key'), keyPem, { mode: 0o600 })
   await writeFile(join(directory, 'clients-ca.crt'), clientCaPems.join(''))
-  const ca = String(root)
-  return { directory, env, dataDir, allowed: identityOf(ca, allowed), denied: identityOf(ca, denied) }
+  return { directory, env, dataDir, ...agents }
+}
+
+async function enrolled(call: Call): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
+  const ca = String((await call('GET', '/pki/ca.crt')).body)
+  const mint = async (name: string, capabilities: readonly string[]): Promise<Identity> =>
+    identityOf(ca, expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201))
+  const allowed = await mint('allowed', ['llm.chat'])
+  const denied = await mint('denied', [])
+  const proven = await mint('proven', ['llm.chat'])
+  const dpopKey = newDpopKey()
+  expect(await call('POST', '/v1/admin/agents/acme::proven/dpop-jwk', publicJwk(dpopKey)), 200)
+  return { allowed, denied, proven: { ...proven, dpopKey } }
 }
 
 function identityOf(ca: string, agent: Record<string, unknown>): Identity {

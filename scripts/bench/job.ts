@@ -1,3 +1,24 @@
+import type { JsonWebKey } from 'node:crypto'
+import type { ProofFor } from '../client/proof.ts'
+
+/** Stands in a request where each has a DPoP proof of its own. */
+export const PROOF_PLACE = '{proof}'
+
+/** By which key and for what proofs are signed. */
+export interface Signing extends Omit<ProofFor, 'at'> {
+  readonly jwk: JsonWebKey
+}
+
+/** DPoP proofs, none of which is sent twice. */
+export interface Proofs {
+  /** Signed beforehand, in the order they are sent. */
+  readonly signed: readonly string[]
+  /** When their signing began. ms since the epoch. */
+  readonly signedAt: number
+  /** For more of them. */
+  readonly signing: Signing
+}
+
 /** What the load generator is told to do, once per process message. */
 export interface Job {
   readonly port: number
@@ -5,6 +26,8 @@ export interface Job {
   readonly tls: { readonly ca: string; readonly cert: string | null; readonly key: string | null } | null
   /** A whole HTTP request, sent again and again. */
   readonly request: string
+  /** What goes to the request's {@link PROOF_PLACE}. Null: it has none. */
+  readonly proofs: Proofs | null
   /** The status that counts as right; any other is an error. */
   readonly expect: number
   readonly connections: number

@@ -1,8 +1,9 @@
 // The load generator, a process of its own on the other core. It is sent one job at a time.
 import { createHistogram } from 'node:perf_hooks'
-import type { FromGenerator, Job, Measured } from './job.ts'
+import { type FromGenerator, type Job, type Measured, PROOF_PLACE } from './job.ts'
 import { cpuUsOf, rssMbOf } from './proc.ts'
-import { nowUs, Wire } from './wire.ts'
+import { proofSupply } from './proof-supply.ts'
+import { type NextRequest, nowUs, Wire } from './wire.ts'
 
 /** A target that answers nothing right is given up. */
 const MOST_ERRORS = 10_000
@@ -57,13 +58,22 @@ function run(job: Job): Promise<Measured> {
       else wire.reopen()
     },
   }
-  const bytes = Buffer.from(job.request)
-  const wires = Array.from({ length: job.connections }, () => new Wire(job, bytes, events))
+  const request = requests(job)
+  const wires = Array.from({ length: job.connections }, () => new Wire(job, request, events))
   for (const wire of wires) wire.open()
   if (job.rate !== null) openLoop(job.rate, free, () => isOver)
   setTimeout(() => tally.start(), job.warmupS * 1_000)
   setTimeout(() => finish(() => resolve(tally.take())), (job.warmupS + job.seconds) * 1_000)
   return promise
+}
+
+/** Always the same bytes, or the same around a proof that is new each time. */
+function requests({ request, proofs }: Job): NextRequest {
+  const bytes = Buffer.from(request)
+  if (!proofs) return () => bytes
+  const [before = '', after = ''] = request.split(PROOF_PLACE)
+  const proof = proofSupply(proofs)
+  return () => before + proof() + after
 }
 
 /**

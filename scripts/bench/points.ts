@@ -1,14 +1,18 @@
-import type { Ground, Identity } from './ground.ts'
-import type { Job } from './job.ts'
-import { type Kind, requestBody, requestText } from './messages.ts'
+import type { Kind } from './messages.ts'
+
+export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad signature' | 'replayed proof'
 
 /** One way of loading a server. */
 export interface Point {
   readonly name: string
   readonly connections: number
   readonly kind: Kind
-  /** Default: the agent that holds llm.chat. */
-  readonly as?: 'denied' | 'nobody'
+  /** Default: the agent that holds llm.chat and has no DPoP key. `proven`: the one that holds it and has. */
+  readonly as?: 'denied' | 'nobody' | 'proven'
+  /** A DPoP proof: a new one with each request, or always the same that must be refused. */
+  readonly proof?: 'fresh' | JunkProof
+  /** Whether an access token comes with the proof, bound to certificate and key. */
+  readonly token?: boolean
   /** Default: 200. */
   readonly expect?: number
   /** Requests per second; `half`: of what the gateway carried at c=64 in this run. Default: a closed loop. */
@@ -41,7 +45,7 @@ export const MANY: readonly Point[] = [
 export const REFUSED: readonly Point[] = [
   { name: 'denied', connections: 64, kind: 'json', as: 'denied', expect: 403 },
   { name: 'wrong type', connections: 64, kind: 'json', expect: 400, headers: ['content-type: text/plain'] },
-  // These lose their connection with the answer, so each pays for a handshake.
+  // These lose their connection with the answer, so each pays for a handshake: their rate is that of handshakes.
   { name: 'no certificate', connections: 16, kind: 'json', as: 'nobody', expect: 401, reconnect: true },
   {
     name: 'bad framing',
@@ -53,36 +57,24 @@ export const REFUSED: readonly Point[] = [
   },
 ]
 
-interface Target {
-  readonly port: number
-  readonly pid: number
-  /** False: plain TCP. */
-  readonly tls: boolean
-  /** Requests per second for `half`. */
-  readonly halfRate: number
-  readonly warmupS: number
-  readonly seconds: number
-}
+/** {@link PRIME} and {@link LADDER} with a proof on each request. */
+export const proven = (connections: number): Point => ({
+  name: 'DPoP',
+  connections,
+  kind: 'json',
+  as: 'proven',
+  proof: 'fresh',
+})
+export const PROVEN: readonly Point[] = [proven(1), proven(16), proven(64)]
+export const PROVEN_WITH_TOKEN: Point = { ...proven(64), name: 'DPoP + token', token: true }
 
-/** What the generator is told for a point. */
-export function jobOf(point: Point, ground: Ground, target: Target): Job {
-  const { port, pid, tls, halfRate, warmupS, seconds } = target
-  const body = requestBody(point.kind)
-  return {
-    port,
-    pid,
-    tls: tls ? credentials(point, ground) : null,
-    request: requestText(body, point.headers),
-    expect: point.expect ?? 200,
-    connections: point.connections,
-    rate: point.rate === 'half' ? halfRate : (point.rate ?? null),
-    reconnect: point.reconnect ?? false,
-    warmupS,
-    seconds,
-  }
-}
+const junk = (proof: JunkProof): Point => ({ ...proven(64), name: proof, proof, expect: 401 })
 
-function credentials({ as }: Point, { allowed, denied }: Ground): Job['tls'] {
-  const { ca, cert, key }: Identity = as === 'denied' ? denied : allowed
-  return as === 'nobody' ? { ca, cert: null, key: null } : { ca, cert, key }
-}
+/** On kept connections: whoever is known by a certificate keeps it, however wrong the proof. */
+export const JUNK_PROOFS: readonly Point[] = [
+  junk('oversized proof'),
+  junk('other typ'),
+  junk('stale iat'),
+  junk('bad signature'),
+  junk('replayed proof'),
+]

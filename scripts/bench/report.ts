@@ -1,9 +1,8 @@
+import { reportDpop } from './report-dpop.ts'
 import { ceilingOf, number, type Results, rowOf, targetsOf } from './results.ts'
 import type { Row } from './run.ts'
-import { BARE_PROXY, CEILING_SERVER, DIRECT, subjects } from './subjects.ts'
-
-/** A point of the generator that used its own core so far measures the generator. */
-const BUSY = 0.9
+import { BARE_PROXY, CEILING_SERVER, DIRECT, DPOP_RUNG, GATEWAY, subjects } from './subjects.ts'
+import { cells, HEADINGS, optional, table } from './table.ts'
 
 /** A run as Markdown tables that also read well on a terminal. */
 export function report(results: Results): string {
@@ -14,6 +13,8 @@ export function report(results: Results): string {
     '### Proxying: streams, and what is added to the upstream\n',
     streams(results),
     added(results),
+    '### DPoP: a fresh proof on each request\n',
+    reportDpop(results),
     '### Refusals\n',
     refusals(results),
     '### Ledger, memory, event loop, start\n',
@@ -40,39 +41,46 @@ function conditions({ conditions: c, rows }: Results): string {
 }
 
 function ladder({ rows }: Results): string {
-  const order = ['node:https', 'pin', 'capability', 'audit', 'gateway', BARE_PROXY, 'nginx', CEILING_SERVER]
-  const found = order.flatMap((server) => rows.filter((row) => row.server === server && row.point === 'json'))
+  const bareAt = (connections: number): Row | undefined =>
+    rowOf(rows, { server: BARE_PROXY, point: 'json', connections })
   return table(
     [...HEADINGS, '× http-proxy-3', 'what'],
-    found.map((row) => {
-      const bare = rowOf(rows, { server: BARE_PROXY, point: 'json', connections: row.connections })
-      const what = subjects().find(({ name }) => name === row.server)?.what ?? ''
-      return [...cells(row), bare ? number(row.perSecond / bare.perSecond, 2) : '–', what]
-    }),
+    RUNGS.flatMap(({ server, point, label, what }) =>
+      rows
+        .filter((row) => row.server === server && row.point === point)
+        .map((row) => {
+          const bare = bareAt(row.connections)
+          const [, ...figures] = cells(row)
+          return [label, ...figures, bare ? number(row.perSecond / bare.perSecond, 2) : '–', what]
+        }),
+    ),
   )
 }
 
-const HEADINGS = ['server', 'c', 'req/s', 'p50 µs', 'p99 µs', 'CPU µs/req', 'core %', 'RSS MiB']
+const rung = (server: string, point = 'json', label = server, what = whatIs(server)) => ({
+  server,
+  point,
+  label,
+  what,
+})
 
-function cells(row: Row): string[] {
-  return [
-    row.server,
-    String(row.connections),
-    perSecond(row),
-    number(row.p50),
-    number(row.p99),
-    optional(row.cpuUs),
-    row.cpuUs === null ? '–' : number((row.cpuUs * row.perSecond) / 10_000),
-    optional(row.rssMb),
-  ]
+/** In the order of the ladder, and what it is compared with. */
+const RUNGS = [
+  rung('node:https'),
+  rung('pin'),
+  rung('capability'),
+  rung('audit'),
+  rung(DPOP_RUNG, 'DPoP'),
+  rung(GATEWAY),
+  rung(GATEWAY, 'DPoP', `${GATEWAY} + DPoP`, 'the whole gateway, a fresh proof each'),
+  rung(BARE_PROXY),
+  rung('nginx'),
+  rung(CEILING_SERVER),
+]
+
+function whatIs(server: string): string {
+  return subjects().find(({ name }) => name === server)?.what ?? ''
 }
-
-const perSecond = (row: Row): string =>
-  number(row.perSecond) +
-  (row.generatorBusy > BUSY ? '\\*' : '') +
-  (row.errors > 0 ? ` (${row.errors} errors)` : '')
-
-const optional = (value: number | null): string => (value === null ? '–' : number(value))
 
 function streams({ rows }: Results): string {
   const bare = rowOf(rows, { server: BARE_PROXY, point: 'burst' })
@@ -130,17 +138,23 @@ const differences = (values: readonly [number, number] | undefined): string[] =>
 const REFUSAL_NAMES: Readonly<Record<string, string>> = {
   denied: 'no capability: 403, a durable row',
   'wrong type': 'content-type text/plain: 400, a durable row',
-  'no certificate': 'no certificate: 401, a handshake each',
-  'bad framing': 'two Host headers: 400, a handshake each',
+  'oversized proof': 'DPoP proof too long: 401, a durable row',
+  'other typ': 'DPoP proof of another typ: 401, a durable row',
+  'stale iat': 'DPoP proof an hour old: 401, a durable row',
+  'bad signature': 'DPoP proof with a bad signature: 401, a durable row',
+  'replayed proof': 'DPoP proof sent before: 401, a durable row',
+  'no certificate': 'no certificate: 401, closed, so a handshake each',
+  'bad framing': 'two Host headers: 400, closed, so a handshake each',
   handshakes: 'for comparison: raw node:tls, a handshake each',
 }
 
 function refusals({ rows }: Results): string {
   return table(
     ['refused', ...HEADINGS.slice(1)],
-    rows
-      .filter(({ point }) => point in REFUSAL_NAMES)
-      .map((row) => [REFUSAL_NAMES[row.point] ?? '', ...cells(row).slice(1)]),
+    // In the order of the names, so that what closes its connection stands together.
+    Object.entries(REFUSAL_NAMES).flatMap(([point, name]) =>
+      rows.filter((row) => row.point === point).map((row) => [name, ...cells(row).slice(1)]),
+    ),
   )
 }
 
@@ -162,7 +176,7 @@ function resources({ rows, startUp }: Results): string {
   const loops = table(
     ['gateway under', 'c', 'RSS MiB', 'event loop p99 ms'],
     gateway.map((row) => [
-      row.point,
+      row.server === GATEWAY ? row.point : `${row.point}, required`,
       String(row.connections),
       optional(row.rssMb),
       row.loopP99Ms === null ? '–' : number(row.loopP99Ms, 1),
@@ -183,17 +197,4 @@ function targets(results: Results): string {
       met === null ? '–' : met ? 'yes' : 'NO',
     ]),
   )
-}
-
-/** Empty where there is nothing to show. The first column is text, the others are figures. */
-function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
-  if (rows.length === 0) return 'not measured\n'
-  const widths = headings.map((heading, i) =>
-    Math.max(heading.length, ...rows.map((row) => (row[i] ?? '').length)),
-  )
-  const isText = (i: number): boolean => i === 0 || headings[i] === 'what'
-  const line = (row: readonly string[]): string =>
-    `| ${row.map((cell, i) => (isText(i) ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join(' | ')} |`
-  const rule = `|${widths.map((width, i) => (isText(i) ? '-'.repeat(width + 2) : `${'-'.repeat(width + 1)}:`)).join('|')}|`
-  return `${[line(headings), rule, ...rows.map(line)].join('\n')}\n`
 }

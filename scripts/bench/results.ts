@@ -1,3 +1,4 @@
+import type { Es256 } from './es256.ts'
 import type { LedgerPoint } from './ledger.ts'
 import type { Round, Row } from './run.ts'
 import type { StartUp } from './start-up.ts'
@@ -24,6 +25,7 @@ export interface Results {
   readonly rows: readonly Row[]
   readonly startUp: StartUp | null
   readonly ledger: readonly LedgerPoint[]
+  readonly es256: Es256 | null
 }
 
 /** Of each point the round with the median throughput: a noisy neighbour spoils a round, not the figure. */
@@ -35,7 +37,15 @@ export function medianRows(rounds: readonly Round[]): readonly Row[] {
   return [...byPoint.values()].flatMap((rows) => middle(rows.sort((a, b) => a.perSecond - b.perSecond)))
 }
 
-const middle = (rows: readonly Row[]): readonly Row[] => rows.slice(rows.length >> 1, (rows.length >> 1) + 1)
+/** Of the rounds that measured it the one in the middle. */
+export function medianEs256(rounds: readonly Round[]): Es256 | null {
+  const found = rounds.flatMap(({ es256 }) => (es256 ? [es256] : []))
+  const [median = null] = middle(found.sort((a, b) => a.bare.perSecond - b.bare.perSecond))
+  return median
+}
+
+const middle = <T>(sorted: readonly T[]): readonly T[] =>
+  sorted.slice(sorted.length >> 1, (sorted.length >> 1) + 1)
 
 export interface Ask {
   readonly server: string
@@ -62,7 +72,7 @@ export interface Target {
 }
 
 /** The targets that this tool can judge, beside what was reached. */
-export function targetsOf({ rows, startUp, ledger }: Results): readonly Target[] {
+export function targetsOf({ rows, startUp, ledger, es256 }: Results): readonly Target[] {
   const at = (server: string, point: string, connections?: number): Row | undefined =>
     rowOf(rows, { server, point, ...(connections !== undefined && { connections }) })
   const whole = at(GATEWAY, 'json', 64)
@@ -77,6 +87,12 @@ export function targetsOf({ rows, startUp, ledger }: Results): readonly Target[]
   return [
     atLeast('whole gateway, × bare http-proxy-3, c=64', 0.85, over(whole?.perSecond, bare?.perSecond), 2),
     atMost('gate: CPU µs per request over node:https, c=64', 10, gate),
+    atLeast(
+      'whole gateway with DPoP, × bare ES256 verification, c=64',
+      0.6,
+      over(at(GATEWAY, 'DPoP', 64)?.perSecond, es256?.bare.perSecond),
+      2,
+    ),
     atMost('added p50 at half load, µs', 500, less(half?.p50, direct?.p50)),
     atMost('added p99 at half load, µs', 3_000, less(half?.p99, direct?.p99)),
     atLeast(
@@ -88,6 +104,13 @@ export function targetsOf({ rows, startUp, ledger }: Results): readonly Target[]
     atMost('added first streamed byte p50, µs', 600, less(paced?.firstP50, at(DIRECT, 'paced')?.firstP50)),
     atLeast('denied by capability, durable row, req/s', 10_000, at(GATEWAY, 'denied')?.perSecond),
     atLeast('refused: wrong type, durable row, req/s', 15_000, at(GATEWAY, 'wrong type')?.perSecond),
+    atLeast(
+      'refused: oversized proof, durable row, req/s',
+      15_000,
+      at(GATEWAY, 'oversized proof')?.perSecond,
+    ),
+    atLeast('refused: wrong proof typ, durable row, req/s', 15_000, at(GATEWAY, 'other typ')?.perSecond),
+    atLeast('refused: stale proof, durable row, req/s', 15_000, at(GATEWAY, 'stale iat')?.perSecond),
     atLeast('refused: bad framing, a handshake each, req/s', 15_000, at(GATEWAY, 'bad framing')?.perSecond),
     atLeast('ledger alone, rows/s', 30_000, fastest?.rowsPerSecond),
     atMost('ledger alone at that rate, p99 µs', 25_000, fastest?.p99),

@@ -2,13 +2,17 @@ import { rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { readSettings } from '../../proxy/settings.ts'
 import { withControl } from '../control-client.ts'
+import { measureEs256 } from './alone.ts'
 import type { Child, Start } from './children.ts'
+import type { Es256 } from './es256.ts'
 import type { Ground } from './ground.ts'
 import type { Measured } from './job.ts'
+import { jobOf } from './job-of.ts'
 import { nginxVersion } from './nginx.ts'
-import { jobOf, type Point, PRIME } from './points.ts'
+import type { Point } from './points.ts'
+import { prove } from './proving.ts'
 import { measureStart, type StartUp } from './start-up.ts'
-import { GATEWAY, type Subject, subjects } from './subjects.ts'
+import { GATEWAY, GATEWAY_REQUIRED, type Subject, subjects } from './subjects.ts'
 import type { Bench, Plan } from './workbench.ts'
 
 /** One measured point of one server. */
@@ -16,22 +20,26 @@ export interface Row extends Measured {
   readonly server: string
   readonly point: string
   readonly connections: number
-  /** 99th percentile of the event loop's delay while it ran, as the gateway itself says. ms. Null for the others. */
+  /** 99th percentile of the event loop's delay while it ran, as a gateway itself says. ms. Null for the others. */
   readonly loopP99Ms: number | null
 }
 
 export interface Round {
   readonly rows: readonly Row[]
   readonly startUp: StartUp | null
+  /** Null where nothing was asked with a proof. */
+  readonly es256: Es256 | null
 }
 
 /** Measures every server once, one after the other. What is left out is said. */
 export async function runRound(bench: Bench): Promise<Round> {
   const rows: Row[] = []
   let startUp: StartUp | null = null
+  let es256: Es256 | null = null
   for (const subject of subjects()) {
     const points = subject.points.filter((point) => nameOf(subject, point).includes(bench.plan.only))
     if (points.length === 0) continue
+    if (points.some(({ proof }) => proof)) es256 ??= await ceiling(bench)
     if (subject.name === 'nginx' && nginxVersion() === null) {
       bench.say('nginx is not installed: skipped')
       continue
@@ -47,7 +55,13 @@ export async function runRound(bench: Bench): Promise<Round> {
     const dataDir = start.env?.MCP_PROXY_DATA_DIR
     if (dataDir) await rm(dataDir, { recursive: true, force: true })
   }
-  return { rows, startUp }
+  return { rows, startUp, es256 }
+}
+
+async function ceiling({ children, ground, cores, plan, say }: Bench): Promise<Es256> {
+  const found = await measureEs256(children, ground.directory, cores.measured, plan.seconds)
+  say(`bare ES256 verification: ${Math.round(found.bare.perSecond)}/s`)
+  return found
 }
 
 /** What `--only` is compared with, and progress is told by. */
@@ -67,9 +81,11 @@ async function measureAll(
 ): Promise<readonly Row[]> {
   const { name: server, start } = subject
   const { plan, ground, generator, say } = bench
+  const isGateway = server === GATEWAY || server === GATEWAY_REQUIRED
   const target = { port, pid, tls: start !== null, halfRate: 0, ...plan }
   // Unmeasured: the first seconds of a process measure its compiler.
-  await generator.measure(jobOf(PRIME, ground, { ...target, seconds: plan.warmupS }))
+  const short = { ...target, seconds: plan.warmupS }
+  await generator.measure(jobOf(subject.prime, ground, short, await prove(subject.prime, ground, short)))
   const rows: Row[] = []
   for (const point of points) {
     const halfRate = Math.round(carried([...before, ...rows]) / 2)
@@ -77,9 +93,10 @@ async function measureAll(
       say(`${nameOf(subject, point)} needs gateway/json: skipped`)
       continue
     }
-    if (server === GATEWAY) await loopP99Of(ground)
-    const measured = await generator.measure(jobOf(point, ground, { ...target, halfRate }))
-    const loopP99Ms = server === GATEWAY ? await loopP99Of(ground) : null
+    const proving = await prove(point, ground, target)
+    if (isGateway) await loopP99Of(ground, server)
+    const measured = await generator.measure(jobOf(point, ground, { ...target, halfRate }, proving))
+    const loopP99Ms = isGateway ? await loopP99Of(ground, server) : null
     rows.push({ ...measured, server, point: point.name, connections: point.connections, loopP99Ms })
     const errors = measured.errors > 0 ? `, ${measured.errors} ERRORS` : ''
     say(`${nameOf(subject, point)}: ${Math.round(measured.perSecond)}/s${errors}`)
@@ -94,8 +111,8 @@ const carried = (rows: readonly Row[]): number =>
     ?.perSecond ?? 0
 
 /** Asks the running gateway, as its local operator would. Each asking starts the figure anew. */
-async function loopP99Of({ env, directory }: Ground): Promise<number | null> {
-  const settings = readSettings({ ...env, MCP_PROXY_DATA_DIR: `data-${GATEWAY}` }, directory)
+async function loopP99Of({ env, directory }: Ground, server: string): Promise<number | null> {
+  const settings = readSettings({ ...env, MCP_PROXY_DATA_DIR: `data-${server}` }, directory)
   const { body } = await withControl(settings, (call) => call('GET', '/metrics'))
   const seconds = /^nodejs_eventloop_lag_p99_seconds (\S+)$/m.exec(String(body))?.[1]
   return seconds === undefined ? null : Number(seconds) * 1_000

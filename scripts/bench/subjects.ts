@@ -3,18 +3,38 @@ import { join } from 'node:path'
 import type { Start } from './children.ts'
 import type { Ground } from './ground.ts'
 import { nginxStart, nginxVersion } from './nginx.ts'
-import { BURST, CEILING, HALF_LOAD, LADDER, MANY, PACED, type Point, REFUSED } from './points.ts'
+import {
+  BURST,
+  CEILING,
+  HALF_LOAD,
+  JUNK_PROOFS,
+  LADDER,
+  MANY,
+  PACED,
+  type Point,
+  PRIME,
+  PROVEN,
+  PROVEN_WITH_TOKEN,
+  proven,
+  REFUSED,
+} from './points.ts'
 
 /** A server that is measured, and how it is loaded. */
 export interface Subject {
   readonly name: string
   readonly what: string
   readonly points: readonly Point[]
+  /** Its load before the first point, unmeasured. */
+  readonly prime: Point
   /** Null: it is the upstream itself, which runs already and speaks plain TCP. */
   readonly start: ((ground: Ground, upstreamPort: number) => Promise<Omit<Start, 'core'>>) | null
 }
 
 export const GATEWAY = 'gateway'
+/** The same with `egress_dpop_mode: required`. */
+export const GATEWAY_REQUIRED = 'gateway-required'
+/** The rung with a proof on each request. */
+export const DPOP_RUNG = 'dpop'
 export const BARE_PROXY = 'http-proxy-3'
 export const DIRECT = 'upstream'
 export const CEILING_SERVER = 'node:tls'
@@ -33,6 +53,7 @@ const bare = (name: string, kind: string, what: string, points: readonly Point[]
   name,
   what,
   points,
+  prime: PRIME,
   start: ({ directory }, port) =>
     Promise.resolve(node(name, 'bare.ts', kind, directory, `http://127.0.0.1:${port}`)),
 })
@@ -41,23 +62,57 @@ const rung = (name: string, what: string): Subject => ({
   name,
   what,
   points: LADDER,
+  prime: PRIME,
   start: async (ground) => ({ ...node(name, 'rung.ts', name), env: await ownData(ground, name) }),
+})
+
+/** The rung `audit` again, asked with proofs. */
+const provenRung = (): Subject => ({
+  name: DPOP_RUNG,
+  what: '+ a fresh DPoP proof, its jti claimed',
+  points: PROVEN,
+  prime: proven(64),
+  start: async (ground) => ({
+    ...node(DPOP_RUNG, 'rung.ts', 'audit'),
+    env: await ownData(ground, DPOP_RUNG),
+  }),
+})
+
+const gateway = (
+  name: string,
+  what: string,
+  mode: string,
+  prime: Point,
+  points: readonly Point[],
+): Subject => ({
+  name,
+  what,
+  points,
+  prime,
+  start: async (ground) => ({
+    ...node(name, '../../proxy/main.ts'),
+    env: { ...(await ownData(ground, name)), MCP_PROXY_EGRESS_DPOP_MODE: mode },
+  }),
 })
 
 /** Everything that is measured, the gateway first: the others are loaded at half of what it carries. */
 export function subjects(): readonly Subject[] {
   const proxied = [...LADDER, HALF_LOAD, BURST, PACED]
   return [
-    {
-      name: GATEWAY,
-      what: '+ proxy: the whole gateway',
-      points: [...proxied, ...MANY, ...REFUSED],
-      start: async (ground) => ({
-        ...node(GATEWAY, '../../proxy/main.ts'),
-        env: await ownData(ground, GATEWAY),
-      }),
-    },
+    gateway(GATEWAY, '+ proxy: the whole gateway', 'optional', PRIME, [
+      ...proxied,
+      ...MANY,
+      ...REFUSED,
+      ...PROVEN,
+      PROVEN_WITH_TOKEN,
+      ...JUNK_PROOFS,
+    ]),
+    gateway(GATEWAY_REQUIRED, 'the same, which demands a proof', 'required', proven(64), [
+      proven(64),
+      PROVEN_WITH_TOKEN,
+    ]),
     bare(BARE_PROXY, 'http-proxy-3', 'bare http-proxy-3 behind node:https, mTLS, no checks', proxied),
+    provenRung(),
     rung('audit', '+ durable decision and outcome rows'),
     rung('capability', '+ JSON, capability'),
     rung('pin', 'mTLS + pin'),
@@ -67,15 +122,23 @@ export function subjects(): readonly Subject[] {
       name: 'nginx',
       what: `mTLS reverse proxy (${nginxVersion() ?? 'not installed'})`,
       points: proxied,
+      prime: PRIME,
       start: (ground, port) => nginxStart(ground.directory, port),
     },
     {
       name: DIRECT,
       what: 'the upstream itself, plain TCP, on the generator’s core',
       points: [HALF_LOAD, BURST, PACED],
+      prime: PRIME,
       start: null,
     },
   ]
+}
+
+/** A gateway of no interest, so that those after it find everything compiled. */
+export async function startForCache(ground: Ground): Promise<Omit<Start, 'core'>> {
+  const name = 'first-gateway'
+  return { ...node(name, '../../proxy/main.ts'), env: await ownData(ground, name) }
 }
 
 /** A data directory of its own: no subject pays for the rows of another. */

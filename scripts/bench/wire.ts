@@ -15,19 +15,22 @@ export interface WireEvents {
 /** µs on a clock that only goes forward. */
 export const nowUs = (): number => performance.now() * 1_000
 
-/** One connection of the load generator: a raw socket that sends prebuilt bytes and waits for one answer at a time. */
+/** The request to send now. */
+export type NextRequest = () => Buffer | string
+
+/** One connection of the load generator: a raw socket that sends what it is given and waits for one answer at a time. */
 export class Wire {
   readonly #job: Job
-  readonly #bytes: Buffer
+  readonly #next: NextRequest
   readonly #events: WireEvents
   #socket: Socket | null = null
   #sentUs = 0
   #firstUs = 0
   #isBusy = false
 
-  constructor(job: Job, bytes: Buffer, events: WireEvents) {
+  constructor(job: Job, next: NextRequest, events: WireEvents) {
     this.#job = job
-    this.#bytes = bytes
+    this.#next = next
     this.#events = events
   }
 
@@ -64,8 +67,9 @@ export class Wire {
 
   send(): void {
     this.#isBusy = true
+    const request = this.#next()
     if (!this.#job.reconnect) this.#sentUs = nowUs()
-    this.#socket?.write(this.#bytes)
+    this.#socket?.write(request)
   }
 
   reopen(): void {

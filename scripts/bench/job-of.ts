@@ -1,0 +1,45 @@
+import type { Ground, Identity } from './ground.ts'
+import type { Job } from './job.ts'
+import { requestBody, requestText } from './messages.ts'
+import type { Point } from './points.ts'
+import type { Proving } from './proving.ts'
+
+/** A proof that is sent again and again is stale after a minute, and would then be refused for that. Seconds. */
+const JUNK_LONGEST_S = 40
+
+interface Target {
+  readonly port: number
+  readonly pid: number
+  /** False: plain TCP. */
+  readonly tls: boolean
+  /** Requests per second for `half`. */
+  readonly halfRate: number
+  readonly warmupS: number
+  readonly seconds: number
+}
+
+/** What the generator is told for a point. `proving`: what `prove` made for it. */
+export function jobOf(point: Point, ground: Ground, target: Target, proving: Proving | null): Job {
+  const { port, pid, tls, halfRate, warmupS, seconds } = target
+  const isJunk = point.proof !== undefined && point.proof !== 'fresh'
+  const body = requestBody(point.kind)
+  return {
+    port,
+    pid,
+    tls: tls ? credentials(point, ground) : null,
+    request: requestText(body, [...(point.headers ?? []), ...(proving?.headers ?? [])]),
+    proofs: proving?.proofs ?? null,
+    expect: point.expect ?? 200,
+    connections: point.connections,
+    rate: point.rate === 'half' ? halfRate : (point.rate ?? null),
+    reconnect: point.reconnect ?? false,
+    warmupS,
+    seconds: isJunk ? Math.min(seconds, JUNK_LONGEST_S) : seconds,
+  }
+}
+
+function credentials({ as }: Point, ground: Ground): Job['tls'] {
+  if (as === 'nobody') return { ca: ground.allowed.ca, cert: null, key: null }
+  const { ca, cert, key }: Identity = ground[as ?? 'allowed']
+  return { ca, cert, key }
+}

@@ -1,0 +1,34 @@
+import { Agent, request } from 'undici'
+import { keepNonces } from '../client/nonces.ts'
+import { proofSigner } from '../client/proof.ts'
+import { keepToken } from '../client/token.ts'
+import type { ProvenIdentity } from './ground.ts'
+import type { Signing } from './job.ts'
+import { PATH, requestBody } from './messages.ts'
+
+/**
+ * What an agent needs before it can sign: the gateway's nonce, as its answers hand it out, and, where `token`, an access
+ * token that is bound to certificate and key. Throws where the gateway gives either not.
+ */
+export async function signIn(identity: ProvenIdentity, port: number, token: boolean): Promise<Signing> {
+  const { ca, cert, key, dpopKey: jwk } = identity
+  const origin = `https://localhost:${port}`
+  const url = origin + PATH
+  const agent = new Agent({ connect: { ca, cert, key } })
+  try {
+    const nonces = keepNonces()
+    const { headers, body } = await request(url, {
+      method: 'POST',
+      dispatcher: agent,
+      headers: { 'content-type': 'application/json' },
+      body: requestBody('json'),
+    })
+    await body.dump()
+    if (!nonces.learn('resource', headers)) throw new Error('the gateway gave no DPoP-Nonce')
+    const source = { origin, agent, sign: proofSigner(jwk), nonces, scope: undefined, now: Date.now }
+    const accessToken = token ? await keepToken(source).current() : null
+    return { jwk, method: 'POST', url, accessToken, nonce: nonces.get('resource') }
+  } finally {
+    await agent.close()
+  }
+}
