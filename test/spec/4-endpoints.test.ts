@@ -123,7 +123,9 @@ await t.test('§4.4 of many replacements at once without If-Match each is applie
     answers.map(({ status }) => status),
     [200, 200, 200, 200],
   )
-  const rows = await gateway.rows({ action: 'agent.capabilities_patched', order: 'asc' })
+  const listed = await gateway.rows({ action: 'agent.capabilities_patched', order: 'asc' })
+  // The list goes by the time of arrival; who came first need not have been served first.
+  const rows = listed.toSorted((a, b) => a.seq - b.seq)
   t.equal(rows.length, 4)
   for (const [i, { detail }] of rows.entries()) {
     t.strictSame(
