@@ -66,6 +66,8 @@ function peerOf(socket: TLSSocket): Peer | null {
 
 function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Promise<Buffer> {
   if (Number(req.headers['content-length'] ?? 0) > limit) return Promise.reject(tooLarge(limit))
+  // It hung up while something before was asked: nothing of the request is ever told again.
+  if (req.destroyed) return Promise.reject(brokenOff())
   // The client waits for this before it sends: only now is the body wanted.
   if (req.headers.expect !== undefined) res.writeContinue()
   return new Promise((resolve, reject) => {
@@ -77,12 +79,15 @@ function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Pro
       else reject(tooLarge(limit))
     })
     req.on('end', () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)))
-    req.on('error', (cause) => reject(new Refusal('bad_request', { cause, message: 'The body broke off.' })))
+    req.on('error', (cause) => reject(brokenOff(cause)))
     req.on('close', () => {
-      if (!req.complete) reject(new Refusal('bad_request', { message: 'The body broke off.' }))
+      if (!req.complete) reject(brokenOff())
     })
   })
 }
+
+const brokenOff = (cause?: unknown): Refusal =>
+  new Refusal('bad_request', { cause, message: 'The body broke off.' })
 
 const tooLarge = (limit: number): Refusal =>
   new Refusal('body_too_large', {
