@@ -27,3 +27,12 @@ export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): Sta
   }
   return statementOf(kysely.insertInto('api_keys').values(row).compile(), 1)
 }
+
+/** Ends every key of a principal: who is enrolled anew must not inherit one. May change no row. */
+export function deleteApiKeys(
+  { kysely }: Database,
+  { type, id }: { readonly type: PrincipalType; readonly id: string },
+): Statement {
+  const own = kysely.deleteFrom('api_keys').where('principal_type', '=', type).where('principal_id', '=', id)
+  return statementOf(own.compile())
+}

@@ -5,7 +5,7 @@ import { readCaCertificates } from '../../certs/ca-certificate.ts'
 import type { EnrolledCertificate } from '../../certs/enrollment.ts'
 import { issueClientCertificate } from '../../certs/issue.ts'
 import { checkSvid } from '../../certs/svid.ts'
-import { insertApiKey } from '../../db/api-keys.ts'
+import { deleteApiKeys, insertApiKey } from '../../db/api-keys.ts'
 import { listAttachedCas } from '../../db/attached-cas.ts'
 import { insertPin, retirePins } from '../../db/pins.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../db/principal-writes.ts'
@@ -158,7 +158,11 @@ async function enroll(context: AdminContext, facts: Sent, enrollment: Enrollment
     },
     statements: [
       ...(again
-        ? [reEnroll(database, principal), retirePins(database, { type: 'agent', id, graceUntil: null })]
+        ? [
+            reEnroll(database, principal),
+            retirePins(database, { type: 'agent', id, graceUntil: null }),
+            deleteApiKeys(database, principal),
+          ]
         : [insertPrincipal(database, principal)]),
       insertPin(database, { thumbprint, type: 'agent', id, notBefore, notAfter, at: facts.at }),
       ...(enrollment.statements ?? []),
