@@ -6,14 +6,20 @@ import { timestamp } from './timestamp.ts'
  * Claims something that may pass once. In a unit of the ledger a second claim is a `duplicate`, whichever replica made
  * the first, and before or after a crash. `expiresAt`: when a copy would be too old anyway, ms since the epoch.
  */
-export function claimOnce({ kysely }: Database, digest: string, expiresAt: number): Statement {
-  return statementOf(
-    kysely
-      .insertInto('single_uses')
-      .values({ digest, expires_at: timestamp(expiresAt) })
-      .compile(),
-    1,
-  )
+export function claimOnce(database: Database, digest: string, expiresAt: number): Statement {
+  return { sql: claimSql(database), parameters: [digest, timestamp(expiresAt)], changes: 1 }
+}
+
+const compiled = new WeakMap<Database, string>()
+
+// Compiled once for each database: it stands in the way of every call that comes with a proof.
+function claimSql(database: Database): string {
+  const known = compiled.get(database)
+  if (known !== undefined) return known
+  const query = database.kysely.insertInto('single_uses').values({ digest: '', expires_at: '' })
+  const { sql } = query.compile()
+  compiled.set(database, sql)
+  return sql
 }
 
 /** Forgets the claims that have expired at `at`. */

@@ -177,8 +177,10 @@ function memberName(bytes: Buffer, start: number, end: number): string {
 /** The JSON object that the bytes are, strictly read, or null where they are anything else. */
 export function parseJsonObject(bytes: Buffer): Readonly<Record<string, unknown>> | null {
   try {
-    scanJson(bytes)
-    const value: unknown = JSON.parse(bytes.toString())
+    const text = bytes.toString()
+    const value: unknown = JSON.parse(text)
+    // What is written back to the same bytes has no member twice and no name that reads as another: nothing to look for.
+    if (!isUtf8(bytes) || JSON.stringify(value) !== text) scanJson(bytes)
     // Neither null nor an array: an object with string keys.
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)

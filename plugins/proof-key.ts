@@ -115,16 +115,24 @@ function verifyEs256(key: KeyObject, signed: string, signature: Buffer): boolean
 
 /** ECDSA-Sig-Value (RFC 3279 §2.2.3) of r‖s, 32 bytes each. */
 export function derOf(signature: Buffer): Buffer {
-  const r = integerOf(signature.subarray(0, 32))
-  const s = integerOf(signature.subarray(32))
-  return Buffer.concat([Buffer.from([0x30, r.length + s.length]), r, s])
+  const der = Buffer.allocUnsafe(72)
+  const end = writeInteger(der, writeInteger(der, 2, signature, 0), signature, 32)
+  der[0] = 0x30
+  der[1] = end - 2
+  return der.subarray(0, end)
 }
 
-function integerOf(bytes: Buffer): Buffer {
-  let start = 0
-  while (start < 31 && bytes[start] === 0) start += 1
-  const digits = bytes.subarray(start)
+/** Writes the 32 bytes at `from` as an ASN.1 INTEGER at `at`; returns where it ends. */
+function writeInteger(der: Buffer, at: number, signature: Buffer, from: number): number {
+  const last = from + 31
+  let start = from
+  while (start < last && signature[start] === 0) start += 1
   // A leading bit of one would make it negative.
-  const sign = (digits[0] ?? 0) >= 0x80 ? [0] : []
-  return Buffer.concat([Buffer.from([0x02, digits.length + sign.length, ...sign]), digits])
+  const sign = (signature[start] ?? 0) >= 0x80 ? 1 : 0
+  const length = last + 1 - start
+  der[at] = 0x02
+  der[at + 1] = length + sign
+  if (sign === 1) der[at + 2] = 0
+  signature.copy(der, at + 2 + sign, start, last + 1)
+  return at + 2 + sign + length
 }
