@@ -86,21 +86,20 @@ function proofOf(
   const isFresh = (nonce: string): boolean => nonces.isFresh('resource', nonce, at)
   // Node joins repeated headers of this name to one text, which is then no proof.
   const proof = checkProof(String(sent), { method, urls: urls(path), at, accessToken, isFresh })
-  checkKey(proof, claims, principal, mode)
+  checkKey(proof, claims, principal, { mode, noDowngrade })
   return proof
 }
 
-// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7).
+// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7). Whoever has
+// stolen a certificate can do the same with a key of their own, so `noDowngrade` wants the registered one here too.
 function checkKey(
   { jkt }: CheckedProof,
   claims: TokenClaims | null,
   principal: Principal,
-  mode: DpopMode,
+  { mode, noDowngrade }: Pick<DpopSources, 'mode' | 'noDowngrade'>,
 ): void {
-  if (claims?.jkt) {
-    if (claims.jkt !== jkt) throw new Refusal('token_invalid')
-    return
-  }
+  if (claims?.jkt && claims.jkt !== jkt) throw new Refusal('token_invalid')
+  if (claims?.jkt && !(noDowngrade && principal.dpopJkt)) return
   if (principal.dpopJkt === null) {
     if (mode !== 'required') return
     throw new Refusal('proof_required', { message: 'No DPoP key is registered for this principal.' })

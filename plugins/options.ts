@@ -29,7 +29,7 @@ export const dpopOptions = z.strictObject({
     .default(false)
     .describe(
       'true: a principal that has registered a DPoP key is never let through without a proof by it, also while the mode ' +
-        'is optional. Default false.',
+        'is optional, nor with a token that is bound to another key. Default false.',
     ),
 })
 
