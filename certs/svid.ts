@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { type Path, verifyChain } from './chain.ts'
 import { checkEnrollment, type EnrolledCertificate, EnrollmentError, enrolledOf } from './enrollment.ts'
 import { isWorkloadId, uriNamesOf } from './spiffe-id.ts'
+import { certificatesOf } from './x509.ts'
 
 export interface SvidEnrollment {
   /** The leaf first; may be followed by intermediates. */
@@ -55,9 +56,12 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
 export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
   const { leafDer, spiffeId, bundlePems, intermediatesPem = '', at } = presented
   try {
-    // First, for the cheap answer, and because it reads DER only, where X509Certificate would take PEM as well.
+    const leaf = new X509Certificate(leafDer)
+    // First: anybody may send a certificate of their own making, and to read all of one may take half a second.
+    if (!isSignedByOne(leaf, [...bundlePems, intermediatesPem].flatMap(certificatesOf))) return false
+    // It reads DER only, where X509Certificate would take PEM as well.
     if (uriNamesOf(leafDer)[0] !== spiffeId) return false
-    const leafPem = new X509Certificate(leafDer).toString()
+    const leafPem = leaf.toString()
     const path = await verifyChain({ leafPem, intermediatesPem, rootsPem: bundlePems, at })
     return spiffeIdOf(path) === spiffeId
   } catch (error) {
@@ -65,6 +69,9 @@ export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
     throw error
   }
 }
+
+const isSignedByOne = (leaf: X509Certificate, issuers: readonly X509Certificate[]): boolean =>
+  issuers.some((issuer) => leaf.checkIssued(issuer) && leaf.verify(issuer.publicKey))
 
 /** The leaf-validation of X.509-SVID §5.2 that RFC 5280 does not do. The chain has refused CAs and their usages already. */
 function spiffeIdOf([leaf]: Path): string {
