@@ -67,6 +67,8 @@ export function pipelines({ configuration, pin, apiKey, adminSecret, constrained
         .pass(apiKey)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
+        // Once more: a body may take two minutes to come, and what was revoked meanwhile must hold (SECURITY M-06).
+        .pass(pin)
         .pass(capability)
       return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
@@ -87,7 +89,8 @@ export function pipelines({ configuration, pin, apiKey, adminSecret, constrained
     setup: anyone.pass(adminBody),
 
     /** Administration: the operator's secret over TLS, or the file system's word on the control socket. */
-    admin: { read: operator, write: operator.pass(adminBody) },
+    // Once more behind the body: a secret that was rotated while it came is worth nothing.
+    admin: { read: operator, write: operator.pass(adminBody).pass(adminSecret) },
     control: { read: local, write: local.pass(adminBody) },
   }
 }
