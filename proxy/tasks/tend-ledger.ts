@@ -5,8 +5,15 @@ import { forgetClaims } from '../../db/single-uses.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import type { Outcomes } from '../../plugins/outcomes.ts'
 import type { Strangers } from '../../plugins/strangers.ts'
+import { TIMERS } from '../server.ts'
 import type { WatchedLedger } from '../watched-ledger.ts'
 import type { Task } from './every.ts'
+
+/**
+ * How long a claim is kept after its proof is too old. A proof is judged by the moment its request came and claimed when
+ * the body is there: a copy that came in time may still be under way. ms.
+ */
+const CLAIM_KEPT_MS = TIMERS.requestMs + 60_000
 
 interface Tended {
   readonly database: Database
@@ -66,5 +73,5 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
 
 // What is too old to be believed anyway need not be remembered as used.
 async function forget({ ledger, database, clock }: Tended): Promise<void> {
-  await ledger.commit({ statements: [forgetClaims(database, clock())], entries: [] })
+  await ledger.commit({ statements: [forgetClaims(database, clock() - CLAIM_KEPT_MS)], entries: [] })
 }

@@ -1,0 +1,45 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { openLedger } from '../../../db/audit/ledger.ts'
+import { openDatabase } from '../../../db/database.ts'
+import { claimOnce } from '../../../db/single-uses.ts'
+import { Outcomes } from '../../../plugins/outcomes.ts'
+import { Strangers } from '../../../plugins/strangers.ts'
+import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
+import { watched } from '../../../proxy/watched-ledger.ts'
+
+const AT = Date.UTC(2026, 0, 1)
+/** What `requestMs` of the listener allows. */
+const SLOWEST_BODY_MS = 120_000
+
+await t.test(
+  'D-17 a used proof is remembered for as long as a copy that came in time may be under way',
+  async (t) => {
+    const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+    const ledger = watched(await openLedger({ file: database.file, version: '0' }))
+    t.teardown(async () => {
+      await ledger.close()
+      await database.close()
+    })
+    let at = AT
+    const forget = ledgerTasks({
+      database,
+      ledger,
+      outcomes: new Outcomes(ledger, () => {}),
+      strangers: new Strangers(AT),
+      seen: new Map(),
+      organisation: 'acme',
+      configDigest: () => '',
+      clock: () => at,
+    }).find(({ name }) => name === 'forget-claims')
+    const claim = (): Promise<unknown> =>
+      ledger.commit({ statements: [claimOnce(database, 'proof', AT)], entries: [] })
+    await claim()
+    at += SLOWEST_BODY_MS
+    await forget?.run()
+    await t.rejects(claim(), { code: 'duplicate' })
+    at += SLOWEST_BODY_MS
+    await forget?.run()
+    await t.resolves(claim(), 'and then it is forgotten')
+  },
+)
