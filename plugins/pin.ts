@@ -27,14 +27,20 @@ export function pin(
     name: 'pin',
     needs: [],
     gives: ['principal'],
-    admit: ({ peer, at }) => {
-      if (!peer) throw new Refusal('certificate_required', CLOSE)
+    admit: ({ peer, at, headers }) => {
+      if (!peer) throw missing(headers)
       if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
       const found = lookup(peer.thumbprint)
       if (found && !(found instanceof Promise)) return known(found, at)
       return later(found, peer, at, bySpiffeId)
     },
   }
+}
+
+// A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked for (RFC 6750 §3.1).
+function missing({ authorization }: Arrival['headers']): Refusal {
+  const challenge = authorization === undefined ? {} : { challenge: 'invalid_token' }
+  return new Refusal('certificate_required', { ...CLOSE, ...challenge })
 }
 
 const nobody: SpiffeLookup = () => Promise.resolve(undefined)

@@ -157,6 +157,8 @@ interface Options {
   readonly cause?: unknown
   /** A better sentence than the reason's own. For the caller. */
   readonly message?: string
+  /** The error code of a 401's challenge, where it is not the reason's own. */
+  readonly challenge?: string
   /** Headers of the answer, e.g. WWW-Authenticate or Retry-After. */
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -188,7 +190,7 @@ export class Refusal extends Error {
     this.detail = options.detail ?? {}
     this.headers = options.headers ?? {}
     this.final = final
-    this.challenge = challenge ?? null
+    this.challenge = options.challenge ?? challenge ?? null
   }
 }
 

@@ -21,8 +21,10 @@ await t.test('RFC 8705 §3 tokens are bound to the certificate', async (t) => {
     ] as const) {
       const { status, json, headers: answer } = await b.send(dpop, { headers, who: null })
       t.strictSame([status, json.reason], [401, 'certificate_required'], name)
-      t.match(answer['www-authenticate'], /^DPoP /)
+      t.match(answer['www-authenticate'], /^DPoP error="invalid_token"/)
     }
+    const { headers: nothing } = await b.send(null, { who: null })
+    t.notMatch(nothing['www-authenticate'], /error=/, 'who brings nothing is only asked for it')
   })
 
   await t.test('M-01 a token with another pinned certificate is invalid_token', async (t) => {
