@@ -22,7 +22,13 @@ function claimSql(database: Database): string {
   return sql
 }
 
-/** Forgets the claims that have expired at `at`. */
-export function forgetClaims({ kysely }: Database, at: number): Statement {
-  return statementOf(kysely.deleteFrom('single_uses').where('expires_at', '<', timestamp(at)).compile())
+/** Forgets claims that have expired at `at`, the oldest first, no more than `most` of them: every decision waits meanwhile. */
+export function forgetClaims({ kysely }: Database, at: number, most = 5_000): Statement {
+  const expired = kysely
+    .selectFrom('single_uses')
+    .select('digest')
+    .where('expires_at', '<', timestamp(at))
+    .orderBy('expires_at')
+    .limit(most)
+  return statementOf(kysely.deleteFrom('single_uses').where('digest', 'in', expired).compile())
 }

@@ -32,7 +32,7 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
     { name: 'record-strangers', everyMs: 60_000, run: () => recordStrangers(tended) },
     { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
-    { name: 'forget-claims', everyMs: 60_000, run: () => forget(tended) },
+    { name: 'forget-claims', everyMs: 1_000, run: () => forget(tended) },
   ]
 }
 

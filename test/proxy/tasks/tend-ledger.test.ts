@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/database.ts'
-import { claimOnce } from '../../../db/single-uses.ts'
+import { claimOnce, forgetClaims } from '../../../db/single-uses.ts'
 import { Outcomes } from '../../../plugins/outcomes.ts'
 import { Strangers } from '../../../plugins/strangers.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
@@ -41,5 +41,23 @@ await t.test(
     at += SLOWEST_BODY_MS
     await forget?.run()
     await t.resolves(claim(), 'and then it is forgotten')
+  },
+)
+
+await t.test(
+  'D-18 no more claims are forgotten at once than the ledger can spare the time for',
+  async (t) => {
+    const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+    const ledger = await openLedger({ file: database.file, version: '0' })
+    t.teardown(async () => {
+      await ledger.close()
+      await database.close()
+    })
+    const claim = (digest: string, expiresAt: number): Promise<unknown> =>
+      ledger.commit({ statements: [claimOnce(database, digest, expiresAt)], entries: [] })
+    for (const n of [1, 2, 3]) await claim(`proof ${n}`, AT + n)
+    await ledger.commit({ statements: [forgetClaims(database, AT + 10, 2)], entries: [] })
+    await t.resolves(claim('proof 2', AT))
+    await t.rejects(claim('proof 3', AT), { code: 'duplicate' })
   },
 )
