@@ -46,6 +46,8 @@ interface Change {
   readonly type: PrincipalType
   readonly id: string
   readonly at: number
+  /** What the object's must still be: another changes no row. Absent: whatever it is. */
+  readonly revision?: number | undefined
 }
 
 /**
@@ -55,9 +57,7 @@ export function setCapabilities(
   db: Database,
   change: Change & { readonly revision: number; readonly capabilities: readonly string[] },
 ): Statement {
-  const query = updated(db, change)
-    .set({ capabilities: JSON.stringify(change.capabilities) })
-    .where('revision', '=', change.revision)
+  const query = updated(db, change).set({ capabilities: JSON.stringify(change.capabilities) })
   return statementOf(query.compile(), 1)
 }
 
@@ -157,7 +157,9 @@ function one({ kysely }: Database, { type, id }: Change) {
 // An agent's `federation_revision` counts up with each change of its object and not only of its capabilities (spec §3):
 // who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that was replaced.
 function updated(db: Database, change: Change) {
-  const query = one(db, change).set((row) => ({
+  const { revision } = change
+  const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
+  const query = found.set((row) => ({
     revision: row('revision', '+', 1),
     updated_at: timestamp(change.at),
   }))

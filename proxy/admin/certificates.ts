@@ -8,6 +8,7 @@ import { json, type Reply } from '../reply.ts'
 import { certificateRefusal } from './certificate-refusal.ts'
 import { type AdminContext, change } from './change.ts'
 import { LEAF_DAYS } from './enroll.ts'
+import { checkIfMatch } from './etag.ts'
 import { type Kind, spiffeIdOf } from './kinds.ts'
 import { parse } from './parse.ts'
 import { principalOf, type Sent } from './principals.ts'
@@ -86,10 +87,12 @@ async function repin(
   context: AdminContext,
   { type }: Kind,
   facts: Sent,
-  { principal_id: id, cert_thumbprint: previous }: PrincipalRecord,
+  record: PrincipalRecord,
   { thumbprint, notBefore, notAfter }: Certificate,
   hours = context.configuration().pin.rotation_grace_hours,
 ): Promise<string | null> {
+  const { principal_id: id, cert_thumbprint: previous } = record
+  const revision = checkIfMatch(facts.headers['if-match'], record)
   const { database } = context
   const { at } = facts
   const graceUntil = hours === 0 ? null : at + hours * HOUR_MS
@@ -99,7 +102,7 @@ async function repin(
     statements: [
       retirePins(database, { type, id, graceUntil }),
       insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
-      touchRevision(database, { type, id, at }),
+      touchRevision(database, { type, id, revision, at }),
     ],
   })
   return previous === null || graceUntil === null ? null : new Date(graceUntil).toISOString()

@@ -3,6 +3,7 @@ import { setDpopJkt } from '../../db/principal-writes.ts'
 import { proofKey } from '../../plugins/proof-key.ts'
 import { json, type Reply } from '../reply.ts'
 import { type AdminContext, change } from './change.ts'
+import { checkIfMatch } from './etag.ts'
 import type { Kind } from './kinds.ts'
 import { parse } from './parse.ts'
 import { principalOf, type Sent } from './principals.ts'
@@ -31,6 +32,7 @@ export const registerDpopJwk =
   async (facts: Sent): Promise<Reply> => {
     const { jwk, grace_hours: asked } = 'jwk' in facts.json ? parse(wrapped, facts.json) : bare(facts.json)
     const record = await principalOf(context, kind, facts.params.id)
+    const revision = checkIfMatch(facts.headers['if-match'], record)
     const { principal_id: id, dpop_jkt: previous } = record
     const jkt = jktOf(jwk)
     const hours = asked ?? context.configuration().pin.rotation_grace_hours
@@ -39,7 +41,9 @@ export const registerDpopJwk =
     await change(context, facts, {
       action: `${type}.dpop_jwk_set`,
       detail: { subject: id, dpop_jkt: jkt, previous },
-      statements: [setDpopJkt(context.database, { type, id, jkt, previous, graceUntil, at: facts.at })],
+      statements: [
+        setDpopJkt(context.database, { type, id, jkt, previous, graceUntil, revision, at: facts.at }),
+      ],
     })
     return json(200, { [kind.idField]: id, dpop_jkt: jkt })
   }

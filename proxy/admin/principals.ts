@@ -123,13 +123,13 @@ export const setActivity =
   (context: AdminContext, kind: Kind, active: boolean) =>
   async (facts: Asked): Promise<Reply> => {
     const record = await principalOf(context, kind, facts.params.id)
-    checkIfMatch(facts.headers['if-match'], record)
+    const revision = checkIfMatch(facts.headers['if-match'], record)
     const { principal_id: id } = record
     if (record.is_active !== active) {
       await change(context, facts, {
         action: `${kind.type}.${active ? 'reactivated' : 'deactivated'}`,
         detail: { subject: id, capabilities: record.capabilities },
-        statements: [setActive(context.database, { type: kind.type, id, active, at: facts.at })],
+        statements: [setActive(context.database, { type: kind.type, id, active, revision, at: facts.at })],
       })
     }
     return active ? answer(kind, await principalOf(context, kind, id)) : { status: 204 }
