@@ -26,13 +26,16 @@ export async function shut({ parts, control, note, digest, stop, graceMs }: Shut
   const closed = listeners?.close()
   await drain.finish(graceMs)
   await outcomes.flushed()
+  listeners?.destroy()
+  await closed
+  await control.close()
+  // A request whose head was still on its way came after all: nothing can come any more.
+  await drain.finish(0)
+  await outcomes.flushed()
   await outcomes.retry()
   await recordStrangers({ ledger, strangers, configDigest: digest, clock }).catch(logged(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
-  listeners?.destroy()
-  await closed
   upstream.close()
-  await control.close()
   await house.close()
   logs.flush()
 }
