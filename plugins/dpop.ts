@@ -114,7 +114,8 @@ export function targetUrls(baseUrls: () => readonly string[]): (path: string) =>
     const found = known.get(path)
     if (found) return found
     const urls = new Set(baseUrls().flatMap((base) => normalUrl(base + path) ?? []))
-    known.set(path, urls)
+    // None while the listeners are opening: that is not to be remembered.
+    if (urls.size > 0) known.set(path, urls)
     return urls
   }
 }
