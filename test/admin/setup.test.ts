@@ -19,7 +19,7 @@ await t.test('threat 23 the one-time code sets the first secret, and nothing aft
     setup(gateway.setupCode, 'my-first-secret'),
     setup(gateway.setupCode, 'my-other-secret'),
   ])
-  t.strictSame(answers.map(({ status }) => status).toSorted(), [204, 409], 'of two at once one wins')
+  t.strictSame(answers.map(({ status }) => status).toSorted((a, b) => a - b), [204, 409], 'of two at once one wins')
   const won = answers[0].status === 204 ? 'my-first-secret' : 'my-other-secret'
   t.equal(await list(won), 200)
   t.match(await setup(gateway.setupCode, 'my-third-secret'), { status: 409 })
@@ -59,7 +59,7 @@ await t.test(
     }
     const { json } = await gateway.call(null, 'GET', '/.well-known/jwks.json')
     const kids = json.keys.map(({ kid }: { kid: string }) => kid)
-    t.strictSame(kids.toSorted(), [kidOf(before), kidOf(after)].toSorted())
+    t.strictSame(new Set(kids), new Set([kidOf(before), kidOf(after)]))
     t.notMatch(JSON.stringify(json), /"d":/)
   },
 )
