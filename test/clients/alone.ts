@@ -14,16 +14,18 @@ export interface Installed {
   readonly skip: string | false
 }
 
-/**
- * Looks for a program of several hundred megabytes, which nobody should have to download who does not want to test it.
- * `version`: the one that its test was written with.
- */
-export function installed(name: string, version: string, entry: string): Installed {
+// Several hundred megabytes each, which nobody should have to download who does not want to test them: the versions that the
+// tests were written with. One command for both, since npm takes away what an earlier one had brought without saving it.
+const VERSIONS = { '@anthropic-ai/claude-code': '2.1.329', '@openai/codex': '0.169.0' }
+const INSTALL = ['npm i --no-save', ...Object.entries(VERSIONS).map((pair) => pair.join('@'))].join(' ')
+
+/** Looks for a program among the installed packages. `entry`: its path there. */
+export function installed(name: keyof typeof VERSIONS, entry: string): Installed {
   try {
     const manifest = createRequire(import.meta.url).resolve(`${name}/package.json`)
     return { entry: join(dirname(manifest), entry), skip: false }
   } catch {
-    return { entry: '', skip: `not installed here: npm i --no-save ${name}@${version}` }
+    return { entry: '', skip: `not installed here: ${INSTALL}` }
   }
 }
 

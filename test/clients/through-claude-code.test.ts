@@ -5,7 +5,7 @@ import { SAID } from './sdk.ts'
 import { DENIED, through, UNPROVEN } from './through.ts'
 
 // The launcher for those who run no install scripts.
-const { entry, skip } = installed('@anthropic-ai/claude-code', '2.1.329', 'cli-wrapper.cjs')
+const { entry, skip } = installed('@anthropic-ai/claude-code', 'cli-wrapper.cjs')
 
 /** Claude Code, asked once, with nothing but what the gateway needs of the network. */
 const claude = (home: Home, ...args: readonly string[]): Promise<Ran> =>

@@ -4,7 +4,7 @@ import type { Ran } from './files.ts'
 import { SAID } from './sdk.ts'
 import { DENIED, through, times } from './through.ts'
 
-const { entry, skip } = installed('@openai/codex', '0.169.0', 'bin/codex.js')
+const { entry, skip } = installed('@openai/codex', 'bin/codex.js')
 
 /** Codex, asked once. */
 const codex = (home: Home, ...args: readonly string[]): Promise<Ran> =>
