@@ -37,8 +37,8 @@ export interface AuditSource {
 
 /**
  * Records every decision on a known principal as one row, durable before it resolves (AUDIT.md).
- * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit; a
- * replay is a denied row and `proof_invalid`.
+ * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit,
+ * granted or not; a replay is a denied row and `proof_invalid`.
  * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
  */
 export function audit({
@@ -49,29 +49,27 @@ export function audit({
 }: AuditSource): Recorder<Arrival & Recorded> {
   const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
     decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
+  // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the decision was, a
+  // proof has been seen once: what is refused now must not pass when it comes again after a grant.
+  const record = async (facts: Known, entry: Entry): Promise<Receipt | null> => {
+    const { proof } = facts
+    const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
+    try {
+      return receiptOf(await ledger.commit({ statements, entries: [entry] }))
+    } catch (error) {
+      if (!isReplay(error)) throw error
+      await ledger.commit({ entries: [denied(facts, 'proof_invalid', 'dpop')] })
+      throw new Refusal('proof_invalid', { cause: error })
+    }
+  }
   return {
-    allowed: async (facts) => {
-      const { proof } = facts
-      // In one unit with the row: claimed and recorded, or neither.
-      const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
-      try {
-        return receiptOf(
-          await ledger.commit({ statements, entries: [decision(facts, 'allowed', {}, configDigest)] }),
-        )
-      } catch (error) {
-        if (!isReplay(error)) throw error
-        await ledger.commit({ entries: [denied(facts, 'proof_invalid', 'dpop')] })
-        throw new Refusal('proof_invalid', { cause: error })
-      }
-    },
+    allowed: (facts) => record(facts, decision(facts, 'allowed', {}, configDigest)),
     refused: async (facts, refusal, by) => {
-      if (!facts.principal || !facts.demand) {
-        countStranger(refusal.reason)
-        return null
+      if (facts.principal && facts.demand) {
+        return record(facts, denied(facts, refusal.reason, by, required(refusal)))
       }
-      return receiptOf(
-        await ledger.commit({ entries: [denied(facts, refusal.reason, by, required(refusal))] }),
-      )
+      countStranger(refusal.reason)
+      return null
     },
   }
 }

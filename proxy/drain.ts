@@ -1,5 +1,8 @@
 import { OpenCalls } from './open-calls.ts'
 
+/** How long a call that was cut may take to end. One that hangs must not hold a stop for ever. ms. */
+const GIVE_UP_MS = 5_000
+
 /**
  * Knows every request under way, so that a stop can wait for them. `draining` from the first call of `finish`; when the
  * grace is over, what is left is cut.
@@ -28,11 +31,18 @@ export class Drain {
     this.calls.cutAll()
   }
 
-  /** Resolves when nothing is under way any more; what is still streaming after `graceMs` is cut off. */
+  /** Resolves when nothing is under way any more; what is left after `graceMs` is cut off, and soon after given up. */
   async finish(graceMs: number): Promise<void> {
     this.begin()
-    const timer = setTimeout(() => this.cut(), graceMs)
+    const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>()
+    const cut = setTimeout(() => this.cut(), graceMs)
+    const end = setTimeout(giveUp, graceMs + GIVE_UP_MS)
+    await Promise.race([this.#ended(), givenUp])
+    clearTimeout(cut)
+    clearTimeout(end)
+  }
+
+  async #ended(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay)
-    clearTimeout(timer)
   }
 }

@@ -1,12 +1,15 @@
 import { z } from 'zod'
 import { readCaCertificates } from '../../certs/ca-certificate.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../db/attached-cas.ts'
-import { Refusal } from '../../plugins/refusal.ts'
+import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 import { json, type Reply } from '../reply.ts'
 import { certificateRefusal } from './certificate-refusal.ts'
 import { type AdminContext, change } from './change.ts'
 import { parse } from './parse.ts'
 import type { Asked, Sent } from './principals.ts'
+
+// The TLS listener names them all in each handshake, and a handshake's messages have an end.
+const MOST_CAS = 100
 
 const attachment = z.strictObject({
   ca_pem: z.string().max(256 * 1024),
@@ -20,6 +23,9 @@ export const attachCas =
     const { ca_pem: text, kind } = parse(attachment, facts.json)
     const cas = read(text, facts.at)
     const { database } = context
+    if ((await listAttachedCas(database)).length + cas.length > MOST_CAS) {
+      throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MOST_CAS} attached CAs` }])
+    }
     const statements = cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at: facts.at }))
     const detail = { kind, digests: cas.map(({ digest }) => digest) }
     await change(context, facts, { action: 'ca.attached', detail, statements }, 'ca_attached_already')
