@@ -87,7 +87,7 @@ const node = (url: string, { directory }: Files): string[] => [
     OPENAI_BASE_URL: `${url}/v1`,
     OPENAI_API_KEY: 'unused',
   }),
-  'node --import sallyport/register app.mjs  # where sallyport is installed',
+  '# node --import sallyport/register app.mjs  (where sallyport is installed)',
 ]
 
 const codex = (base: string): string[] => [
