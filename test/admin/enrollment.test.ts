@@ -87,7 +87,10 @@ await t.test(
     await attach(gateway, own.caPem, 'organisation')
     const body = { agent_name: 'bot', cert_pem: own.certPem, private_key_pem: own.keyPem }
     const answers = await Promise.all([1, 2, 3].map(() => gateway.admin('POST', BYOCA, body)))
-    t.strictSame(answers.map(({ status }) => status).toSorted((a, b) => a - b), [201, 409, 409])
+    t.strictSame(
+      answers.map(({ status }) => status).toSorted((a, b) => a - b),
+      [201, 409, 409],
+    )
     t.equal(answers.filter(({ json }) => 'api_key' in json).length, 1)
   },
 )

@@ -19,7 +19,11 @@ await t.test('threat 23 the one-time code sets the first secret, and nothing aft
     setup(gateway.setupCode, 'my-first-secret'),
     setup(gateway.setupCode, 'my-other-secret'),
   ])
-  t.strictSame(answers.map(({ status }) => status).toSorted((a, b) => a - b), [204, 409], 'of two at once one wins')
+  t.strictSame(
+    answers.map(({ status }) => status).toSorted((a, b) => a - b),
+    [204, 409],
+    'of two at once one wins',
+  )
   const won = answers[0].status === 204 ? 'my-first-secret' : 'my-other-secret'
   t.equal(await list(won), 200)
   t.match(await setup(gateway.setupCode, 'my-third-secret'), { status: 409 })

@@ -58,7 +58,10 @@ await t.test(
     const gateway = await testGateway(t)
     const make = () => gateway.admin('POST', '/v1/admin/agents', { agent_name: 'twin' })
     const statuses = (await Promise.all([make(), make()])).map(({ status }) => status)
-    t.strictSame(statuses.toSorted((a, b) => a - b), [201, 409])
+    t.strictSame(
+      statuses.toSorted((a, b) => a - b),
+      [201, 409],
+    )
     t.equal((await make()).status, 409)
     t.equal((await gateway.rows({ action: 'agent.created' })).length, 1)
   },
