@@ -1,3 +1,4 @@
+import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { OpenDecision, Work, WorkResult, Writer } from '../audit/writer.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './audit-messages.ts'
@@ -7,7 +8,9 @@ import { expectedAuditSchema } from './audit-schema-expected.ts'
 /** Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot write there. */
 export async function openSqliteWriter(file: string, version: string): Promise<Writer> {
   const options: WriterOptions = { file, version, schema: await expectedAuditSchema() }
-  const worker = new Worker(new URL('./audit-writer.ts', import.meta.url), { workerData: options })
+  // The compiled package has it as .js: like the file that this is.
+  const code = `./audit-writer${extname(import.meta.filename)}`
+  const worker = new Worker(new URL(code, import.meta.url), { workerData: options })
   const ready = await firstMessage(worker)
   if (ready.kind === 'ready') return connect(worker, ready.head)
   await worker.terminate()
