@@ -64,6 +64,8 @@ export interface TestOptions extends GatewayOptions {
   readonly settings?: Record<string, string>
   /** Operator files, by name: added to, or in place of, {@link PLUGIN_FILES}. Null leaves one out. */
   readonly files?: Readonly<Record<string, string | null>>
+  /** True: a CA that no other gateway of this test file has. */
+  readonly ownCa?: boolean
   /** Whether the whole audit chain must verify when the test ends. Default true; false where the test breaks it. */
   readonly verify?: boolean
 }
@@ -113,9 +115,9 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
       done()
     },
   })
-  await furnish(settings)
+  if (!options.ownCa) await furnish(settings)
   const gateway = await startGateway(settings, { env: {}, logTo, ...options })
-  await keepCa(settings)
+  if (!options.ownCa) await keepCa(settings)
   t.teardown(async () => {
     await gateway.close(0)
     if (options.verify !== false) await verifyWhole(t, settings)

@@ -105,7 +105,7 @@ await t.test('what a new signature cannot cure is not tried again', async (t) =>
 })
 
 await t.test('nothing is sent to another origin', async (t) => {
-  const [gateway, other] = [await testGateway(t), await testGateway(t)]
+  const [gateway, other] = [await testGateway(t), await testGateway(t, { ownCa: true })]
   const fetch = createFetch(await identityDirectory(t, gateway))
   const seen = arrivals(t, other)
   for (const url of [other.url, gateway.url.replace('https:', 'http:'), 'not a URL']) {
@@ -258,7 +258,7 @@ await t.test('T4 an answer that was cut off rejects, and never ends as if it wer
 })
 
 await t.test('a gateway of another CA is not trusted, whatever the environment says', async (t) => {
-  const [gateway, other] = [await testGateway(t), await testGateway(t)]
+  const [gateway, other] = [await testGateway(t), await testGateway(t, { ownCa: true })]
   const fetch = createFetch(await identityDirectory(t, gateway), { url: other.url })
   const seen = arrivals(t, other)
   const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED

@@ -134,7 +134,7 @@ await t.test('a directory that holds something is refused before anything is enr
 })
 
 await t.test('the operator secret goes to the gateway of that CA and to no other', async (t) => {
-  const [gateway, other] = [await testGateway(t), await testGateway(t)]
+  const [gateway, other] = [await testGateway(t), await testGateway(t, { ownCa: true })]
   const options = await optionsOf(t, gateway)
   await t.rejects(mint({ ...options, ca: other.ca }), { code: /CERT|UNABLE/ })
   await t.rejects(mint({ ...options, gatewayUrl: gateway.url.replace('https:', 'http:') }), {
