@@ -79,7 +79,6 @@ export const REASONS = {
   ca_requested: unacceptable,
   certificate_expired: unacceptable,
   certificate_not_yet_valid: unacceptable,
-  certificate_pinned_already: invalid(409, 'This certificate is pinned already.'),
   certificate_unreadable: unacceptable,
   chain_invalid: unacceptable,
   client_auth_missing: unacceptable,

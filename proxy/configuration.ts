@@ -58,11 +58,12 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
   problems.push(...checkOrder(read.files, declarations(read.files, modules)), ...oneLlmFile(read.files))
   if (problems.length > 0) throw new ConfigError(directory, problems)
   const options = (plugin: string) => read.files.find((file) => file.plugin === plugin)?.options
+  // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
+  const dpop = dpopOptions.parse(options('dpop'))
   return {
     digest: digestOf(read, modules),
-    // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
-    dpopMode: dpopOptions.parse(options('dpop')).egress_dpop_mode,
-    noDowngrade: dpopOptions.parse(options('dpop')).no_downgrade,
+    dpopMode: dpop.egress_dpop_mode,
+    noDowngrade: dpop.no_downgrade,
     pin: pinOptions.parse(options('pin')),
     audit: auditOptions.parse(options('audit')),
     llm: llmOptions.parse(options('llm')),
