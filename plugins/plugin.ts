@@ -83,21 +83,24 @@ export interface Recorder<in Facts extends Arrival> {
 
 type AnyPlugin = Plugin<object, object>
 
-/** An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. */
-export class Pipeline<Facts extends Arrival> {
+/**
+ * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is what is
+ * known when it begins: an arrival, or all that another pipeline has established.
+ */
+export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
 
   private constructor(plugins: readonly AnyPlugin[]) {
     this.#plugins = plugins
   }
 
-  static start(): Pipeline<Arrival> {
-    return new Pipeline<Arrival>([])
+  static start<Known extends Arrival = Arrival>(): Pipeline<Known, Known> {
+    return new Pipeline<Known, Known>([])
   }
 
-  pass<Gives extends object>(plugin: Plugin<Facts, Gives>): Pipeline<Facts & Gives> {
+  pass<Gives extends object>(plugin: Plugin<Facts, Gives>): Pipeline<Facts & Gives, From> {
     // Proven by the parameter's type: whatever stands before it gives what `plugin` needs.
-    return new Pipeline<Facts & Gives>([...this.#plugins, plugin as unknown as AnyPlugin])
+    return new Pipeline<Facts & Gives, From>([...this.#plugins, plugin as unknown as AnyPlugin])
   }
 
   /** The plugins' names in their order: what a reviewer and `check-config` print. */
@@ -109,7 +112,7 @@ export class Pipeline<Facts extends Arrival> {
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`).
    * Where the record cannot be written the decision is a refusal with `audit_unavailable`, and nothing is dispatched.
    */
-  async decide(arrival: Arrival, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
+  async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     let facts: Arrival = arrival
     for (const plugin of this.#plugins) {
       try {

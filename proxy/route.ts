@@ -1,5 +1,5 @@
 import type { Granted } from '../plugins/facts.ts'
-import type { Arrival, Decision, Pipeline, Receipt, Recorder } from '../plugins/plugin.ts'
+import type { Arrival, Decision, Pipeline, Receipt, Recorder, Refused } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
 import type { StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal-http.ts'
@@ -47,8 +47,8 @@ export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
 /** Whether facts that were established once hold at a later instant. */
 export type Recheck<Facts> = (facts: Facts, at: number) => Promise<boolean>
 
-interface Passage<Facts extends Arrival> {
-  readonly pipeline: Pipeline<Facts>
+interface Passage<Facts extends Arrival, From extends Arrival> {
+  readonly pipeline: Pipeline<Facts, From>
   readonly refuse: Refuse
   readonly recorder: Recorder<Facts>
   readonly settle: Settle<Facts>
@@ -64,10 +64,51 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
   path: string,
-  passage: Omit<Passage<Facts>, 'refuse'>,
+  passage: Omit<Passage<Facts, Arrival>, 'refuse'>,
   handler: Handler<Facts>,
 ): Route {
-  return { method, path, answer: (arrival) => pass(arrival, { ...passage, refuse: overHttp }, handler) }
+  return { method, path, answer: gatedWay({ ...passage, refuse: overHttp }, handler) }
+}
+
+/** How a request goes on, with what is known of it by then. */
+export type Way<From extends Arrival> = (facts: From) => Promise<Answered>
+
+/** What stands behind a gated door, by itself: for a door where only the message says what is asked. */
+export const gatedWay =
+  <Facts extends Arrival & { granted: Granted }, From extends Arrival>(
+    passage: Passage<Facts, From>,
+    handler: Handler<Facts>,
+  ): Way<From> =>
+  (facts) =>
+    pass(facts, passage, handler)
+
+/** What stands behind an open door, by itself. */
+export const openWay =
+  <Facts extends Arrival, From extends Arrival>(
+    pipeline: Pipeline<Facts, From>,
+    handler: Handler<Facts>,
+    recorder: Recorder<Arrival>,
+    refuse: Refuse,
+  ): Way<From> =>
+  (facts) =>
+    pass(facts, { pipeline, recorder, refuse, settle: () => {}, recheck: null }, handler)
+
+/**
+ * A door whose way depends on what was asked: `pipeline` establishes that, `choose` picks the way. Only a refusal is
+ * recorded here; whatever way is taken records its own decision.
+ */
+export function forked<Facts extends Arrival>(
+  method: Route['method'],
+  path: string,
+  { pipeline, recorder, refuse }: Pick<Passage<Facts, Arrival>, 'pipeline' | 'recorder' | 'refuse'>,
+  choose: (facts: Facts) => Way<Facts>,
+): Route {
+  const refusalsOnly: Recorder<Facts> = { ...recorder, allowed: () => Promise.resolve(null) }
+  const answer = async (arrival: Arrival): Promise<Answered> => {
+    const decision = await pipeline.decide(arrival, refusalsOnly)
+    return decision.allowed ? choose(decision.facts)(decision.facts) : refusedAnswer(decision, refuse)
+  }
+  return { method, path, answer }
 }
 
 /** A door without a capability of its own: administration, health, keys. What it needs, its pipeline establishes. */
@@ -79,8 +120,7 @@ export function open<Facts extends Arrival>(
   recorder: Recorder<Arrival> = UNRECORDED,
   refuse: Refuse = overHttp,
 ): Route {
-  const passage = { pipeline, recorder, refuse, settle: () => {}, recheck: null }
-  return { method, path, answer: (arrival) => pass(arrival, passage, handler) }
+  return { method, path, answer: openWay(pipeline, handler, recorder, refuse) }
 }
 
 const overHttp: Refuse = (refusal, { id }) => refusalReply(refusal, id)
@@ -91,18 +131,14 @@ const UNRECORDED: Recorder<Arrival> = {
   refused: () => Promise.resolve(null),
 }
 
-async function pass<Facts extends Arrival>(
-  arrival: Arrival,
-  { pipeline, recorder, refuse, settle, recheck }: Passage<Facts>,
+async function pass<Facts extends Arrival, From extends Arrival>(
+  known: From,
+  { pipeline, recorder, refuse, settle, recheck }: Passage<Facts, From>,
   handler: Handler<Facts>,
 ): Promise<Answered> {
-  const decision = await pipeline.decide(arrival, recorder)
+  const decision = await pipeline.decide(known, recorder)
+  if (!decision.allowed) return refusedAnswer(decision, refuse)
   const principalId = principalOf(decision)
-  if (!decision.allowed) {
-    const { refusal, by, receipt } = decision
-    const reply = refuse(refusal, decision.facts)
-    return { reply, refusal, by, principalId, receipt, stillHolds: null, settle: () => {} }
-  }
   const { facts, receipt } = decision
   const { reply, refusal } = await act(facts, handler, refuse)
   return {
@@ -114,6 +150,13 @@ async function pass<Facts extends Arrival>(
     stillHolds: recheck && ((at) => recheck(facts, at)),
     settle: (ended) => settle(facts, ended),
   }
+}
+
+function refusedAnswer<Facts extends Arrival>(decision: Refused<Facts>, refuse: Refuse): Answered {
+  const { refusal, by, receipt } = decision
+  const reply = refuse(refusal, decision.facts)
+  const principalId = principalOf(decision)
+  return { reply, refusal, by, principalId, receipt, stillHolds: null, settle: () => {} }
 }
 
 async function act<Facts extends Arrival>(
