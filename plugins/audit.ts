@@ -115,7 +115,7 @@ function identity(facts: Known, configDigest: string): Omit<Entry, 'at' | 'statu
 function content({ body, call }: Known): JsonObject {
   if (!body) return {}
   const digest = { body_sha256: hash('sha256', body), body_bytes: body.length }
-  return call ? { ...digest, stream: call.stream } : digest
+  return call ? { ...digest, stream: call.stream, ...call.detail } : digest
 }
 
 const grace = ({ principal }: Known): JsonObject => (principal?.inGrace ? { certificate: 'previous' } : {})

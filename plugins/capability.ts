@@ -35,6 +35,11 @@ export const capability: Plugin<Needs, { granted: Granted }> = {
   },
 }
 
+/** Whether the gate would let this principal, with this token, through for `capability`. */
+export function holds({ capabilities }: Principal, token: AccessToken | null, required: string): boolean {
+  return capabilities.includes(required) && token?.scope?.includes(required) !== false
+}
+
 function missing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,

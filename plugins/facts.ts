@@ -1,3 +1,4 @@
+import type { JsonObject } from '../db/json.ts'
 import type { PrincipalType } from '../db/schema.ts'
 
 /** The facts that plugins establish about a request, by name. Each file says which plugin gives it. */
@@ -34,6 +35,8 @@ export interface CallSummary {
   readonly model: string | null
   readonly tool: string | null
   readonly stream: boolean
+  /** What else the decision row says of it: names, digests, sizes. */
+  readonly detail?: JsonObject
 }
 
 /** A DPoP proof that holds for this request: given by `dpop`, null where the mode lets mutual TLS alone pass. */

@@ -1,6 +1,6 @@
-import { invalid, type Scan, scanJson } from './json-scan.ts'
+import { type Scan, scanJson } from './json-scan.ts'
 import type { Arrival, Plugin } from './plugin.ts'
-import { Refusal } from './refusal.ts'
+import { Refusal, type RefusalReason } from './refusal.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
@@ -17,6 +17,8 @@ interface Options {
   readonly limit: number
   /** An empty body stands for `{}`: for requests whose every member is optional. Default: it is refused. */
   readonly empty?: boolean
+  /** Why JSON that is no object is refused. Default: as any other body. */
+  readonly otherwise?: RefusalReason
 }
 
 /**
@@ -24,7 +26,11 @@ interface Options {
  * A missing content-type is accepted; any other than `application/json` in UTF-8, and any content-encoding, is not.
  * Does NOT look at a single member.
  */
-export function jsonBody({ limit, empty = false }: Options): Plugin<Arrival, JsonBody> {
+export function jsonBody({
+  limit,
+  empty = false,
+  otherwise = 'body_invalid',
+}: Options): Plugin<Arrival, JsonBody> {
   return {
     name: 'json_body',
     needs: [],
@@ -34,7 +40,7 @@ export function jsonBody({ limit, empty = false }: Options): Plugin<Arrival, Jso
       const body = await arrival.readBody(limit)
       if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
       const { spans } = scanJson(body)
-      return { body, json: parseObject(body), spans }
+      return { body, json: parseObject(body, otherwise), spans }
     },
   }
 }
@@ -62,7 +68,7 @@ function isJsonType(value: string): boolean {
     .every((parameter) => /^charset="?utf-?8"?$/.test(parameter))
 }
 
-function parseObject(body: Buffer): Readonly<Record<string, unknown>> {
+function parseObject(body: Buffer, otherwise: RefusalReason): Readonly<Record<string, unknown>> {
   let value: unknown
   try {
     value = JSON.parse(body.toString('utf8'))
@@ -70,7 +76,7 @@ function parseObject(body: Buffer): Readonly<Record<string, unknown>> {
     throw refused(sentence(body, error))
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw invalid('must be a JSON object', 0)
+    throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
   }
   // Neither null nor an array: what JSON.parse makes of `{…}`.
   return value as Record<string, unknown>

@@ -33,6 +33,8 @@ export interface Span {
 export interface Scan {
   /** The value of each member of the outermost object, by unescaped name. */
   readonly spans: ReadonlyMap<string, Span>
+  /** Whether any member's name, at whatever depth, is written with an escape: the parser may have misread it. */
+  readonly escapedNames: boolean
 }
 
 /** An object that is open at this point of the scan, or an array, which has no keys. */
@@ -74,6 +76,7 @@ function walk(bytes: Buffer): Scan {
   let inside: Container | undefined
   let members = 0
   let commas = 0
+  let escapedNames = false
   // Of the outermost object: the member that is being read, where its value starts, and where the last token ended.
   let name: string | null = null
   let start = -1
@@ -116,8 +119,11 @@ function walk(bytes: Buffer): Scan {
     if (byte === QUOTE && inside?.expectsKey) {
       const after = stringEnd(bytes, at)
       const key = memberName(bytes, at, after)
-      if (open.length <= JUDGED_DEPTH && bytes.subarray(at, after).includes(BACKSLASH)) {
-        throw invalid('escapes a character in the name of an outer member', at)
+      if (bytes.subarray(at, after).includes(BACKSLASH)) {
+        if (open.length <= JUDGED_DEPTH) {
+          throw invalid('escapes a character in the name of an outer member', at)
+        }
+        escapedNames = true
       }
       members += 1
       if (members > MAX_MEMBERS) throw invalid(`holds more than ${MAX_MEMBERS} members`, at)
@@ -141,7 +147,7 @@ function walk(bytes: Buffer): Scan {
       end = at
     }
   }
-  return { spans }
+  return { spans, escapedNames }
 }
 
 /** The offset after the closing quote of the string that opens at `quote`. */

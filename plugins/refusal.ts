@@ -139,6 +139,27 @@ export const REASONS = {
     message: 'The provider is rate limiting this gateway.',
   },
 
+  // Of the MCP endpoint: their JSON-RPC codes stand in proxy/refusal-jsonrpc.ts.
+  origin_not_allowed: forbidden('The Host or Origin of this request is not one of this service.'),
+  mcp_message_invalid: invalid(400, 'The body is not one JSON-RPC 2.0 message.'),
+  mcp_meta_invalid: invalid(400, 'params._meta lacks what this protocol version demands.'),
+  mcp_header_mismatch: invalid(400, 'The MCP headers do not match the body.'),
+  mcp_version_unsupported: invalid(400, 'This protocol version is not supported.'),
+  mcp_session_unknown: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is no such session. Initialize.',
+  },
+  mcp_method_unknown: { status: 404, type: 'not_found_error', message: 'This method is not served here.' },
+  mcp_params_invalid: invalid(422, 'The parameters of this call are not acceptable.'),
+  mcp_tool_unknown: { status: 404, type: 'not_found_error', message: 'There is no such tool.' },
+  mcp_not_bound: forbidden('The principal has no binding to this resource. Ask an operator for one.'),
+  mcp_tool_quarantined: forbidden(
+    'The definition of this tool has changed and waits for the approval of an operator.',
+  ),
+  mcp_unreachable: fault(502, 'The MCP server behind this tool could not be reached in time.'),
+  mcp_failed: fault(502, 'The MCP server behind this tool answered with an error.'),
+
   audit_unavailable: overloaded('The audit ledger cannot record this call, so the call is refused.'),
   overloaded: overloaded('The service is too busy. Try again shortly.'),
   // Nobody reads this one: it stands in the log and in the outcome row.

@@ -10,7 +10,7 @@ export function outcomeOf(ended: Ended, startedAt: number): Outcome {
   const report = ended.report ?? reportOf(refusal)
   return {
     at,
-    status: statusOf(ending),
+    status: statusOf(ending, refusal !== null || report?.failed === true),
     provider: report?.provider ?? null,
     detail: {
       http_status: ending.status,
@@ -30,7 +30,7 @@ function reportOf(refusal: Refusal | null): Report | null {
   return { provider, detail: typeof status === 'number' ? { upstream_status: status } : {} }
 }
 
-function statusOf({ reason, status }: Ending): Outcome['status'] {
+function statusOf({ reason, status }: Ending, failed: boolean): Outcome['status'] {
   if (reason !== 'complete') return 'truncated'
-  return status < 400 ? 'success' : 'error'
+  return status < 400 && !failed ? 'success' : 'error'
 }

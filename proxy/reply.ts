@@ -24,6 +24,8 @@ export interface Streamed {
 export interface Report {
   readonly provider?: string
   readonly detail: JsonObject
+  /** True where the answer, whatever its HTTP status, says that the work failed. */
+  readonly failed?: boolean
 }
 
 export const json = (
