@@ -54,3 +54,15 @@ export interface AccessToken {
   /** The capabilities it was narrowed to, or null where it was not. It never widens what the principal holds. */
   readonly scope: readonly string[] | null
 }
+
+/** What an MCP message calls, for checks that judge arguments: given by `mcp_target`; an LLM call has none. */
+export interface ToolCall {
+  /** The bound resource, or null where the message is for the gateway itself or for all of them. */
+  readonly resource: string | null
+  /** The JSON-RPC method, e.g. `tools/call`. */
+  readonly method: string
+  /** As parsed once and dispatched later; null where the method has none. */
+  readonly arguments: Readonly<Record<string, unknown>> | null
+  /** Lower-case hex SHA-256 of the arguments in canonical form (RFC 8785), or null. */
+  readonly argumentsSha256: string | null
+}
