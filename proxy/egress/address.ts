@@ -1,0 +1,139 @@
+import { BlockList, isIP } from 'node:net'
+import ipaddr from 'ipaddr.js'
+
+type Address = ipaddr.IPv4 | ipaddr.IPv6
+
+/** What is never the public internet, by the word that logs and audit rows say of it. The first match counts. */
+const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[]])[] = [
+  // Where clouds hand out credentials. Refused even where private addresses are allowed, so they stand first.
+  ['metadata', '169.254.169.254/32', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
+  ['metadata', 'fd00:ec2::/32', 'fd20:ce::254/128', 'fd00:c1::a9fe:a9fe/128', 'fd00:42::42/128'],
+  ['metadata', 'fd00:a9fe:a9fe::1/128'],
+  ['loopback', '127.0.0.0/8', '::1/128'],
+  ['private', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
+  ['unspecified', '0.0.0.0/8', '::/128'],
+  ['shared', '100.64.0.0/10'],
+  ['link_local', '169.254.0.0/16', 'fe80::/10', 'fec0::/10'],
+  ['broadcast', '255.255.255.255/32'],
+  ['multicast', '224.0.0.0/4', 'ff00::/8'],
+  ['reserved', '192.0.0.0/24', '192.0.2.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24'],
+  ['reserved', '192.31.196.0/24', '192.52.193.0/24', '192.175.48.0/24', '240.0.0.0/4'],
+  ['reserved', '100::/64', '2001::/23', '2001:db8::/32', '2620:4f:8000::/48', '3ffe::/16', '3fff::/20'],
+  // Another address lies inside, and something on the way may unpack it: mapped, compatible, translated, NAT64, 6to4.
+  ['embedded', '::ffff:0:0/96', '::/96', '::ffff:0:0:0/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16'],
+  ['embedded', '192.88.99.0/24'],
+]
+
+const RANGES = FORBIDDEN.flatMap(([reason, ...ranges]) =>
+  ranges.map((range) => ({ reason, range: ipaddr.parseCIDR(range) })),
+)
+
+/** All that IANA has given out for global unicast (RFC 4291 §2.4). */
+const GLOBAL_IPV6 = ipaddr.parseCIDR('2000::/3')
+
+/** What `allowPrivate` lets through, and nothing else of the table. */
+const PRIVATE: ReadonlySet<string> = new Set(['loopback', 'private'])
+
+/**
+ * Why connecting to this IP address is refused, as one word for the log, or null where it is plainly global unicast
+ * (SECURITY threat 19). `allowPrivate`: loopback, RFC 1918 and unique local addresses are allowed too; metadata services
+ * never are. What is no IP address in its usual spelling, or carries a zone, is refused.
+ */
+export function refusedAddress(address: string, allowPrivate: boolean): string | null {
+  // Node's own judgement of spelling comes first: ipaddr.js would also read octal, hexadecimal and short forms.
+  if (isIP(address) === 0) return 'malformed'
+  if (address.includes('%')) return 'zone'
+  const parsed = ipaddr.parse(address)
+  const reason = reasonOf(parsed)
+  return allowPrivate && reason !== null && PRIVATE.has(reason) ? null : reason
+}
+
+function reasonOf(address: Address): string | null {
+  const found = RANGES.find(({ range: [network, bits] }) => within(address, network, bits))
+  if (found) return found.reason
+  if (address instanceof ipaddr.IPv6 && (!address.match(GLOBAL_IPV6) || isIsatap(address))) return 'reserved'
+  // The library's own table, kept by others than ours: a second opinion.
+  return address.range() === 'unicast' ? null : 'reserved'
+}
+
+function within(address: Address, network: Address, bits: number): boolean {
+  return address.kind() === network.kind() && address.match(network, bits)
+}
+
+/** An interface identifier that carries an IPv4 address (RFC 5214 §6.1). */
+function isIsatap({ parts }: ipaddr.IPv6): boolean {
+  return ((parts[4] ?? 0) & 0xfdff) === 0 && parts[5] === 0x5efe
+}
+
+/**
+ * The table above for `net.connect`, which then judges what it really connects to. It has no allow-list, so it blocks
+ * less than {@link refusedAddress}: it stands behind it.
+ */
+export function blockedAddresses(allowPrivate: boolean): BlockList {
+  const blocked = new BlockList()
+  for (const { reason, range } of RANGES) {
+    const [network, bits] = range
+    if (allowPrivate && PRIVATE.has(reason)) continue
+    // Node reads every IPv4 address as a mapped one too, and would block them all.
+    if (network.toString() !== MAPPED) blocked.addSubnet(network.toString(), bits, network.kind())
+  }
+  return blocked
+}
+
+const MAPPED = ipaddr.parse('::ffff:0:0').toString()
+
+/** Names under which clouds serve credentials. Refused even where private addresses are allowed. */
+const METADATA_NAMES = [
+  'metadata',
+  'metadata.google.internal',
+  'metadata.goog',
+  'metadata.azure.internal',
+  'metadata.azure.com',
+  'metadata.packet.net',
+  'metadata.platformequinix.com',
+  'metadata.tencentyun.com',
+  'instance-data',
+  'instance-data.ec2.internal',
+]
+
+/** Names that a resolver answers with the machine itself (RFC 6761 §6.3, and what /etc/hosts usually says). */
+const LOOPBACK_NAMES = [
+  'localhost',
+  'localdomain',
+  'localhost6',
+  'localdomain6',
+  'ip6-localhost',
+  'ip6-loopback',
+]
+
+/** Names that by agreement never are on the public internet (RFC 6762, RFC 8375, and `internal`, which ICANN reserved). */
+const PRIVATE_NAMES = ['local', 'internal', 'home.arpa']
+
+const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/
+
+/**
+ * Why this URL's host is refused without asking DNS, as one word for the log, or null. An address is judged however
+ * `new URL()` was given it; of a name only what can be told from the name: null says nothing about where it leads.
+ * Refuses other schemes than http and https, whose hosts the parser leaves as they are spelled.
+ */
+export function refusedHost(url: URL, allowPrivate: boolean): string | null {
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'scheme'
+  return refusedHostname(url.hostname, allowPrivate)
+}
+
+/** {@link refusedHost} for the host alone, as `URL.hostname` has it; an IPv6 address with or without its brackets. */
+export function refusedHostname(hostname: string, allowPrivate: boolean): string | null {
+  const bare = /^\[(.*)\]$/.exec(hostname)?.[1] ?? hostname
+  if (isIP(bare) !== 0) return refusedAddress(bare, allowPrivate)
+  // No trailing dot either: the root's dot makes a second spelling of every name, and none of the lists below has it.
+  if (!DNS_NAME.test(bare)) return 'malformed'
+  if (isUnder(bare, METADATA_NAMES)) return 'metadata'
+  if (allowPrivate) return null
+  if (isUnder(bare, LOOPBACK_NAMES)) return 'loopback'
+  // A name without a dot is completed by the resolver's search list, so it is one of this network's own.
+  return isUnder(bare, PRIVATE_NAMES) || !bare.includes('.') ? 'private' : null
+}
+
+function isUnder(name: string, parents: readonly string[]): boolean {
+  return parents.some((parent) => name === parent || name.endsWith(`.${parent}`))
+}

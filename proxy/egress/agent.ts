@@ -1,0 +1,183 @@
+import { lookup } from 'node:dns/promises'
+import {
+  type BlockList,
+  isIP,
+  isIPv6,
+  type LookupFunction,
+  connect as netConnect,
+  type Socket,
+} from 'node:net'
+import { connect as tlsConnect } from 'node:tls'
+import { Agent, type buildConnector } from 'undici'
+import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
+
+/** A pooled connection is dropped after so long without a request, whatever the server hints. ms. */
+const POOL_IDLE_MS = 20_000
+/** Where a name has several addresses, the next is tried after so long. ms. */
+const ATTEMPT_MS = 1000
+/** No more addresses of one name are tried. */
+const MAX_ATTEMPTS = 8
+
+type Target = buildConnector.Options
+
+/** Answers a name with all its addresses. Rejects where it has none or cannot be asked. */
+export type Resolve = (
+  hostname: string,
+) => Promise<readonly { readonly address: string; readonly family: 4 | 6 }[]>
+
+export interface EgressOptions {
+  /** Loopback and private addresses may be connected to. Metadata services never. */
+  readonly allowPrivate: boolean
+  /** Until the connection stands: name look-up, TCP and TLS. ms. */
+  readonly connectMs: number
+  /** From then until the answer's head. ms. */
+  readonly headersMs: number
+  /** Between two pieces of the answer's body. ms. */
+  readonly idleMs: number
+  /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */
+  readonly tls?: { readonly cert: string; readonly key: string }
+  /** Default: the system's resolver. */
+  readonly resolve?: Resolve
+  /** Whether a connection may serve more than one request. Default true. */
+  readonly keepAlive?: boolean
+}
+
+/** The host or one of its addresses is forbidden. The message is for the log: it may name an internal address. */
+export class EgressRefused extends Error {
+  /** The word of {@link refusedAddress}. */
+  readonly reason: string
+
+  constructor(host: string, reason: string) {
+    super(`connecting to ${host} is refused: ${reason}`)
+    this.name = 'EgressRefused'
+    this.reason = reason
+  }
+}
+
+/**
+ * A way out whose connections go to vetted addresses only (SECURITY T16, threat 19). It resolves each name itself,
+ * refuses with {@link EgressRefused} where any of its addresses is forbidden, and connects to one of those it judged, so
+ * that a second answer of DNS cannot matter; addresses in the URL are judged too. HTTP/1.1. No proxy of the environment
+ * is used, TLS is always verified, and by the URL's name, whatever a `host` header says. Redirects are not followed.
+ * Its pool is its own. Does NOT judge ports, schemes or paths: who sends the request does.
+ */
+export function egressAgent(options: EgressOptions): Agent {
+  const blocked = blockedAddresses(options.allowPrivate)
+  return new Agent({
+    connect: (target, callback) => {
+      void open(target, options, blocked, callback)
+    },
+    allowH2: false,
+    pipelining: options.keepAlive === false ? 0 : 1,
+    headersTimeout: options.headersMs,
+    bodyTimeout: options.idleMs,
+    keepAliveTimeout: POOL_IDLE_MS,
+    keepAliveMaxTimeout: POOL_IDLE_MS,
+  })
+}
+
+const systemResolve: Resolve = async (hostname) => {
+  const found = await lookup(hostname, { all: true, order: 'verbatim' })
+  return found.map(({ address, family }) => ({ address, family: family === 6 ? 6 : 4 }))
+}
+
+async function open(
+  target: Target,
+  options: EgressOptions,
+  blocked: BlockList,
+  callback: buildConnector.Callback,
+): Promise<void> {
+  let socket: Socket
+  try {
+    socket = await inTime(options.connectMs, (signal) => connection(target, options, blocked, signal))
+  } catch (error) {
+    callback(error instanceof Error ? error : new Error(String(error)), null)
+    return
+  }
+  callback(null, socket)
+}
+
+/** One clock over all stages of a connection. */
+async function inTime<Made>(ms: number, make: (signal: AbortSignal) => Promise<Made>): Promise<Made> {
+  const clock = new AbortController()
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => {
+    const error = Object.assign(new Error('no connection in time'), { code: 'UND_ERR_CONNECT_TIMEOUT' })
+    late.reject(error)
+    clock.abort(error)
+  }, ms)
+  try {
+    return await Promise.race([make(clock.signal), late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** A connection that is ready for its first request. When `signal` fires first it is destroyed, or never begun. */
+async function connection(
+  { hostname, protocol, port }: Target,
+  options: EgressOptions,
+  blocked: BlockList,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const addresses = await vetted(hostname, options)
+  signal.throwIfAborted()
+  const secure = protocol === 'https:'
+  const tcp = netConnect({
+    host: hostname,
+    port: Number(port) || (secure ? 443 : 80),
+    // Not called for an address (T16), which stands alone in `addresses` and has been judged like any other.
+    lookup: answering(addresses),
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: ATTEMPT_MS,
+    // tls.connect would ignore it: that is why TLS is laid over a connection that stands.
+    blockList: blocked,
+    noDelay: true,
+    keepAlive: true,
+  })
+  signal.addEventListener('abort', () => tcp.destroy(), { once: true })
+  await standing(tcp, 'connect')
+  return secure ? standing(secured(tcp, hostname, options), 'secureConnect') : tcp
+}
+
+function secured(socket: Socket, hostname: string, { tls }: EgressOptions): Socket {
+  return tlsConnect({
+    ...tls,
+    socket,
+    // What the certificate must name. For a name also the SNI, which an address has not (RFC 6066 §3).
+    host: hostname,
+    ...(isIP(hostname) === 0 && { servername: hostname }),
+    ALPNProtocols: ['http/1.1'],
+    rejectUnauthorized: true,
+  })
+}
+
+/** The addresses of a host, every one of them judged. Throws {@link EgressRefused}. */
+async function vetted(hostname: string, options: EgressOptions): Promise<readonly string[]> {
+  const { allowPrivate, resolve = systemResolve } = options
+  refuse(hostname, refusedHostname(hostname, allowPrivate))
+  if (isIP(hostname) !== 0) return [hostname]
+  const addresses = (await resolve(hostname)).map(({ address }) => address)
+  for (const address of addresses) refuse(`${hostname} at ${address}`, refusedAddress(address, allowPrivate))
+  if (addresses.length === 0) throw new Error(`${hostname} has no address`)
+  return addresses.slice(0, MAX_ATTEMPTS)
+}
+
+function refuse(host: string, reason: string | null): void {
+  if (reason !== null) throw new EgressRefused(host, reason)
+}
+
+/** A look-up that knows one answer. */
+function answering(addresses: readonly string[]): LookupFunction {
+  const all = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
+  return (_hostname, _options, done) => done(null, all)
+}
+
+function standing(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>()
+  // Stays: between here and the moment when undici takes the socket over, nobody else would hear it fail.
+  socket.on('error', reject)
+  socket.once('close', () => reject(new Error('the connection was closed before it stood')))
+  socket.once(event, () => resolve(socket))
+  return promise
+}
