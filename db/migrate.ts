@@ -6,12 +6,13 @@ import * as settings from './migrations/0003_settings.ts'
 import * as auditLog from './migrations/0004_audit_log.ts'
 import * as principalCapabilities from './migrations/0045_principal_capabilities.ts'
 import * as identity from './migrations/0046_identity.ts'
+import * as mcp from './migrations/0047_mcp.ts'
 import type { Schema } from './schema.ts'
 import { auditGuards } from './sqlite/audit-guards.ts'
 
 /**
  * Every migration by name, in the order of the names. What no common SQL can say stands beside what it belongs to,
- * from the engine's folder. The next one is 0047 or later: a name that sorts before one that has run is refused.
+ * from the engine's folder. The next one is 0048 or later: a name that sorts before one that has run is refused.
  */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001_principals': principals,
@@ -21,6 +22,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0004_audit_log_guards': auditGuards,
   '0045_principal_capabilities': principalCapabilities,
   '0046_identity': identity,
+  '0047_mcp': mcp,
 }
 
 /**

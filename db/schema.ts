@@ -11,6 +11,9 @@ export interface Schema {
   readonly attached_cas: AttachedCaTable
   readonly single_uses: SingleUseTable
   readonly signing_keys: SigningKeyTable
+  readonly mcp_resources: McpResourceTable
+  readonly mcp_tools: McpToolTable
+  readonly mcp_bindings: McpBindingTable
   readonly audit_log: AuditLogTable
 }
 
@@ -112,6 +115,67 @@ interface SigningKeyTable {
   readonly created_at: string
   /** Since when it signs nothing any more. Null: it signs. */
   readonly retired_at: string | null
+}
+
+/** How the gateway makes itself known to an MCP server. */
+export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls'
+
+/** Which MCP an upstream speaks: stateless since 2026-07-28, or with `initialize` as before. */
+export type McpEra = 'modern' | 'legacy'
+
+/** `quarantined`: new or changed since it was pinned, and not approved. `gone`: the upstream lists it no longer. */
+export type McpToolState = 'approved' | 'quarantined' | 'gone'
+
+interface McpResourceTable {
+  readonly resource_id: string
+  readonly name: string
+  readonly description: string | null
+  readonly endpoint_url: string
+  readonly auth_type: McpAuthType
+  /** `env:NAME` or `file:/path`: where the secret is, never the secret. */
+  readonly auth_secret_ref: string | null
+  readonly required_capability: string
+  /** JSON array of host names. */
+  readonly allowed_domains: string
+  readonly enabled: Flag
+  /** JSON object: the name of a tool, and the capability that calling it demands. */
+  readonly tool_capabilities: string
+  /** The ETag: counts changes of the object, reads of the upstream aside. */
+  readonly revision: Generated<number>
+  readonly created_at: string
+  readonly updated_at: string
+  readonly era: McpEra | null
+  readonly protocol_version: string | null
+  /** JSON object. */
+  readonly server_facts: string | null
+  /** Of the last read that went well. Null: there was none. */
+  readonly last_read_at: string | null
+  /** Of the last read, where it failed. */
+  readonly last_error: string | null
+}
+
+interface McpToolTable {
+  readonly resource_id: string
+  readonly name: string
+  /** JSON text exactly as pinned. Empty for a tool that was never approved. */
+  readonly definition: string
+  /** Lower-case hex. Empty for a tool that was never approved. */
+  readonly digest: string
+  readonly state: McpToolState
+  readonly pending_definition: string | null
+  readonly pending_digest: string | null
+  /** JSON array of strings. */
+  readonly flags: string
+  readonly pinned_at: string
+  readonly changed_at: string | null
+}
+
+interface McpBindingTable {
+  readonly binding_id: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  readonly resource_id: string
+  readonly created_at: string
 }
 
 /** One row of the ledger (AUDIT.md). Written by db/audit alone. */
