@@ -125,7 +125,7 @@ async function connection(
   const secure = protocol === 'https:'
   const tcp = netConnect({
     host: hostname,
-    port: Number(port) || (secure ? 443 : 80),
+    port: port !== '' ? Number(port) : secure ? 443 : 80,
     // Not called for an address (T16), which stands alone in `addresses` and has been judged like any other.
     lookup: answering(addresses),
     autoSelectFamily: true,
