@@ -25,7 +25,7 @@ const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[
 ]
 
 const RANGES = FORBIDDEN.flatMap(([reason, ...ranges]) =>
-  ranges.map((range) => ({ reason, range: ipaddr.parseCIDR(range) })),
+  ranges.map((text) => ({ reason, text, range: ipaddr.parseCIDR(text) })),
 )
 
 /** All that IANA has given out for global unicast (RFC 4291 §2.4). */
@@ -66,21 +66,21 @@ function isIsatap({ parts }: ipaddr.IPv6): boolean {
 }
 
 /**
- * The table above for `net.connect`, which then judges what it really connects to. It has no allow-list, so it blocks
- * less than {@link refusedAddress}: it stands behind it.
+ * Of the table above what `net.connect` can be given, to judge what it really connects to. It stands behind
+ * {@link refusedAddress} and blocks less: no list can say "anything but".
  */
 export function blockedAddresses(allowPrivate: boolean): BlockList {
   const blocked = new BlockList()
-  for (const { reason, range } of RANGES) {
+  for (const { reason, text, range } of RANGES) {
     const [network, bits] = range
     if (allowPrivate && PRIVATE.has(reason)) continue
-    // Node reads every IPv4 address as a mapped one too, and would block them all.
-    if (network.toString() !== MAPPED) blocked.addSubnet(network.toString(), bits, network.kind())
+    if (!UNBLOCKABLE.has(text)) blocked.addSubnet(network.toString(), bits, network.kind())
   }
   return blocked
 }
 
-const MAPPED = ipaddr.parse('::ffff:0:0').toString()
+// A list has no first match, so ::/96 would block ::1 for good; and Node reads every IPv4 address as a mapped one too.
+const UNBLOCKABLE: ReadonlySet<string> = new Set(['::/96', '::ffff:0:0/96'])
 
 /** Names under which clouds serve credentials. Refused even where private addresses are allowed. */
 const METADATA_NAMES = [
