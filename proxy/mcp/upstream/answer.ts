@@ -1,0 +1,132 @@
+import type { Readable } from 'node:stream'
+import type { Asked } from './asked.ts'
+import { drain, isEncoded, mediaTypeOf, readWhole } from './body.ts'
+import { echoes } from './credentials.ts'
+import { failed } from './errors.ts'
+import { eventData } from './events.ts'
+import type { Head } from './exchange.ts'
+import { kindOfMessage, type Message, readMessage } from './message.ts'
+import { refusedAnswer } from './refused.ts'
+
+/** An upstream's answer to one request of ours. */
+export interface UpstreamAnswer {
+  readonly status: number
+  /** True where the upstream answers with an event stream. */
+  readonly streamed: boolean
+  /**
+   * Notifications and requests of the upstream as they come, and last the response to our request; it ends after that.
+   * Throws McpUpstreamError, or the call's reason for aborting. Nothing is read ahead beyond one chunk. Returning early
+   * destroys the request. To be iterated once.
+   */
+  readonly messages: AsyncIterable<Message>
+  /** Ours on the wire. The response has it as its id; only an error with an HTTP status of 400 and up may have none. */
+  readonly requestId: number
+}
+
+/** Whether the answer has come, as far as it was read. */
+interface Progress {
+  answered: boolean
+}
+
+/**
+ * Takes what begins with `head` for an answer. A body that comes with an HTTP error is read here.
+ * Throws McpUpstreamError for what can be no answer: refused credentials, a redirect, another status, type or encoding.
+ */
+export async function answerOf(head: Head, asked: Asked): Promise<UpstreamAnswer> {
+  const { status, body } = head
+  const progress = { answered: status !== 200 }
+  body.once('close', () => asked.settled(progress.answered || body.readableEnded))
+  try {
+    return { status, requestId: asked.requestId, ...(await accepted(head, asked, progress)) }
+  } catch (error) {
+    drain(body)
+    throw error
+  }
+}
+
+async function accepted(
+  head: Head,
+  asked: Asked,
+  progress: Progress,
+): Promise<Pick<UpstreamAnswer, 'streamed' | 'messages'>> {
+  const { status, headers, body } = head
+  if (status === 401 || status === 403) {
+    throw failed("the upstream refused this gateway's credentials", { status })
+  }
+  if (isEncoded(headers)) throw failed('the answer is compressed, which was not asked for', { status })
+  const type = mediaTypeOf(headers)
+  if (status >= 400) {
+    return { streamed: false, messages: onlyOne(await refusedAnswer(head, type, asked)) }
+  }
+  if (status !== 200) throw failed(`an answer of status ${status} to a request`, { status })
+  if (type === 'application/json') {
+    return { streamed: false, messages: closing(oneMessage(body, asked, progress), body, progress) }
+  }
+  if (type === 'text/event-stream') {
+    return { streamed: true, messages: closing(eventMessages(body, asked, progress), body, progress) }
+  }
+  throw failed('the answer is neither JSON nor an event stream', { status })
+}
+
+async function* oneMessage(body: Readable, asked: Asked, progress: Progress): AsyncGenerator<Message> {
+  const message = judged(readMessage(await readWhole(body, asked.limits.maxMessageBytes)), asked)
+  if (kindOfMessage(message) !== 'response') throw failed('the answer is not a response')
+  progress.answered = true
+  yield message
+}
+
+async function* eventMessages(body: Readable, asked: Asked, progress: Progress): AsyncGenerator<Message> {
+  // Not destroyed with the loop: what follows the response is read, so that the connection can serve again.
+  const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false })
+  try {
+    for await (const data of eventData(chunks, asked.limits)) {
+      const message = judged(readMessage(data), asked)
+      progress.answered = kindOfMessage(message) === 'response'
+      yield message
+      if (progress.answered) return
+    }
+    throw failed('the event stream ended before the response')
+  } finally {
+    if (progress.answered) drain(body)
+    else body.destroy()
+  }
+}
+
+/** A message that may be passed on. */
+function judged(message: Message, { era, requestId, credentials }: Asked): Message {
+  if (echoes(credentials, message.bytes)) throw failed('a message holds the secret of our credentials')
+  const kind = kindOfMessage(message)
+  if (kind === 'response' && message.value.id !== requestId) throw failed('a response to another request')
+  // 2026-07-28, streamable HTTP: what a server wants to know it asks for in a result.
+  if (kind === 'request' && era === 'modern') throw failed('a request where there can be none')
+  return message
+}
+
+async function* onlyOne(message: Message): AsyncGenerator<Message> {
+  yield message
+}
+
+/** `messages`, such that returning destroys the request even where iterating has not begun. */
+function closing(
+  messages: AsyncGenerator<Message>,
+  body: Readable,
+  progress: Progress,
+): AsyncIterable<Message> {
+  return {
+    [Symbol.asyncIterator]: () => ({
+      next: () => messages.next(),
+      return: () => {
+        if (!progress.answered) body.destroy()
+        return messages.return(undefined)
+      },
+    }),
+  }
+}
+
+/** The response that an answer ends with. What comes before it is passed over. */
+export async function responseOf({ messages }: UpstreamAnswer): Promise<Message> {
+  let last: Message | null = null
+  for await (const message of messages) last = message
+  if (last === null) throw failed('the answer holds no response')
+  return last
+}

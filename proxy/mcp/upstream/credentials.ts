@@ -1,0 +1,83 @@
+import type { McpResource } from '../../../db/mcp-resources.ts'
+import { failed } from './errors.ts'
+
+/** How long a secret that was read is believed. ms. A rotated one holds at most so much later. */
+const SECRET_AGE_MS = 10_000
+/** A shorter secret would be found in messages that have nothing to do with it. Characters. */
+const SHORTEST_TRACE = 8
+
+/** What a resource is approached with. */
+export interface Credentials {
+  readonly headers: Readonly<Record<string, string>>
+  /** PEM, for `mtls` only. */
+  readonly tls: { readonly cert: string; readonly key: string } | null
+  /** What the secret looks like in a message. None for `mtls`: a private key is never sent, so none can come back. */
+  readonly traces: readonly Buffer[]
+}
+
+export type CredentialsOf = (resource: McpResource) => Promise<Credentials>
+
+interface Options {
+  /** Reads `env:NAME` or `file:/path`. */
+  readonly secret: (reference: string) => Promise<string>
+  readonly clock: () => number
+}
+
+const NONE: Credentials = { headers: {}, tls: null, traces: [] }
+
+/**
+ * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
+ * It throws McpUpstreamError `failed` where a secret cannot be read or cannot serve as what it should be.
+ */
+export function credentialsReader({ secret, clock }: Options): CredentialsOf {
+  const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()
+
+  const read = (reference: string): Promise<string> => {
+    const at = clock()
+    const entry = known.get(reference)
+    if (entry && at >= entry.at && at - entry.at < SECRET_AGE_MS) return entry.text
+    const text = secret(reference)
+    known.set(reference, { at, text })
+    // What failed is asked again at once, not after ten seconds.
+    text.catch(() => known.delete(reference))
+    return text
+  }
+
+  return async ({ auth_type, auth_secret_ref }) => {
+    if (auth_type === 'none') return NONE
+    if (auth_secret_ref === null) throw failed('no secret is named for its credentials')
+    let text: string
+    try {
+      text = await read(auth_secret_ref)
+    } catch (error) {
+      throw failed('the secret of its credentials cannot be read', { cause: error })
+    }
+    return auth_type === 'mtls' ? certificateOf(text) : headerOf(auth_type, text)
+  }
+}
+
+/** Whether a message holds the secret that its sender was approached with. Compares bytes; decodes nothing. */
+export const echoes = ({ traces }: Credentials, message: Buffer): boolean =>
+  traces.some((trace) => message.includes(trace))
+
+function headerOf(type: 'bearer' | 'api_key', secret: string): Credentials {
+  if (!/^[\x21-\x7e]+$/.test(secret)) throw failed('the secret of its credentials cannot stand in a header')
+  const headers = type === 'bearer' ? { authorization: `Bearer ${secret}` } : { 'x-api-key': secret }
+  return { headers: Object.freeze(headers), tls: null, traces: tracesOf(secret) }
+}
+
+/** As it is, and in the two ways that JSON writers escape it. */
+function tracesOf(secret: string): Buffer[] {
+  if (secret.length < SHORTEST_TRACE) return []
+  const escaped = JSON.stringify(secret).slice(1, -1)
+  return [...new Set([secret, escaped, escaped.replaceAll('/', '\\/')])].map((text) => Buffer.from(text))
+}
+
+function certificateOf(pem: string): Credentials {
+  const cert = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g)?.join('\n')
+  const key = /-----BEGIN ([A-Z ]*)PRIVATE KEY-----[^-]+-----END \1PRIVATE KEY-----/.exec(pem)?.[0]
+  if (cert === undefined || key === undefined) {
+    throw failed('the secret of its credentials is not a certificate and its private key in PEM')
+  }
+  return { headers: {}, tls: { cert, key }, traces: [] }
+}

@@ -1,0 +1,36 @@
+/**
+ * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no answer in
+ * time. `too_large`: an answer past the limits. `failed`: anything else that is not the answer we asked for.
+ */
+export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
+
+/**
+ * What may be done about a failure without doing anything twice: connect again (not a byte of the request was sent), or
+ * begin a new session (the upstream does not know the one we named, so it did nothing).
+ */
+export type Cure = 'reconnect' | 'new_session'
+
+interface Options {
+  readonly cause?: unknown
+  /** The HTTP status of the answer, where there was one. */
+  readonly status?: number
+  readonly cure?: Cure
+}
+
+/** What went wrong between us and an MCP server. The message is for the log: it never holds headers, bodies or secrets. */
+export class McpUpstreamError extends Error {
+  readonly kind: FailureKind
+  readonly status: number | null
+  readonly cure: Cure | null
+
+  constructor(kind: FailureKind, message: string, { cause, status, cure }: Options = {}) {
+    super(`mcp upstream ${kind}: ${message}`, { cause })
+    this.kind = kind
+    this.status = status ?? null
+    this.cure = cure ?? null
+  }
+}
+
+/** Shorthand for the commonest kind. */
+export const failed = (message: string, options: Options = {}): McpUpstreamError =>
+  new McpUpstreamError('failed', message, options)

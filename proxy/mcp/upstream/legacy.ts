@@ -1,0 +1,86 @@
+import type { UpstreamAnswer } from './answer.ts'
+import type { UpstreamCall } from './call.ts'
+import { McpUpstreamError } from './errors.ts'
+import type { Message } from './message.ts'
+import { notificationText } from './protocol.ts'
+import { type Session, sessionHeaders } from './session.ts'
+import { mayBeGone } from './session-gone.ts'
+import type { Lease, UpstreamSessions } from './sessions.ts'
+import { ask, tell, type Wire } from './wire.ts'
+
+/** Nobody waits for a cancellation longer. ms. */
+const CANCEL_MS = 2_000
+
+/**
+ * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. Where the
+ * upstream does not know the session any more it has done nothing yet: the request is sent once more, in a new one.
+ */
+export async function callLegacy(
+  wire: Wire,
+  sessions: UpstreamSessions,
+  call: UpstreamCall,
+): Promise<UpstreamAnswer> {
+  try {
+    return await inSession(wire, sessions, call)
+  } catch (error) {
+    if (!(error instanceof McpUpstreamError && error.cure === 'new_session')) throw error
+    return inSession(wire, sessions, call)
+  }
+}
+
+async function inSession(
+  wire: Wire,
+  sessions: UpstreamSessions,
+  call: UpstreamCall,
+): Promise<UpstreamAnswer> {
+  const { resource, owner, client, method, params, signal } = call
+  const lease = await sessions.lease(resource, owner, client, signal)
+  const { session } = lease
+  const requestId = wire.nextId()
+  const settled = (answered: boolean) => {
+    lease.release()
+    if (!answered) void cancel(wire, call, session, requestId)
+  }
+  try {
+    const { answer } = await ask(wire, {
+      resource,
+      requestId,
+      era: 'legacy',
+      session: session.id === null ? 'unnamed' : 'named',
+      method,
+      params,
+      headers: sessionHeaders(session),
+      signal,
+      settled,
+    })
+    return answer.status < 400 ? answer : { ...answer, messages: watched(answer, lease) }
+  } catch (error) {
+    if (error instanceof McpUpstreamError && error.cure === 'new_session') lease.forget()
+    throw error
+  }
+}
+
+/** The messages of an answer with an HTTP error, which may speak of the session. */
+async function* watched({ status, messages }: UpstreamAnswer, lease: Lease): AsyncGenerator<Message> {
+  for await (const message of messages) {
+    if (mayBeGone(status, message)) lease.forget()
+    yield message
+  }
+}
+
+/** Hanging up cancels nothing in this era (2025-11-25, transports); this does. Best effort: nobody waits for it. */
+async function cancel(
+  wire: Wire,
+  { resource }: UpstreamCall,
+  session: Session,
+  requestId: number,
+): Promise<void> {
+  const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
+  const text = notificationText('notifications/cancelled', params)
+  const signal = AbortSignal.timeout(CANCEL_MS)
+  try {
+    await tell(wire, { resource, text, headers: sessionHeaders(session), signal })
+  } catch {
+    // The upstream finishes what nobody will read.
+  }
+}

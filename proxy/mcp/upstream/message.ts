@@ -1,0 +1,90 @@
+import { type Span, scanJson } from '../../../plugins/json-scan.ts'
+import { failed } from './errors.ts'
+
+export type JsonRecord = Readonly<Record<string, unknown>>
+
+/** One JSON-RPC message from an upstream, strictly read. */
+export interface Message {
+  /** As it came. */
+  readonly bytes: Buffer
+  readonly value: JsonRecord
+  /** Where the value of each outermost member stands in `bytes`. */
+  readonly spans: ReadonlyMap<string, Span>
+}
+
+export type MessageKind = 'request' | 'notification' | 'response'
+
+/**
+ * Takes the bytes for one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters, ids that are
+ * strings or integers (an error may have none), results that are objects. Throws McpUpstreamError `failed` for
+ * anything else: batches, duplicate names, what follows the object, and all that `scanJson` refuses.
+ * Does NOT know which method or id is expected.
+ */
+export function readMessage(bytes: Buffer): Message {
+  const spans = spansOf(bytes)
+  const value = parse(bytes)
+  if (!isRecord(value)) throw failed('a message is not one JSON object')
+  if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
+  return { bytes, value, spans }
+}
+
+/** What a message of {@link readMessage} is. */
+export function kindOfMessage({ value }: Message): MessageKind {
+  if (!Object.hasOwn(value, 'method')) return 'response'
+  return Object.hasOwn(value, 'id') ? 'request' : 'notification'
+}
+
+/** A JSON object: neither null nor an array. */
+export const isRecord = (value: unknown): value is JsonRecord =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** The result of a response, or null where it is an error. */
+export const resultOf = ({ value }: Message): JsonRecord | null =>
+  isRecord(value.result) ? value.result : null
+
+/** The code of a response that is an error, or null. */
+export function errorCodeOf({ value }: Message): number | null {
+  return isRecord(value.error) && typeof value.error.code === 'number' ? value.error.code : null
+}
+
+function spansOf(bytes: Buffer): Message['spans'] {
+  try {
+    return scanJson(bytes).spans
+  } catch (error) {
+    // It says what is wrong and at which byte, and quotes nothing.
+    throw failed('a message is not strict JSON', { cause: error })
+  }
+}
+
+function parse(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString())
+  } catch {
+    // The parser's own message quotes the body, which is not for the log.
+    throw failed('a message is not JSON')
+  }
+}
+
+function kindOf(value: JsonRecord): MessageKind | null {
+  if (value.jsonrpc !== '2.0') return null
+  return Object.hasOwn(value, 'method') ? kindOfCall(value) : kindOfResponse(value)
+}
+
+function kindOfCall(value: JsonRecord): MessageKind | null {
+  const { method, params, id } = value
+  if (typeof method !== 'string' || method === '') return null
+  if (Object.hasOwn(value, 'result') || Object.hasOwn(value, 'error')) return null
+  if (params !== undefined && !isRecord(params)) return null
+  if (!Object.hasOwn(value, 'id')) return 'notification'
+  return isId(id) ? 'request' : null
+}
+
+function kindOfResponse(value: JsonRecord): MessageKind | null {
+  const { result, error, id } = value
+  if (Object.hasOwn(value, 'result') === Object.hasOwn(value, 'error')) return null
+  if (Object.hasOwn(value, 'result')) return isRecord(result) && isId(id) ? 'response' : null
+  const isError = isRecord(error) && Number.isInteger(error.code) && typeof error.message === 'string'
+  return isError && (isId(id) || (id ?? null) === null) ? 'response' : null
+}
+
+const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeInteger(id)

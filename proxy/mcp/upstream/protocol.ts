@@ -1,0 +1,31 @@
+import type { JsonObject } from '../../../db/json.ts'
+import { VERSION } from '../../version.ts'
+import { META, MODERN } from '../versions.ts'
+
+/** Whom an upstream talks to where no caller says who it is. */
+export const OUR_CLIENT_INFO: JsonObject = { name: 'sallyport', version: VERSION }
+
+/** The `_meta` of our own requests to a modern upstream (2026-07-28, basic: per-request protocol fields). */
+export const OUR_META: JsonObject = {
+  [META.version]: MODERN,
+  [META.clientInfo]: OUR_CLIENT_INFO,
+  [META.capabilities]: {},
+}
+
+/** Error codes that only a server of the modern era gives: header mismatch, missing client capability, unsupported version. */
+export const HEADER_MISMATCH = -32020
+export const MISSING_CLIENT_CAPABILITY = -32021
+export const UNSUPPORTED_VERSION = -32022
+export const METHOD_NOT_FOUND = -32601
+
+/** The text of a request. `params` is the JSON text of an object, or null for none. */
+export function requestText(id: number, method: string, params: string | null): string {
+  return `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)}${paramsMember(params)}}`
+}
+
+/** The text of a notification. `params` as in {@link requestText}. */
+export function notificationText(method: string, params: string | null): string {
+  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)}${paramsMember(params)}}`
+}
+
+const paramsMember = (params: string | null): string => (params === null ? '' : `,"params":${params}`)

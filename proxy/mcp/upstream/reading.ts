@@ -1,0 +1,132 @@
+import type { JsonObject } from '../../../db/json.ts'
+import type { McpResource } from '../../../db/mcp-resources.ts'
+import { type Era, LEGACY, MODERN } from '../versions.ts'
+import { responseOf } from './answer.ts'
+import { failed, McpUpstreamError } from './errors.ts'
+import { factsOf } from './facts.ts'
+import { errorCodeOf, isRecord, type JsonRecord, type Message, resultOf } from './message.ts'
+import { modernHeaders } from './modern.ts'
+import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, OUR_META, UNSUPPORTED_VERSION } from './protocol.ts'
+import { endSession, openSession, sessionHeaders } from './session.ts'
+import { listTools, type RawTool } from './tools.ts'
+import { ask, type Wire } from './wire.ts'
+
+/** What an upstream was found to be. */
+export interface Reading {
+  readonly era: Era
+  readonly protocolVersion: string
+  /** `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size. */
+  readonly facts: JsonObject
+  readonly tools: readonly RawTool[]
+}
+
+/** What the upstream makes of a question of the modern era. Null: it is of the legacy era. */
+type Discovery = { readonly result: JsonRecord | null } | null
+
+/**
+ * Finds out the era of an upstream, what it says of itself, and all its tools. The modern era is tried first
+ * (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended again.
+ * Throws McpUpstreamError where any of it fails, or the signal's reason.
+ */
+export async function readUpstream(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Reading> {
+  const discovery = await discover(wire, resource, signal)
+  return discovery === null
+    ? readLegacy(wire, resource, signal)
+    : readModern(wire, resource, discovery.result, signal)
+}
+
+async function readModern(
+  wire: Wire,
+  resource: McpResource,
+  result: JsonRecord | null,
+  signal: AbortSignal,
+): Promise<Reading> {
+  // Where the upstream did not say what it has, asking for its tools tells.
+  const hasTools = result === null || isRecord(capabilitiesOf(result).tools)
+  const page = (params: JsonRecord) => askModern(wire, resource, 'tools/list', params, signal)
+  const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
+  return { era: 'modern', protocolVersion: MODERN, facts: factsOf(result ?? {}), tools }
+}
+
+async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Reading> {
+  const nobody = { capabilities: {}, clientInfo: null }
+  const { session, result } = await openSession(wire, resource, nobody, signal)
+  try {
+    const page = async (params: JsonRecord) => {
+      const { answer } = await ask(wire, {
+        resource,
+        requestId: wire.nextId(),
+        era: 'legacy',
+        session: 'none',
+        method: 'tools/list',
+        params: JSON.stringify(params),
+        headers: sessionHeaders(session),
+        signal,
+        settled: () => {},
+      })
+      return responseOf(answer)
+    }
+    const hasTools = isRecord(capabilitiesOf(result).tools)
+    const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
+    return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
+  } finally {
+    await endSession(wire, resource, session)
+  }
+}
+
+const capabilitiesOf = ({ capabilities }: JsonRecord): JsonRecord =>
+  isRecord(capabilities) ? capabilities : {}
+
+async function discover(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Discovery> {
+  let response: Message
+  try {
+    response = await askModern(wire, resource, 'server/discover', {}, signal)
+  } catch (error) {
+    // What a server does to a question that it does not know: anything but answer.
+    if (!signal.aborted && error instanceof McpUpstreamError && isNoAnswer(error)) return null
+    throw error
+  }
+  const code = errorCodeOf(response)
+  if (code === UNSUPPORTED_VERSION) return offers(supportedIn(response)) ? { result: null } : null
+  if (code === HEADER_MISMATCH || code === MISSING_CLIENT_CAPABILITY) return { result: null }
+  const result = resultOf(response)
+  if (result === null || !Array.isArray(result.supportedVersions)) return null
+  return offers(result.supportedVersions) ? { result } : null
+}
+
+/** Not where it is down, silent, or of the opinion that we may not ask: a handshake would fare no better. */
+const isNoAnswer = ({ kind, status }: McpUpstreamError): boolean =>
+  kind === 'failed' && status !== 401 && status !== 403
+
+/** Whether the modern revision is among the versions. Throws where none is that we know. */
+function offers(versions: readonly unknown[]): boolean {
+  if (versions.includes(MODERN)) return true
+  if (LEGACY.some((version) => versions.includes(version))) return false
+  throw failed('it speaks no revision of the protocol that this gateway knows')
+}
+
+function supportedIn({ value: { error } }: Message): readonly unknown[] {
+  if (!isRecord(error) || !isRecord(error.data) || !Array.isArray(error.data.supported)) return []
+  return error.data.supported
+}
+
+async function askModern(
+  wire: Wire,
+  resource: McpResource,
+  method: string,
+  params: JsonRecord,
+  signal: AbortSignal,
+): Promise<Message> {
+  const { answer } = await ask(wire, {
+    resource,
+    requestId: wire.nextId(),
+    era: 'modern',
+    session: 'none',
+    method,
+    params: JSON.stringify({ ...params, _meta: OUR_META }),
+    headers: modernHeaders(method),
+    signal,
+    settled: () => {},
+  })
+  return responseOf(answer)
+}

@@ -1,0 +1,38 @@
+import { isRecord, type Message, resultOf } from './message.ts'
+
+/** What is looked at of a body that is no message. Bytes. */
+const GLANCE = 4_096
+/** How servers put it that they do not know a session, or have forgotten the handshake. */
+const WORDS = /session|not initialized/i
+
+/** An HTTP error to a request of the legacy era that was sent in a session. */
+export interface SessionRefusal {
+  readonly status: number
+  /** Whether the request named a session; a server need not give sessions names. */
+  readonly named: boolean
+  readonly requestId: number
+  readonly bytes: Buffer
+  /** The body where it is a JSON-RPC message. */
+  readonly message: Message | null
+}
+
+/**
+ * Whether the upstream says that it does not know the session, so that it cannot have acted on the request: 404 to a
+ * request that named one (2025-11-25, transports: session management), or, as many servers have it, 400 with words to
+ * that effect. A result is never that; nor is, with 400, an error that answers this very request.
+ */
+export function sessionIsGone({ status, named, requestId, bytes, message }: SessionRefusal): boolean {
+  if (message !== null && resultOf(message) !== null) return false
+  if (status === 404) return named
+  if (status !== 400 || message?.value.id === requestId) return false
+  return WORDS.test(bytes.toString('latin1', 0, GLANCE))
+}
+
+/**
+ * Whether an answer with an HTTP error speaks of a session that is unknown. It answers the request, so the request is not
+ * sent again; but the next one had better begin a new session.
+ */
+export function mayBeGone(status: number, { value }: Message): boolean {
+  if (status !== 400 && status !== 404) return false
+  return isRecord(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)
+}

@@ -1,0 +1,96 @@
+import type { JsonObject } from '../../../db/json.ts'
+import type { McpResource } from '../../../db/mcp-resources.ts'
+import { LEGACY } from '../versions.ts'
+import { responseOf } from './answer.ts'
+import { drain } from './body.ts'
+import { failed } from './errors.ts'
+import { exchange, type ResponseHeaders } from './exchange.ts'
+import { errorCodeOf, type JsonRecord, resultOf } from './message.ts'
+import { notificationText, OUR_CLIENT_INFO } from './protocol.ts'
+import { ask, tell, type Wire } from './wire.ts'
+
+/** Ending a session may not take longer: nobody waits for what it says. ms. */
+const END_MS = 2_000
+
+/** A session at an upstream of the legacy era, after its handshake. */
+export interface Session {
+  /** Null where the upstream gave none: it keeps none, or one for everybody. */
+  readonly id: string | null
+  readonly protocolVersion: string
+}
+
+/** Whom an upstream is told it serves. */
+export interface Client {
+  readonly capabilities: JsonObject
+  /** Null: ours. */
+  readonly clientInfo: JsonObject | null
+}
+
+/** The headers of a message in a session (2025-11-25, transports: session management, protocol version header). */
+export function sessionHeaders({ id, protocolVersion }: Session): Readonly<Record<string, string>> {
+  return { 'mcp-protocol-version': protocolVersion, ...(id !== null && { 'mcp-session-id': id }) }
+}
+
+/**
+ * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and takes any that we know.
+ * Throws McpUpstreamError, or the signal's reason.
+ */
+export async function openSession(
+  wire: Wire,
+  resource: McpResource,
+  { capabilities, clientInfo }: Client,
+  signal: AbortSignal,
+): Promise<{ session: Session; result: JsonRecord }> {
+  const [protocolVersion] = LEGACY
+  const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? OUR_CLIENT_INFO }
+  const { head, answer } = await ask(wire, {
+    resource,
+    requestId: wire.nextId(),
+    era: 'legacy',
+    session: 'none',
+    method: 'initialize',
+    params: JSON.stringify(params),
+    headers: {},
+    signal,
+    settled: () => {},
+  })
+  const response = await responseOf(answer)
+  const result = resultOf(response)
+  if (result === null) throw failed(`initialize was answered with error ${errorCodeOf(response)}`)
+  const session = { id: sessionIdOf(head.headers), protocolVersion: versionOf(result) }
+  const text = notificationText('notifications/initialized', null)
+  try {
+    await tell(wire, { resource, text, headers: sessionHeaders(session), signal })
+  } catch (error) {
+    await endSession(wire, resource, session)
+    throw error
+  }
+  return { session, result }
+}
+
+/** Tells the upstream that a session is over. Best effort: never throws, and takes two seconds at most. */
+export async function endSession(wire: Wire, resource: McpResource, session: Session): Promise<void> {
+  if (session.id === null) return
+  const headers = sessionHeaders(session)
+  const signal = AbortSignal.timeout(END_MS)
+  try {
+    const link = await wire.links.of(resource)
+    const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, signal } as const
+    const { body } = await exchange(link, ending)
+    drain(body)
+  } catch {
+    // It forgets the session in its own time.
+  }
+}
+
+/** Visible ASCII alone may stand in it, and it goes back in a header. */
+function sessionIdOf({ 'mcp-session-id': id }: ResponseHeaders): string | null {
+  if (id === undefined) return null
+  if (typeof id !== 'string' || !/^[\x21-\x7e]{1,1024}$/.test(id)) throw failed('its session id is malformed')
+  return id
+}
+
+function versionOf({ protocolVersion: version }: JsonRecord): string {
+  if (typeof version === 'string' && LEGACY.includes(version)) return version
+  throw failed('it speaks no revision of the protocol that this gateway knows')
+}

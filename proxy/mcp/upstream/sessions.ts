@@ -1,0 +1,195 @@
+import type { McpResource } from '../../../db/mcp-resources.ts'
+import { failed, McpUpstreamError } from './errors.ts'
+import type { Client, Session } from './session.ts'
+
+/** A session that nothing has gone through for so long is ended. ms. */
+const IDLE_MS = 600_000
+/** No more sessions are kept, of everybody and of one principal: nobody's drive out everybody else's. */
+const MAX_SESSIONS = 1_000
+const MAX_OF_PRINCIPAL = 100
+
+/** Whose session it is. */
+export interface Owner {
+  readonly principalId: string
+  /** The caller's own MCP session at our door, or null. */
+  readonly sessionId: string | null
+}
+
+/** A session while one message goes through it. */
+export interface Lease {
+  readonly session: Session
+  /** Must be called, once. */
+  readonly release: () => void
+  /** The upstream does not know it any more: the next lease begins anew. */
+  readonly forget: () => void
+}
+
+interface Held {
+  readonly owner: Owner
+  readonly resource: McpResource
+  readonly session: Promise<Session>
+  /** The id it is reserved under, once it is open. */
+  reserved: string | null
+  users: number
+  usedAt: number
+}
+
+interface Options {
+  readonly open: (resource: McpResource, client: Client, signal: AbortSignal) => Promise<Session>
+  readonly end: (resource: McpResource, session: Session) => Promise<void>
+  readonly clock: () => number
+}
+
+/**
+ * The sessions at upstreams of the legacy era: one for each owner and resource, opened when first needed and once, however
+ * many calls wait for it. No two owners ever have the same, even where an upstream hands one out twice.
+ * In memory alone: after a crash the upstreams forget them in their own time.
+ */
+export class UpstreamSessions {
+  readonly #options: Options
+  /** By owner and resource. Least recently used first. */
+  readonly #held = new Map<string, Held>()
+  /** Resource and session id of those that are open. */
+  readonly #reserved = new Set<string>()
+  readonly #closed = new AbortController()
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** The owner's session at that resource, opened where there is none. Rejects as opening it does, or with the signal's reason. */
+  async lease(resource: McpResource, owner: Owner, client: Client, signal: AbortSignal): Promise<Lease> {
+    const key = keyOf(resource, owner)
+    this.sweep(this.#options.clock())
+    const present = this.#held.get(key)
+    if (present && present.resource.revision !== resource.revision) void this.#drop(key, present)
+    const held = this.#held.get(key) ?? this.#open(key, resource, owner, client)
+    return this.#use(key, held, signal)
+  }
+
+  /** As {@link lease}, but null where the owner has no session there. */
+  async leaseExisting(resource: McpResource, owner: Owner, signal: AbortSignal): Promise<Lease | null> {
+    const key = keyOf(resource, owner)
+    const held = this.#held.get(key)
+    if (!held || held.resource.revision !== resource.revision) return null
+    return this.#use(key, held, signal)
+  }
+
+  /** Ends every session that belongs to the caller's own session at our door. */
+  async endOf(principalId: string, sessionId: string): Promise<void> {
+    const theirs = [...this.#held].filter(
+      ([, { owner }]) => owner.principalId === principalId && owner.sessionId === sessionId,
+    )
+    await Promise.all(theirs.map(([key, held]) => this.#drop(key, held)))
+  }
+
+  /** Ends the sessions that have been idle for ten minutes. */
+  sweep(at: number): void {
+    for (const [key, held] of this.#held) {
+      if (held.users > 0) continue
+      if (at - held.usedAt < IDLE_MS) return
+      void this.#drop(key, held)
+    }
+  }
+
+  /** Ends every session; none is opened any more. */
+  async close(): Promise<void> {
+    this.#closed.abort(new McpUpstreamError('unreachable', 'the gateway stops'))
+    await Promise.all([...this.#held].map(([key, held]) => this.#drop(key, held)))
+  }
+
+  #open(key: string, resource: McpResource, owner: Owner, client: Client): Held {
+    this.#makeRoom(owner)
+    // Not the signal of whoever asks first: others may be waiting for the same session.
+    const opening = this.#options.open(resource, client, this.#closed.signal)
+    const held: Held = {
+      owner,
+      resource,
+      session: opening.then((session) => this.#reserve(key, held, session)),
+      reserved: null,
+      users: 0,
+      usedAt: this.#options.clock(),
+    }
+    this.#held.set(key, held)
+    held.session.catch(() => this.#remove(key, held))
+    return held
+  }
+
+  #reserve(key: string, held: Held, session: Session): Session {
+    if (this.#held.get(key) !== held) {
+      void this.#options.end(held.resource, session)
+      throw failed('the session was ended while it was opened')
+    }
+    if (session.id === null) return session
+    const name = `${held.resource.resource_id} ${session.id}`
+    // Not ended: it is somebody else's.
+    if (this.#reserved.has(name)) throw failed('it gave a session that belongs to another owner')
+    this.#reserved.add(name)
+    held.reserved = name
+    return session
+  }
+
+  async #use(key: string, held: Held, signal: AbortSignal): Promise<Lease> {
+    held.users += 1
+    const release = () => {
+      held.users -= 1
+      this.#touch(key, held)
+    }
+    this.#touch(key, held)
+    try {
+      const session = await orAborted(held.session, signal)
+      return { session, release, forget: () => this.#remove(key, held) }
+    } catch (error) {
+      release()
+      throw error
+    }
+  }
+
+  #touch(key: string, held: Held): void {
+    held.usedAt = this.#options.clock()
+    if (this.#held.get(key) !== held) return
+    this.#held.delete(key)
+    this.#held.set(key, held)
+  }
+
+  #makeRoom(owner: Owner): void {
+    const theirs = [...this.#held].filter(([, held]) => held.owner.principalId === owner.principalId)
+    const candidates = theirs.length >= MAX_OF_PRINCIPAL ? theirs : [...this.#held]
+    if (candidates === theirs || this.#held.size >= MAX_SESSIONS) {
+      const idle = candidates.find(([, { users }]) => users === 0)
+      if (!idle) throw new McpUpstreamError('unreachable', 'too many sessions have requests under way')
+      void this.#drop(...idle)
+    }
+  }
+
+  /** Forgets a session and tells the upstream. Never rejects. */
+  async #drop(key: string, held: Held): Promise<void> {
+    this.#remove(key, held)
+    try {
+      await this.#options.end(held.resource, await held.session)
+    } catch {
+      // It was never opened: there is nothing to end.
+    }
+  }
+
+  #remove(key: string, held: Held): void {
+    if (this.#held.get(key) === held) this.#held.delete(key)
+    if (held.reserved !== null) this.#reserved.delete(held.reserved)
+    held.reserved = null
+  }
+}
+
+const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId }: Owner): string =>
+  JSON.stringify([principalId, sessionId, id])
+
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  const aborted = Promise.withResolvers<never>()
+  const abort = () => aborted.reject(signal.reason)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await Promise.race([work, aborted.promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}

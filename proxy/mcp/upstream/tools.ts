@@ -1,0 +1,75 @@
+import { failed, McpUpstreamError } from './errors.ts'
+import { errorCodeOf, isRecord, type JsonRecord, type Message, resultOf } from './message.ts'
+import { METHOD_NOT_FOUND } from './protocol.ts'
+
+const MAX_PAGES = 100
+const MAX_TOOLS = 2_000
+
+/** A tool as its server defines it. */
+export interface RawTool {
+  /**
+   * The definition as JSON text, written anew from `value`: so that what is judged, what is pinned and what a caller is shown are
+   * one and the same, however the server spelt it.
+   */
+  readonly text: string
+  readonly value: JsonRecord
+}
+
+/**
+ * All tools of a server, over all pages of `tools/list`, each with a name of its own. `ask` sends one request with these params.
+ * Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools or `maxTotalBytes`, `failed` where a page is none, a cursor
+ * comes back, or two tools have one name. A server without that method has no tools.
+ * Does NOT look at a definition beyond its name.
+ */
+export async function listTools(
+  ask: (params: JsonRecord) => Promise<Message>,
+  maxTotalBytes: number,
+): Promise<readonly RawTool[]> {
+  const tools = new Map<string, RawTool>()
+  const cursors = new Set<string>()
+  let params: JsonRecord = {}
+  let total = 0
+  for (let page = 0; page < MAX_PAGES; page += 1) {
+    const response = await ask(params)
+    if (page === 0 && errorCodeOf(response) === METHOD_NOT_FOUND) return []
+    total += response.bytes.length
+    if (total > maxTotalBytes) throw new McpUpstreamError('too_large', 'its list of tools is too large')
+    const result = pageOf(response)
+    for (const value of toolsOf(result)) add(tools, value)
+    const cursor = cursorOf(result)
+    if (cursor === null) return [...tools.values()]
+    if (cursors.has(cursor)) throw failed('its list of tools goes round in a circle')
+    cursors.add(cursor)
+    params = { cursor }
+  }
+  throw new McpUpstreamError('too_large', `its list of tools has more than ${MAX_PAGES} pages`)
+}
+
+function pageOf(response: Message): JsonRecord {
+  const result = resultOf(response)
+  if (result === null) throw failed(`tools/list was answered with error ${errorCodeOf(response)}`)
+  // Absent in the legacy era (2026-07-28, basic: result type).
+  if ((result.resultType ?? 'complete') !== 'complete') throw failed('tools/list was not answered completely')
+  return result
+}
+
+function toolsOf({ tools }: JsonRecord): readonly unknown[] {
+  if (Array.isArray(tools)) return tools
+  throw failed('a page of its tools holds no list')
+}
+
+function add(tools: Map<string, RawTool>, value: unknown): void {
+  if (!isRecord(value) || typeof value.name !== 'string' || value.name === '') {
+    throw failed('one of its tools has no name')
+  }
+  if (tools.has(value.name)) throw failed('two of its tools have one name')
+  if (tools.size === MAX_TOOLS) throw new McpUpstreamError('too_large', `it has more than ${MAX_TOOLS} tools`)
+  tools.set(value.name, { text: JSON.stringify(value), value })
+}
+
+/** The cursor of the next page. Servers also write null or an empty one where there is none. */
+function cursorOf({ nextCursor: cursor }: JsonRecord): string | null {
+  if (cursor === undefined || cursor === null || cursor === '') return null
+  if (typeof cursor !== 'string') throw failed('the cursor of its tools is no text')
+  return cursor
+}
