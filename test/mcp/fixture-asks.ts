@@ -1,4 +1,4 @@
-import type { McpServer } from '@modelcontextprotocol/server'
+import type { McpServer, ServerContext } from '@modelcontextprotocol/server'
 import { z } from 'zod'
 import { said } from './fixture-content.ts'
 
@@ -9,7 +9,7 @@ export function addAsks(server: McpServer): void {
     { description: "Asks the client's model", inputSchema: z.object({ prompt: z.string() }) },
     async ({ prompt }, ctx) => {
       const messages = [{ role: 'user' as const, content: { type: 'text' as const, text: prompt } }]
-      const { content } = await ctx.mcpReq.requestSampling({ messages, maxTokens: 100 })
+      const { content } = await ctx.mcpReq.requestSampling({ messages, maxTokens: 100 }, within(ctx))
       return said(`LLM response: ${JSON.stringify(content)}`)
     },
   )
@@ -19,19 +19,24 @@ export function addAsks(server: McpServer): void {
     { description: 'Asks the user', inputSchema: z.object({ message: z.string() }) },
     async ({ message }, ctx) => {
       const requestedSchema = { type: 'object' as const, properties: user, required: ['username', 'email'] }
-      return said(
-        `User response: ${JSON.stringify(await ctx.mcpReq.elicitInput({ message, requestedSchema }))}`,
-      )
+      const answer = await ctx.mcpReq.elicitInput({ message, requestedSchema }, within(ctx))
+      return said(`User response: ${JSON.stringify(answer)}`)
     },
   )
   addForm(server, 'test_elicitation_sep1034_defaults', DEFAULTS)
   addForm(server, 'test_elicitation_sep1330_enums', CHOICES)
 }
 
+/** On the stream of the call itself: the client's other stream, by GET, need not be open yet. */
+const within = (ctx: ServerContext) => ({ relatedRequestId: ctx.mcpReq.id })
+
 function addForm(server: McpServer, name: string, properties: typeof DEFAULTS | typeof CHOICES): void {
   server.registerTool(name, { description: 'Shows the user a form' }, async (ctx) => {
     const requestedSchema = { type: 'object' as const, properties }
-    const answer = await ctx.mcpReq.elicitInput({ message: 'Please fill this in.', requestedSchema })
+    const answer = await ctx.mcpReq.elicitInput(
+      { message: 'Please fill this in.', requestedSchema },
+      within(ctx),
+    )
     return said(`Elicitation completed: action=${answer.action}, content=${JSON.stringify(answer.content)}`)
   })
 }
