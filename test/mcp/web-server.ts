@@ -48,7 +48,7 @@ async function answer(
   const bytes = await buffer(req)
   const { method: verb = '', url = '/', headers } = req
   requests.push(seen(verb, headers, bytes))
-  const lines = Object.entries(headers).map(([name, value]) => [name, String(value)] as [string, string])
+  const lines = Object.entries(headers).map(([name, value]): [string, string] => [name, String(value)])
   const body = bytes.length === 0 ? null : new Uint8Array(bytes)
   const target = new URL(url, `http://${headers.host}`)
   const {
