@@ -40,7 +40,8 @@ export function holds({ capabilities }: Principal, token: AccessToken | null, re
   return capabilities.includes(required) && token?.scope?.includes(required) !== false
 }
 
-function missing(required: string, message: string): Refusal {
+/** The refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1). */
+export function missing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,
     detail: { required_capability: required },

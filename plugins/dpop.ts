@@ -62,9 +62,9 @@ function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal,
   if (!holds) throw new Refusal('token_invalid')
 }
 
-/** RFC 8707 §2: a token that was asked for one door opens no other. */
+/** RFC 8707 §2: a token that was asked for one door opens that one and those below it. */
 function checkAudience({ audience }: TokenClaims, path: string, baseUrls: readonly string[]): void {
-  const holds = baseUrls.some((base) => audience === base || audience === base + path)
+  const holds = baseUrls.some((base) => `${base}${path}/`.startsWith(`${audience}/`))
   if (!holds) throw new Refusal('token_invalid')
 }
 
@@ -107,7 +107,10 @@ function checkKey(
   if (jkt !== principal.dpopJkt && jkt !== principal.previousDpopJkt) throw new Refusal('proof_invalid')
 }
 
-/** The URLs of a path, made once per path: only the fixed paths of routes come here. */
+/** Paths whose URLs are remembered. A path may have a variable segment, which callers choose. */
+const REMEMBERED = 256
+
+/** The URLs of a path, made once for each of the first paths that come. */
 export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
   const known = new Map<string, ReadonlySet<string>>()
   return (path) => {
@@ -115,7 +118,7 @@ export function targetUrls(baseUrls: () => readonly string[]): (path: string) =>
     if (found) return found
     const urls = new Set(baseUrls().flatMap((base) => normalUrl(base + path) ?? []))
     // None while the listeners are opening: that is not to be remembered.
-    if (urls.size > 0) known.set(path, urls)
+    if (urls.size > 0 && known.size < REMEMBERED) known.set(path, urls)
     return urls
   }
 }

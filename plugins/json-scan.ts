@@ -51,15 +51,15 @@ interface Container {
  * different things, or what costs out of all proportion (SECURITY T14, threat 31): invalid UTF-8, a byte order mark,
  * nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one object (escapes resolved), an
  * escape in the name of an outer member.
- * Linear in the length of the body, whatever is in it.
+ * Linear in the length of the body, whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2.
  * Does NOT check the grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the spans are exact.
  */
-export function scanJson(bytes: Buffer): Scan {
+export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Scan {
   if (!isUtf8(bytes)) throw invalid('is not valid UTF-8', 0)
   if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
     throw invalid('starts with a byte order mark', 0)
   }
-  return walk(bytes)
+  return walk(bytes, judgedDepth)
 }
 
 /** `problem` completes the sentence "The body …". `offset` is in bytes. */
@@ -70,7 +70,7 @@ export function invalid(problem: string, offset: number): Refusal {
   })
 }
 
-function walk(bytes: Buffer): Scan {
+function walk(bytes: Buffer, judgedDepth: number): Scan {
   const spans = new Map<string, Span>()
   const open: Container[] = []
   let inside: Container | undefined
@@ -120,7 +120,7 @@ function walk(bytes: Buffer): Scan {
       const after = stringEnd(bytes, at)
       const key = memberName(bytes, at, after)
       if (bytes.subarray(at, after).includes(BACKSLASH)) {
-        if (open.length <= JUDGED_DEPTH) {
+        if (open.length <= judgedDepth) {
           throw invalid('escapes a character in the name of an outer member', at)
         }
         escapedNames = true

@@ -8,6 +8,7 @@ import { type Doors, doors } from './doors.ts'
 import { type House, makeDataDirectory, openHouse } from './house.ts'
 import { openListeners } from './listeners.ts'
 import { createLogs, type Logs } from './log.ts'
+import { inspector } from './mcp/inspect.ts'
 import { openParts, type Parts } from './parts.ts'
 import { type Reload, reloader } from './reload.ts'
 import { routeSources } from './route-sources.ts'
@@ -18,6 +19,7 @@ import { shut } from './shut.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
 import { type FederationTask, federationTask } from './tasks/publish-federation.ts'
+import { refreshMcp } from './tasks/refresh-mcp.ts'
 import { renewCertificate, tlsMaterial } from './tasks/renew-server-certificate.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
 
@@ -101,11 +103,11 @@ interface Opening {
 async function open(opening: Opening): Promise<Gateway> {
   const { house, control, load, logs, clock, options } = opening
   const { settings } = house
-  const parts = await openParts(house, logs, clock)
+  const parts = await openParts(house, logs, clock, options.env ?? process.env)
   const { metrics, drain, ledger } = parts
   const doorsOf = (configuration: Configuration): Doors =>
     doors({
-      questions: { configuration, ...parts.plugins },
+      questions: { configuration, ...parts.plugins, mcp: parts.mcp },
       adminApart: settings.adminListen !== null,
       routes: routeSources(parts, configuration),
     })
@@ -129,7 +131,7 @@ async function open(opening: Opening): Promise<Gateway> {
     }
     parts.doors.listeners = await openListeners(settings, tls, { ...TIMERS, ...options.timers }, handlers)
     tasks.push(...federation(parts))
-    stopTasks = runTasks([...standing(parts, digest), ...tasks], logs.log)
+    stopTasks = runTasks([...standing(parts, () => inForce.configuration), ...tasks], logs.log)
   }
   control.serve(serveWith(() => inForce.doors.control))
 
@@ -179,13 +181,24 @@ async function begin({ ledger, clock, logs }: Parts, note: Note, configDigest: s
 }
 
 /** What is done from time to time, whatever comes in. */
-function standing(parts: Parts, configDigest: () => string): readonly Task[] {
-  const { house, doors: open, drain, clock } = parts
+function standing(parts: Parts, inForce: () => Configuration): readonly Task[] {
+  const { house, doors: open, drain, clock, mcp, ledger, logs } = parts
   const { database, settings } = house
+  const configDigest = (): string => inForce().digest
   return [
     ...ledgerTasks({ ...parts, database, organisation: settings.org, configDigest }),
     renewCertificate(house, open.listeners, clock),
     cutRevoked(drain.calls, clock),
+    refreshMcp({
+      database,
+      ledger,
+      configDigest,
+      inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
+      intervalS: () => inForce().mcp.refresh_interval_s,
+      changed: mcp.changed,
+      clock,
+      log: logs.log,
+    }),
   ]
 }
 

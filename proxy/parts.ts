@@ -5,6 +5,7 @@ import { tokenVerifier } from '../plugins/access-token.ts'
 import { adminSecret } from '../plugins/admin-secret.ts'
 import { apiKey } from '../plugins/api-key.ts'
 import { Nonces } from '../plugins/dpop-nonce.ts'
+import type { Environment } from '../plugins/expand.ts'
 import type { Principal } from '../plugins/facts.ts'
 import { Outcomes } from '../plugins/outcomes.ts'
 import { pin } from '../plugins/pin.ts'
@@ -20,6 +21,7 @@ import type { House } from './house.ts'
 import type { Listeners } from './listeners.ts'
 import { openUpstream } from './llm/upstream.ts'
 import type { Logs } from './log.ts'
+import { openMcp } from './mcp/mcp.ts'
 import { createMetrics } from './metrics.ts'
 import { readiness } from './readiness.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
@@ -28,8 +30,8 @@ import { watched } from './watched-ledger.ts'
 /** Everything that lives as long as the process, whichever configuration is in force. */
 export type Parts = Awaited<ReturnType<typeof openParts>>
 
-/** Puts it together on an open house. What it holds open, `house.close` and `upstream.close` close. */
-export async function openParts(house: House, logs: Logs, clock: () => number) {
+/** Puts it together on an open house. What it holds open, `house.close`, `upstream.close` and `mcp.close` close. */
+export async function openParts(house: House, logs: Logs, clock: () => number, env: Environment) {
   const { settings, database, authority, passphrase } = house
   const ledger = watched(house.ledger)
   const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
@@ -57,6 +59,7 @@ export async function openParts(house: House, logs: Logs, clock: () => number) {
     /** Principals that were served since it was last written down. */
     seen: new Map<string, Principal>(),
     upstream: openUpstream(),
+    mcp: openMcp({ database, env, allowPrivate: settings.allowPrivateUpstreams, secret: nonceSecret, clock }),
     metrics: createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed }),
     ready: readiness({ database, ledger, drain, authority, clock }),
     setup: new Setup(),

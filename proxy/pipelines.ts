@@ -1,8 +1,8 @@
 import { type Actor, localOperator } from '../plugins/admin-secret.ts'
 import { capability, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop.ts'
-import type { AccessToken, Demand, Principal, Proof } from '../plugins/facts.ts'
-import { jsonBody } from '../plugins/json-body.ts'
+import type { AccessToken, CallSummary, Demand, Principal, Proof } from '../plugins/facts.ts'
+import { type JsonBody, jsonBody } from '../plugins/json-body.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
 import { type ClaimSources, singleUse } from '../plugins/single-use.ts'
@@ -11,11 +11,20 @@ import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import { llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/endpoints.ts'
+import { mcpTool, methodGate } from './mcp/gates.ts'
+import type { Mcp } from './mcp/mcp.ts'
+import { type McpMessage, mcpMessage } from './mcp/message.ts'
+import { UNREAD } from './mcp/methods.ts'
+import { mcpOrigin } from './mcp/origin.ts'
+import { mcpScope, type Scope } from './mcp/scope.ts'
+import { mcpTarget, resourceOf, type Target } from './mcp/target.ts'
 
 const MIB = 1024 * 1024
 /** Prompts carry pictures and long histories (WIRE.md §3). */
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
+/** Arguments of a tool may carry a file. */
+const MCP_BODY_LIMIT = 8 * MIB
 
 export interface PipelineSources {
   readonly configuration: Configuration
@@ -28,6 +37,25 @@ export interface PipelineSources {
   /** What proofs and tokens are checked with; the mode comes from the configuration. */
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
+  /** Made once: sessions and open questions outlive a configuration. */
+  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'pending'>
+}
+
+/** What is known of an MCP request once its message was read. */
+type McpRead = Arrival &
+  JsonBody &
+  Scope & {
+    readonly principal: Principal
+    readonly proof: Proof | null
+    readonly token: AccessToken | null
+    readonly message: McpMessage
+    readonly demand: Demand
+    readonly call: CallSummary
+  }
+
+interface McpAimed {
+  readonly principal: Principal
+  readonly target: Target
 }
 
 /** What the gate asked for, and of whom. */
@@ -38,14 +66,44 @@ interface Gated {
 }
 
 /** Every question that is asked at each kind of door, in its order. The first refusal ends it. */
-export function pipelines({ configuration, pin, apiKey, adminSecret, constrained, claims }: PipelineSources) {
-  const { dpopMode: mode, noDowngrade, checks } = configuration
+export function pipelines({
+  configuration,
+  pin,
+  apiKey,
+  adminSecret,
+  constrained,
+  claims,
+  mcp,
+}: PipelineSources) {
+  const { dpopMode: mode, noDowngrade, checks, mcp: mcpOptions } = configuration
   const { nonces, baseUrls } = constrained
   const proof = dpop({ ...constrained, mode, noDowngrade })
   const anyone = Pipeline.start()
   const operator = anyone.pass(adminSecret)
   const local = anyone.pass(localOperator)
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
+
+  const stillHolds = async (facts: Arrival & Gated, at: number): Promise<boolean> => {
+    try {
+      const { principal } = await pin.admit({ ...facts, at })
+      await capability.admit({ ...facts, principal })
+      return true
+    } catch (error) {
+      if (error instanceof Refusal) return false
+      throw error
+    }
+  }
+
+  /** WIRE.md §4: what is meant, who may, and whether it is still what was approved; then the organisation's own rules. */
+  const work = () => {
+    const call = Pipeline.start<McpRead>()
+      .pass(mcpTarget(mcp.registry, mcp.pending, mcpOptions.http_get.enabled))
+      .pass(pin)
+      .pass(capability)
+      .pass(methodGate(mcpOptions.enforce_tools_call))
+      .pass(mcpTool)
+    return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+  }
 
   return {
     /** Health and public keys. */
@@ -73,16 +131,27 @@ export function pipelines({ configuration, pin, apiKey, adminSecret, constrained
       return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
+    /** MCP: only the message says whether it is about the connection or wants something done. */
+    mcp: {
+      read: anyone
+        .pass(mcpOrigin(baseUrls, mcpOptions.allowed_origins))
+        .pass(demand(UNREAD.action, UNREAD.capability))
+        .pass(pin)
+        .pass(proof)
+        .pass(apiKey)
+        .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
+        .pass(mcpMessage)
+        .pass(mcpScope(mcp.registry, mcp.sessions)),
+      handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
+      work: work(),
+    },
+
     /** Whether a call that was granted would be granted now: what an open stream is asked. */
-    stillHolds: async (facts: Arrival & Gated, at: number): Promise<boolean> => {
-      try {
-        const { principal } = await pin.admit({ ...facts, at })
-        await capability.admit({ ...facts, principal })
-        return true
-      } catch (error) {
-        if (error instanceof Refusal) return false
-        throw error
-      }
+    stillHolds,
+    mcpStillHolds: async (facts: Arrival & Gated & McpAimed, at: number): Promise<boolean> => {
+      const resource = resourceOf(facts.target)
+      if (resource && !(await mcp.registry.isBound(facts.principal, resource))) return false
+      return stillHolds(facts, at)
     },
 
     /** The first operator secret, by the code on the terminal that started the service. */

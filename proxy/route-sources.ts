@@ -13,6 +13,10 @@ import type { Checks } from './health.ts'
 import type { LlmCall } from './llm/call.ts'
 import { llmHandler } from './llm/handler.ts'
 import { listModels } from './llm/models.ts'
+import { mcpHandler } from './mcp/handler.ts'
+import { endSession, handshake } from './mcp/handshake.ts'
+import { httpGet } from './mcp/http-get.ts'
+import { inspector } from './mcp/inspect.ts'
 import { outcomeOf } from './outcome.ts'
 import type { Parts } from './parts.ts'
 import type { Reply } from './reply.ts'
@@ -26,6 +30,11 @@ export interface RouteSources {
   readonly strangers: Recorder<Arrival>
   readonly llm: (facts: Arrival & JsonBody & { call: LlmCall; granted: Granted }) => Promise<Reply>
   readonly models: (facts: Arrival) => Promise<Reply>
+  readonly mcp: {
+    readonly work: ReturnType<typeof mcpHandler>
+    readonly handshake: ReturnType<typeof handshake>
+    readonly endSession: ReturnType<typeof endSession>
+  }
   readonly readiness: () => Promise<{ draining: boolean; checks: Checks }>
   readonly admin: AdminContext
   readonly setup: Setup
@@ -44,6 +53,9 @@ export interface RouteSources {
 export function routeSources(parts: Parts, configuration: Configuration): RouteSources {
   const { house, ledger, outcomes, strangers, upstream, seen, keys, logins, baseUrls } = parts
   const { database, settings, authority } = house
+  const { registry, sessions, cancellations, pending, states, changed } = parts.mcp
+  const mcpUpstream = parts.mcp.upstream(configuration.mcp)
+  const { enforce_tools_call: enforced, http_get: httpGetOptions } = configuration.mcp
   const { digest: configDigest } = configuration
   const countStranger = (reason: string): void => strangers.count(reason)
   return {
@@ -61,6 +73,21 @@ export function routeSources(parts: Parts, configuration: Configuration): RouteS
     },
     llm: llmHandler(configuration.llm, upstream),
     models: listModels(configuration.llm, upstream),
+    mcp: {
+      work: mcpHandler({
+        registry,
+        upstream: mcpUpstream,
+        pending,
+        cancellations,
+        states,
+        onToolsChanged: ({ resource_id: id }) => changed.add(id),
+        enforced,
+        httpGet: httpGetOptions.enabled,
+        fetchUrl: httpGet(httpGetOptions),
+      }),
+      handshake: handshake({ registry, sessions, cancellations }),
+      endSession: endSession(sessions),
+    },
     readiness: parts.ready,
     admin: {
       database,
@@ -70,6 +97,10 @@ export function routeSources(parts: Parts, configuration: Configuration): RouteS
       trustDomain: settings.trustDomain,
       configuration: () => configuration,
       clientCasChanged: parts.clientCasChanged,
+      mcp: {
+        inspect: inspector(database, mcpUpstream, parts.clock),
+        allowPrivateUpstreams: settings.allowPrivateUpstreams,
+      },
     },
     auth: {
       issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest }),

@@ -1,9 +1,20 @@
 import { exportAudit, listAudit, verifyAudit } from './admin/audit.ts'
+import { listCapabilities } from './admin/capabilities.ts'
 import { attachCas, detach, listCas } from './admin/cas.ts'
 import { certifyRequest, rotateCertificate } from './admin/certificates.ts'
 import { registerDpopJwk } from './admin/dpop-jwk.ts'
 import { enrollByoca, enrollSpiffe, mintAgent } from './admin/enroll.ts'
 import { AGENT, USER, WORKLOAD } from './admin/kinds.ts'
+import { bindPrincipal, getBinding, listBindings, revokeBinding } from './admin/mcp-bindings.ts'
+import {
+  createMcpResource,
+  getMcpResource,
+  listAllMcpResources,
+  patchMcpResource,
+  refreshMcpResource,
+  removeMcpResource,
+} from './admin/mcp-resources.ts'
+import { approveTool } from './admin/mcp-tools.ts'
 import { createPrincipal, getOne, listAll, patchCapabilities, setActivity } from './admin/principals.ts'
 import { rotateSecret } from './admin/secret.ts'
 import { rotateSigningKey } from './admin/signing-key.ts'
@@ -11,9 +22,11 @@ import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts
 import { isHelper } from './auth/token-request.ts'
 import { health, metrics, pem, ready } from './health.ts'
 import { ENDPOINTS } from './llm/endpoints.ts'
+import { isHandshake } from './mcp/methods.ts'
+import { refuseMcp } from './mcp/refuse.ts'
 import type { Pipelines } from './pipelines.ts'
 import { oauthRefusalReply } from './refusal-oauth.ts'
-import { gated, open, type Refuse, type Route } from './route.ts'
+import { forked, gated, gatedWay, open, openWay, type Refuse, type Route } from './route.ts'
 import type { RouteSources } from './route-sources.ts'
 
 /** Every door of the runtime listener: what agents and their SDKs call. */
@@ -25,9 +38,26 @@ export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
     ),
     open('GET', '/v1/models', p.known, s.models, s.strangers),
     open('GET', '/v1/egress/models', p.known, s.models, s.strangers),
+    ...mcpRoutes(p, s),
     ...signInRoutes(p, s),
     ...publicRoutes(p, s),
   ]
+}
+
+/** MCP: all bound resources behind one door, and each behind one of its own (WIRE.md §4). */
+function mcpRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+  const { recorder, settle, strangers } = s
+  const refuse = refuseMcp(s.auth.baseUrls)
+  const handshake = openWay(p.mcp.handshake, s.mcp.handshake, strangers, refuse)
+  const work = gatedWay(
+    { pipeline: p.mcp.work, recorder, settle, recheck: p.mcpStillHolds, refuse },
+    s.mcp.work,
+  )
+  const read = { pipeline: p.mcp.read, recorder, refuse }
+  return ['/v1/mcp', '/v1/mcp/{resource}'].flatMap((path) => [
+    forked('POST', path, read, ({ message }) => (isHandshake(message) ? handshake : work)),
+    open('DELETE', path, p.known, s.mcp.endSession, strangers, refuse),
+  ])
 }
 
 /** Signing in: tokens, the Python helper's login, and what tells clients about both. */
@@ -94,8 +124,22 @@ export function adminRoutes(
       open('POST', `${all}/{id}/rotate-cert`, write, rotateCertificate(a, kind), refused),
     ]
   })
+  const mcp = '/v1/admin/mcp-resources'
   return [
     ...principals,
+    open('POST', mcp, write, createMcpResource(a), refused),
+    open('GET', mcp, read, listAllMcpResources(a), refused),
+    // Before those with a resource's id, which these would be taken for.
+    open('POST', `${mcp}/bindings`, write, bindPrincipal(a), refused),
+    open('GET', `${mcp}/bindings`, read, listBindings(a), refused),
+    open('GET', `${mcp}/bindings/{binding_id}`, read, getBinding(a), refused),
+    open('DELETE', `${mcp}/bindings/{binding_id}`, read, revokeBinding(a), refused),
+    open('GET', `${mcp}/{resource_id}`, read, getMcpResource(a), refused),
+    open('PATCH', `${mcp}/{resource_id}`, write, patchMcpResource(a), refused),
+    open('DELETE', `${mcp}/{resource_id}`, read, removeMcpResource(a), refused),
+    open('POST', `${mcp}/{resource_id}/refresh`, read, refreshMcpResource(a), refused),
+    open('POST', `${mcp}/{resource_id}/tools/{tool}/approve`, write, approveTool(a), refused),
+    open('GET', '/v1/admin/capabilities', read, listCapabilities(a), refused),
     open('POST', '/v1/admin/agents/enroll/byoca', write, enrollByoca(a), refused),
     open('POST', '/v1/admin/agents/enroll/spiffe', write, enrollSpiffe(a), refused),
     open('POST', '/v1/admin/ca/attach', write, attachCas(a), refused),

@@ -19,7 +19,7 @@ interface Shutting {
  * outcome is written, and only then are ledger and database let go. Never rejects for a ledger that fails meanwhile.
  */
 export async function shut({ parts, control, note, digest, stop, graceMs }: Shutting): Promise<void> {
-  const { house, ledger, outcomes, strangers, drain, upstream, clock, logs } = parts
+  const { house, ledger, outcomes, strangers, drain, upstream, mcp, clock, logs } = parts
   const { listeners } = parts.doors
   drain.begin()
   await stop()
@@ -36,6 +36,7 @@ export async function shut({ parts, control, note, digest, stop, graceMs }: Shut
   await recordStrangers({ ledger, strangers, configDigest: digest, clock }).catch(logged(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
   upstream.close()
+  await mcp.close()
   await house.close()
   logs.flush()
 }

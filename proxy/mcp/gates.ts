@@ -1,0 +1,74 @@
+import type { McpTool } from '../../db/mcp-tools.ts'
+import { holds, missing } from '../../plugins/capability.ts'
+import type { AccessToken, Granted, Principal, ToolCall } from '../../plugins/facts.ts'
+import type { Arrival, Plugin } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { argumentsFault } from './arguments.ts'
+import { headerParamFault } from './header-params.ts'
+import { HTTP_GET_TOOL } from './http-get.ts'
+import type { McpMessage } from './message.ts'
+import { definitionOf, type PinnedDefinition } from './pinned-definition.ts'
+import type { Target } from './target.ts'
+
+const CALL = 'mcp.tools.call'
+
+interface Called extends Arrival {
+  readonly principal: Principal
+  readonly token: AccessToken | null
+  readonly message: McpMessage
+  readonly target: Target
+  readonly toolCall: ToolCall
+  readonly granted: Granted
+}
+
+/**
+ * The gate on the method itself, behind the tool's own (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
+ * tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
+ */
+export function methodGate(enforced: boolean): Plugin<Called, object> {
+  return {
+    name: 'mcp_method',
+    needs: ['principal', 'token', 'message', 'granted'],
+    gives: [],
+    admit: ({ principal, token, message }) => {
+      if (!enforced || message.method !== 'tools/call' || holds(principal, token, CALL)) return {}
+      throw missing(CALL, `Calling any tool demands ${CALL}, which is not held.`)
+    },
+  }
+}
+
+/**
+ * The last questions before a tool is called: is its definition the approved one (`mcp_tool_quarantined`), do the arguments
+ * fit it (`mcp_params_invalid`), do the headers that repeat them (`mcp_header_mismatch`).
+ */
+export const mcpTool: Plugin<Called, object> = {
+  name: 'mcp_tool',
+  needs: ['message', 'target', 'granted'],
+  gives: [],
+  admit: ({ target, toolCall, message, headers }) => {
+    if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
+    if (target.kind !== 'tool') return {}
+    const { tool } = target.found
+    if (tool.state !== 'approved') throw quarantined(tool)
+    const definition = definitionOf(tool)
+    checkArguments(definition, toolCall)
+    if (message.era === 'modern') {
+      const fault = headerParamFault(definition.headerParams, headers, toolCall.arguments ?? {})
+      if (fault !== null) throw new Refusal('mcp_header_mismatch', { message: fault })
+    }
+    return {}
+  },
+}
+
+const BUILT_IN = { digest: 'built-in http.get', inputSchema: HTTP_GET_TOOL.inputSchema }
+
+function checkArguments(
+  definition: Pick<PinnedDefinition, 'digest' | 'inputSchema'>,
+  { arguments: args }: ToolCall,
+): void {
+  const fault = argumentsFault(definition, args ?? {})
+  if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
+}
+
+const quarantined = ({ name }: McpTool): Refusal =>
+  new Refusal('mcp_tool_quarantined', { detail: { tool: name } })

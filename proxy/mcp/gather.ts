@@ -1,0 +1,97 @@
+import type { McpResource } from '../../db/mcp-resources.ts'
+import { isMembers } from './message.ts'
+import { ownMeta } from './params.ts'
+import { type Dispatched, refusalOfUpstream } from './relay.ts'
+import { McpUpstreamError } from './upstream/errors.ts'
+import type { McpUpstream } from './upstream/upstream.ts'
+
+/** Of one upstream's list. A longer one is cut off: its own door pages it. */
+const MOST_PAGES = 20
+
+/** A list put together from several upstreams. */
+export interface Gathered {
+  /** Each item as JSON text. */
+  readonly items: readonly string[]
+  /** Resources that could not be asked, by name. */
+  readonly missing: readonly string[]
+}
+
+/**
+ * The prompts or resources of every bound resource in one list (WIRE.md §4): a prompt is shown as `<resource>.<prompt>`, a URI
+ * is what it is. An upstream that fails leaves its part out; refuses only where every one fails.
+ */
+export async function gather(
+  upstream: McpUpstream,
+  facts: Dispatched,
+  resources: readonly McpResource[],
+  member: string,
+): Promise<Gathered> {
+  const asked = resources.filter((resource) => offers(resource, member))
+  const parts = await Promise.allSettled(asked.map((of) => itemsOf(upstream, facts, of, member)))
+  facts.signal.throwIfAborted()
+  const missing = asked.filter((_, index) => parts[index]?.status === 'rejected')
+  const [first] = missing
+  const failure = parts.find((part) => part.status === 'rejected')
+  if (first && failure && missing.length === asked.length) throw refusalOfUpstream(failure.reason, first)
+  return {
+    items: parts.flatMap((part) => (part.status === 'fulfilled' ? part.value : [])),
+    missing: missing.map(({ name }) => name),
+  }
+}
+
+/** Whether the upstream said that it has such things when it was read. */
+function offers({ server_facts: facts }: McpResource, member: string): boolean {
+  const capabilities = facts?.capabilities
+  return isMembers(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
+}
+
+async function itemsOf(
+  upstream: McpUpstream,
+  { principal, message, session, signal }: Dispatched,
+  resource: McpResource,
+  member: string,
+): Promise<string[]> {
+  const items: string[] = []
+  let cursor: unknown
+  for (let page = 0; page < MOST_PAGES; page += 1) {
+    const params = {
+      ...(cursor !== undefined && { cursor }),
+      ...(resource.era === 'modern' && { _meta: ownMeta() }),
+    }
+    const { messages } = await upstream.call({
+      resource,
+      owner: { principalId: principal.id, sessionId: session?.id ?? null },
+      method: message.method,
+      params: JSON.stringify(params),
+      headers: {},
+      client: { capabilities: {}, clientInfo: session?.clientInfo ?? null },
+      signal,
+    })
+    const result = await resultOf(messages)
+    items.push(...listOf(result, resource, member))
+    cursor = result.nextCursor
+    if (cursor === undefined) break
+  }
+  return items
+}
+
+async function resultOf(
+  messages: AsyncIterable<{ readonly value: Readonly<Record<string, unknown>> }>,
+): Promise<Readonly<Record<string, unknown>>> {
+  for await (const { value } of messages) {
+    if (value.method !== undefined) continue
+    if (isMembers(value.result)) return value.result
+    throw new McpUpstreamError('failed', 'a list was answered with an error')
+  }
+  throw new McpUpstreamError('failed', 'the answer ended without a response')
+}
+
+function listOf(result: Readonly<Record<string, unknown>>, { name }: McpResource, member: string): string[] {
+  const list = result[member]
+  if (!Array.isArray(list)) throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
+  return list.filter(isMembers).map((item) => {
+    if (member !== 'prompts') return JSON.stringify(item)
+    if (typeof item.name !== 'string') throw new McpUpstreamError('failed', 'a prompt has no name')
+    return JSON.stringify({ ...item, name: `${name}.${item.name}` })
+  })
+}

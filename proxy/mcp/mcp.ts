@@ -1,0 +1,68 @@
+import type { Database } from '../../db/database.ts'
+import type { Environment } from '../../plugins/expand.ts'
+import { Cancellations } from './cancellations.ts'
+import type { McpOptions } from './options.ts'
+import { Pending } from './pending.ts'
+import { openRegistry, type Registry } from './registry.ts'
+import { type RequestStates, requestStates } from './request-state.ts'
+import { Sessions } from './sessions.ts'
+import { type McpUpstream, openMcpUpstream } from './upstream/upstream.ts'
+import { upstreamSecret } from './upstream-secret.ts'
+
+interface Opening {
+  readonly database: Database
+  /** Where `env:NAME` of a resource's secret is looked up. */
+  readonly env: Environment
+  readonly allowPrivate: boolean
+  /** Shared by every replica: what it signs today another accepts tomorrow. */
+  readonly secret: Buffer
+  readonly clock: () => number
+}
+
+/** What the MCP endpoint keeps for as long as the process lives, whichever configuration is in force. */
+export interface Mcp {
+  readonly registry: Registry
+  readonly sessions: Sessions
+  readonly pending: Pending
+  readonly cancellations: Cancellations
+  readonly states: RequestStates
+  /** Resources that said that their tools have changed, by id: read again soon. */
+  readonly changed: Set<string>
+  /** The way out to MCP servers, with these timeouts and limits. The one before it, if they differ, ends when its calls have. */
+  readonly upstream: (options: McpOptions) => McpUpstream
+  readonly close: () => Promise<void>
+}
+
+export function openMcp({ database, env, allowPrivate, secret, clock }: Opening): Mcp {
+  let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
+  const upstream: Mcp['upstream'] = (options) => {
+    const limits = {
+      connectMs: options.connect_timeout_ms,
+      answerMs: options.answer_timeout_ms,
+      totalMs: options.total_timeout_ms,
+      maxMessageBytes: options.max_message_bytes,
+      maxTotalBytes: options.max_answer_bytes,
+    }
+    const key = JSON.stringify(limits)
+    if (current?.key === key) return current.upstream
+    void current?.upstream.close()
+    current = {
+      key,
+      upstream: openMcpUpstream({ ...limits, allowPrivate, clock, secret: upstreamSecret(env) }),
+    }
+    return current.upstream
+  }
+  const sessions = new Sessions(({ principalId, id }) => {
+    void current?.upstream.endSession(principalId, id)
+  })
+  return {
+    registry: openRegistry(database),
+    sessions,
+    pending: new Pending(),
+    cancellations: new Cancellations(),
+    states: requestStates(secret),
+    changed: new Set(),
+    upstream,
+    close: async () => current?.upstream.close(),
+  }
+}

@@ -1,0 +1,74 @@
+import { z } from 'zod'
+
+const milliseconds = (fallback: number, most: number, description: string) =>
+  z.int().min(1).max(most).default(fallback).describe(`${description} ms. Default ${fallback}.`)
+
+const MIB = 1024 * 1024
+
+export const mcpOptions = z.strictObject({
+  enforce_tools_call: z
+    .boolean()
+    .default(false)
+    .describe(
+      'true: every tools/call also demands the capability mcp.tools.call, beside that of the tool. Default false.',
+    ),
+  allowed_origins: z
+    .array(z.string().regex(/^https?:\/\/[^/\s]+$/, 'must be an origin, such as https://app.example.com'))
+    .default([])
+    .describe(
+      'Origins of browser applications that may call, beside those of MCP_PROXY_PUBLIC_URLS. Default none.',
+    ),
+  connect_timeout_ms: milliseconds(5_000, 60_000, 'How long connecting to an MCP server may take.'),
+  answer_timeout_ms: milliseconds(
+    120_000,
+    3_600_000,
+    'How long an MCP server may be silent: before the head of its answer, and between two pieces of it.',
+  ),
+  total_timeout_ms: milliseconds(3_600_000, 86_400_000, 'How long one call may take in all.'),
+  max_message_bytes: z
+    .int()
+    .min(1024)
+    .max(256 * MIB)
+    .default(16 * MIB)
+    .describe(
+      'The largest message an MCP server may send. Bytes. Default 16 MiB. A larger one ends the call.',
+    ),
+  max_answer_bytes: z
+    .int()
+    .min(1024)
+    .max(1024 * MIB)
+    .default(64 * MIB)
+    .describe('The most that an MCP server may stream for one call. Bytes. Default 64 MiB.'),
+  refresh_interval_s: z
+    .int()
+    .min(0)
+    .max(86_400)
+    .default(300)
+    .describe(
+      'How often the tools of each resource are read again, to find definitions that have changed. Seconds. Default 300; ' +
+        '0: only when an operator asks.',
+    ),
+  http_get: z
+    .strictObject({
+      enabled: z.boolean().default(true).describe('false: the tool does not exist. Default true.'),
+      allowed_hosts: z
+        .array(
+          z
+            .string()
+            .regex(/^(\*\.)?[a-z0-9.-]+(:\d{1,5})?$/, 'must be a lower-case host name, *.host or host:port'),
+        )
+        .default([])
+        .describe('Hosts that may be fetched: a name, *.name, or name:port. Default: every public host.'),
+      timeout_ms: milliseconds(10_000, 60_000, 'How long one fetch may take in all, redirects included.'),
+      max_bytes: z
+        .int()
+        .min(1)
+        .max(16 * MIB)
+        .default(MIB)
+        .describe('How much of a body is returned. Bytes. Default 1 MiB.'),
+    })
+    .prefault({})
+    .describe('The built-in tool http.get. It reaches public addresses only, whatever is set here.'),
+})
+
+export type McpOptions = z.output<typeof mcpOptions>

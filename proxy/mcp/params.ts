@@ -1,0 +1,78 @@
+import type { JsonObject } from '../../db/json.ts'
+import type { JsonBody } from '../../plugins/json-body.ts'
+import { VERSION } from '../version.ts'
+import { type Edits, edited, type JsonText, readObject } from './json-text.ts'
+import { isMembers, type McpMessage } from './message.ts'
+import type { Session } from './sessions.ts'
+import { type Era, META, MODERN } from './versions.ts'
+
+/** How this gateway names itself to upstreams and callers. */
+export const IMPLEMENTATION = { name: 'sallyport', version: VERSION } as const
+
+interface Sent extends Pick<JsonBody, 'body' | 'spans'> {
+  readonly message: McpMessage
+  readonly session: Session | null
+}
+
+interface Rewriting {
+  /** Of the upstream. */
+  readonly era: Era
+  /** What the upstream calls the tool or prompt, where that is not what the caller called it. */
+  readonly name: string | null
+  /** The upstream's own state of a multi round-trip request, where the caller sent one. */
+  readonly requestState: string | null
+}
+
+const EMPTY = readObject(Buffer.from('{}'))
+
+/** A message's parameters as they stand in the body. */
+export function paramsText({ body, spans }: Pick<Sent, 'body' | 'spans'>): JsonText {
+  const span = spans.get('params')
+  return span ? readObject(body.subarray(span.start, span.end)) : EMPTY
+}
+
+/**
+ * The parameters as the upstream must see them, JSON text: the caller's bytes but for what is rewritten. Null where there is
+ * nothing to send.
+ */
+export function upstreamParams(sent: Sent, { era, name, requestState }: Rewriting): string | null {
+  const params = paramsText(sent)
+  const text = edited(params, {
+    ...nameEdit(params, sent.message.method, name),
+    ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
+    ...judgedEdit(params),
+    ...metaEdit(sent, era),
+  })
+  return text === '{}' && params === EMPTY ? null : text
+}
+
+function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
+  if (name === null) return {}
+  if (method !== 'completion/complete') return { name: JSON.stringify(name) }
+  return { ref: JSON.stringify({ ...(isMembers(value.ref) ? value.ref : {}), name }) }
+}
+
+// V8 may have read an escaped name as another one (nodejs/node#63785): what was judged is then what is written.
+function judgedEdit({ escapedNames, value }: JsonText): Edits {
+  const judged = escapedNames ? ['arguments', '_meta'].filter((name) => value[name] !== undefined) : []
+  return Object.fromEntries(judged.map((name) => [name, JSON.stringify(value[name])]))
+}
+
+/** Each era's requests carry what that era demands, and a client's modern `_meta` means nothing to a legacy upstream. */
+function metaEdit({ message, session }: Sent, era: Era): Edits {
+  if (era === message.era) return {}
+  if (era === 'modern') {
+    const own = { [META.version]: MODERN, [META.capabilities]: {} }
+    const clientInfo = session?.clientInfo ?? IMPLEMENTATION
+    return { _meta: JSON.stringify({ ...message.meta, ...own, [META.clientInfo]: clientInfo }) }
+  }
+  const kept = Object.entries(message.meta).filter(([key]) => !key.startsWith('io.modelcontextprotocol/'))
+  return { _meta: kept.length === 0 ? null : JSON.stringify(Object.fromEntries(kept)) }
+}
+
+/** What a modern upstream is asked with where no caller's message stands behind it. */
+export const ownMeta = (): JsonObject => ({
+  [META.version]: MODERN,
+  [META.clientInfo]: { ...IMPLEMENTATION },
+  [META.capabilities]: {},
+})

@@ -1,0 +1,296 @@
+import { hash } from 'node:crypto'
+import { Readable } from 'node:stream'
+import type { McpResource } from '../../db/mcp-resources.ts'
+import type { Demand, Principal, ToolCall } from '../../plugins/facts.ts'
+import type { JsonBody } from '../../plugins/json-body.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { rpcError } from '../refusal-jsonrpc.ts'
+import type { Reply, Report } from '../reply.ts'
+import type { Cancellations } from './cancellations.ts'
+import { encodeHeaderValue, headerParamHeaders } from './header-params.ts'
+import { edited, memberText, readObject } from './json-text.ts'
+import type { McpMessage } from './message.ts'
+import { upstreamParams } from './params.ts'
+import type { Pending } from './pending.ts'
+import { definitionOf } from './pinned-definition.ts'
+import type { Found } from './registry.ts'
+import type { RequestStates, StateOwner } from './request-state.ts'
+import type { Scope } from './scope.ts'
+import { shapedError, shapedResult } from './shape.ts'
+import { McpUpstreamError } from './upstream/errors.ts'
+import type { Message } from './upstream/message.ts'
+import type { McpUpstream, Owner, UpstreamAnswer, UpstreamCall } from './upstream/upstream.ts'
+import { errorMessage, eventOf, resultMessage } from './wire.ts'
+
+export interface RelaySources {
+  readonly upstream: McpUpstream
+  readonly pending: Pending
+  readonly cancellations: Cancellations
+  readonly states: RequestStates
+  /** Told that a resource says its tools have changed. */
+  readonly onToolsChanged: (resource: McpResource) => void
+}
+
+/** What was established about a call before it is dispatched. */
+export interface Dispatched extends Arrival, Scope, Pick<JsonBody, 'body' | 'spans'> {
+  readonly principal: Principal
+  readonly message: McpMessage
+  readonly demand: Demand
+  readonly toolCall: ToolCall
+}
+
+/** Where a call goes. `name`: what the upstream calls the thing, where the caller calls it otherwise. */
+export interface Destination {
+  readonly resource: McpResource
+  readonly name: string | null
+  /** The pinned tool, where it is one that is called. */
+  readonly found: Found | null
+}
+
+/**
+ * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON where the upstream answers so,
+ * as events where it streams and the caller takes them. Refuses with `mcp_unreachable` and `mcp_failed`.
+ */
+export async function relay(
+  sources: RelaySources,
+  facts: Dispatched,
+  destination: Destination,
+): Promise<Reply> {
+  const exchange = new Exchange(sources, facts, destination)
+  return exchange.reply()
+}
+
+/** What a failure of an upstream is to the caller. */
+export function refusalOfUpstream(error: unknown, resource: McpResource): unknown {
+  if (!(error instanceof McpUpstreamError)) return error
+  const unreachable = error.kind === 'unreachable' || error.kind === 'timeout'
+  const detail = { resource: resource.name }
+  return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
+}
+
+/** One call on its way to an upstream and back. */
+class Exchange {
+  readonly #sources: RelaySources
+  readonly #facts: Dispatched
+  readonly #to: Destination
+  readonly #asked: string[] = []
+  readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
+
+  constructor(sources: RelaySources, facts: Dispatched, to: Destination) {
+    this.#sources = sources
+    this.#facts = facts
+    this.#to = to
+    this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
+  }
+
+  get #era() {
+    return this.#to.resource.era ?? 'legacy'
+  }
+
+  async reply(): Promise<Reply> {
+    const { cancellations } = this.#sources
+    const ticket = cancellations.begin(this.#facts)
+    const signal = AbortSignal.any([this.#facts.signal, ticket.signal])
+    let streaming = false
+    try {
+      const answer = await this.#sources.upstream.call(this.#call(signal))
+      this.#report.detail.upstream_status = answer.status
+      if (answer.streamed && this.#facts.message.takesEvents) {
+        streaming = true
+        return this.#streamed(answer, ticket.end)
+      }
+      return await this.#whole(answer)
+    } catch (error) {
+      throw signal.aborted ? new Refusal('client_gone') : refusalOfUpstream(error, this.#to.resource)
+    } finally {
+      if (!streaming) this.#over(ticket.end)
+    }
+  }
+
+  #call(signal: AbortSignal): UpstreamCall {
+    const { message, session, toolCall } = this.#facts
+    const { resource, name, found } = this.#to
+    const legacyBoth = message.era === 'legacy' && this.#era === 'legacy'
+    const { requestState } = message.params
+    return {
+      resource,
+      owner: this.#owner,
+      method: message.method,
+      params: upstreamParams(this.#facts, {
+        era: this.#era,
+        name,
+        requestState:
+          typeof requestState === 'string' ? this.#sources.states.open(requestState, this.#stateOwner) : null,
+      }),
+      headers: {
+        ...this.#nameHeader(),
+        ...(found && headerParamHeaders(definitionOf(found.tool).headerParams, toolCall.arguments ?? {})),
+      },
+      client: {
+        capabilities: legacyBoth ? (session?.capabilities ?? {}) : {},
+        clientInfo: session?.clientInfo ?? null,
+      },
+      signal,
+    }
+  }
+
+  get #owner(): Owner {
+    return { principalId: this.#facts.principal.id, sessionId: this.#facts.session?.id ?? null }
+  }
+
+  /** What a call is about, by the name its upstream knows. */
+  get #subject(): string | null {
+    const { name, uri } = this.#facts.message.params
+    const own = this.#to.name ?? name ?? uri
+    return typeof own === 'string' ? own : null
+  }
+
+  get #stateOwner(): StateOwner {
+    const { principal, message } = this.#facts
+    return {
+      principal,
+      resourceId: this.#to.resource.resource_id,
+      method: message.method,
+      name: this.#subject ?? '',
+    }
+  }
+
+  #nameHeader(): Record<string, string> {
+    const named = ['tools/call', 'prompts/get', 'resources/read'].includes(this.#facts.message.method)
+    const subject = this.#subject
+    return named && subject !== null ? { 'mcp-name': encodeHeaderValue(subject) } : {}
+  }
+
+  async #whole(answer: UpstreamAnswer): Promise<Reply> {
+    for await (const message of answer.messages) {
+      if (isResponse(message)) return this.#last(message, answer.status)
+      // Nobody can be asked or told anything before the answer.
+      if (message.value.id !== undefined) await this.#declined(message)
+      else this.#noticed(message)
+    }
+    throw new McpUpstreamError('failed', 'the answer ended without a response')
+  }
+
+  #last(message: Message, status: number): Reply {
+    const { body, failed } = this.#response(message)
+    return {
+      status: failed && this.#era === 'modern' ? this.#statusOf(status) : 200,
+      headers: { 'content-type': 'application/json' },
+      body,
+      report: () => this.#reported(),
+    }
+  }
+
+  /** A modern upstream says by its status what kind of error it is, and a modern caller reads it. */
+  #statusOf(status: number): number {
+    return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
+  }
+
+  #streamed(answer: UpstreamAnswer, end: () => void): Reply {
+    return {
+      status: 200,
+      headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
+      body: {
+        source: Readable.from(this.#events(answer, end), { objectMode: false }),
+        brokenOff: () =>
+          eventOf(errorMessage(this.#facts.message.id, rpcError(new Refusal('mcp_failed'), this.#facts.id))),
+      },
+      report: () => this.#reported(),
+    }
+  }
+
+  async *#events(answer: UpstreamAnswer, end: () => void): AsyncGenerator<Buffer> {
+    try {
+      for await (const message of answer.messages) {
+        const text = await this.#passedOn(message)
+        if (text !== null) yield Buffer.from(eventOf(text))
+      }
+    } catch (error) {
+      // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
+      const refusal = refusalOfUpstream(error, this.#to.resource)
+      if (!(refusal instanceof Refusal)) throw refusal
+      this.#report.failed = true
+      this.#report.detail.reason = refusal.reason
+      yield Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id))))
+    } finally {
+      this.#over(end)
+    }
+  }
+
+  async #passedOn(message: Message): Promise<string | null> {
+    if (isResponse(message)) return this.#response(message).body
+    if (message.value.id === undefined) return this.#noticed(message)
+    return this.#asks(message) ?? this.#declined(message)
+  }
+
+  /** A notification, as it is; null where it is for us. */
+  #noticed({ value, bytes }: Message): string | null {
+    if (value.method !== 'notifications/tools/list_changed') return bytes.toString('utf8')
+    // What is listed here changes when an operator approves it, not before.
+    this.#sources.onToolsChanged(this.#to.resource)
+    return null
+  }
+
+  /** A question of the upstream as the caller sees it, or null where this caller cannot be asked. */
+  #asks(message: Message): string | null {
+    const { session, demand, message: call } = this.#facts
+    if (!session || call.era !== 'legacy' || this.#era !== 'legacy') return null
+    const upstreamId = memberText(message, 'id') ?? 'null'
+    const id = this.#sources.pending.ask({ resource: this.#to.resource, session, demand, upstreamId })
+    this.#asked.push(id)
+    return edited(message, { id: JSON.stringify(id) })
+  }
+
+  async #declined(message: Message): Promise<null> {
+    const error = '{"code":-32601,"message":"The caller cannot be asked."}'
+    const id = memberText(message, 'id')
+    if (this.#era === 'modern') throw new McpUpstreamError('failed', 'a request came on the answer stream')
+    await this.#sources.upstream.respond(this.#to.resource, this.#owner, errorMessage(id, error))
+    return null
+  }
+
+  /** The response to the caller, and what the outcome row says of it. */
+  #response(message: Message): { body: string; failed: boolean } {
+    const { id } = this.#facts.message
+    if (id === null) throw new Error('a notification was dispatched as a request')
+    const text = memberText(message, 'result')
+    if (text === null) {
+      const error = readObject(Buffer.from(memberText(message, 'error') ?? '{}'))
+      this.#report.failed = true
+      this.#report.detail.error_code = Number(error.value.code)
+      return { body: errorMessage(id, shapedError(error)), failed: true }
+    }
+    const result = readObject(Buffer.from(text))
+    const shaped = shapedResult(result, {
+      method: this.#facts.message.method,
+      caller: this.#facts.message.era,
+      upstream: this.#era,
+      seal: (state) => this.#sources.states.seal(state, this.#stateOwner),
+    })
+    this.#note(result.value, shaped)
+    return { body: resultMessage(id, shaped), failed: false }
+  }
+
+  #note(result: Readonly<Record<string, unknown>>, text: string): void {
+    const { detail } = this.#report
+    detail.result_sha256 = hash('sha256', text)
+    detail.result_bytes = Buffer.byteLength(text)
+    if (result.resultType === 'input_required') detail.input_required = true
+    if (this.#facts.message.method !== 'tools/call') return
+    detail.is_error = result.isError === true
+    this.#report.failed = result.isError === true
+  }
+
+  #reported(): Report {
+    const { provider, failed, detail } = this.#report
+    return { provider, failed, detail }
+  }
+
+  #over(end: () => void): void {
+    end()
+    for (const id of this.#asked) this.#sources.pending.forget(id)
+  }
+}
+
+const isResponse = ({ value }: Message): boolean => value.method === undefined

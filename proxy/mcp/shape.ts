@@ -1,0 +1,61 @@
+import { Refusal } from '../../plugins/refusal.ts'
+import { type Edits, edited, type JsonText } from './json-text.ts'
+import type { Era } from './versions.ts'
+
+/** Results that say how long they may be kept (MCP 2026-07-28, caching). */
+const CACHEABLE: ReadonlySet<string> = new Set([
+  'tools/list',
+  'prompts/list',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+])
+
+interface Shaping {
+  readonly method: string
+  /** Of the caller, and of the upstream. */
+  readonly caller: Era
+  readonly upstream: Era
+  /** Binds a state to the caller that it is given to. */
+  readonly seal: (state: string) => string
+}
+
+/**
+ * An upstream's result as the caller's era writes it, JSON text: its bytes but for what the caller's revision demands. What
+ * is answered here depends on who asks, so nothing is marked as public. An upstream's state is bound to the caller.
+ * Refuses with `mcp_failed` what cannot be said in the caller's era.
+ */
+export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string {
+  const { value } = result
+  const incomplete = value.resultType === 'input_required'
+  if (caller === 'legacy') {
+    if (!incomplete) return result.bytes.toString('utf8')
+    throw new Refusal('mcp_failed', {
+      message: 'The MCP server asks for input in a way that this protocol version does not have.',
+    })
+  }
+  const edits: Edits = {
+    ...(upstream === 'legacy' && value.resultType === undefined && { resultType: '"complete"' }),
+    ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value, upstream)),
+    ...(incomplete &&
+      typeof value.requestState === 'string' && { requestState: JSON.stringify(seal(value.requestState)) }),
+  }
+  return Object.keys(edits).length === 0 ? result.bytes.toString('utf8') : edited(result, edits)
+}
+
+function cacheEdits({ cacheScope }: JsonText['value'], upstream: Era): Edits {
+  if (upstream === 'legacy') return { ttlMs: '0', cacheScope: '"private"' }
+  return cacheScope === 'public' ? { cacheScope: '"private"' } : {}
+}
+
+/** Codes that mean something of ours (WIRE.md §4): an upstream must not be able to say them in our name. */
+const OURS: ReadonlySet<unknown> = new Set([-32000, -32001, -32003, -32004, -32005, -32006, -31005])
+
+/** An upstream's JSON-RPC error as the caller hears it, JSON text: its own, unless it speaks with one of our codes. */
+export function shapedError(error: JsonText): string {
+  const { code, message } = error.value
+  if (!OURS.has(code)) return error.bytes.toString('utf8')
+  throw new Refusal('mcp_failed', {
+    detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },
+  })
+}

@@ -1,0 +1,168 @@
+import t from 'tap'
+import { called, mcpStage, tool, toolServer } from '../mcp/stage.ts'
+
+await t.test('§2.3 mcp.tools.list gates tools/list and nothing else', async (t) => {
+  const stage = await mcpStage(t)
+  const server = await toolServer(t, [tool('read'), tool('write')])
+  const files = await stage.register('files', server, { required_capability: 'files.use' })
+  const bot = await stage.enroll('bot', ['files.use'])
+  await stage.bind(bot, files)
+
+  const denied = await stage.rpc(bot, 'tools/list')
+  t.equal(denied.status, 200)
+  t.match(denied.json, {
+    jsonrpc: '2.0',
+    id: 1,
+    error: {
+      code: -32005,
+      message: 'capability_missing: mcp.tools.list',
+      data: { required_capability: 'mcp.tools.list' },
+    },
+  })
+  const answer = await stage.callTool(bot, 'files.read', { path: 'a' })
+  t.match(JSON.parse(answer.json.result.content[0].text), { name: 'read', arguments: { path: 'a' } })
+
+  await stage.grant(bot, ['files.use', 'mcp.tools.list'])
+  t.same(await stage.listed(bot), ['files.read', 'files.write'])
+})
+
+await t.test(
+  '§2.3 a tool demands the binding and its own required_capability; mcp.tools.call is informational',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('read'), tool('write')])
+    const files = await stage.register('files', server, {
+      required_capability: 'files.use',
+      tool_capabilities: { write: 'files.write' },
+    })
+    const bot = await stage.enroll('bot', ['mcp.tools.call', 'mcp.tools.list'])
+    const code = async (name: string): Promise<number> => (await stage.callTool(bot, name)).json.error?.code
+
+    t.equal(await code('files.nothing'), -32004, 'what does not exist is not asked for')
+    t.equal(await code('nothing.read'), -32004)
+    t.equal(await code('files.read'), -32000, 'no binding')
+    t.same(await stage.listed(bot), [])
+    await stage.bind(bot, files)
+    const missing = await stage.callTool(bot, 'files.read')
+    t.match(missing.json.error, { code: -32005, message: 'capability_missing: files.use' })
+    t.equal(missing.json.error.data.required_capability, 'files.use')
+    t.same(await stage.listed(bot), [], 'what cannot be called is not listed')
+
+    await stage.grant(bot, ['files.use', 'mcp.tools.list'])
+    t.equal(await code('files.read'), undefined, 'without mcp.tools.call')
+    t.match((await stage.callTool(bot, 'files.write')).json.error, {
+      message: 'capability_missing: files.write',
+    })
+    t.same(await stage.listed(bot), ['files.read'])
+    await stage.grant(bot, ['files.write', 'mcp.tools.list'])
+    t.equal(await code('files.write'), undefined)
+    t.equal(await code('files.read'), -32005, 'the capability of one tool is not that of its resource')
+    t.same(
+      called(server).map(({ name }) => name),
+      ['read', 'write'],
+      'nothing that was refused went upstream',
+    )
+  },
+)
+
+await t.test(
+  '§1 an empty set is denied everywhere, also for a resource that names no capability',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('only')])
+    const plain = await stage.register('plain', server)
+    t.equal(plain.required_capability, 'mcp.tools.call')
+    const bot = await stage.enroll('bot', [])
+    await stage.bind(bot, plain)
+    const before = server.told.length
+    for (const [method, params] of [
+      ['tools/list', {}],
+      ['tools/call', { name: 'plain.only' }],
+      ['tools/call', { name: 'plain' }],
+      ['tools/call', { name: 'http.get', arguments: { url: 'https://example.com/' } }],
+      ['prompts/list', {}],
+      ['prompts/get', { name: 'plain.p' }],
+      ['resources/list', {}],
+      ['resources/templates/list', {}],
+      ['resources/read', { uri: 'file:///x' }],
+      [
+        'completion/complete',
+        { ref: { type: 'ref/prompt', name: 'plain.p' }, argument: { name: 'a', value: '' } },
+      ],
+    ] as const) {
+      for (const modern of [false, true]) {
+        const { status, json } = await stage.rpc(bot, method, { params, modern })
+        t.equal(status, 200, method)
+        t.equal(json.error?.code, -32005, `${method} ${JSON.stringify(params)}`)
+      }
+    }
+    t.equal(server.told.length, before, 'no request went upstream')
+    await stage.grant(bot, ['mcp.tools.call'])
+    t.ok((await stage.callTool(bot, 'plain')).json.result, 'callable by the resource, which has one tool')
+  },
+)
+
+await t.test('§2.3 v0.7: with enforce_tools_call every call demands mcp.tools.call too', async (t) => {
+  const files = { '60-mcp.yaml': 'plugin: mcp\nenforce_tools_call: true\n' }
+  const stage = await mcpStage(t, { files })
+  const server = await toolServer(t, [tool('read')])
+  const resource = await stage.register('files', server, { required_capability: 'files.use' })
+  const bot = await stage.enroll('bot', ['files.use', 'mcp.tools.list'])
+  await stage.bind(bot, resource)
+  t.match((await stage.callTool(bot, 'files.read')).json.error, {
+    code: -32005,
+    message: 'capability_missing: mcp.tools.call',
+  })
+  t.same(await stage.listed(bot), [])
+  await stage.grant(bot, ['files.use', 'mcp.tools.list', 'mcp.tools.call'])
+  t.ok((await stage.callTool(bot, 'files.read')).json.result)
+  t.same(await stage.listed(bot), ['files.read'])
+})
+
+await t.test('§2.3 http.get is a built-in tool behind its own capability', async (t) => {
+  const stage = await mcpStage(t)
+  const bot = await stage.enroll('bot', ['mcp.tools.list'])
+  t.same(await stage.listed(bot), [])
+  t.match((await stage.callTool(bot, 'http.get', { url: 'https://example.com/' })).json.error, {
+    code: -32005,
+    data: { required_capability: 'http.get' },
+  })
+  await stage.grant(bot, ['mcp.tools.list', 'http.get'])
+  t.same(await stage.listed(bot), ['http.get'])
+  const { json } = await stage.callTool(bot, 'http.get', { url: stage.upstream.url })
+  t.equal(json.result.isError, true, 'it reaches no private address, whatever MCP servers may')
+  t.equal(stage.upstream.seen.length, 0)
+  t.equal((await stage.callTool(bot, 'http.get', { url: 1 })).json.error.code, -32602)
+})
+
+await t.test(
+  '§6 every MCP decision is a row with action, tool and result, and each allowed one has an outcome',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('read')])
+    const files = await stage.register('files', server, { required_capability: 'files.use' })
+    const bot = await stage.enroll('bot', ['files.use'])
+    await stage.bind(bot, files)
+    await stage.rpc(bot, 'tools/list')
+    const answer = await stage.callTool(bot, 'files.read', { secret: 'canary-in-arguments' })
+    await stage.callTool(bot, 'files.gone')
+    t.match(answer.headers['audit-receipt'], /^stream=main, seq=\d+, hash=[0-9a-f]{64}$/)
+    await stage.close()
+    const rows = (await stage.rows()).filter(({ action }) => action.startsWith('mcp_t'))
+    t.match(
+      rows.map(({ action, status, tool: name }) => [action, status, name]),
+      [
+        ['mcp_tools_list', 'denied', null],
+        ['mcp_tools_call', 'allowed', 'files.read'],
+        ['mcp_tools_call', 'success', 'files.read'],
+        ['mcp_tools_call', 'denied', 'files.gone'],
+      ],
+    )
+    const [list, decision, outcome] = rows
+    t.match(list?.detail, { reason: 'capability_missing', required_capability: 'mcp.tools.list' })
+    t.match(decision?.detail, { resource: 'files', arguments_sha256: /^[0-9a-f]{64}$/, arguments_bytes: 32 })
+    t.match(outcome?.detail, { is_error: false, result_sha256: /^[0-9a-f]{64}$/, upstream_era: 'legacy' })
+    t.equal(decision?.request_id, outcome?.request_id)
+    t.notMatch(JSON.stringify(rows), /canary-in-arguments/)
+  },
+)
