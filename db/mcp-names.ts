@@ -8,7 +8,7 @@ export const namesCollide = (one: string, other: string): boolean =>
 
 /**
  * The same question inside the unit that gives a resource its name: two operators at once must not make what neither of
- * them could make alone. Writes nothing, and fails the unit where a name collides.
+ * them could make alone. Stands after the statement that gives the name; writes nothing, and fails the unit where one collides.
  */
 export function nameIsClear({ kysely }: Database, name: string): Statement {
   const dotted = `${name}.`

@@ -111,7 +111,7 @@ interface NewMcpResource extends McpResourceFields {
   readonly at: number
 }
 
-/** A new resource, never read yet. The database refuses a name that is taken; `nameIsClear` (db/mcp-names.ts) goes before it. */
+/** A new resource, never read yet. The database refuses a name that is taken; `nameIsClear` (db/mcp-names.ts) goes after it. */
 export function insertMcpResource(
   { kysely }: Database,
   { at, resource_id, ...fields }: NewMcpResource,
@@ -155,19 +155,22 @@ export function updateMcpResource(
   return statementOf(query.compile(), 1)
 }
 
+interface McpResourceDeletion {
+  readonly resource_id: string
+  /** What the resource's must still be: another changes no row. Absent: whatever it is. */
+  readonly revision?: number | undefined
+}
+
 /** Deletes a resource with its tools and its bindings: all of them in one unit, in this order. */
 export function deleteMcpResource(
   { kysely }: Database,
-  { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
+  { resource_id: id, revision }: McpResourceDeletion,
 ): readonly Statement[] {
-  const own = kysely
-    .deleteFrom('mcp_resources')
-    .where('resource_id', '=', id)
-    .where('revision', '=', revision)
+  const own = kysely.deleteFrom('mcp_resources').where('resource_id', '=', id)
   return [
     statementOf(kysely.deleteFrom('mcp_tools').where('resource_id', '=', id).compile()),
     statementOf(kysely.deleteFrom('mcp_bindings').where('resource_id', '=', id).compile()),
-    statementOf(own.compile(), 1),
+    statementOf((revision === undefined ? own : own.where('revision', '=', revision)).compile(), 1),
   ]
 }
 
