@@ -2,13 +2,13 @@ import type { Authority } from '../../certs/authority.ts'
 import { LedgerError } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
-import type { JsonObject } from '../../db/json.ts'
 import type { Statement } from '../../db/statement.ts'
 import type { Actor } from '../../plugins/admin-secret.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
-import { serviceEntry } from '../../plugins/strangers.ts'
+import { type AuditNote, noteEntry } from '../audit-note.ts'
 import type { Configuration } from '../configuration.ts'
+import type { Inspect } from '../mcp/inspect.ts'
 
 /** What the admin handlers work with. */
 export interface AdminContext {
@@ -21,33 +21,53 @@ export interface AdminContext {
   readonly configuration: () => Configuration
   /** Called when CAs were attached or detached: the TLS listener names those it would like to see. */
   readonly clientCasChanged: () => Promise<void>
+  readonly mcp: {
+    readonly inspect: Inspect
+    /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */
+    readonly allowPrivateUpstreams: boolean
+  }
 }
 
-interface Change {
-  readonly action: string
-  readonly detail: JsonObject
+interface Change extends AuditNote {
   readonly statements: readonly Statement[]
 }
 
+/** Makes a change and its one audit row in one transaction, as {@link changeAll} does. */
+export function change(
+  context: AdminContext,
+  facts: Arrival & { readonly actor: Actor },
+  { statements, ...note }: Change,
+  duplicate: RefusalReason = 'conflict',
+): Promise<void> {
+  return changeAll(context, facts, { statements, notes: [note] }, duplicate)
+}
+
+interface Changes {
+  readonly statements: readonly Statement[]
+  /** One for each row. */
+  readonly notes: readonly AuditNote[]
+}
+
 /**
- * Makes a change and its one audit row in one transaction: both or neither (spec §6, AUDIT.md).
+ * Makes a change and its audit rows in one transaction: all or nothing (spec §6, AUDIT.md).
  * Throws `duplicate` where something of that name exists, `precondition_failed` where the object has moved on,
  * `audit_unavailable` where the ledger cannot record.
  */
-export async function change(
+export async function changeAll(
   { ledger, configuration }: AdminContext,
   { id, at, actor }: Arrival & { readonly actor: Actor },
-  { action, detail, statements }: Change,
+  { statements, notes }: Changes,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
-  const entry = {
-    ...serviceEntry(action, 'success', { ...detail, via: actor.via }, at, configuration().digest),
+  const { digest } = configuration()
+  const entries = notes.map((note) => ({
+    ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, digest),
     request_id: id,
     principal_id: actor.id,
     principal_type: 'operator',
-  }
+  }))
   try {
-    await ledger.commit({ statements, entries: [entry] })
+    await ledger.commit({ statements, entries })
   } catch (error) {
     throw refusalOf(error, duplicate)
   }
