@@ -198,6 +198,7 @@ function note(
   }
   // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
   const cause = refusal?.cause
-  if (cause instanceof Error && refusal && refusal.status >= 500) log.error({ ...line, err: cause }, 'request')
+  if (cause instanceof Error && refusal && refusal.status >= 500)
+    log.error({ ...line, err: cause }, 'request')
   else requestLog.info(line, 'request')
 }
