@@ -59,7 +59,14 @@ export async function openParts(house: House, logs: Logs, clock: () => number, e
     /** Principals that were served since it was last written down. */
     seen: new Map<string, Principal>(),
     upstream: openUpstream(),
-    mcp: openMcp({ database, env, allowPrivate: settings.allowPrivateUpstreams, secret: nonceSecret, clock }),
+    mcp: openMcp({
+      database,
+      env,
+      dataDir: settings.dataDir,
+      allowPrivate: settings.allowPrivateUpstreams,
+      secret: nonceSecret,
+      clock,
+    }),
     metrics: createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed }),
     ready: readiness({ database, ledger, drain, authority, clock }),
     setup: new Setup(),

@@ -13,6 +13,8 @@ interface Opening {
   readonly database: Database
   /** Where `env:NAME` of a resource's secret is looked up. */
   readonly env: Environment
+  /** The gateway's own files: no secret of an upstream is one of them. */
+  readonly dataDir: string
   readonly allowPrivate: boolean
   /** Shared by every replica: what it signs today another accepts tomorrow. */
   readonly secret: Buffer
@@ -33,7 +35,7 @@ export interface Mcp {
   readonly close: () => Promise<void>
 }
 
-export function openMcp({ database, env, allowPrivate, secret, clock }: Opening): Mcp {
+export function openMcp({ database, env, dataDir, allowPrivate, secret, clock }: Opening): Mcp {
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
   const upstream: Mcp['upstream'] = (options) => {
     const limits = {
@@ -48,7 +50,7 @@ export function openMcp({ database, env, allowPrivate, secret, clock }: Opening)
     void current?.upstream.close()
     current = {
       key,
-      upstream: openMcpUpstream({ ...limits, allowPrivate, clock, secret: upstreamSecret(env) }),
+      upstream: openMcpUpstream({ ...limits, allowPrivate, clock, secret: upstreamSecret(env, dataDir) }),
     }
     return current.upstream
   }

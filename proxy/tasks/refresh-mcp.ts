@@ -19,7 +19,10 @@ interface Sources {
   readonly log: Logger
 }
 
-/** A resource that was never read, or could not be, is tried again so often. ms. */
+/**
+ * A resource that was never read, or could not be, is tried again so often; one that says that it has changed is believed
+ * so often, since what it says costs rows in the ledger. ms.
+ */
 const RETRY_MS = 30_000
 const LONGEST_READ_MS = 60_000
 
@@ -51,7 +54,8 @@ function isDue(
   { changed, intervalS, clock }: Sources,
 ): boolean {
   const since = clock() - Math.max(triedAt ?? 0, readAt === null ? 0 : Date.parse(readAt))
-  if (changed.has(id) || ((readAt === null || error !== null) && since >= RETRY_MS)) return true
+  const wanted = changed.has(id) || readAt === null || error !== null
+  if (wanted && since >= RETRY_MS) return true
   return intervalS() > 0 && since >= intervalS() * 1000
 }
 
