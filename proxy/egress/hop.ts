@@ -16,8 +16,7 @@ export function firstHop(text: string, allowed: AllowedHosts): URL {
   if (authority === undefined) throw malformed('other than http:// or https://')
   const url = URL.parse(text)
   if (!url) throw malformed('that cannot be read')
-  if (url.username !== '' || url.password !== '' || authority.includes('@'))
-    throw malformed('with a user name')
+  if (url.username !== '' || url.password !== '') throw malformed('with a user name')
   const why = refusedHost(url, false)
   if (why !== null) {
     throw new FetchFailure('host_refused', 'This host is not on the public internet.', { range: why })

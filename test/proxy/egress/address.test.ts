@@ -29,6 +29,11 @@ const RANGES: readonly (readonly [range: string, inside: readonly string[], outs
   ['fe80::/10', ['fe80::', 'febf::ffff'], []],
   ['fec0::/10', ['fec0::', 'feff::ffff'], []],
   ['ff00::/8', ['ff00::', 'ff02::1', 'ffff::ffff'], []],
+  [
+    'an IPv4 address as interface',
+    ['2001:4860::5efe:7f00:1', '2001:4860::200:5efe:a00:1'],
+    ['2001:4860::5eff:7f00:1'],
+  ],
   ['not handed out', ['1::', '4000::', '5f00::', '8000::', 'e000::'], []],
 ]
 
@@ -138,7 +143,7 @@ await t.test(
         }),
         { numRuns: 2000 },
       )
-      const table = RANGES.filter(([range]) => !/not handed out|mapped|compatible/.test(range))
+      const table = RANGES.filter(([range]) => !/not handed out|interface|mapped|compatible/.test(range))
       for (const address of table.flatMap(([, inside]) => inside)) t.ok(blocks(address), address)
       for (const address of PRIVATE.flatMap(([, inside]) => inside))
         t.equal(blocks(address), !allowPrivate, address)

@@ -32,6 +32,13 @@ await t.test('WIRE §4: with an empty list any public host is fetched, on the po
       new URL(url).href,
       url,
     )
+  for (const path of ['a b', 'a\tb', 'a\nb', 'a\\b', 'a\x7fb', 'a\0b', ' ']) {
+    t.equal(
+      reason(() => firstHop(`https://example.com/${path}`, ANY)),
+      'url_refused',
+      JSON.stringify(path),
+    )
+  }
   t.equal(
     reason(() => firstHop('https://example.com:8443/', ANY)),
     'port_not_allowed',
