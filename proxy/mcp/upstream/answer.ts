@@ -35,7 +35,10 @@ interface Progress {
 export async function answerOf(head: Head, asked: Asked): Promise<UpstreamAnswer> {
   const { status, body } = head
   const progress = { answered: status !== 200 }
-  body.once('close', () => asked.settled(progress.answered || body.readableEnded))
+  const settle = () => asked.settled(progress.answered || body.readableEnded)
+  // A body that broke together with its head has closed before anybody could listen.
+  if (body.closed) settle()
+  else body.once('close', settle)
   try {
     return { status, requestId: asked.requestId, ...(await accepted(head, asked, progress)) }
   } catch (error) {

@@ -165,7 +165,7 @@ function failureBeforeHead(error: Error): McpUpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') return new McpUpstreamError('timeout', 'no answer in time')
   // The cause would hold what came in place of HTTP.
-  if (code.startsWith('HPE_')) return failed(`the answer is not HTTP (${code})`)
+  if (error.name === 'HTTPParserError') return failed(`the answer is not HTTP (${code})`)
   if (code === 'UND_ERR_HEADERS_OVERFLOW') return failed('the head of the answer is too large')
   return new McpUpstreamError('unreachable', `the connection broke before an answer (${code})`)
 }

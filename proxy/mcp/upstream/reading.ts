@@ -6,7 +6,13 @@ import { failed, McpUpstreamError } from './errors.ts'
 import { factsOf } from './facts.ts'
 import { errorCodeOf, isRecord, type JsonRecord, type Message, resultOf } from './message.ts'
 import { modernHeaders } from './modern.ts'
-import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, OUR_META, UNSUPPORTED_VERSION } from './protocol.ts'
+import {
+  HEADER_MISMATCH,
+  MISSING_CLIENT_CAPABILITY,
+  OUR_META,
+  READER_CAPABILITIES,
+  UNSUPPORTED_VERSION,
+} from './protocol.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
 import { listTools, type RawTool } from './tools.ts'
 import { ask, type Wire } from './wire.ts'
@@ -49,8 +55,8 @@ async function readModern(
 }
 
 async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Reading> {
-  const nobody = { capabilities: {}, clientInfo: null }
-  const { session, result } = await openSession(wire, resource, nobody, signal)
+  const reader = { capabilities: READER_CAPABILITIES, clientInfo: null }
+  const { session, result } = await openSession(wire, resource, reader, signal)
   try {
     const page = async (params: JsonRecord) => {
       const { answer } = await ask(wire, {
