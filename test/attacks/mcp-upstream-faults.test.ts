@@ -113,6 +113,10 @@ await t.test(
       method: 'notifications/progress',
       params: { progressToken: 1, progress: 1 },
     }
+    const begun = (res: ServerResponse): ServerResponse => {
+      sse(res)(note)
+      return res
+    }
     const streams: readonly (readonly [string, number, Act])[] = [
       ['breaks off between two events', -32003, (res) => void begun(res).write('\n', () => res.destroy())],
       [
