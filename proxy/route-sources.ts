@@ -13,6 +13,7 @@ import type { Checks } from './health.ts'
 import type { LlmCall } from './llm/call.ts'
 import { llmHandler } from './llm/handler.ts'
 import { listModels } from './llm/models.ts'
+import { atOnce } from './mcp/at-once.ts'
 import { mcpHandler } from './mcp/handler.ts'
 import { endSession, handshake } from './mcp/handshake.ts'
 import { httpGet } from './mcp/http-get.ts'
@@ -49,6 +50,9 @@ export interface RouteSources {
   readonly registry: Registry
 }
 
+/** Fetches of http.get under way at once: they go anywhere, and may take their time. */
+const MOST_FETCHES = 64
+
 /** Puts together what one configuration's doors need. */
 export function routeSources(parts: Parts, configuration: Configuration): RouteSources {
   const { house, ledger, outcomes, strangers, upstream, seen, keys, logins, baseUrls } = parts
@@ -83,7 +87,7 @@ export function routeSources(parts: Parts, configuration: Configuration): RouteS
         onToolsChanged: ({ resource_id: id }) => changed.add(id),
         enforced,
         httpGet: httpGetOptions.enabled,
-        fetchUrl: httpGet(httpGetOptions),
+        fetchUrl: atOnce(MOST_FETCHES, httpGet(httpGetOptions)),
       }),
       handshake: handshake({ registry, sessions, cancellations }),
       endSession: endSession(sessions),

@@ -1,9 +1,23 @@
 import { z } from 'zod'
+import { parseAllowedHosts } from '../egress/allowed-hosts.ts'
 
 const milliseconds = (fallback: number, most: number, description: string) =>
   z.int().min(1).max(most).default(fallback).describe(`${description} ms. Default ${fallback}.`)
 
 const MIB = 1024 * 1024
+
+/** As the fetch itself will read it. */
+const hostPattern = z.string().check(({ value, issues }) => {
+  try {
+    parseAllowedHosts([value])
+  } catch (error) {
+    issues.push({
+      code: 'custom',
+      input: value,
+      message: error instanceof Error ? error.message : 'is no host',
+    })
+  }
+})
 
 export const mcpOptions = z.strictObject({
   enforce_tools_call: z
@@ -52,11 +66,7 @@ export const mcpOptions = z.strictObject({
     .strictObject({
       enabled: z.boolean().default(true).describe('false: the tool does not exist. Default true.'),
       allowed_hosts: z
-        .array(
-          z
-            .string()
-            .regex(/^(\*\.)?[a-z0-9.-]+(:\d{1,5})?$/, 'must be a lower-case host name, *.host or host:port'),
-        )
+        .array(hostPattern)
         .default([])
         .describe('Hosts that may be fetched: a name, *.name, or name:port. Default: every public host.'),
       timeout_ms: milliseconds(10_000, 60_000, 'How long one fetch may take in all, redirects included.'),

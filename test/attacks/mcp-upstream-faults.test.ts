@@ -65,7 +65,8 @@ const FAULTS: readonly (readonly [string, number, Act])[] = [
   [
     'names a member twice',
     -32003,
-    (res, told) => sendJson(res, `{"jsonrpc":"2.0","id":${told.id},"result":{},"result":{"isError":true}}`),
+    (res, told) =>
+      sendJson(res, `{"jsonrpc":"2.0","id":${String(told.id)},"result":{},"result":{"isError":true}}`),
   ],
   [
     'answers with more than a message may hold',
@@ -189,7 +190,7 @@ await t.test('unknown fields and large numbers survive both ways', async (t) => 
   act((res, told) =>
     sendJson(
       res,
-      `{"jsonrpc":"2.0","id":${told.id},"result":{"content":[],"n":98765432109876543210,"_x":{"y":1.0}}}`,
+      `{"jsonrpc":"2.0","id":${String(told.id)},"result":{"content":[],"n":98765432109876543210,"_x":{"y":1.0}}}`,
     ),
   )
   const body = `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"up.go","arguments":${args},"_later":{"v":2.50}}}`
