@@ -12,17 +12,21 @@ export const BUILT_IN: ReadonlyMap<string, Declared> = new Map([
   ['pin', { needs: [], gives: ['principal'] }],
   ['dpop', { needs: ['principal'], gives: ['proof', 'token'] }],
   ['capability', { needs: ['principal', 'proof', 'token'], gives: ['granted'] }],
+  ['policy', { needs: ['principal', 'proof', 'token', 'demand', 'call', 'granted'], gives: [] }],
   ['audit', { needs: ['granted'], gives: [] }],
 ])
 
 /** Known before any plugin of a file runs: the route states what is asked for. */
 const FROM_THE_ROUTE: readonly string[] = ['demand', 'call']
 
+/** What may stand between the gate and the record, or be absent: it can only refuse. */
+const isCheck = (plugin: string): boolean => plugin === 'policy' || isModulePath(plugin)
+
 type Placed = Pick<OperatorFile, 'plugin' | 'file' | 'position'>
 
 /**
  * Tries the files' order with what each plugin needs and gives, and says everything that cannot work: a mandatory plugin
- * missing or twice, a need that is given too late or never, an operator's own check outside capability … audit.
+ * missing or twice, a need that is given too late or never, the policy or a module outside capability … audit.
  * `declared` is keyed by file name; a file that is not in it takes no part in the pipeline (the provider list).
  * Returns no problems where the order works. Does NOT check options.
  */
@@ -70,14 +74,15 @@ function misplaced(files: readonly Placed[]): Problem[] {
   const gate = files.findIndex(({ plugin }) => plugin === 'capability')
   const record = files.findIndex(({ plugin }) => plugin === 'audit')
   return files.flatMap((file, index) => {
-    if (!isModulePath(file.plugin)) return []
+    if (!isCheck(file.plugin)) return []
     if (gate >= 0 && index < gate) return [outside(file, 'behind', files[gate])]
     return record >= 0 && index > record ? [outside(file, 'before', files[record])] : []
   })
 }
 
 function outside(file: Placed, side: 'behind' | 'before', anchor: Placed | undefined): Problem {
-  const rule = 'a module of your own stands after capability and before audit'
+  const what = isModulePath(file.plugin) ? 'a module of your own' : 'it'
+  const rule = `${what} stands after capability and before audit`
   return problem(
     file,
     `${file.plugin}: ${rule}; rename ${file.file} so that it comes ${side} ${anchor?.file}`,

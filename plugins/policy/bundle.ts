@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto'
+import { constants, open, stat } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { gunzipSync } from 'node:zlib'
+import { errorCode } from '../secret-file.ts'
+import { tarFiles } from './tar.ts'
+
+/** A compiled policy with its data. */
+export interface Bundle {
+  /** The module, not compiled yet. */
+  readonly wasm: Uint8Array
+  /** JSON text of an object, or null where there is none. */
+  readonly data: string | null
+  /** Hex SHA-256 over the bytes of the files, as they lie on the disk. */
+  readonly digest: string
+}
+
+interface Source {
+  /** As written in the operator's file: absolute, or relative to `directory`. */
+  readonly bundle: string
+  readonly data: string | undefined
+  readonly directory: string
+}
+
+const LARGEST_FILE = 16 * 1_048_576
+const LARGEST_UNPACKED = 4 * LARGEST_FILE
+const WORLD_WRITABLE = 0o002
+
+/**
+ * Reads a `policy.wasm`, or a bundle .tar.gz that holds one, as `opa build -t wasm` makes them.
+ * Throws an Error with one sentence where it cannot be used; a file or directory that everybody may write to is refused
+ * (SECURITY threat 34). Does NOT check the signature of a bundle, and does NOT run anything.
+ */
+export async function readBundle({ bundle, data, directory }: Source): Promise<Bundle> {
+  const bytes = await readPolicyFile(resolve(directory, bundle), bundle)
+  const own = data === undefined ? null : await readPolicyFile(resolve(directory, data), data)
+  const digest = createHash('sha256').update(`${bytes.length}\0`).update(bytes)
+  if (own) digest.update(own)
+  const unpacked = unpack(bytes, bundle)
+  const found = own ?? unpacked.data
+  return {
+    // A copy, so that it does not drag a whole archive along.
+    wasm: Uint8Array.from(unpacked.wasm),
+    data: found && jsonObject(found, own && data ? data : `data.json of ${bundle}`),
+    digest: digest.digest('hex'),
+  }
+}
+
+async function readPolicyFile(path: string, name: string): Promise<Buffer> {
+  try {
+    const { mode } = await stat(dirname(path))
+    // Without O_NONBLOCK a named pipe that nobody writes to would hold the boot for ever.
+    await using handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    const stats = await handle.stat()
+    if (!stats.isFile()) throw new Error(`${name} is not a regular file`)
+    if (((stats.mode | mode) & WORLD_WRITABLE) !== 0) {
+      throw new Error(`everybody may write to ${name} or to its directory: chmod o-w them`)
+    }
+    if (stats.size > LARGEST_FILE) throw new Error(`${name} is larger than 16 MiB`)
+    return await handle.readFile()
+  } catch (error) {
+    if (error instanceof Error && !('code' in error)) throw error
+    throw new Error(`${name} cannot be read (${errorCode(error)})`, { cause: error })
+  }
+}
+
+function unpack(bytes: Buffer, name: string): { wasm: Buffer; data: Buffer | null } {
+  if (bytes.subarray(0, 4).equals(Buffer.from('\0asm'))) return { wasm: bytes, data: null }
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) {
+    throw new Error(`${name} is neither a policy.wasm nor a bundle .tar.gz`)
+  }
+  const files = archiveOf(bytes, name)
+  const wasm = files.get('policy.wasm')
+  if (!wasm) throw new Error(`${name} holds no /policy.wasm: build it with opa build -t wasm`)
+  return { wasm, data: files.get('data.json') ?? null }
+}
+
+function archiveOf(bytes: Buffer, name: string): ReadonlyMap<string, Buffer> {
+  try {
+    return tarFiles(gunzipSync(bytes, { maxOutputLength: LARGEST_UNPACKED }))
+  } catch (error) {
+    throw new Error(`${name} cannot be unpacked: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+function jsonObject(bytes: Buffer, name: string): string {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    const value: unknown = JSON.parse(text)
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return text
+  } catch (error) {
+    throw new Error(`${name} is not JSON: ${messageOf(error)}`, { cause: error })
+  }
+  throw new Error(`${name} must hold a JSON object`)
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

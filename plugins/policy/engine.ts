@@ -1,0 +1,15 @@
+/** What answers the question of a policy. */
+export interface Engine {
+  /**
+   * Asks with `input`, JSON text. Resolves with the answer as parsed JSON, or undefined where the policy defines none.
+   * Rejects with an Error where there is no answer, or none in time.
+   */
+  readonly evaluate: (input: string) => Promise<unknown>
+  /** Lets go of what is kept ready. A call of an old configuration that still asks is answered all the same. */
+  readonly close: () => Promise<void>
+}
+
+/** An answer is a verdict and a sentence. Bytes. */
+export const LARGEST_ANSWER = 65_536
+/** Further questions are refused while so many are under way. */
+export const MOST_QUESTIONS = 1024

@@ -1,0 +1,74 @@
+import { Agent, request } from 'undici'
+import { scanJson } from '../json-scan.ts'
+import { type Engine, LARGEST_ANSWER, MOST_QUESTIONS } from './engine.ts'
+
+interface Options {
+  readonly url: string
+  readonly token: string | undefined
+  readonly deadlineMs: number
+}
+
+/** Connections to one policy agent. */
+const CONNECTIONS = 64
+/** Idle connections end by themselves after so long, which is all that closing has to do. ms. */
+const IDLE_MS = 10_000
+
+/**
+ * Asks an Open Policy Agent by `POST {"input": …}` (Data API, v1). Anything but a 200 with `{"result": …}`, or `{}` where
+ * the rule is undefined, rejects: redirects are not followed, an answer past 64 KiB is not read, TLS is always verified.
+ * Does NOT go through a proxy of the environment.
+ */
+export function opaHttp({ url, token, deadlineMs }: Options): Engine {
+  const agent = new Agent({
+    connections: CONNECTIONS,
+    allowH2: false,
+    keepAliveTimeout: IDLE_MS,
+    keepAliveMaxTimeout: IDLE_MS,
+    maxResponseSize: LARGEST_ANSWER,
+    connect: { rejectUnauthorized: true, timeout: deadlineMs },
+  })
+  const headers = {
+    'content-type': 'application/json',
+    ...(token !== undefined && { authorization: `Bearer ${token}` }),
+  }
+  let underWay = 0
+
+  async function ask(input: string): Promise<unknown> {
+    const signal = AbortSignal.timeout(deadlineMs)
+    const body = `{"input":${input}}`
+    const answer = await request(url, { method: 'POST', dispatcher: agent, headers, body, signal })
+    if (answer.statusCode !== 200) {
+      // Unread: its end, or its breaking off, says nothing more.
+      answer.body.on('error', () => {}).destroy()
+      throw new Error(`the policy agent answered ${answer.statusCode}`)
+    }
+    return resultOf(Buffer.from(await answer.body.arrayBuffer()))
+  }
+
+  return {
+    evaluate: async (input) => {
+      if (underWay >= MOST_QUESTIONS) throw new Error('too many questions wait for the policy agent')
+      underWay += 1
+      try {
+        return await ask(input)
+      } catch (error) {
+        throw new Error(`no decision from the policy agent: ${messageOf(error)}`, { cause: error })
+      } finally {
+        underWay -= 1
+      }
+    },
+    close: () => Promise.resolve(),
+  }
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+function resultOf(bytes: Buffer): unknown {
+  // Two members named result would be two answers.
+  scanJson(bytes)
+  const answer: unknown = JSON.parse(bytes.toString())
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) {
+    throw new Error('the answer is no JSON object')
+  }
+  return 'result' in answer ? answer.result : undefined
+}
