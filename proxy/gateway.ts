@@ -113,7 +113,9 @@ async function open(opening: Opening): Promise<Gateway> {
     })
   let inForce = { configuration: opening.configuration, doors: doorsOf(opening.configuration) }
   const use = (configuration: Configuration): void => {
+    const before = inForce.configuration
     inForce = { configuration, doors: doorsOf(configuration) }
+    void before.close()
   }
   const digest = (): string => inForce.configuration.digest
   const note: Note = (action, detail) =>
@@ -143,7 +145,15 @@ async function open(opening: Opening): Promise<Gateway> {
   const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
     // Asked a second time, the operator will not wait: calls end now, still in order.
     if (closing) drain.cut()
-    closing ??= shut({ parts, control, note, digest, stop, graceMs })
+    closing ??= shut({
+      parts,
+      control,
+      note,
+      digest,
+      stop,
+      checks: () => inForce.configuration.close(),
+      graceMs,
+    })
     return closing
   }
 

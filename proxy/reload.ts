@@ -28,17 +28,21 @@ export function reloader(sources: Sources): Reload {
 }
 
 async function reload({ load, use, note, log, metrics, renew }: Sources): Promise<boolean> {
+  let loaded: Configuration | null = null
   try {
     const configuration = await load()
+    loaded = configuration
     // First, because it may fail: a configuration that is said to be rejected must not be in force.
     await renew()
     // Recorded before it judges anything: no row, no work.
     await note('config.loaded', { digest: configuration.digest })
     use(configuration)
+    loaded = null
     metrics.reloads.inc({ result: 'loaded' })
     log.info({ digest: configuration.digest }, 'configuration loaded')
     return true
   } catch (error) {
+    await loaded?.close()
     metrics.reloads.inc({ result: 'rejected' })
     log.error({ err: error }, 'configuration rejected; the one before stays in force')
     const message = error instanceof Error ? error.message : String(error)

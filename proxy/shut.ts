@@ -10,6 +10,8 @@ interface Shutting {
   readonly digest: () => string
   /** Ends the background tasks; resolves when none needs database or ledger any more. */
   readonly stop: () => Promise<unknown>
+  /** Ends what the configuration in force keeps ready. */
+  readonly checks: () => Promise<void>
   /** How long calls under way may go on. */
   readonly graceMs: number
 }
@@ -18,7 +20,7 @@ interface Shutting {
  * Stops in order (SECURITY F-30): nothing new is accepted, what is under way ends or is cut when its grace is over, every
  * outcome is written, and only then are ledger and database let go. Never rejects for a ledger that fails meanwhile.
  */
-export async function shut({ parts, control, note, digest, stop, graceMs }: Shutting): Promise<void> {
+export async function shut({ parts, control, note, digest, stop, checks, graceMs }: Shutting): Promise<void> {
   const { house, ledger, outcomes, strangers, drain, upstream, mcp, clock, logs } = parts
   const { listeners } = parts.doors
   drain.begin()
@@ -35,6 +37,7 @@ export async function shut({ parts, control, note, digest, stop, graceMs }: Shut
   await outcomes.retry()
   await recordStrangers({ ledger, strangers, configDigest: digest, clock }).catch(logged(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
+  await checks()
   upstream.close()
   await mcp.close()
   await house.close()

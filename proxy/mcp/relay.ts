@@ -235,6 +235,8 @@ class Exchange {
   /** A question of the upstream as the caller sees it, or null where this caller cannot be asked. */
   #asks(message: Message): string | null {
     const { session, demand, message: call } = this.#facts
+    // A ping asks whether we are there.
+    if (message.value.method === 'ping') return null
     if (!session || call.era !== 'legacy' || this.#era !== 'legacy') return null
     const upstreamId = memberText(message, 'id') ?? 'null'
     const id = this.#sources.pending.ask({ resource: this.#to.resource, session, demand, upstreamId })
@@ -243,10 +245,11 @@ class Exchange {
   }
 
   async #declined(message: Message): Promise<null> {
-    const error = '{"code":-32601,"message":"The caller cannot be asked."}'
-    const id = memberText(message, 'id')
     if (this.#era === 'modern') throw new McpUpstreamError('failed', 'a request came on the answer stream')
-    await this.#sources.upstream.respond(this.#to.resource, this.#owner, errorMessage(id, error))
+    const id = memberText(message, 'id') ?? 'null'
+    const error = '{"code":-32601,"message":"The caller cannot be asked."}'
+    const text = message.value.method === 'ping' ? resultMessage(id, '{}') : errorMessage(id, error)
+    await this.#sources.upstream.respond(this.#to.resource, this.#owner, text)
     return null
   }
 

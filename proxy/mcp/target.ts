@@ -68,7 +68,7 @@ export function mcpTarget(registry: Registry, pending: Pending, httpGet: boolean
     admit: async (facts) => {
       const { message, demand, call } = facts
       const aim = await aimOf(facts, { registry, pending, httpGet })
-      const args = message.method === 'tools/call' ? argumentsOf(message) : null
+      const args = askedOf(message, aim.target)
       const canonical = args && canonicalOf(args)
       const sha256 = canonical && hash('sha256', canonical)
       const detail: JsonObject = {
@@ -216,6 +216,14 @@ function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> 
   const { arguments: given = {} } = params
   if (!isMembers(given)) throw paramsInvalid('arguments must be an object.')
   return given
+}
+
+/** What a rule of the organisation may look at: the arguments of a tool, or the parameters of what is relayed. */
+function askedOf(message: McpMessage, { kind }: Target): Readonly<Record<string, unknown>> | null {
+  if (message.method === 'tools/call') return argumentsOf(message)
+  if (kind !== 'relay') return null
+  const { _meta, ...asked } = message.params
+  return asked
 }
 
 /** RFC 8785: two spellings of the same arguments have one digest. */

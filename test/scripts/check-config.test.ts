@@ -27,15 +27,16 @@ await t.test('check-config prints the order of the pipeline and the digest, and 
   const { code, out, err } = await run([SHIPPED])
   t.equal(code, 0)
   t.equal(err, '')
-  const [pin, dpop, gate, audit, llm, verdict] = out.split('\n')
+  const [pin, dpop, gate, audit, llm, mcp, verdict] = out.split('\n')
   t.strictSame(
-    [pin, dpop, gate, audit, llm],
+    [pin, dpop, gate, audit, llm, mcp],
     [
       '  10-pin.yaml         pin',
       '  20-dpop.yaml        dpop',
       '  30-capability.yaml  capability',
       '  40-audit.yaml       audit',
       '  50-llm.yaml         llm',
+      '  60-mcp.yaml         mcp',
     ],
   )
   t.match(verdict, /config: ok \(digest [0-9a-f]{64}\)$/)
