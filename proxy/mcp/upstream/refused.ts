@@ -3,7 +3,7 @@ import { readWhole } from './body.ts'
 import { echoes } from './credentials.ts'
 import { failed } from './errors.ts'
 import type { Head } from './exchange.ts'
-import { kindOfMessage, type Message, readMessage, resultOf } from './message.ts'
+import { kindOfMessage, type Message, readMessage } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 /**
@@ -33,9 +33,9 @@ function messageIn(bytes: Buffer): Message | null {
   }
 }
 
-/** An error whose sender could not read the id, or would not, has none. */
+/** An error whose sender could not read the id, or would not, has none; a result always has one. */
 function answers(message: Message, requestId: number): boolean {
   if (kindOfMessage(message) !== 'response') return false
   const id = message.value.id ?? null
-  return id === requestId || (id === null && resultOf(message) === null)
+  return id === requestId || id === null
 }

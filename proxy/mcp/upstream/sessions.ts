@@ -135,7 +135,6 @@ export class UpstreamSessions {
       held.users -= 1
       this.#touch(key, held)
     }
-    this.#touch(key, held)
     try {
       const session = await orAborted(held.session, signal)
       return { session, release, forget: () => this.#remove(key, held) }

@@ -104,7 +104,8 @@ await t.test('returning early from the messages ends the request', async (t) => 
   })
   await t.test('before the first', async (t) => {
     const { raw, hungUp } = await watched(t, onlyHead)
-    const { messages } = await upstreamFor(t).call(callOf(raw.url))
+    // No limit of time may do it instead.
+    const { messages } = await upstreamFor(t, { answerMs: 600_000, totalMs: 600_000 }).call(callOf(raw.url))
     await messages[Symbol.asyncIterator]().return?.()
     await hungUp
   })

@@ -91,22 +91,32 @@ await t.test(
   },
 )
 
-await t.test('no two resources share a connection', async (t) => {
-  const sockets = new Set<unknown>()
-  const raw = await rawMcp(t, (res, told) => {
-    sockets.add(res.socket)
-    sendJson(res, result(told))
-  })
+await t.test('no two resources share a connection, nor two revisions of one', async (t) => {
+  const raw = await rawMcp(t)
   const upstream = upstreamFor(t)
+  const seen = new Set<unknown>()
+  let sum = 0
   for (const [resource_id, revision] of [
     ['mcpr_1', 1],
     ['mcpr_2', 1],
     ['mcpr_2', 2],
   ] as const) {
+    const own = new Set<unknown>()
+    raw.act = (res, told) => {
+      own.add(res.socket)
+      sendJson(res, result(told))
+    }
     const resource = resourceAt(raw.url, { resource_id, revision })
-    await all(await upstream.call(callOf(raw.url, { resource })))
+    for (let count = 0; count < 10; count += 1) {
+      await all(await upstream.call(callOf(raw.url, { resource })))
+      // A turn for the connection to be given back.
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    t.ok(own.size < 10, 'a connection of its own serves again')
+    sum += own.size
+    for (const socket of own) seen.add(socket)
   }
-  t.equal(sockets.size, 3)
+  t.equal(seen.size, sum)
 })
 
 await t.test('cookies of an upstream are not kept', async (t) => {

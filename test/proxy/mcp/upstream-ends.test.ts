@@ -1,4 +1,7 @@
+import { once } from 'node:events'
+import { Readable } from 'node:stream'
 import t from 'tap'
+import { answerOf } from '../../../proxy/mcp/upstream/answer.ts'
 import { eventually } from '../../attacks/settled.ts'
 import {
   type Act,
@@ -62,4 +65,24 @@ await t.test('however a request ends, its session is idle again', async (t) => {
       t.ok(await eventually(ended, Boolean))
     })
   }
+})
+
+await t.test('so it is where the body broke before anybody could look at it', async (t) => {
+  const body = new Readable({ read: () => {} })
+  body.destroy()
+  await once(body, 'close')
+  const settled: boolean[] = []
+  const answer = answerOf(
+    { status: 500, headers: {}, body },
+    {
+      requestId: 1,
+      era: 'legacy',
+      credentials: { headers: {}, tls: null, traces: [] },
+      limits: { maxMessageBytes: 1, maxTotalBytes: 1 },
+      session: 'named',
+      settled: (answered) => settled.push(answered),
+    },
+  )
+  await t.rejects(answer)
+  t.same(settled, [true])
 })

@@ -90,6 +90,8 @@ await t.test('threat 6 two owners never share a session', async (t) => {
     { ...ALICE, sessionId: 'b' },
     { ...BOB, sessionId: 'a' },
     { principalId: 'acme::alice","a', sessionId: null },
+    { principalId: 'acme::alice a', sessionId: null },
+    { ...ALICE, sessionId: 'a null' },
   ]
   for (let round = 0; round < 2; round += 1) {
     const calls = owners.map((owner, at) => legacyCall(raw, { owner, params: `{"owner":${at}}` }))
