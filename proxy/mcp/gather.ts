@@ -1,7 +1,8 @@
 import type { McpResource } from '../../db/mcp-resources.ts'
 import { isMembers } from './message.ts'
+import type { Dispatched } from './outgoing.ts'
 import { ownMeta } from './params.ts'
-import { type Dispatched, refusalOfUpstream } from './relay.ts'
+import { refusalOfUpstream } from './relay.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
 import type { McpUpstream } from './upstream/upstream.ts'
 

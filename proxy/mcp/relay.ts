@@ -1,26 +1,19 @@
 import { hash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { McpResource } from '../../db/mcp-resources.ts'
-import type { Demand, Principal, ToolCall } from '../../plugins/facts.ts'
-import type { JsonBody } from '../../plugins/json-body.ts'
-import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { rpcError } from '../refusal-jsonrpc.ts'
 import type { Reply, Report } from '../reply.ts'
 import type { Cancellations } from './cancellations.ts'
-import { encodeHeaderValue, headerParamHeaders } from './header-params.ts'
 import { edited, memberText, readObject } from './json-text.ts'
-import type { McpMessage } from './message.ts'
-import { upstreamParams } from './params.ts'
+import { type Destination, type Dispatched, eraOf, outgoing, ownerOf, stateOwnerOf } from './outgoing.ts'
 import type { Pending } from './pending.ts'
-import { definitionOf } from './pinned-definition.ts'
-import type { Found } from './registry.ts'
-import type { RequestStates, StateOwner } from './request-state.ts'
-import type { Scope } from './scope.ts'
+import type { RequestStates } from './request-state.ts'
 import { shapedError, shapedResult } from './shape.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
 import type { Message } from './upstream/message.ts'
-import type { McpUpstream, Owner, UpstreamAnswer, UpstreamCall } from './upstream/upstream.ts'
+import type { McpUpstream, Owner, UpstreamAnswer } from './upstream/upstream.ts'
+import type { Era } from './versions.ts'
 import { errorMessage, eventOf, resultMessage } from './wire.ts'
 
 export interface RelaySources {
@@ -30,22 +23,6 @@ export interface RelaySources {
   readonly states: RequestStates
   /** Told that a resource says its tools have changed. */
   readonly onToolsChanged: (resource: McpResource) => void
-}
-
-/** What was established about a call before it is dispatched. */
-export interface Dispatched extends Arrival, Scope, Pick<JsonBody, 'body' | 'spans'> {
-  readonly principal: Principal
-  readonly message: McpMessage
-  readonly demand: Demand
-  readonly toolCall: ToolCall
-}
-
-/** Where a call goes. `name`: what the upstream calls the thing, where the caller calls it otherwise. */
-export interface Destination {
-  readonly resource: McpResource
-  readonly name: string | null
-  /** The pinned tool, where it is one that is called. */
-  readonly found: Found | null
 }
 
 /**
@@ -69,6 +46,9 @@ export function refusalOfUpstream(error: unknown, resource: McpResource): unknow
   return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
 }
 
+/** What an upstream may ask of its caller during one call. */
+const MOST_QUESTIONS = 64
+
 /** One call on its way to an upstream and back. */
 class Exchange {
   readonly #sources: RelaySources
@@ -84,8 +64,8 @@ class Exchange {
     this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
   }
 
-  get #era() {
-    return this.#to.resource.era ?? 'legacy'
+  get #era(): Era {
+    return eraOf(this.#to.resource)
   }
 
   async reply(): Promise<Reply> {
@@ -94,7 +74,9 @@ class Exchange {
     const signal = AbortSignal.any([this.#facts.signal, ticket.signal])
     let streaming = false
     try {
-      const answer = await this.#sources.upstream.call(this.#call(signal))
+      const answer = await this.#sources.upstream.call(
+        outgoing(this.#sources.states, this.#facts, this.#to, signal),
+      )
       this.#report.detail.upstream_status = answer.status
       if (answer.streamed && this.#facts.message.takesEvents) {
         streaming = true
@@ -108,58 +90,8 @@ class Exchange {
     }
   }
 
-  #call(signal: AbortSignal): UpstreamCall {
-    const { message, session, toolCall } = this.#facts
-    const { resource, name, found } = this.#to
-    const legacyBoth = message.era === 'legacy' && this.#era === 'legacy'
-    const { requestState } = message.params
-    return {
-      resource,
-      owner: this.#owner,
-      method: message.method,
-      params: upstreamParams(this.#facts, {
-        era: this.#era,
-        name,
-        requestState:
-          typeof requestState === 'string' ? this.#sources.states.open(requestState, this.#stateOwner) : null,
-      }),
-      headers: {
-        ...this.#nameHeader(),
-        ...(found && headerParamHeaders(definitionOf(found.tool).headerParams, toolCall.arguments ?? {})),
-      },
-      client: {
-        capabilities: legacyBoth ? (session?.capabilities ?? {}) : {},
-        clientInfo: session?.clientInfo ?? null,
-      },
-      signal,
-    }
-  }
-
   get #owner(): Owner {
-    return { principalId: this.#facts.principal.id, sessionId: this.#facts.session?.id ?? null }
-  }
-
-  /** What a call is about, by the name its upstream knows. */
-  get #subject(): string | null {
-    const { name, uri } = this.#facts.message.params
-    const own = this.#to.name ?? name ?? uri
-    return typeof own === 'string' ? own : null
-  }
-
-  get #stateOwner(): StateOwner {
-    const { principal, message } = this.#facts
-    return {
-      principal,
-      resourceId: this.#to.resource.resource_id,
-      method: message.method,
-      name: this.#subject ?? '',
-    }
-  }
-
-  #nameHeader(): Record<string, string> {
-    const named = ['tools/call', 'prompts/get', 'resources/read'].includes(this.#facts.message.method)
-    const subject = this.#subject
-    return named && subject !== null ? { 'mcp-name': encodeHeaderValue(subject) } : {}
+    return ownerOf(this.#facts)
   }
 
   async #whole(answer: UpstreamAnswer): Promise<Reply> {
@@ -188,11 +120,14 @@ class Exchange {
   }
 
   #streamed(answer: UpstreamAnswer, end: () => void): Reply {
+    const source = Readable.from(this.#events(answer), { objectMode: false })
+    // Also where nobody came to read it.
+    source.once('close', () => this.#over(end))
     return {
       status: 200,
       headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
       body: {
-        source: Readable.from(this.#events(answer, end), { objectMode: false }),
+        source,
         brokenOff: () =>
           eventOf(errorMessage(this.#facts.message.id, rpcError(new Refusal('mcp_failed'), this.#facts.id))),
       },
@@ -200,7 +135,7 @@ class Exchange {
     }
   }
 
-  async *#events(answer: UpstreamAnswer, end: () => void): AsyncGenerator<Buffer> {
+  async *#events(answer: UpstreamAnswer): AsyncGenerator<Buffer> {
     try {
       for await (const message of answer.messages) {
         const text = await this.#passedOn(message)
@@ -213,8 +148,6 @@ class Exchange {
       this.#report.failed = true
       this.#report.detail.reason = refusal.reason
       yield Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id))))
-    } finally {
-      this.#over(end)
     }
   }
 
@@ -238,6 +171,7 @@ class Exchange {
     // A ping asks whether we are there.
     if (message.value.method === 'ping') return null
     if (!session || call.era !== 'legacy' || this.#era !== 'legacy') return null
+    if (this.#asked.length === MOST_QUESTIONS) throw new McpUpstreamError('failed', 'it asks without end')
     const upstreamId = memberText(message, 'id') ?? 'null'
     const id = this.#sources.pending.ask({ resource: this.#to.resource, session, demand, upstreamId })
     this.#asked.push(id)
@@ -269,7 +203,7 @@ class Exchange {
       method: this.#facts.message.method,
       caller: this.#facts.message.era,
       upstream: this.#era,
-      seal: (state) => this.#sources.states.seal(state, this.#stateOwner),
+      seal: (state) => this.#sources.states.seal(state, stateOwnerOf(this.#facts, this.#to)),
     })
     this.#note(result.value, shaped)
     return { body: resultMessage(id, shaped), failed: false }

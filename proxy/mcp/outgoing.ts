@@ -1,0 +1,91 @@
+import type { McpResource } from '../../db/mcp-resources.ts'
+import type { Demand, Principal, ToolCall } from '../../plugins/facts.ts'
+import type { JsonBody } from '../../plugins/json-body.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { encodeHeaderValue, headerParamHeaders } from './header-params.ts'
+import type { McpMessage } from './message.ts'
+import { upstreamParams } from './params.ts'
+import { definitionOf } from './pinned-definition.ts'
+import type { Found } from './registry.ts'
+import type { RequestStates, StateOwner } from './request-state.ts'
+import type { Scope } from './scope.ts'
+import type { Owner, UpstreamCall } from './upstream/upstream.ts'
+import type { Era } from './versions.ts'
+
+/** What was established about a call before it is dispatched. */
+export interface Dispatched extends Arrival, Scope, Pick<JsonBody, 'body' | 'spans'> {
+  readonly principal: Principal
+  readonly message: McpMessage
+  readonly demand: Demand
+  readonly toolCall: ToolCall
+}
+
+/** Where a call goes. `name`: what the upstream calls the thing, where the caller calls it otherwise. */
+export interface Destination {
+  readonly resource: McpResource
+  readonly name: string | null
+  /** The pinned tool, where it is one that is called. */
+  readonly found: Found | null
+}
+
+/** An upstream that was never read is taken for one of the older revisions. */
+export const eraOf = ({ era }: McpResource): Era => era ?? 'legacy'
+
+/** Whose upstream session a call goes by. */
+export const ownerOf = ({ principal, session }: Pick<Dispatched, 'principal' | 'session'>): Owner => ({
+  principalId: principal.id,
+  sessionId: session?.id ?? null,
+})
+
+/** Whom a state of a multi round-trip request belongs to, and for what. */
+export function stateOwnerOf({ principal, message }: Dispatched, to: Destination): StateOwner {
+  const { resource_id: resourceId } = to.resource
+  return { principal, resourceId, method: message.method, name: subjectOf(message, to) ?? '' }
+}
+
+/**
+ * A call as its upstream must see it: the caller's bytes with the upstream's own names, headers made from them and nothing
+ * of the caller's, and of the caller's capabilities those that this exchange can carry.
+ * Refuses with `mcp_params_invalid` a state that was given to somebody else.
+ */
+export function outgoing(
+  states: RequestStates,
+  facts: Dispatched,
+  to: Destination,
+  signal: AbortSignal,
+): UpstreamCall {
+  const { message, session, toolCall } = facts
+  const { resource, name, found } = to
+  const era = eraOf(resource)
+  const { requestState: sealed } = message.params
+  const requestState = typeof sealed === 'string' ? states.open(sealed, stateOwnerOf(facts, to)) : null
+  return {
+    resource,
+    owner: ownerOf(facts),
+    method: message.method,
+    params: upstreamParams(facts, { era, name, requestState }),
+    headers: {
+      ...nameHeader(message, to),
+      ...(found && headerParamHeaders(definitionOf(found.tool).headerParams, toolCall.arguments ?? {})),
+    },
+    client: {
+      // Between eras nobody can be asked, so nobody is said to be.
+      capabilities: message.era === 'legacy' && era === 'legacy' ? (session?.capabilities ?? {}) : {},
+      clientInfo: session?.clientInfo ?? null,
+    },
+    signal,
+  }
+}
+
+/** What a call is about, by the name its upstream knows. */
+function subjectOf({ params: { name, uri } }: McpMessage, to: Destination): string | null {
+  const own = to.name ?? name ?? uri
+  return typeof own === 'string' ? own : null
+}
+
+const NAMED: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
+
+function nameHeader(message: McpMessage, to: Destination): Record<string, string> {
+  const subject = subjectOf(message, to)
+  return NAMED.has(message.method) && subject !== null ? { 'mcp-name': encodeHeaderValue(subject) } : {}
+}
