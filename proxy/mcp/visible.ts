@@ -1,0 +1,48 @@
+/** What a reader of a text does not see, or sees elsewhere than a model reads it (SECURITY threat 17). */
+export type HiddenKind = 'bidi' | 'invisible' | 'tags'
+
+const TAGS = /[\u{e0000}-\u{e007f}]/u
+const BIDI = /\p{Bidi_Control}/u
+const HIDDEN = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Cc}\p{Co}\p{Cs}\p{Cn}\p{Zl}\p{Zp}\u{2800}]/u
+const EVERY_HIDDEN = new RegExp(HIDDEN, 'gu')
+const LAYOUT = new Set(['\n', '\r', '\t'])
+// An emoji's own presentation selector, and the joiner between two: every second README has one.
+const EMOJI_PARTS =
+  /(?<=\p{Extended_Pictographic}|[0-9#*](?=\ufe0f\u20e3))\ufe0f|(?<=\p{Extended_Pictographic}\ufe0f?)\u200d(?=\p{Extended_Pictographic})/gu
+
+/** The code points of a text that hide, each once, in order, line breaks and tabs aside: `U+200B` by kind. */
+export function hiddenIn(text: string): ReadonlyMap<HiddenKind, readonly string[]> {
+  const found = new Map<HiddenKind, string[]>()
+  if (!HIDDEN.test(text)) return found
+  for (const character of new Set(text.replace(EMOJI_PARTS, '').match(EVERY_HIDDEN))) {
+    if (LAYOUT.has(character)) continue
+    const kind = kindOf(character)
+    found.set(kind, [...(found.get(kind) ?? []), `U+${hexOf(character).toUpperCase().padStart(4, '0')}`])
+  }
+  return found
+}
+
+/** The text with everything that hides written as `\u{200b}`. What is visible stays. */
+export function visible(text: string): string {
+  return text.replace(EVERY_HIDDEN, (character) => `\\u{${hexOf(character)}}`)
+}
+
+/** Where a value stands in a JSON document: `inputSchema.properties["a b"].enum[0]`, readable whatever the names are. */
+export function placeOf(path: readonly (string | number)[]): string {
+  const place = path.map((step) => {
+    if (typeof step === 'number') return `[${step}]`
+    return /^[\w$-]+$/.test(step) ? `.${step}` : `[${visible(JSON.stringify(step))}]`
+  })
+  return place.join('').replace(/^\./, '')
+}
+
+/** At most so many characters, with a mark where some are missing. */
+export const cut = (text: string, characters: number): string =>
+  text.length <= characters ? text : `${text.slice(0, characters)}…`
+
+function kindOf(character: string): HiddenKind {
+  if (TAGS.test(character)) return 'tags'
+  return BIDI.test(character) ? 'bidi' : 'invisible'
+}
+
+const hexOf = (character: string): string => (character.codePointAt(0) ?? 0).toString(16)
