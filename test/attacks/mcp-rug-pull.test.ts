@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Json } from '../gateway.ts'
 import { rawMcp } from '../mcp/raw-upstream.ts'
 import { called, legacyWith, mcpStage, tool, toolServer } from '../mcp/stage.ts'
+import { eventually } from './settled.ts'
 
 const PATH_ONLY = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] }
 const stateOf = ({ tools }: Json, name: string): Json => tools.find((one: Json) => one.name === name)
@@ -172,3 +173,17 @@ await t.test(
     t.match(lost, { tools: [], last_error: /./ })
   },
 )
+
+await t.test('threat 17: tools are read again without anybody asking', async (t) => {
+  const files = { '60-mcp.yaml': 'plugin: mcp\nrefresh_interval_s: 1\n' }
+  const stage = await mcpStage(t, { files })
+  const server = await toolServer(t, [tool('read')])
+  const resource = await stage.register('files', server)
+  server.act = legacyWith([tool('read', { description: 'Changed while nobody looked.' })])
+  const later = await eventually(
+    () => stage.resource(resource),
+    ({ tools }) => tools[0].state === 'quarantined',
+  )
+  t.equal(later.tools[0].state, 'quarantined')
+  t.match(await stage.rows({ action: 'mcp_resource.tool_quarantined' }), [{ principal_id: null }])
+})
