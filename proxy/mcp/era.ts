@@ -21,7 +21,8 @@ export function eraOf(headers: IncomingHttpHeaders, meta: Members, lone: boolean
   if (declared === undefined) return undeclared(header, lone)
   if (typeof declared !== 'string') throw metaInvalid(`${META.version} must be a string.`)
   if (header !== declared) throw mismatch(`MCP-Protocol-Version is not the ${META.version} of the body.`)
-  if (declared !== MODERN) throw unsupported(declared)
+  // What server/discover says: a client in this form has no use for a version without it.
+  if (declared !== MODERN) throw unsupported(declared, [MODERN])
   const capabilities = meta[META.capabilities]
   if (typeof capabilities !== 'object' || capabilities === null || Array.isArray(capabilities)) {
     throw metaInvalid(`${META.capabilities} must be an object.`)
@@ -32,7 +33,7 @@ export function eraOf(headers: IncomingHttpHeaders, meta: Members, lone: boolean
 function undeclared(header: string | string[] | undefined, lone: boolean): Said {
   if (header === undefined) return { era: 'legacy', version: UNSAID }
   if (typeof header === 'string' && LEGACY.includes(header)) return { era: 'legacy', version: header }
-  if (header !== MODERN) throw unsupported(String(header))
+  if (header !== MODERN) throw unsupported(String(header), SUPPORTED)
   if (lone) return { era: 'modern', version: MODERN }
   throw metaInvalid(`${META.version} is missing in params._meta.`)
 }
@@ -80,7 +81,5 @@ function compare(
 const mismatch = (message: string): Refusal => new Refusal('mcp_header_mismatch', { message })
 const metaInvalid = (message: string): Refusal => new Refusal('mcp_meta_invalid', { message })
 
-const unsupported = (requested: string): Refusal =>
-  new Refusal('mcp_version_unsupported', {
-    detail: { supported: SUPPORTED, requested: requested.slice(0, 64) },
-  })
+const unsupported = (requested: string, supported: readonly string[]): Refusal =>
+  new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })
