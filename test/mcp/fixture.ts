@@ -24,9 +24,13 @@ export interface Fixture {
 
 /**
  * An MCP server of both eras, stateless in the modern one and with sessions in the legacy one, that has everything the
- * official conformance suite asks a server for. It runs in this process and ends with the test.
+ * official conformance suite asks a server for. It runs in this process and ends with the test. `eras: 'legacy'`: it was
+ * written before there was another, and takes every request for one of a session.
  */
-export async function startFixture(t: Test): Promise<Fixture> {
+export async function startFixture(
+  t: Test,
+  { eras = 'both' }: { eras?: 'both' | 'legacy' } = {},
+): Promise<Fixture> {
   const modern = createMcpHandler(() => make(modern.notify), { legacy: 'reject' })
   // Whoever holds a session hears of changes through it, not through a stream of the modern era.
   const legacy = sessions(() => make({ toolsChanged: () => {}, promptsChanged: () => {} }))
@@ -39,7 +43,9 @@ export async function startFixture(t: Test): Promise<Fixture> {
       hostHeaderValidationResponse(request, localhostAllowedHostnames()) ??
       originValidationResponse(request, localhostAllowedOrigins())
     if (elsewhere) return elsewhere
-    return (await isLegacyRequest(request)) ? legacy.fetch(request) : modern.fetch(request)
+    return eras === 'legacy' || (await isLegacyRequest(request))
+      ? legacy.fetch(request)
+      : modern.fetch(request)
   })
   return { url: `${origin}/mcp`, requests }
 }
