@@ -8,6 +8,7 @@ import { headerParamFault } from './header-params.ts'
 import { HTTP_GET_TOOL } from './http-get.ts'
 import type { McpMessage } from './message.ts'
 import { definitionOf, type PinnedDefinition } from './pinned-definition.ts'
+import { isUsable } from './registry.ts'
 import type { Target } from './target.ts'
 
 const CALL = 'mcp.tools.call'
@@ -48,8 +49,8 @@ export const mcpTool: Plugin<Called, object> = {
   admit: ({ target, toolCall, message, headers }) => {
     if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
     if (target.kind !== 'tool') return {}
-    const { tool } = target.found
-    if (tool.state !== 'approved') throw quarantined(tool)
+    const { tool, resource } = target.found
+    if (!isUsable(resource, tool)) throw quarantined(tool)
     const definition = definitionOf(tool)
     checkArguments(definition, toolCall)
     if (message.era === 'modern') {

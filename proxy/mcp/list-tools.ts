@@ -5,7 +5,7 @@ import type { AccessToken, Principal } from '../../plugins/facts.ts'
 import { HTTP_GET_TOOL } from './http-get.ts'
 import { edited } from './json-text.ts'
 import { definitionOf } from './pinned-definition.ts'
-import { capabilityOf, type Registry } from './registry.ts'
+import { capabilityOf, isUsable, type Registry } from './registry.ts'
 import { HTTP_GET } from './target.ts'
 
 interface Asking {
@@ -39,7 +39,7 @@ export async function listTools(
     resources.map(async (resource) => {
       const tools = await registry.tools(resource)
       return tools
-        .filter((tool) => tool.state === 'approved' && may(capabilityOf(resource, tool.name)))
+        .filter((tool) => isUsable(resource, tool) && may(capabilityOf(resource, tool.name)))
         .map((tool) => shown(resource, tool, scope !== null))
     }),
   )

@@ -75,3 +75,11 @@ export const capabilityOf = (
 ): string =>
   // Own members only: a tool may be called `constructor`.
   (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
+
+/**
+ * Whether a tool may be listed and called as it stands: its definition is the approved one, and a modern upstream has not
+ * annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
+ */
+export const isUsable = ({ era }: McpResource, { state, flags }: McpTool): boolean =>
+  state === 'approved' &&
+  !(era === 'modern' && flags.some((flag) => flag.startsWith('header_annotation_invalid')))
