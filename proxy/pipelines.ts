@@ -11,7 +11,7 @@ import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import { llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/endpoints.ts'
-import { mcpTool, methodGate } from './mcp/gates.ts'
+import { mcpState, mcpTool, methodGate } from './mcp/gates.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage } from './mcp/message.ts'
 import { UNREAD } from './mcp/methods.ts'
@@ -38,7 +38,7 @@ export interface PipelineSources {
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
   /** Made once: sessions and open questions outlive a configuration. */
-  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'pending'>
+  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'pending' | 'states'>
 }
 
 /** What is known of an MCP request once its message was read. */
@@ -102,6 +102,7 @@ export function pipelines({
       .pass(capability)
       .pass(methodGate(mcpOptions.enforce_tools_call))
       .pass(mcpTool)
+      .pass(mcpState(mcp.states))
     return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
   }
 

@@ -7,8 +7,10 @@ import { argumentsFault } from './arguments.ts'
 import { headerParamFault } from './header-params.ts'
 import { HTTP_GET_TOOL } from './http-get.ts'
 import type { McpMessage } from './message.ts'
+import { destinationOf, stateOwnerOf } from './outgoing.ts'
 import { definitionOf, type PinnedDefinition } from './pinned-definition.ts'
 import { isUsable } from './registry.ts'
+import type { RequestStates } from './request-state.ts'
 import type { Target } from './target.ts'
 
 const CALL = 'mcp.tools.call'
@@ -73,3 +75,22 @@ function checkArguments(
 
 const quarantined = ({ name }: McpTool): Refusal =>
   new Refusal('mcp_tool_quarantined', { detail: { tool: name } })
+
+/**
+ * The state of a multi round-trip request must be one that was given to this principal for this very call (MCP 2026-07-28,
+ * mrtr). Refuses with `mcp_params_invalid`.
+ */
+export function mcpState(states: RequestStates): Plugin<Called, { requestState: string | null }> {
+  return {
+    name: 'mcp_state',
+    needs: ['principal', 'message', 'target', 'granted'],
+    gives: ['requestState'],
+    admit: (facts) => {
+      const { target, message } = facts
+      const { requestState: sealed } = message.params
+      const goes = target.kind === 'tool' || target.kind === 'relay'
+      if (!goes || typeof sealed !== 'string') return { requestState: null }
+      return { requestState: states.open(sealed, stateOwnerOf(facts, destinationOf(target))) }
+    },
+  }
+}

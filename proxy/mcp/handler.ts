@@ -7,7 +7,7 @@ import { gather } from './gather.ts'
 import type { HttpGetResult } from './http-get.ts'
 import { memberText } from './json-text.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
-import type { Dispatched } from './outgoing.ts'
+import { type Dispatched, destinationOf } from './outgoing.ts'
 import { IMPLEMENTATION } from './params.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
 import type { Target } from './target.ts'
@@ -37,12 +37,9 @@ export const mcpHandler =
         return gathered(sources, facts, target.member)
       case 'built_in':
         return builtIn(sources, facts)
-      case 'tool': {
-        const { resource, tool } = target.found
-        return relay(sources, facts, { resource, name: tool.name, found: target.found })
-      }
+      case 'tool':
       case 'relay':
-        return relay(sources, facts, { resource: target.resource, name: target.name, found: null })
+        return relay(sources, facts, destinationOf(target))
       case 'answer':
         return answered(sources, facts, target)
     }

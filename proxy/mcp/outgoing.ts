@@ -7,8 +7,9 @@ import type { McpMessage } from './message.ts'
 import { upstreamParams } from './params.ts'
 import { definitionOf } from './pinned-definition.ts'
 import type { Found } from './registry.ts'
-import type { RequestStates, StateOwner } from './request-state.ts'
+import type { StateOwner } from './request-state.ts'
 import type { Scope } from './scope.ts'
+import type { Target } from './target.ts'
 import type { Owner, UpstreamCall } from './upstream/upstream.ts'
 import type { Era } from './versions.ts'
 
@@ -18,6 +19,8 @@ export interface Dispatched extends Arrival, Scope, Pick<JsonBody, 'body' | 'spa
   readonly message: McpMessage
   readonly demand: Demand
   readonly toolCall: ToolCall
+  /** The upstream's own state of a multi round-trip request, where the caller sent one that is its own. */
+  readonly requestState: string | null
 }
 
 /** Where a call goes. `name`: what the upstream calls the thing, where the caller calls it otherwise. */
@@ -26,6 +29,13 @@ export interface Destination {
   readonly name: string | null
   /** The pinned tool, where it is one that is called. */
   readonly found: Found | null
+}
+
+/** Where a tool, or what is relayed, goes. */
+export function destinationOf(target: Extract<Target, { kind: 'tool' | 'relay' }>): Destination {
+  if (target.kind === 'relay') return { resource: target.resource, name: target.name, found: null }
+  const { resource, tool } = target.found
+  return { resource, name: tool.name, found: target.found }
 }
 
 /** An upstream that was never read is taken for one of the older revisions. */
@@ -38,7 +48,10 @@ export const ownerOf = ({ principal, session }: Pick<Dispatched, 'principal' | '
 })
 
 /** Whom a state of a multi round-trip request belongs to, and for what. */
-export function stateOwnerOf({ principal, message }: Dispatched, to: Destination): StateOwner {
+export function stateOwnerOf(
+  { principal, message }: Pick<Dispatched, 'principal' | 'message'>,
+  to: Destination,
+): StateOwner {
   const { resource_id: resourceId } = to.resource
   return { principal, resourceId, method: message.method, name: subjectOf(message, to) ?? '' }
 }
@@ -46,19 +59,11 @@ export function stateOwnerOf({ principal, message }: Dispatched, to: Destination
 /**
  * A call as its upstream must see it: the caller's bytes with the upstream's own names, headers made from them and nothing
  * of the caller's, and of the caller's capabilities those that this exchange can carry.
- * Refuses with `mcp_params_invalid` a state that was given to somebody else.
  */
-export function outgoing(
-  states: RequestStates,
-  facts: Dispatched,
-  to: Destination,
-  signal: AbortSignal,
-): UpstreamCall {
-  const { message, session, toolCall } = facts
+export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal): UpstreamCall {
+  const { message, session, toolCall, requestState } = facts
   const { resource, name, found } = to
   const era = eraOf(resource)
-  const { requestState: sealed } = message.params
-  const requestState = typeof sealed === 'string' ? states.open(sealed, stateOwnerOf(facts, to)) : null
   return {
     resource,
     owner: ownerOf(facts),

@@ -74,9 +74,7 @@ class Exchange {
     const signal = AbortSignal.any([this.#facts.signal, ticket.signal])
     let streaming = false
     try {
-      const answer = await this.#sources.upstream.call(
-        outgoing(this.#sources.states, this.#facts, this.#to, signal),
-      )
+      const answer = await this.#sources.upstream.call(outgoing(this.#facts, this.#to, signal))
       this.#report.detail.upstream_status = answer.status
       if (answer.streamed && this.#facts.message.takesEvents) {
         streaming = true
