@@ -11,7 +11,7 @@ import { type Mode, sdkV1, sdkV2 } from '../mcp/clients.ts'
 import { mcpStage, type Stage } from '../mcp/stage.ts'
 import { identityDirectory } from '../scripts/client/identity.ts'
 
-/** A gateway that takes no MCP message without a DPoP proof, and one agent of it, `acme::bot`. */
+/** A gateway with MCP servers behind it, and one agent of it, `acme::bot`. */
 export interface McpThrough {
   readonly stage: Stage
   /** The agent's identity directory. */
@@ -24,18 +24,32 @@ export interface McpThrough {
     server: { readonly url: string },
     more?: { readonly tool_capabilities?: Json; readonly bound?: boolean },
   ) => Promise<void>
+  /** Takes the agent's binding to it away. */
+  readonly unbind: (name: string) => Promise<void>
   /**
    * Stops the gateway and gives its decisions on the agent's MCP messages, oldest first, as `tool status`, the action in
-   * place of a tool where none is meant. The test has failed where one of them was not bound to the agent's own key, or
-   * not in that version of the protocol.
+   * place of a tool where none is meant. The test has failed where one of them was not bound to the agent's own key, where
+   * proofs are required, or not in that version of the protocol.
    */
   readonly decisions: (version: string) => Promise<readonly string[]>
 }
 
-export async function mcpThrough(t: Test, capabilities: readonly string[]): Promise<McpThrough> {
-  const files = { '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: required\n' }
-  const stage = await mcpStage(t, { files })
+interface Options {
+  /** Whether no MCP message is taken without a DPoP proof. Default true; else a certificate alone will do. */
+  readonly proven?: boolean
+  /** Operator files beside that. */
+  readonly files?: Readonly<Record<string, string>>
+}
+
+export async function mcpThrough(
+  t: Test,
+  capabilities: readonly string[],
+  { proven = true, files = {} }: Options = {},
+): Promise<McpThrough> {
+  const dpop = `plugin: dpop\negress_dpop_mode: ${proven ? 'required' : 'optional'}\n`
+  const stage = await mcpStage(t, { files: { '20-dpop.yaml': dpop, ...files } })
   const directory = await identityDirectory(t, stage, capabilities)
+  const bindings = new Map<string, string>()
   const session = sessionOf(readIdentity(directory))
   t.teardown(() => session.close())
   return {
@@ -44,24 +58,32 @@ export async function mcpThrough(t: Test, capabilities: readonly string[]): Prom
     fetch: createFetch(directory),
     behind: async (name, server, { bound = true, ...more } = {}) => {
       const resource = await stage.register(name, server, { required_capability: `${name}.use`, ...more })
+      if (!bound) return
       // A binding names the agent; it shows no certificate.
-      if (bound) await stage.bind({ id: 'acme::bot', cert: '', key: '' }, resource)
+      const { binding_id } = await stage.bind({ id: 'acme::bot', cert: '', key: '' }, resource)
+      bindings.set(name, binding_id)
     },
-    decisions: (version) => decisions(t, stage, directory, version),
+    unbind: async (name) => {
+      const { status } = await stage.admin('DELETE', `/v1/admin/mcp-resources/bindings/${bindings.get(name)}`)
+      t.equal(status, 204)
+    },
+    decisions: async (version) => {
+      const jwk = JSON.parse(readFileSync(join(directory, 'dpop.jwk'), 'utf8'))
+      return decisions(t, stage, proven ? await calculateJwkThumbprint(jwk) : null, version)
+    },
   }
 }
 
 async function decisions(
   t: Test,
   stage: Stage,
-  directory: string,
+  dpop_jkt: string | null,
   mcp_version: string,
 ): Promise<readonly string[]> {
   await stage.close()
-  const jkt = await calculateJwkThumbprint(JSON.parse(readFileSync(join(directory, 'dpop.jwk'), 'utf8')))
   const rows = (await stage.rows()).filter(isDecision)
   for (const row of rows) {
-    t.match(row, { principal_id: 'acme::bot', dpop_jkt: jkt }, `${row.tool ?? row.action}, bound`)
+    t.match(row, { principal_id: 'acme::bot', dpop_jkt }, `${row.tool ?? row.action}, bound`)
     // The first message of a legacy client names no version in its header.
     if (row.action !== 'mcp_request') t.equal(row.detail.mcp_version, mcp_version)
   }
