@@ -4,14 +4,15 @@ import { command } from './command.ts'
 const HELP = `Usage: node scripts/bench.ts [options]      (or: make bench)
 
 Measures the gateway on one core, step by step, beside bare node:https, bare http-proxy-3 and, when it is installed, nginx;
-with and without a fresh DPoP proof on each request, beside bare ES256 verification; and what it costs to refuse junk.
+with and without a fresh DPoP proof on each request, beside bare ES256 verification; tools/call of MCP servers of both eras,
+beside the same servers asked directly; and what it costs to refuse junk.
 Everything runs on 127.0.0.1 in a directory of its own, which is removed at the end. docs/performance.md says how to
 read the figures. Other work on the machine spoils them.
 
   --quick        2 s per point instead of 10: to see that it works
   --seconds N    so many seconds per point, after a fifth of that (at least 1 s) to warm up
   --rounds N     measure everything N times and show the median of each point (default 1)
-  --only TEXT    only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP or ledger
+  --only TEXT    only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, mcp or ledger
   --dir DIR      where the run's directory is made (default: the system's); its disk is what the ledger waits for
   --profile DIR  write a processor profile of each measured Node process into DIR; the figures suffer by it
   --json FILE    also write everything as JSON to FILE

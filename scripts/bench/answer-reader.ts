@@ -1,7 +1,7 @@
-/** Told by {@link AnswerReader}: `first` at the first byte of a body, `whole` when the answer is complete. */
+/** Told by {@link AnswerReader}: `first` at the first byte of a body, `whole` when the answer is complete, with its length. */
 export interface AnswerEvents {
   readonly first: () => void
-  readonly whole: (status: number) => void
+  readonly whole: (status: number, bodyBytes: number) => void
 }
 
 const HEAD_END = Buffer.from('\r\n\r\n')
@@ -19,6 +19,8 @@ export class AnswerReader {
   #status = 0
   /** Bytes of the body, or of this chunk and its line end, that are still to come. */
   #left = 0
+  /** Of the body, without what frames its chunks. */
+  #bytes = 0
   #rest: Buffer | null = null
   #hasBegun = false
 
@@ -61,11 +63,13 @@ export class AnswerReader {
     const head = bytes.toString('latin1', 0, end)
     this.#status = Number(head.slice(9, 12))
     this.#hasBegun = false
+    this.#bytes = 0
     const length = /\r\ncontent-length: *(\d+)/i.exec(head)?.[1]
     if (length === undefined) {
       this.#place = /\r\ntransfer-encoding: *chunked/i.test(head) ? 'chunk-size' : 'head'
     } else {
       this.#left = Number(length)
+      this.#bytes = this.#left
       this.#place = 'length'
       if (this.#left === 0) this.#finish()
     }
@@ -87,6 +91,7 @@ export class AnswerReader {
     if (end < 0) return 0
     const size = Number.parseInt(bytes.toString('latin1', 0, end), 16)
     this.#left = size + LINE_END.length
+    this.#bytes += size
     this.#place = size === 0 ? 'last' : 'chunk'
     return end + LINE_END.length
   }
@@ -106,6 +111,6 @@ export class AnswerReader {
 
   #finish(): void {
     this.#place = 'head'
-    this.#events.whole(this.#status)
+    this.#events.whole(this.#status, this.#bytes)
   }
 }

@@ -7,6 +7,7 @@ import { readSettings } from '../../proxy/settings.ts'
 import { tlsMaterial } from '../../proxy/tasks/renew-server-certificate.ts'
 import { newDpopKey, publicJwk } from '../client/dpop-key.ts'
 import { type Call, expect, withControl } from '../control-client.ts'
+import { registerMcp } from './ground-mcp.ts'
 
 /** A client's identity as PEM texts. */
 export interface Identity {
@@ -27,11 +28,11 @@ export interface Ground {
   /** What configures a gateway on this ground. */
   readonly env: Readonly<Record<string, string>>
   readonly dataDir: string
-  /** Holds llm.chat. */
+  /** Holds llm.chat and mcp.tools.call, and is bound to both MCP servers. */
   readonly allowed: Identity
   /** Known, and holds nothing. */
   readonly denied: Identity
-  /** Holds llm.chat and has a DPoP key. */
+  /** The same with a DPoP key. */
   readonly proven: ProvenIdentity
 }
 
@@ -41,7 +42,7 @@ export const makeDirectory = (parent = tmpdir()): Promise<string> => mkdtemp(joi
 export const removeDirectory = (directory: string): Promise<void> =>
   rm(directory, { recursive: true, force: true, maxRetries: 3 })
 
-/** Makes a CA, a database with three agents, the operator's files, and PEM files for the servers that are not ours. */
+/** Makes a CA, a database with three agents and two MCP servers (the upstream, which must run), the operator's files, and PEM files for the servers that are not ours. */
 export async function layGround(directory: string, upstreamPort: number): Promise<Ground> {
   const pluginsDir = join(directory, 'config')
   const dataDir = join(directory, 'data')
@@ -53,9 +54,14 @@ export async function layGround(directory: string, upstreamPort: number): Promis
     MCP_PROXY_LISTEN: '127.0.0.1:0',
     MCP_PROXY_DATA_DIR: dataDir,
     MCP_PROXY_PLUGINS_DIR: pluginsDir,
+    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
   }
   const settings = readSettings(env, directory)
-  const agents = await withControl(settings, enrolled)
+  const agents = await withControl(settings, async (call) => {
+    const enrolled = await enroll(call)
+    await registerMcp(call, upstreamPort, ['acme::allowed', 'acme::proven'])
+    return enrolled
+  })
   const house = await openHouse(settings, 1_024, Date.now())
   const { certPem, keyPem, clientCaPems } = await tlsMaterial(house, Date.now())
   await house.close()
@@ -65,13 +71,15 @@ export async function layGround(directory: string, upstreamPort: number): Promis
   return { directory, env, dataDir, ...agents }
 }
 
-async function enrolled(call: Call): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
+const CAPABILITIES = ['llm.chat', 'mcp.tools.call']
+
+async function enroll(call: Call): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
   const ca = String((await call('GET', '/pki/ca.crt')).body)
   const mint = async (name: string, capabilities: readonly string[]): Promise<Identity> =>
     identityOf(ca, expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201))
-  const allowed = await mint('allowed', ['llm.chat'])
+  const allowed = await mint('allowed', CAPABILITIES)
   const denied = await mint('denied', [])
-  const proven = await mint('proven', ['llm.chat'])
+  const proven = await mint('proven', CAPABILITIES)
   const dpopKey = newDpopKey()
   expect(await call('POST', '/v1/admin/agents/acme::proven/dpop-jwk', publicJwk(dpopKey)), 200)
   return { allowed, denied, proven: { ...proven, dpopKey } }

@@ -1,6 +1,7 @@
 import type { Ground, Identity } from './ground.ts'
 import type { Job } from './job.ts'
-import { requestBody, requestText } from './messages.ts'
+import { leastBytesOf, type McpRequest, mcpRequest } from './mcp-messages.ts'
+import { PATH, requestBody, requestText } from './messages.ts'
 import type { Point } from './points.ts'
 import type { Proving } from './proving.ts'
 
@@ -12,7 +13,7 @@ interface Target {
   readonly pid: number
   /** False: plain TCP. */
   readonly tls: boolean
-  /** Requests per second for `half`. */
+  /** Requests per second where the point's rate is half of another's. */
   readonly halfRate: number
   readonly warmupS: number
   readonly seconds: number
@@ -22,20 +23,27 @@ interface Target {
 export function jobOf(point: Point, ground: Ground, target: Target, proving: Proving | null): Job {
   const { port, pid, tls, halfRate, warmupS, seconds } = target
   const isJunk = point.proof !== undefined && point.proof !== 'fresh'
-  const body = requestBody(point.kind)
+  const { path, headers, body } = requestOf(point, !tls)
   return {
     port,
     pid,
     tls: tls ? credentials(point, ground) : null,
-    request: requestText(body, [...(point.headers ?? []), ...(proving?.headers ?? [])]),
+    request: requestText(body, [...headers, ...(point.headers ?? []), ...(proving?.headers ?? [])], path),
     proofs: proving?.proofs ?? null,
     expect: point.expect ?? 200,
+    leastBytes: typeof point.kind === 'string' ? 0 : leastBytesOf(point.kind),
     connections: point.connections,
-    rate: point.rate === 'half' ? halfRate : (point.rate ?? null),
+    rate: typeof point.rate === 'object' ? halfRate : (point.rate ?? null),
     reconnect: point.reconnect ?? false,
     warmupS,
     seconds: isJunk ? Math.min(seconds, JUNK_LONGEST_S) : seconds,
   }
+}
+
+/** Everyone is asked for the same chat; the upstream itself knows its tools by other names than the gateway. */
+function requestOf({ kind }: Point, direct: boolean): McpRequest {
+  if (typeof kind === 'string') return { path: PATH, headers: [], body: requestBody(kind) }
+  return mcpRequest(kind, direct)
 }
 
 function credentials({ as }: Point, ground: Ground): Job['tls'] {

@@ -30,6 +30,8 @@ export interface Job {
   readonly proofs: Proofs | null
   /** The status that counts as right; any other is an error. */
   readonly expect: number
+  /** An answer with a shorter body is an error: JSON-RPC has errors with status 200. */
+  readonly leastBytes: number
   readonly connections: number
   /** Requests per second of an open loop. Null: a closed loop, each connection sends as soon as it has its answer. */
   readonly rate: number | null

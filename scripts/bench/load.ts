@@ -3,7 +3,7 @@ import { createHistogram } from 'node:perf_hooks'
 import { type FromGenerator, type Job, type Measured, PROOF_PLACE } from './job.ts'
 import { cpuUsOf, rssMbOf } from './proc.ts'
 import { proofSupply } from './proof-supply.ts'
-import { type NextRequest, nowUs, Wire } from './wire.ts'
+import { type Answer, type NextRequest, nowUs, Wire } from './wire.ts'
 
 /** A target that answers nothing right is given up. */
 const MOST_ERRORS = 10_000
@@ -44,9 +44,9 @@ function run(job: Job): Promise<Measured> {
   }
   const events = {
     idle: next,
-    answered: (wire: Wire, status: number, sentUs: number, firstUs: number): void => {
-      tally.add(status, sentUs, firstUs)
-      if (tally.wrong > MOST_ERRORS) fail(`answered ${status} again and again, not ${job.expect}`)
+    answered: (wire: Wire, answer: Answer): void => {
+      tally.add(answer)
+      if (tally.wrong > MOST_ERRORS) fail(`${said(answer)} again and again, not ${wanted(job)}`)
       if (isOver) return
       if (job.reconnect) wire.reopen()
       else next(wire)
@@ -66,6 +66,9 @@ function run(job: Job): Promise<Measured> {
   setTimeout(() => finish(() => resolve(tally.take())), (job.warmupS + job.seconds) * 1_000)
   return promise
 }
+
+const said = ({ status, bodyBytes }: Answer): string => `answered ${status} with ${bodyBytes} bytes`
+const wanted = ({ expect, leastBytes }: Job): string => `${expect} with at least ${leastBytes}`
 
 /** Always the same bytes, or the same around a proof that is new each time. */
 function requests({ request, proofs }: Job): NextRequest {
@@ -118,8 +121,8 @@ class Tally {
     this.#job = job
   }
 
-  add(status: number, sentUs: number, firstUs: number): void {
-    if (status === this.#job.expect) this.none = false
+  add({ status, bodyBytes, sentUs, firstUs }: Answer): void {
+    if (status === this.#job.expect && bodyBytes >= this.#job.leastBytes) this.none = false
     else this.broken()
     const at = nowUs()
     this.#answers += 1

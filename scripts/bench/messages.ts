@@ -31,18 +31,20 @@ export function requestBody(kind: Kind): string {
 }
 
 /** A whole HTTP request. `headers` are lines without their line ends, added to the usual ones. */
-export function requestText(body: string, headers: readonly string[] = []): string {
+export function requestText(body: string, headers: readonly string[] = [], path = PATH): string {
+  const usual = ['accept: */*', 'content-type: application/json']
   const lines = [
-    `POST ${PATH} HTTP/1.1`,
+    `POST ${path} HTTP/1.1`,
     'host: localhost',
     'user-agent: bench',
-    'accept: */*',
-    ...(headers.some((line) => line.startsWith('content-type:')) ? [] : ['content-type: application/json']),
+    ...usual.filter((line) => !headers.some((other) => nameOf(other) === nameOf(line))),
     `content-length: ${Buffer.byteLength(body)}`,
     ...headers,
   ]
   return `${lines.join('\r\n')}\r\n\r\n${body}`
 }
+
+const nameOf = (line: string): string => line.slice(0, line.indexOf(':'))
 
 /** A chat completion with its usage. Exactly 1,024 bytes. */
 export const COMPLETION = padded(ANSWER_BYTES, (content) => ({

@@ -1,3 +1,4 @@
+import type { McpCall } from './mcp-messages.ts'
 import type { Kind } from './messages.ts'
 
 export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad signature' | 'replayed proof'
@@ -6,7 +7,8 @@ export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad sig
 export interface Point {
   readonly name: string
   readonly connections: number
-  readonly kind: Kind
+  /** A chat call whose answer is of that kind, or a call of a tool. */
+  readonly kind: Kind | McpCall
   /** Default: the agent that holds llm.chat and has no DPoP key. `proven`: the one that holds it and has. */
   readonly as?: 'denied' | 'nobody' | 'proven'
   /** A DPoP proof: a new one with each request, or always the same that must be refused. */
@@ -15,11 +17,18 @@ export interface Point {
   readonly token?: boolean
   /** Default: 200. */
   readonly expect?: number
-  /** Requests per second; `half`: of what the gateway carried at c=64 in this run. Default: a closed loop. */
-  readonly rate?: number | 'half'
+  /** Requests per second. Default: a closed loop. */
+  readonly rate?: number | HalfOf
   readonly reconnect?: boolean
   /** Lines added to the request's head. */
   readonly headers?: readonly string[]
+  /** What a server gets before its first point of this sort, unmeasured. Default: what it gets before any. */
+  readonly prime?: Point
+}
+
+/** Half of what the gateway carried at this point and c=64 in this run. */
+export interface HalfOf {
+  readonly halfOf: string
 }
 
 const json = (connections: number): Point => ({ name: 'json', connections, kind: 'json' })
@@ -32,7 +41,7 @@ export const CEILING: readonly Point[] = [
   json(64),
   { name: 'handshakes', connections: 16, kind: 'json', reconnect: true },
 ]
-export const HALF_LOAD: Point = { name: 'half load', connections: 64, kind: 'json', rate: 'half' }
+export const HALF_LOAD: Point = { name: 'half load', connections: 64, kind: 'json', rate: { halfOf: 'json' } }
 export const BURST: Point = { name: 'burst', connections: 16, kind: 'burst' }
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }

@@ -5,6 +5,8 @@ import { Worker } from 'node:worker_threads'
 import { proofSigner } from '../client/proof.ts'
 import type { Ground } from './ground.ts'
 import { PROOF_PLACE, type Proofs, type Signing } from './job.ts'
+import { MCP_PATH } from './mcp-messages.ts'
+import { PATH } from './messages.ts'
 import type { JunkProof, Point } from './points.ts'
 import { PROOF_LIFE_MS } from './proof-supply.ts'
 import { signIn } from './sign-in.ts'
@@ -34,7 +36,8 @@ const HOUR_MS = 3_600_000
 /** Makes what a point's requests prove themselves with, right before it is measured. Null: they prove nothing. */
 export async function prove(point: Point, ground: Ground, target: Target): Promise<Proving | null> {
   if (!point.proof) return null
-  const signing = await signIn(ground.proven, target.port, point.token ?? false)
+  const path = typeof point.kind === 'string' ? PATH : MCP_PATH
+  const signing = await signIn(ground.proven, target.port, { path, token: point.token ?? false })
   if (point.proof !== 'fresh') {
     return { headers: [`dpop: ${junkProof(point.proof, signing)}`], proofs: null }
   }

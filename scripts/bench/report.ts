@@ -1,7 +1,16 @@
 import { reportDpop } from './report-dpop.ts'
+import { reportMcp } from './report-mcp.ts'
 import { ceilingOf, number, type Results, rowOf, targetsOf } from './results.ts'
 import type { Row } from './run.ts'
-import { BARE_PROXY, CEILING_SERVER, DIRECT, DPOP_RUNG, GATEWAY, subjects } from './subjects.ts'
+import {
+  BARE_PROXY,
+  CEILING_SERVER,
+  DIRECT,
+  DPOP_RUNG,
+  GATEWAY,
+  GATEWAY_REQUIRED,
+  subjects,
+} from './subjects.ts'
 import { cells, HEADINGS, optional, table } from './table.ts'
 
 /** A run as Markdown tables that also read well on a terminal. */
@@ -15,6 +24,8 @@ export function report(results: Results): string {
     added(results),
     '### DPoP: a fresh proof on each request\n',
     reportDpop(results),
+    '### MCP: tools/call\n',
+    reportMcp(results),
     '### Refusals\n',
     refusals(results),
     '### Ledger, memory, event loop, start\n',
@@ -176,7 +187,7 @@ function resources({ rows, startUp }: Results): string {
   const loops = table(
     ['gateway under', 'c', 'RSS MiB', 'event loop p99 ms'],
     gateway.map((row) => [
-      row.server === GATEWAY ? row.point : `${row.point}, required`,
+      row.server === GATEWAY_REQUIRED ? `${row.point}, required` : row.point,
       String(row.connections),
       optional(row.rssMb),
       row.loopP99Ms === null ? '–' : number(row.loopP99Ms, 1),

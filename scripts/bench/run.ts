@@ -12,7 +12,7 @@ import { nginxVersion } from './nginx.ts'
 import type { Point } from './points.ts'
 import { prove } from './proving.ts'
 import { measureStart, type StartUp } from './start-up.ts'
-import { GATEWAY, GATEWAY_REQUIRED, type Subject, subjects } from './subjects.ts'
+import { GATEWAY, isGateway, type Subject, subjects } from './subjects.ts'
 import type { Bench, Plan } from './workbench.ts'
 
 /** One measured point of one server. */
@@ -39,7 +39,7 @@ export async function runRound(bench: Bench): Promise<Round> {
   for (const subject of subjects()) {
     const points = subject.points.filter((point) => nameOf(subject, point).includes(bench.plan.only))
     if (points.length === 0) continue
-    if (points.some(({ proof }) => proof)) es256 ??= await ceiling(bench)
+    if (points.some(({ proof, kind }) => proof && typeof kind === 'string')) es256 ??= await ceiling(bench)
     if (subject.name === 'nginx' && nginxVersion() === null) {
       bench.say('nginx is not installed: skipped')
       continue
@@ -81,22 +81,26 @@ async function measureAll(
 ): Promise<readonly Row[]> {
   const { name: server, start } = subject
   const { plan, ground, generator, say } = bench
-  const isGateway = server === GATEWAY || server === GATEWAY_REQUIRED
   const target = { port, pid, tls: start !== null, halfRate: 0, ...plan }
-  // Unmeasured: the first seconds of a process measure its compiler.
-  const short = { ...target, seconds: plan.warmupS }
-  await generator.measure(jobOf(subject.prime, ground, short, await prove(subject.prime, ground, short)))
+  const primed = new Set<Point>()
   const rows: Row[] = []
   for (const point of points) {
-    const halfRate = Math.round(carried([...before, ...rows]) / 2)
-    if (point.rate === 'half' && halfRate === 0) {
-      say(`${nameOf(subject, point)} needs gateway/json: skipped`)
+    const halfRate = Math.round(carried([...before, ...rows], point) / 2)
+    if (typeof point.rate === 'object' && halfRate === 0) {
+      say(`${nameOf(subject, point)} needs ${point.rate.halfOf} c=64 of the gateway: skipped`)
       continue
     }
+    const prime = point.prime ?? subject.prime
+    if (!primed.has(prime)) {
+      primed.add(prime)
+      // Unmeasured: the first seconds of a process measure its compiler.
+      const short = { ...target, seconds: plan.warmupS }
+      await generator.measure(jobOf(prime, ground, short, await prove(prime, ground, short)))
+    }
     const proving = await prove(point, ground, target)
-    if (isGateway) await loopP99Of(ground, server)
+    if (isGateway(server)) await loopP99Of(ground, server)
     const measured = await generator.measure(jobOf(point, ground, { ...target, halfRate }, proving))
-    const loopP99Ms = isGateway ? await loopP99Of(ground, server) : null
+    const loopP99Ms = isGateway(server) ? await loopP99Of(ground, server) : null
     rows.push({ ...measured, server, point: point.name, connections: point.connections, loopP99Ms })
     const errors = measured.errors > 0 ? `, ${measured.errors} ERRORS` : ''
     say(`${nameOf(subject, point)}: ${Math.round(measured.perSecond)}/s${errors}`)
@@ -105,10 +109,14 @@ async function measureAll(
   return rows
 }
 
-/** What the gateway carried at c=64. */
-const carried = (rows: readonly Row[]): number =>
-  rows.find(({ server, point, connections }) => server === GATEWAY && point === 'json' && connections === 64)
-    ?.perSecond ?? 0
+/** What the gateway carried where the rate of this point comes from; 0 where that was not measured. */
+function carried(rows: readonly Row[], { rate }: Point): number {
+  if (typeof rate !== 'object') return 0
+  const whole = rows.find(
+    ({ server, point, connections }) => isGateway(server) && point === rate.halfOf && connections === 64,
+  )
+  return whole?.perSecond ?? 0
+}
 
 /** Asks the running gateway, as its local operator would. Each asking starts the figure anew. */
 async function loopP99Of({ env, directory }: Ground, server: string): Promise<number | null> {

@@ -18,13 +18,14 @@ import {
   proven,
   REFUSED,
 } from './points.ts'
+import { MCP, MCP_DIRECT } from './points-mcp.ts'
 
 /** A server that is measured, and how it is loaded. */
 export interface Subject {
   readonly name: string
   readonly what: string
   readonly points: readonly Point[]
-  /** Its load before the first point, unmeasured. */
+  /** Its load before the first point that names no other, unmeasured. */
   readonly prime: Point
   /** Null: it is the upstream itself, which runs already and speaks plain TCP. */
   readonly start: ((ground: Ground, upstreamPort: number) => Promise<Omit<Start, 'core'>>) | null
@@ -33,6 +34,11 @@ export interface Subject {
 export const GATEWAY = 'gateway'
 /** The same with `egress_dpop_mode: required`. */
 export const GATEWAY_REQUIRED = 'gateway-required'
+/** The same as the first, asked to call tools. */
+export const GATEWAY_MCP = 'gateway-mcp'
+/** Whether that subject is the whole gateway. */
+export const isGateway = (name: string): boolean =>
+  name === GATEWAY || name === GATEWAY_REQUIRED || name === GATEWAY_MCP
 /** The rung with a proof on each request. */
 export const DPOP_RUNG = 'dpop'
 export const BARE_PROXY = 'http-proxy-3'
@@ -111,6 +117,7 @@ export function subjects(): readonly Subject[] {
       proven(64),
       PROVEN_WITH_TOKEN,
     ]),
+    gateway(GATEWAY_MCP, 'the same, in front of MCP servers', 'optional', PRIME, MCP),
     bare(BARE_PROXY, 'http-proxy-3', 'bare http-proxy-3 behind node:https, mTLS, no checks', proxied),
     provenRung(),
     rung('audit', '+ durable decision and outcome rows'),
@@ -128,7 +135,7 @@ export function subjects(): readonly Subject[] {
     {
       name: DIRECT,
       what: 'the upstream itself, plain TCP, on the generator’s core',
-      points: [HALF_LOAD, BURST, PACED],
+      points: [HALF_LOAD, BURST, PACED, ...MCP_DIRECT],
       prime: PRIME,
       start: null,
     },

@@ -1,5 +1,7 @@
-// The provider behind everything that is measured: fixed answers over a raw socket, as cheap as Node can make them.
+// The provider and the MCP servers behind everything that is measured: fixed answers over a raw socket, as cheap as Node
+// can make them.
 import { createServer, type Socket } from 'node:net'
+import { mcpAnswer, mcpEraOf } from './mcp-server.ts'
 import { BURST_ANSWER, JSON_ANSWER, KIND_OFFSET, PACE_MS, PACED_ANSWER } from './messages.ts'
 import { sayReady } from './say-ready.ts'
 
@@ -27,10 +29,13 @@ sayReady(server)
 function serve(bytes: Buffer, socket: Socket): number {
   const end = bytes.indexOf('\r\n\r\n')
   if (end < 0) return 0
-  const length = Number(/\r\ncontent-length: *(\d+)/i.exec(bytes.toString('latin1', 0, end))?.[1] ?? 0)
+  const head = bytes.toString('latin1', 0, end)
+  const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0)
   const body = end + 4
   if (bytes.length < body + length) return 0
-  answer(bytes[body + KIND_OFFSET], socket)
+  const era = mcpEraOf(head)
+  if (era) socket.write(mcpAnswer(era, bytes.toString('utf8', body, body + length)), 'latin1')
+  else answer(bytes[body + KIND_OFFSET], socket)
   return body + length
 }
 

@@ -3,9 +3,17 @@ import { connect as connectTls } from 'node:tls'
 import { AnswerReader } from './answer-reader.ts'
 import type { Job } from './job.ts'
 
+/** What came back, and when. */
+export interface Answer {
+  readonly status: number
+  readonly bodyBytes: number
+  /** Both on the clock of {@link nowUs}. */
+  readonly sentUs: number
+  readonly firstUs: number
+}
+
 export interface WireEvents {
-  /** `sentUs` and `firstUs` on the clock of {@link nowUs}. */
-  readonly answered: (wire: Wire, status: number, sentUs: number, firstUs: number) => void
+  readonly answered: (wire: Wire, answer: Answer) => void
   /** The connection stands and nothing is under way on it. */
   readonly idle: (wire: Wire) => void
   /** It closed with a request under way, or could not be made. */
@@ -52,9 +60,9 @@ export class Wire {
       first: () => {
         this.#firstUs = nowUs()
       },
-      whole: (status) => {
+      whole: (status, bodyBytes) => {
         this.#isBusy = false
-        this.#events.answered(this, status, this.#sentUs, this.#firstUs)
+        this.#events.answered(this, { status, bodyBytes, sentUs: this.#sentUs, firstUs: this.#firstUs })
       },
     })
     this.#socket = socket
