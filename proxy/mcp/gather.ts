@@ -1,6 +1,6 @@
 import type { McpResource } from '../../db/mcp-resources.ts'
 import { isMembers } from './message.ts'
-import type { Dispatched } from './outgoing.ts'
+import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
 import { ownMeta } from './params.ts'
 import { refusalOfUpstream } from './relay.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
@@ -48,24 +48,26 @@ function offers({ server_facts: facts }: McpResource, member: string): boolean {
 
 async function itemsOf(
   upstream: McpUpstream,
-  { principal, message, session, signal }: Dispatched,
+  facts: Dispatched,
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
+  const { message, session, signal } = facts
+  const era = eraOf(resource, session)
   const items: string[] = []
   let cursor: unknown
   for (let page = 0; page < MOST_PAGES; page += 1) {
     const params = {
       ...(cursor !== undefined && { cursor }),
-      ...(resource.era === 'modern' && { _meta: ownMeta() }),
+      ...(era === 'modern' && { _meta: ownMeta() }),
     }
     const { messages } = await upstream.call({
-      resource,
-      owner: { principalId: principal.id, sessionId: session?.id ?? null },
+      resource: { ...resource, era },
+      owner: ownerOf(facts),
       method: message.method,
       params: JSON.stringify(params),
       headers: {},
-      client: { capabilities: {}, clientInfo: session?.clientInfo ?? null },
+      client: clientOf(session, era),
       signal,
     })
     const result = await resultOf(messages)

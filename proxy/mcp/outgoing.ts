@@ -9,6 +9,7 @@ import { definitionOf } from './pinned-definition.ts'
 import type { Found } from './registry.ts'
 import type { StateOwner } from './request-state.ts'
 import type { Scope } from './scope.ts'
+import type { Session } from './sessions.ts'
 import type { Target } from './target.ts'
 import type { Owner, UpstreamCall } from './upstream/upstream.ts'
 import type { Era } from './versions.ts'
@@ -38,8 +39,24 @@ export function destinationOf(target: Extract<Target, { kind: 'tool' | 'relay' }
   return { resource, name: tool.name, found: target.found }
 }
 
-/** An upstream that was never read is taken for one of the older revisions. */
-export const eraOf = ({ era }: McpResource): Era => era ?? 'legacy'
+/**
+ * The era in which an upstream is spoken to. One of both is spoken to in the older one by a caller that has initialized
+ * there: only so can it be asked, and hear logs. One that was never read is taken for one of the older revisions.
+ */
+export function eraOf({ era, server_facts: facts }: McpResource, session: Session | null): Era {
+  return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
+}
+
+/**
+ * What an upstream session is opened with. Between eras nobody can be asked, so nobody is said to be; roots are asked for
+ * where this gateway does not listen.
+ */
+export function clientOf(session: Session | null, era: Era): UpstreamCall['client'] {
+  if (session === null || era === 'modern')
+    return { capabilities: {}, clientInfo: session?.clientInfo ?? null }
+  const { roots, ...capabilities } = session.capabilities
+  return { capabilities, clientInfo: session.clientInfo }
+}
 
 /** Whose upstream session a call goes by. */
 export const ownerOf = ({ principal, session }: Pick<Dispatched, 'principal' | 'session'>): Owner => ({
@@ -62,10 +79,10 @@ export function stateOwnerOf(
  */
 export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal): UpstreamCall {
   const { message, session, toolCall, requestState } = facts
-  const { resource, name, found } = to
-  const era = eraOf(resource)
+  const { name, found } = to
+  const era = eraOf(to.resource, session)
   return {
-    resource,
+    resource: { ...to.resource, era },
     owner: ownerOf(facts),
     method: message.method,
     params: upstreamParams(facts, { era, name, requestState }),
@@ -73,11 +90,7 @@ export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal
       ...nameHeader(message, to),
       ...(found && headerParamHeaders(definitionOf(found.tool).headerParams, toolCall.arguments ?? {})),
     },
-    client: {
-      // Between eras nobody can be asked, so nobody is said to be.
-      capabilities: message.era === 'legacy' && era === 'legacy' ? (session?.capabilities ?? {}) : {},
-      clientInfo: session?.clientInfo ?? null,
-    },
+    client: clientOf(session, era),
     signal,
   }
 }

@@ -65,7 +65,7 @@ class Exchange {
   }
 
   get #era(): Era {
-    return eraOf(this.#to.resource)
+    return eraOf(this.#to.resource, this.#facts.session)
   }
 
   async reply(): Promise<Reply> {

@@ -1,5 +1,5 @@
 import type { McpResource } from '../../db/mcp-resources.ts'
-import type { Principal } from '../../plugins/facts.ts'
+import type { CallSummary, Principal } from '../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { McpMessage } from './message.ts'
@@ -9,6 +9,7 @@ import type { Session, Sessions } from './sessions.ts'
 interface Needs extends Arrival {
   readonly principal: Principal
   readonly message: McpMessage
+  readonly call: CallSummary
 }
 
 /** Which door it is, and whose session. Given by `mcp_scope`. */
@@ -24,14 +25,21 @@ export interface Scope {
  * a binding are refused alike (`mcp_not_bound`): a door tells nobody what stands behind it. A session of another
  * principal, or of another door, does not exist (`mcp_session_unknown`).
  */
-export function mcpScope(registry: Registry, sessions: Sessions): Plugin<Needs, Scope> {
+export function mcpScope(
+  registry: Registry,
+  sessions: Sessions,
+): Plugin<Needs, Scope & { call: CallSummary }> {
   return {
     name: 'mcp_scope',
-    needs: ['principal', 'message'],
-    gives: ['scope', 'session'],
+    needs: ['principal', 'message', 'call'],
+    gives: ['scope', 'session', 'call'],
     admit: async (facts) => {
       const scope = await scopeOf(registry, facts)
-      return { scope, session: sessionOf(sessions, facts, scope) }
+      const session = sessionOf(sessions, facts, scope)
+      const { tool } = facts.call
+      // In a row it has its whole name, by whichever door it was asked for.
+      const call = scope && tool !== null ? { ...facts.call, tool: `${scope.name}.${tool}` } : facts.call
+      return { scope, session, call }
     },
   }
 }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { META, MODERN } from '../../proxy/mcp/versions.ts'
 import type { Json } from '../gateway.ts'
 import { type Act, rawMcp, result, sendJson } from '../mcp/raw-upstream.ts'
-import { called, mcpStage, tool, toolServer } from '../mcp/stage.ts'
+import { called, legacyWith, mcpStage, tool, toolServer } from '../mcp/stage.ts'
 
 /** A server of the stateless revision with these tools, whose other requests `act` answers. */
 const modernWith =
@@ -160,6 +160,43 @@ await t.test('between the eras each side gets what its revision demands', async 
     'without what it does not know',
   )
 })
+
+await t.test(
+  'a server of both eras is spoken to in the older one by a caller that has initialized, so that it can ask',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const tools = [tool('go')]
+    const older = legacyWith(tools)
+    const newer = modernWith(tools, done)
+    const server = await rawMcp(t, (res, told) =>
+      told.headers['mcp-protocol-version'] === MODERN ? newer(res, told) : older(res, told),
+    )
+    const resource = await stage.register('both', server)
+    t.equal(resource.era, 'modern')
+    const bot = await stage.enroll('bot', ['mcp.tools.call'])
+    await stage.bind(bot, resource)
+    const params = {
+      protocolVersion: '2025-11-25',
+      capabilities: { elicitation: { form: {} }, sampling: {}, roots: {} },
+      clientInfo: { name: 'test', version: '1' },
+    }
+    const opened = await stage.rpc(bot, 'initialize', { params })
+    const headers = { 'mcp-session-id': String(opened.headers['mcp-session-id']) }
+    for (const options of [{ headers }, {}, { modern: true }]) {
+      t.ok((await stage.callTool(bot, 'both.go', {}, options)).json.result)
+    }
+    t.same(
+      server.of('tools/call').map((told) => told.headers['mcp-protocol-version']),
+      ['2025-11-25', MODERN, MODERN],
+    )
+    const last = server.of('initialize').at(-1)
+    t.same((last?.message.params ?? {}) as Json, {
+      ...params,
+      // Roots are asked for on a stream that the gateway does not open.
+      capabilities: { elicitation: { form: {} }, sampling: {} },
+    })
+  },
+)
 
 await t.test('caching: what depends on who asks is nobody else’s, whatever the upstream says', async (t) => {
   const stage = await mcpStage(t)

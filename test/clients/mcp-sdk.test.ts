@@ -123,7 +123,7 @@ for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
       t.ok(decisions.includes('mcp_prompts_get allowed') && decisions.includes('mcp_resources_read allowed'))
       const denied = decisions.filter((decision) => decision.endsWith('denied'))
       // Where it may choose the era, it knocks once for each.
-      t.same(new Set(denied), new Set(['echo denied', 'mcp_request denied']))
+      t.same(new Set(denied), new Set(['memory.echo denied', 'mcp_request denied']))
     },
   )
 }

@@ -17,11 +17,17 @@ import { endSession, openSession, sessionHeaders } from './session.ts'
 import { listTools, type RawTool } from './tools.ts'
 import { ask, type Wire } from './wire.ts'
 
+/** How long a modern upstream may take to say whether it is of the older era too. ms. */
+const SOON_MS = 5_000
+
 /** What an upstream was found to be. */
 export interface Reading {
   readonly era: Era
   readonly protocolVersion: string
-  /** `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size. */
+  /**
+   * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern upstream that speaks
+   * the older revisions too.
+   */
   readonly facts: JsonObject
   readonly tools: readonly RawTool[]
 }
@@ -51,7 +57,22 @@ async function readModern(
   const hasTools = result === null || isRecord(capabilitiesOf(result).tools)
   const page = (params: JsonRecord) => askModern(wire, resource, 'tools/list', params, signal)
   const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
-  return { era: 'modern', protocolVersion: MODERN, facts: factsOf(result ?? {}), tools }
+  const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(wire, resource, signal) }
+  return { era: 'modern', protocolVersion: MODERN, facts, tools }
+}
+
+/** Whether a modern upstream lets older clients initialize too: only there can their users be asked something. */
+async function speaksLegacy(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<boolean> {
+  // A server that leaves the question open has answered it.
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(SOON_MS)])
+  try {
+    const { session } = await openSession(wire, resource, { capabilities: {}, clientInfo: null }, soon)
+    await endSession(wire, resource, session)
+    return true
+  } catch (error) {
+    if (signal.aborted) throw error
+    return false
+  }
 }
 
 async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Reading> {
