@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help start test demo certs agent connect env admin-secret ca-export check-config verify-audit lint build bench clean
+.PHONY: help start test demo certs agent mcp connect env admin-secret ca-export check-config verify-audit lint build bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -30,6 +30,9 @@ certs: $(INSTALLED) ## make the organisation's CA and the server certificate
 
 agent: $(INSTALLED) ## enroll an agent: make agent NAME=my-agent CAPS=llm.chat
 	@node scripts/agent.ts "$(NAME)" --caps "$(CAPS)"
+
+mcp: $(INSTALLED) ## MCP servers behind the gateway: make mcp ARGS="add files https://…", ARGS=--help
+	@node scripts/mcp.ts $(ARGS)
 
 connect: $(INSTALLED) ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
 	@exec node scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"

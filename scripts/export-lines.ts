@@ -28,6 +28,7 @@ export function exportLines({ port, identity, direct }: Wanted): string {
       ],
     ),
     section(false, 'Codex, in ~/.codex/config.toml, through the sidecar', codex(base)),
+    section(false, 'MCP tools in Claude Code, through the sidecar', mcp(base)),
   ]
   if (identity && files) {
     sections.push(
@@ -36,6 +37,7 @@ export function exportLines({ port, identity, direct }: Wanted): string {
         'Claude Code with the certificate, without the sidecar',
         claudeCode(identity.url, files),
       ),
+      section(false, 'MCP tools in Claude Code with the certificate, as exported above', mcp(identity.url)),
       section(
         direct,
         'any Node program, signed with DPoP, without the sidecar and without a change',
@@ -80,6 +82,10 @@ const claudeCode = (url: string, { ca, cert, key }: Files): string[] =>
     CLAUDE_CODE_CLIENT_CERT: cert,
     CLAUDE_CODE_CLIENT_KEY: key,
   })
+
+const mcp = (url: string): string[] => [
+  `claude mcp add --transport http sallyport ${quoted(`${url}/v1/mcp`)}`,
+]
 
 const node = (url: string, { directory }: Files): string[] => [
   `export SALLYPORT_IDENTITY=${directory}`,

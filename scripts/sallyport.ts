@@ -35,6 +35,7 @@ const VERBS: Readonly<Record<string, Verb>> = {
     says: 'enroll an agent over the network: byoca, spiffe or mint',
     run: () => import('./enroll.ts'),
   },
+  mcp: { says: 'put MCP servers behind the gateway, and approve their tools', run: () => import('./mcp.ts') },
   connect: {
     says: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
     run: () => import('./connect.ts'),

@@ -18,6 +18,7 @@ const VERBS = [
   'admin-secret',
   'agent',
   'enroll',
+  'mcp',
   'connect',
   'env',
   'rotate-signing-key',

@@ -1,0 +1,106 @@
+import { visible } from '../proxy/mcp/visible.ts'
+import type { ShownBinding, ShownResource, ShownTool } from './mcp-resources.ts'
+
+/**
+ * Lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a terminal obeys what
+ * it prints: so everything that hides or controls is written as `\u{1b}`.
+ */
+export const printable = (lines: readonly string[]): string =>
+  lines.map((line) => `${visible(line)}\n`).join('')
+
+/** JSON, indented. What hides or controls is escaped in it as JSON does, so that it reads back as the same value. */
+export function jsonLines(value: unknown): readonly string[] {
+  const lines = JSON.stringify(value, null, 2).split('\n')
+  return lines.map((line) => Array.from(line, escaped).join(''))
+}
+
+/** A character, or the `\uXXXX` of its code units where it hides. */
+function escaped(character: string): string {
+  if (visible(character) === character) return character
+  const units = Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
+  return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')
+}
+
+/** A line for each server, under a line of titles. */
+export function resourceTable(
+  all: readonly ShownResource[],
+  bindings: readonly ShownBinding[],
+): readonly string[] {
+  if (all.length === 0) return ['no MCP server is registered: sallyport mcp add NAME URL']
+  const bound = Map.groupBy(bindings, (binding) => binding.resource_id)
+  const rows = all.map((one) => [
+    one.name,
+    stateOf(one),
+    one.required_capability,
+    String(bound.get(one.resource_id)?.length ?? 0),
+    shownUrl(one),
+    toolTotals(one.tools),
+  ])
+  return columns([['NAME', 'STATE', 'DEMANDS', 'BOUND', 'ENDPOINT', 'TOOLS'], ...rows])
+}
+
+/** All that an operator should know of a server. */
+export function resourceLines(resource: ShownResource, bindings: readonly ShownBinding[]): readonly string[] {
+  const { name, description, last_error: error, tools } = resource
+  const bound = bindings.map(({ agent_id: id }) => id).join(', ')
+  const facts: readonly (readonly [string, string | null])[] = [
+    ['about', description],
+    ['state', stateOf(resource)],
+    ['error', error],
+    ['read', readOf(resource)],
+    ['credential', credentialOf(resource)],
+    ['hosts', resource.allowed_domains.join(', ') || null],
+    ['demands', resource.required_capability],
+    ['bound', bound || 'nobody'],
+    ['tools', toolTotals(tools)],
+  ]
+  const shown = facts.flatMap(([title, text]) => (text === null ? [] : `  ${title.padEnd(12)}${text}`))
+  return [`${name}  ${shownUrl(resource)}`, ...shown, ...toolLines(tools)]
+}
+
+/** Each tool with its state and what it demands; below it the digest that waits, how it differs, and its flags. */
+export function toolLines(tools: readonly ShownTool[]): readonly string[] {
+  const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, tool.required_capability]))
+  return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
+}
+
+function below({ pending_digest: digest, changes = [], flags }: ShownTool): readonly string[] {
+  return [
+    ...(digest === null ? [] : [`waits as ${digest}`]),
+    ...changes,
+    ...flags.map((flag) => `look closely: ${flag}`),
+  ].map((line) => `      ${line}`)
+}
+
+/** How many tools are in which state: `3 approved, 1 quarantined`. */
+export function toolTotals(tools: readonly ShownTool[]): string {
+  const states = Map.groupBy(tools, ({ state }) => state)
+  return [...states].map(([state, { length }]) => `${length} ${state}`).join(', ') || 'no tools'
+}
+
+function stateOf({ enabled, last_error: error }: ShownResource): string {
+  if (!enabled) return 'disabled'
+  return error === null ? 'ok' : 'unreadable'
+}
+
+const readOf = ({ last_read_at: at, protocol_version: version }: ShownResource): string =>
+  at === null ? 'never' : `${at}${version === null ? '' : `, speaks ${version}`}`
+
+const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ShownResource): string =>
+  ref === null ? type : `${type}, from ${ref}`
+
+/** A query may be a key, and a terminal is looked at by others too. */
+function shownUrl({ endpoint_url: endpoint }: ShownResource): string {
+  const { origin, pathname, search } = new URL(endpoint)
+  return `${origin}${pathname}${search === '' ? '' : '?…'}`
+}
+
+function columns(rows: readonly (readonly string[])[]): readonly string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}
