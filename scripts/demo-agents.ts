@@ -2,13 +2,15 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
-import { Agent, fetch } from 'undici'
+import { Agent, fetch, type RequestInfo, type RequestInit } from 'undici'
 import type { DemoGateway } from './demo-gateway.ts'
 
 /** An enrolled agent with the vendors' SDKs, unmodified, behind its client certificate. */
 export interface DemoAgent {
   readonly id: string
   readonly name: string
+  /** Presents the certificate. */
+  readonly fetch: typeof globalThis.fetch
   readonly openai: OpenAI
   readonly anthropic: Anthropic
   readonly close: () => Promise<void>
@@ -32,16 +34,14 @@ export async function enrollDemoAgent(
     key: await read('agent.key'),
   }
   const dispatcher = new Agent({ connect })
-  const options = {
-    apiKey: NO_KEY,
-    // The same fetch; its types know of a dispatcher, which the global ones do not.
-    fetch: fetch as unknown as typeof globalThis.fetch,
-    fetchOptions: { dispatcher },
-    maxRetries: 0,
-  }
+  const certified = (input: RequestInfo, init?: RequestInit) => fetch(input, { ...init, dispatcher })
+  // The same fetch as the global one; its types know of a dispatcher, which those do not.
+  const presenting = certified as unknown as typeof globalThis.fetch
+  const options = { apiKey: NO_KEY, fetch: presenting, maxRetries: 0 }
   return {
     id: `acme::${name}`,
     name,
+    fetch: presenting,
     openai: new OpenAI({ ...options, baseURL: `${gateway.url}/v1` }),
     anthropic: new Anthropic({ ...options, baseURL: gateway.url }),
     close: () => dispatcher.destroy(),

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { AuditRow } from '../db/audit/read.ts'
-import type { Json } from '../db/json.ts'
+import type { Json, JsonObject } from '../db/json.ts'
 import type { DemoGateway } from './demo-gateway.ts'
 
 /** How long the last outcome rows may take: they are written after the caller has the answer. ms. */
@@ -12,7 +12,7 @@ export async function showAudit(gateway: DemoGateway, say: (line: string) => voi
   say(
     '\nThe audit ledger: decisions before anything is sent, outcomes after it, each row sealing the one before.\n',
   )
-  say(line(['seq', 'who', 'action', 'status', 'what', 'sealed']))
+  say(line(['seq', 'who', 'action', 'status', 'sealed', 'what']))
   for (const row of rows) say(line(cells(row)))
   const verdict = await gateway.script('verify-audit.ts', join(gateway.directory, 'data', 'sallyport.db'))
   if (!verdict.startsWith('whole: ')) throw new Error(`the ledger should be whole: ${verdict.trim()}`)
@@ -36,24 +36,38 @@ const hasOutcome = ({ request_id: id, seq }: AuditRow, rows: readonly AuditRow[]
 
 function cells(row: AuditRow): string[] {
   const who = row.principal_id ?? 'gateway'
-  return [String(row.seq), who, row.action, row.status, whatOf(row), row.row_hash.slice(0, 8)]
+  return [String(row.seq), who, row.action, row.status, row.row_hash.slice(0, 8), whatOf(row)]
 }
 
-function whatOf({ status, model, detail }: AuditRow): string {
-  if (status === 'allowed') return `${model}${detail.stream === true ? ', streamed' : ''}`
-  if (status === 'denied') return `${model}: ${text(detail.reason)} ${text(detail.required_capability)}`
-  if ('http_status' in detail) {
-    const { http_status: http, input_tokens: input, output_tokens: output } = detail
-    return `${text(http)}, ${text(input)} + ${text(output)} tokens, ${text(detail.latency_ms)} ms`
-  }
-  if (!Array.isArray(detail.capabilities)) return ''
-  return `${text(detail.subject)} [${detail.capabilities.join(', ')}]`
+function whatOf({ status, model, tool, detail }: AuditRow): string {
+  const called = model ?? tool ?? ''
+  if (status === 'allowed') return model !== null && detail.stream === true ? `${model}, streamed` : called
+  if (status === 'denied') return `${called}: ${texts(detail.reason, detail.required_capability)}`
+  return 'http_status' in detail ? outcomeOf(detail) : tool || changeOf(detail)
 }
+
+function outcomeOf({ http_status: http, latency_ms: ms, ...detail }: JsonObject): string {
+  const { input_tokens: input, output_tokens: output, result_bytes: bytes } = detail
+  const size = bytes === undefined ? `${text(input)} + ${text(output)} tokens` : `${text(bytes)} bytes`
+  return `${text(http)}, ${size}, ${text(ms)} ms`
+}
+
+/** What an operator, or a read of an MCP server, has changed. */
+function changeOf(detail: JsonObject): string {
+  const { subject, name, resource, capabilities, approved, required_capability: demanded } = detail
+  if (Array.isArray(capabilities)) return `${text(subject)} [${texts(...capabilities)}]`
+  if (Array.isArray(approved)) return `${text(name)}: pinned ${texts(...approved)}`
+  if (demanded !== undefined) return `${text(name)} demands ${text(demanded)}`
+  return resource === undefined ? '' : `${text(subject)} to ${text(resource)}`
+}
+
+const texts = (...values: readonly (Json | undefined)[]): string =>
+  values.flatMap((value) => (value === undefined ? [] : text(value))).join(' ')
 
 const text = (value: Json | undefined): string =>
   typeof value === 'string' ? value : JSON.stringify(value ?? null)
 
-const WIDTHS = [5, 14, 28, 9, 42]
+const WIDTHS = [5, 14, 31, 9, 10]
 
 const line = (columns: readonly string[]): string =>
   `  ${columns.map((column, i) => column.padEnd(WIDTHS[i] ?? 0)).join('')}`.trimEnd()

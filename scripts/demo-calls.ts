@@ -4,7 +4,7 @@ import { type DemoAgent, enrollDemoAgent, NO_KEY } from './demo-agents.ts'
 import type { DemoGateway } from './demo-gateway.ts'
 import type { MockProvider } from './demo-provider.ts'
 
-type Say = (line: string) => void
+export type Say = (line: string) => void
 
 const PROMPT = [{ role: 'user' as const, content: 'Say hello.' }]
 const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }]
@@ -12,13 +12,16 @@ const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }
 /** Calls that reach the provider: two allowed, two streamed, one after the grant. */
 const SERVED = 5
 
-/** Enrolls two agents and plays every call with both SDKs. Rejects at the first that goes otherwise than it should. */
+/**
+ * Enrolls two agents and plays every call with both SDKs. Rejects at the first that goes otherwise than it should; gives the
+ * agent that may call.
+ */
 export async function playCalls(
   gateway: DemoGateway,
   provider: MockProvider,
   stage: AsyncDisposableStack,
   say: Say,
-): Promise<void> {
+): Promise<DemoAgent> {
   const writer = await enrollDemoAgent(gateway, 'writer', ['llm.chat'])
   const guest = await enrollDemoAgent(gateway, 'guest', [])
   stage.defer(writer.close)
@@ -33,9 +36,10 @@ export async function playCalls(
   await streamed('anthropic', writer, streamAnthropic(writer))
   await grantAndRevoke(gateway, guest, say)
   await checkKeys(provider, say)
+  return writer
 }
 
-const row = (what: string, { name }: Pick<DemoAgent, 'name'>, sdk: string, said: string): string =>
+export const row = (what: string, { name }: Pick<DemoAgent, 'name'>, sdk: string, said: string): string =>
   `  ${what.padEnd(8)}  ${name.padEnd(8)}  ${sdk.padEnd(9)}  ${said}`
 
 const quoted = (text: string): string => `"${text}"`

@@ -37,12 +37,16 @@ export async function startDemoGateway({ directory, port, provider }: Wanted): P
   const adminSecret = randomBytes(18).toString('base64url')
   await writeOperatorFiles(directory, provider.url)
   const env = {
+    // Each verb is a process of its own, and what the first has compiled the others take.
+    NODE_COMPILE_CACHE: join(directory, 'compiled'),
     ...ownEnvironment(),
     DEMO_PROVIDER_KEY: provider.key,
     MCP_PROXY_LISTEN: `127.0.0.1:${port ?? ((await isFree(DEFAULT_PORT)) ? DEFAULT_PORT : 0)}`,
     MCP_PROXY_DATA_DIR: join(directory, 'data'),
     MCP_PROXY_PLUGINS_DIR: join(directory, 'config'),
     MCP_PROXY_ADMIN_SECRET: adminSecret,
+    // The demo's MCP servers are on this machine.
+    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
     MCP_PROXY_SHUTDOWN_GRACE_S: '2',
   }
   const child = spawn(process.execPath, [fileOf('../proxy/main.ts')], { env, cwd: directory, stdio: 'pipe' })

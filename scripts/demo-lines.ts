@@ -8,6 +8,10 @@ export function curlLines({ url, directory, adminSecret }: DemoGateway): string 
     `  curl ${more}${as(name)} \\
     ${url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '${JSON.stringify({ model: 'gpt-demo', messages: [{ role: 'user', content: 'hello' }], ...body })}'`
+  const ask = (method: string, params: object): string =>
+    `  curl ${as('writer')} \\
+    ${url}/v1/mcp -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \\
+    -d '${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}'`
   return `
 The gateway stays until Ctrl-C. In another terminal:
 
@@ -17,6 +21,11 @@ The gateway stays until Ctrl-C. In another terminal:
 ${chat('writer', '', {})}
 
 ${chat('writer', '-N ', { stream: true })}
+
+  # tools: what may be called is listed; what may not is refused
+${ask('tools/list', {})}
+
+${ask('tools/call', { name: 'notes.delete_note' })}
 
   # the guest is refused, until you grant it llm.chat
 ${chat('guest', '', {})}

@@ -34,7 +34,7 @@ export async function startMockProvider(): Promise<MockProvider> {
   }
 }
 
-/** The operator files of a gateway in front of the mock: five, as in plugins/config. The key comes from the environment. */
+/** The operator files of a gateway in front of the mock: six, as in plugins/config. The key comes from the environment. */
 export const operatorFiles = (url: string): Readonly<Record<string, string>> => ({
   '10-pin.yaml': 'plugin: pin\n',
   '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',
@@ -53,4 +53,5 @@ providers:
     api_key: \${env:DEMO_PROVIDER_KEY}
     models: ["claude-*"]
 `,
+  '60-mcp.yaml': 'plugin: mcp\n',
 })

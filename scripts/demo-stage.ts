@@ -6,6 +6,7 @@ import { showAudit } from './demo-audit.ts'
 import { playCalls } from './demo-calls.ts'
 import { startDemoGateway } from './demo-gateway.ts'
 import { curlLines } from './demo-lines.ts'
+import { playMcp } from './demo-mcp.ts'
 import { startMockProvider } from './demo-provider.ts'
 
 interface Wanted {
@@ -50,7 +51,8 @@ async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interru
   const seconds = ((performance.now() - started) / 1000).toFixed(1)
   say(`  gateway   ${gateway.url}, with a CA and an audit ledger of its own, made in ${seconds} s`)
 
-  await playCalls(gateway, provider, stage, say)
+  const writer = await playCalls(gateway, provider, stage, say)
+  await playMcp(gateway, writer, stage, say)
   await showAudit(gateway, say)
   if (!stay) return
   say(curlLines(gateway))

@@ -3,9 +3,10 @@ import { command } from './command.ts'
 const HELP = `usage: sallyport demo [--once] [--port PORT]      (or: make demo)
 
 Shows the main job on this machine alone, with no key and no account: starts the gateway on a scratch directory in front
-of a mock provider, enrolls two agents, makes allowed, denied and streamed calls with the OpenAI and Anthropic SDKs,
-grants and revokes, prints the audit rows and verifies their chain. Then the gateway stays for the curl lines that are
-printed, until Ctrl-C; nothing is left behind.
+of a mock provider, enrolls two agents, makes allowed, denied and streamed calls with the OpenAI and Anthropic SDKs, grants
+and revokes; puts two MCP servers behind it, calls their tools with the official client, and approves one that its server
+has changed. Prints the audit rows and verifies their chain. Then the gateway stays for the curl lines that are printed,
+until Ctrl-C; nothing is left behind.
 
   --once       stop at the end instead of staying
   --port PORT  where the gateway listens on 127.0.0.1 (default: 9443, or any other while that is taken)
