@@ -42,7 +42,11 @@ await t.test('B-01 RFC 6750 §3 every 401 of every door carries its challenge', 
         if (status !== 401) continue
         refused.set(path, (refused.get(path) ?? 0) + 1)
         const challenge = String(answer['www-authenticate'])
-        t.match(challenge, /^DPoP (?:error="[a-z_]+", )?algs="[\w ]+"$/, `${method} ${path} ${name}`)
+        const [plain = '', metadata] = challenge.split(', resource_metadata=')
+        t.match(plain, /^DPoP (?:error="[a-z_]+", )?algs="[\w ]+"$/, `${method} ${path} ${name}`)
+        // RFC 9728 §5.1, MCP authorization: where an MCP client learns who issues tokens.
+        const document = `"${b.gateway.url}/.well-known/oauth-protected-resource/v1/mcp"`
+        t.equal(metadata, path.startsWith('/v1/mcp') ? document : undefined)
       }
     }
   }
