@@ -33,7 +33,7 @@ export interface McpResource extends McpResourceFields {
   /** What the upstream was found to speak; null until it was read at this endpoint. */
   readonly era: McpEra | null
   readonly protocol_version: string | null
-  /** What it said of itself: `capabilities`, `serverInfo`, `instructions`. */
+  /** What it said of itself: `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too. */
   readonly server_facts: Readonly<Record<string, unknown>> | null
   /** Of the last read that went well. Null: its tools were never pinned. */
   readonly last_read_at: string | null

@@ -1,8 +1,8 @@
 import type { Demand } from '../../plugins/facts.ts'
 
 /**
- * What a method is to the gateway. `handshake`: about the connection, touches no upstream and no tool. `tools`: answered
- * from the pins, or a tool at work. `gather`: a list over all bound resources. `relay`: for the one resource it names.
+ * What a method is to the gateway: answered from the pins, a tool at work, a list over all bound resources, or something for
+ * the one resource that it names.
  */
 export type Work = 'list_tools' | 'call_tool' | 'gather' | 'relay'
 

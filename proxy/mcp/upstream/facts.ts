@@ -9,7 +9,8 @@ const MAX_INSTRUCTIONS = 16_384
 
 /**
  * What the result of `server/discover` or `initialize` says of the server, as far as given: an object that is too large is
- * left out, instructions that are too long are cut. The server says it of itself: nothing may be decided by it.
+ * left out, instructions that are too long are cut. The server says it of itself: it decides what is asked of it and offered in its name, and
+ * never who may.
  */
 export function factsOf(result: JsonRecord): JsonObject {
   const { capabilities, instructions } = result

@@ -6,7 +6,6 @@ import { failed } from './errors.ts'
 import { callLegacy } from './legacy.ts'
 import { openLinks } from './links.ts'
 import { callModern } from './modern.ts'
-import { notificationText } from './protocol.ts'
 import { type Reading, readUpstream } from './reading.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
 import { type Owner, UpstreamSessions } from './sessions.ts'
@@ -45,13 +44,6 @@ export interface McpUpstream {
   readonly call: (call: UpstreamCall) => Promise<UpstreamAnswer>
   /** Hands a JSON-RPC response to the session whose server asked for it. Rejects where there is no such session. */
   readonly respond: (resource: McpResource, owner: Owner, response: string) => Promise<void>
-  /** Sends a notification in a session that is open; where there is none, nothing. */
-  readonly notify: (
-    resource: McpResource,
-    owner: Owner,
-    method: string,
-    params: string | null,
-  ) => Promise<void>
   /** Ends what the caller's session at our door has opened. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
   /** Finds out which era the server is of, what it says of itself, and its tools. Writes nothing. */
@@ -79,17 +71,6 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
   }, SWEEP_MS).unref()
   const closed = new AbortController()
 
-  const send = async (resource: McpResource, owner: Owner, text: string): Promise<boolean> => {
-    const lease = await sessions.leaseExisting(resource, owner, closed.signal)
-    if (lease === null) return false
-    try {
-      await tell(wire, { resource, text, headers: sessionHeaders(lease.session), signal: closed.signal })
-      return true
-    } finally {
-      lease.release()
-    }
-  }
-
   return {
     async call(call) {
       const { era } = call.resource
@@ -97,10 +78,14 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
       return era === 'modern' ? callModern(wire, call) : callLegacy(wire, sessions, call)
     },
     async respond(resource, owner, response) {
-      if (!(await send(resource, owner, response))) throw failed('there is no session that could have asked')
-    },
-    async notify(resource, owner, method, params) {
-      await send(resource, owner, notificationText(method, params))
+      const lease = await sessions.leaseExisting(resource, owner, closed.signal)
+      if (lease === null) throw failed('there is no session that could have asked')
+      const headers = sessionHeaders(lease.session)
+      try {
+        await tell(wire, { resource, text: response, headers, signal: closed.signal })
+      } finally {
+        lease.release()
+      }
     },
     endSession: (principalId, sessionId) => sessions.endOf(principalId, sessionId),
     read: (resource, signal) => readUpstream(wire, resource, signal),

@@ -104,13 +104,8 @@ await t.test(
     await ended(before, 1)
     t.equal(before.of('DELETE')[0]?.session, 'old')
     t.equal(after.of('tools/call')[0]?.session, 'new')
-    await upstream.notify(
-      resourceAt(before.url, { era: 'legacy' }),
-      by('acme::alice').owner,
-      'notifications/x',
-      null,
-    )
-    t.equal(before.of('notifications/x').length, 0)
+    const gone = resourceAt(before.url, { era: 'legacy' })
+    await t.rejects(upstream.respond(gone, by('acme::alice').owner, '{}'), failure('failed'))
   },
 )
 

@@ -250,16 +250,3 @@ await t.test(
     }
   },
 )
-
-await t.test('a notification goes to a session that is open, and opens none', async (t) => {
-  const raw = await rawMcp(t, legacy())
-  const upstream = upstreamFor(t)
-  const call = legacyCall(raw)
-  await upstream.notify(call.resource, ALICE, 'notifications/roots/list_changed', null)
-  t.equal(raw.told.length, 0)
-  await all(await upstream.call(call))
-  await upstream.notify(call.resource, ALICE, 'notifications/roots/list_changed', '{"a":1}')
-  await upstream.notify(call.resource, BOB, 'notifications/roots/list_changed', null)
-  t.match(raw.of('notifications/roots/list_changed'), [{ session: 's1', message: { params: { a: 1 } } }])
-  t.equal(raw.of('notifications/roots/list_changed').length, 1)
-})
