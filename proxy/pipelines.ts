@@ -11,13 +11,14 @@ import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import { llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/endpoints.ts'
+import { demandNow } from './mcp/demand-now.ts'
 import { mcpState, mcpTool, methodGate } from './mcp/gates.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage } from './mcp/message.ts'
 import { UNREAD } from './mcp/methods.ts'
 import { mcpOrigin } from './mcp/origin.ts'
 import { mcpScope, type Scope } from './mcp/scope.ts'
-import { mcpTarget, resourceOf, type Target } from './mcp/target.ts'
+import { mcpTarget, reachedBy, type Target } from './mcp/target.ts'
 
 const MIB = 1024 * 1024
 /** Prompts carry pictures and long histories (WIRE.md §3). */
@@ -54,7 +55,7 @@ type McpRead = Arrival &
   }
 
 interface McpAimed {
-  readonly principal: Principal
+  readonly message: McpMessage
   readonly target: Target
 }
 
@@ -83,16 +84,21 @@ export function pipelines({
   const local = anyone.pass(localOperator)
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
-  const stillHolds = async (facts: Arrival & Gated, at: number): Promise<boolean> => {
-    try {
-      const { principal } = await pin.admit({ ...facts, at })
-      await capability.admit({ ...facts, principal })
-      return true
-    } catch (error) {
-      if (error instanceof Refusal) return false
-      throw error
+  /** Whether `gates` would let the same caller through at a later instant. */
+  const stillAdmitted =
+    <Facts extends Arrival & Gated>(gates: (facts: Facts & { principal: Principal }) => Promise<unknown>) =>
+    async (facts: Facts, at: number): Promise<boolean> => {
+      try {
+        const { principal } = await pin.admit({ ...facts, at })
+        await gates({ ...facts, principal })
+        return true
+      } catch (error) {
+        if (error instanceof Refusal) return false
+        throw error
+      }
     }
-  }
+
+  const mcpMethod = methodGate(mcpOptions.enforce_tools_call)
 
   /** WIRE.md §4: what is meant, who may, and whether it is still what was approved; then the organisation's own rules. */
   const work = () => {
@@ -100,7 +106,7 @@ export function pipelines({
       .pass(mcpTarget(mcp.registry, mcp.pending, mcpOptions.http_get.enabled))
       .pass(pin)
       .pass(capability)
-      .pass(methodGate(mcpOptions.enforce_tools_call))
+      .pass(mcpMethod)
       .pass(mcpTool)
       .pass(mcpState(mcp.states))
     return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
@@ -148,12 +154,12 @@ export function pipelines({
     },
 
     /** Whether a call that was granted would be granted now: what an open stream is asked. */
-    stillHolds,
-    mcpStillHolds: async (facts: Arrival & Gated & McpAimed, at: number): Promise<boolean> => {
-      const resource = resourceOf(facts.target)
-      if (resource && !(await mcp.registry.isBound(facts.principal, resource))) return false
-      return stillHolds(facts, at)
-    },
+    stillHolds: stillAdmitted(async (facts) => capability.admit(facts)),
+    mcpStillHolds: stillAdmitted<Arrival & Gated & McpAimed>(async (facts) => {
+      const reached = reachedBy(facts.target, facts.demand)
+      const demand = reached ? await demandNow(mcp.registry, facts.principal, reached) : facts.demand
+      await mcpMethod.admit({ ...facts, ...(await capability.admit({ ...facts, demand })) })
+    }),
 
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: anyone.pass(adminBody),

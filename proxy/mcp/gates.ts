@@ -10,15 +10,18 @@ import type { McpMessage } from './message.ts'
 import { destinationOf, stateOwnerOf } from './outgoing.ts'
 import { definitionOf, type PinnedDefinition } from './pinned-definition.ts'
 import { isUsable } from './registry.ts'
-import type { RequestStates } from './request-state.ts'
+import { type RequestStates, stateRefused } from './request-state.ts'
 import type { Target } from './target.ts'
 
 const CALL = 'mcp.tools.call'
 
-interface Called extends Arrival {
+interface Asking {
   readonly principal: Principal
   readonly token: AccessToken | null
   readonly message: McpMessage
+}
+
+interface Called extends Arrival, Asking {
   readonly target: Target
   readonly toolCall: ToolCall
   readonly granted: Granted
@@ -28,7 +31,7 @@ interface Called extends Arrival {
  * The gate on the method itself, behind the tool's own (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
  * tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
  */
-export function methodGate(enforced: boolean): Plugin<Called, object> {
+export function methodGate(enforced: boolean): Plugin<Asking & { readonly granted: Granted }, object> {
   return {
     name: 'mcp_method',
     needs: ['principal', 'token', 'message', 'granted'],
@@ -89,7 +92,9 @@ export function mcpState(states: RequestStates): Plugin<Called, { requestState: 
       const { target, message } = facts
       const { requestState: sealed } = message.params
       const goes = target.kind === 'tool' || target.kind === 'relay'
-      if (!goes || typeof sealed !== 'string') return { requestState: null }
+      if (!goes || sealed === undefined || sealed === null) return { requestState: null }
+      // What is no text was never sealed, so it was given to nobody.
+      if (typeof sealed !== 'string') throw stateRefused()
       return { requestState: states.open(sealed, stateOwnerOf(facts, destinationOf(target))) }
     },
   }

@@ -38,9 +38,9 @@ export function paramsText({ body, spans }: Pick<Sent, 'body' | 'spans'>): JsonT
 export function upstreamParams(sent: Sent, { era, name, requestState }: Rewriting): string | null {
   const params = paramsText(sent)
   const text = edited(params, {
+    ...judgedEdit(params),
     ...nameEdit(params, sent.message.method, name),
     ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
-    ...judgedEdit(params),
     ...metaEdit(sent, era),
   })
   return text === '{}' && params === EMPTY ? null : text
@@ -54,8 +54,8 @@ function nameEdit({ value }: JsonText, method: string, name: string | null): Edi
 
 // V8 may have read an escaped name as another one (nodejs/node#63785): what was judged is then what is written.
 function judgedEdit({ escapedNames, value }: JsonText): Edits {
-  const judged = escapedNames ? ['arguments', '_meta'].filter((name) => value[name] !== undefined) : []
-  return Object.fromEntries(judged.map((name) => [name, JSON.stringify(value[name])]))
+  const judged = escapedNames ? Object.entries(value) : []
+  return Object.fromEntries(judged.map(([name, member]) => [name, JSON.stringify(member)]))
 }
 
 /** Each era's requests carry what that era demands, and a client's modern `_meta` means nothing to a legacy upstream. */

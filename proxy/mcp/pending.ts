@@ -1,11 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import type { McpResource } from '../../db/mcp-resources.ts'
 import type { Demand } from '../../plugins/facts.ts'
+import type { Found } from './registry.ts'
 import type { Session } from './sessions.ts'
 
 /** A question of an upstream to the caller of a tool (elicitation, sampling, roots), which the caller has not answered yet. */
 export interface Question {
   readonly resource: McpResource
+  /** The pinned tool that asks, where it is one. */
+  readonly found: Found | null
   readonly session: Session
   /** What the call demanded that made the upstream ask: its answer passes the same gate. */
   readonly demand: Demand

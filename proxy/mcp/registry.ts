@@ -1,6 +1,6 @@
 import type { Database } from '../../db/database.ts'
 import { boundResources, isBound } from '../../db/mcp-bindings.ts'
-import { type McpResource, mcpResourceByName } from '../../db/mcp-resources.ts'
+import { findMcpResource, type McpResource, mcpResourceByName } from '../../db/mcp-resources.ts'
 import { listMcpTools, type McpTool, mcpToolByName, onlyMcpTool } from '../../db/mcp-tools.ts'
 import type { Principal } from '../../plugins/facts.ts'
 
@@ -14,6 +14,8 @@ export interface Found {
 export interface Registry {
   /** The enabled resource of that name. */
   readonly resource: (name: string) => Promise<McpResource | undefined>
+  /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
+  readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /** What a name at the aggregate door means: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4). */
   readonly exposed: (name: string) => Promise<Found | undefined>
   readonly tool: (resource: McpResource, name: string) => Promise<Found | undefined>
@@ -34,6 +36,13 @@ export function openRegistry(database: Database): Registry {
     const found = await byName(name)
     return found?.enabled ? found : undefined
   }
+  const current: Registry['current'] = async (of) => {
+    const named = await byName(of.name)
+    // By its id where it was renamed: rarely, and that is no reason to lose it.
+    const found =
+      named?.resource_id === of.resource_id ? named : await findMcpResource(database, of.resource_id)
+    return found?.enabled ? found : undefined
+  }
   const tool: Registry['tool'] = async (of, name) => {
     const found = await toolByName(of.resource_id, name)
     return found && found.state !== 'gone' ? { resource: of, tool: found } : undefined
@@ -49,13 +58,14 @@ export function openRegistry(database: Database): Registry {
   const alone = async (name: string): Promise<Found | undefined> => {
     const of = await resource(name)
     if (!of) return undefined
-    const own = await tool(of, name)
-    if (own) return own
+    // Also one that is gone: the name must not come to mean another tool because the upstream drops this one.
+    if (await toolByName(of.resource_id, name)) return tool(of, name)
     const only = await onlyTool(of.resource_id)
     return only && { resource: of, tool: only }
   }
   return {
     resource,
+    current,
     tool,
     split,
     exposed: async (name) => {

@@ -9,6 +9,7 @@ import { edited, memberText, readObject } from './json-text.ts'
 import { type Destination, type Dispatched, eraOf, outgoing, ownerOf, stateOwnerOf } from './outgoing.ts'
 import type { Pending } from './pending.ts'
 import type { RequestStates } from './request-state.ts'
+import type { Session } from './sessions.ts'
 import { shapedError, shapedResult } from './shape.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
 import type { Message } from './upstream/message.ts'
@@ -48,6 +49,8 @@ export function refusalOfUpstream(error: unknown, resource: McpResource): unknow
 
 /** What an upstream may ask of its caller during one call. */
 const MOST_QUESTIONS = 64
+/** And in all, pings and what is declined included: each is answered with a request of ours. */
+const MOST_REQUESTS = 1_024
 
 /** One call on its way to an upstream and back. */
 class Exchange {
@@ -55,6 +58,7 @@ class Exchange {
   readonly #facts: Dispatched
   readonly #to: Destination
   readonly #asked: string[] = []
+  #requests = 0
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
 
   constructor(sources: RelaySources, facts: Dispatched, to: Destination) {
@@ -96,8 +100,11 @@ class Exchange {
     for await (const message of answer.messages) {
       if (isResponse(message)) return this.#last(message, answer.status)
       // Nobody can be asked or told anything before the answer.
-      if (message.value.id !== undefined) await this.#declined(message)
-      else this.#noticed(message)
+      if (message.value.id === undefined) this.#noticed(message)
+      else {
+        this.#counted()
+        await this.#declined(message)
+      }
     }
     throw new McpUpstreamError('failed', 'the answer ended without a response')
   }
@@ -152,6 +159,7 @@ class Exchange {
   async #passedOn(message: Message): Promise<string | null> {
     if (isResponse(message)) return this.#response(message).body
     if (message.value.id === undefined) return this.#noticed(message)
+    this.#counted()
     return this.#asks(message) ?? this.#declined(message)
   }
 
@@ -166,14 +174,19 @@ class Exchange {
   /** A question of the upstream as the caller sees it, or null where this caller cannot be asked. */
   #asks(message: Message): string | null {
     const { session, demand, message: call } = this.#facts
-    // A ping asks whether we are there.
-    if (message.value.method === 'ping') return null
     if (!session || call.era !== 'legacy' || this.#era !== 'legacy') return null
-    if (this.#asked.length === MOST_QUESTIONS) throw new McpUpstreamError('failed', 'it asks without end')
+    if (!canBeAsked(session, message)) return null
+    if (this.#asked.length === MOST_QUESTIONS) throw endless()
+    const { resource, found } = this.#to
     const upstreamId = memberText(message, 'id') ?? 'null'
-    const id = this.#sources.pending.ask({ resource: this.#to.resource, session, demand, upstreamId })
+    const id = this.#sources.pending.ask({ resource, found, session, demand, upstreamId })
     this.#asked.push(id)
     return edited(message, { id: JSON.stringify(id) })
+  }
+
+  #counted(): void {
+    this.#requests += 1
+    if (this.#requests > MOST_REQUESTS) throw endless()
   }
 
   async #declined(message: Message): Promise<null> {
@@ -193,7 +206,8 @@ class Exchange {
     if (text === null) {
       const error = readObject(Buffer.from(memberText(message, 'error') ?? '{}'))
       this.#report.failed = true
-      this.#report.detail.error_code = Number(error.value.code)
+      // One that no row can hold must not cost the row all the rest (AUDIT.md: integers only).
+      if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
       return { body: errorMessage(id, shapedError(error)), failed: true }
     }
     const result = readObject(Buffer.from(text))
@@ -228,4 +242,19 @@ class Exchange {
   }
 }
 
+const endless = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
+
 const isResponse = ({ value }: Message): boolean => value.method === undefined
+
+/** What a client of the legacy era says that it can be asked, by the method that asks (MCP 2025-11-25, client features). */
+const QUESTIONS: ReadonlyMap<unknown, string> = new Map([
+  ['elicitation/create', 'elicitation'],
+  ['sampling/createMessage', 'sampling'],
+  ['roots/list', 'roots'],
+])
+
+/** Nobody is asked what he has not said that he can be asked, and nothing else is a question: a ping is for us. */
+function canBeAsked({ capabilities }: Session, { value: { method } }: Message): boolean {
+  const named = QUESTIONS.get(method)
+  return named !== undefined && Object.hasOwn(capabilities, named)
+}

@@ -21,6 +21,9 @@ export interface RequestStates {
   readonly open: (sealed: string, owner: StateOwner) => string
 }
 
+export const stateRefused = (): Refusal =>
+  new Refusal('mcp_params_invalid', { message: 'requestState was not given to this call.' })
+
 const TAG_LENGTH = 43
 
 export function requestStates(secret: Buffer): RequestStates {
@@ -37,7 +40,7 @@ export function requestStates(secret: Buffer): RequestStates {
       const given = Buffer.from(sealed.slice(0, TAG_LENGTH))
       const right = Buffer.from(tag(state, owner))
       if (given.length === right.length && timingSafeEqual(given, right)) return state
-      throw new Refusal('mcp_params_invalid', { message: 'requestState was not given to this call.' })
+      throw stateRefused()
     },
   }
 }

@@ -34,11 +34,15 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
       message: 'The MCP server asks for input in a way that this protocol version does not have.',
     })
   }
+  const state = value.requestState ?? null
+  if (incomplete && state !== null && typeof state !== 'string') {
+    // It could not be bound to the caller.
+    throw new Refusal('mcp_failed', { message: 'The MCP server gives a state that is no text.' })
+  }
   const edits: Edits = {
     ...(upstream === 'legacy' && value.resultType === undefined && { resultType: '"complete"' }),
     ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value, upstream)),
-    ...(incomplete &&
-      typeof value.requestState === 'string' && { requestState: JSON.stringify(seal(value.requestState)) }),
+    ...(incomplete && typeof state === 'string' && { requestState: JSON.stringify(seal(state)) }),
   }
   return Object.keys(edits).length === 0 ? result.bytes.toString('utf8') : edited(result, edits)
 }

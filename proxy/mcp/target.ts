@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto'
-import canonicalize from 'canonicalize'
 import type { JsonObject } from '../../db/json.ts'
 import type { McpResource } from '../../db/mcp-resources.ts'
 import type { CallSummary, Demand, Principal, ToolCall } from '../../plugins/facts.ts'
 import type { JsonBody } from '../../plugins/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { canonicalText } from './canonical-text.ts'
+import { demandNow, type Reached } from './demand-now.ts'
 import { HTTP_GET_TOOL } from './http-get.ts'
 import { isMembers, type McpMessage } from './message.ts'
 import { METHODS } from './methods.ts'
@@ -25,11 +26,11 @@ export type Target =
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
   | { readonly kind: 'answer'; readonly question: Question; readonly id: string }
 
-/** The resource that a target belongs to, or null where it is of several, or of none. */
-export function resourceOf(target: Target): McpResource | null {
-  if (target.kind === 'tool') return target.found.resource
-  if (target.kind === 'relay') return target.resource
-  return target.kind === 'answer' ? target.question.resource : null
+/** The one resource that a target reaches, or null where it is of several, or of none. */
+export function reachedBy(target: Target, demand: Demand): Reached | null {
+  if (target.kind === 'tool') return { resource: target.found.resource, found: target.found, demand }
+  if (target.kind === 'relay') return { resource: target.resource, found: null, demand }
+  return target.kind === 'answer' ? target.question : null
 }
 
 interface Needs extends Arrival, Scope, Pick<JsonBody, 'json'> {
@@ -69,7 +70,7 @@ export function mcpTarget(registry: Registry, pending: Pending, httpGet: boolean
       const { message, demand, call } = facts
       const aim = await aimOf(facts, { registry, pending, httpGet })
       const args = askedOf(message, aim.target)
-      const canonical = args && canonicalOf(args)
+      const canonical = args && canonicalText(args)
       const sha256 = canonical && hash('sha256', canonical)
       const detail: JsonObject = {
         ...call.detail,
@@ -101,8 +102,8 @@ interface Sources {
 }
 
 async function aimOf(facts: Needs, sources: Sources): Promise<Aim> {
-  const { message, scope, session, json } = facts
-  if (message.kind === 'response') return answerAim(json.id, sources.pending.find(json.id, session))
+  const { message, scope } = facts
+  if (message.kind === 'response') return answerAim(facts, sources)
   const method = METHODS.get(message.method)
   if (!method) throw new Error(`${message.method} was let through without being a method`)
   if (method.work === 'list_tools') return listAim(message, { target: { kind: 'list_tools' } }, scope)
@@ -114,14 +115,15 @@ async function aimOf(facts: Needs, sources: Sources): Promise<Aim> {
   return scope ? { target, resource: scope } : listAim(message, { target }, scope)
 }
 
-function answerAim(id: unknown, question: Question | undefined): Aim {
+/** An answer demands what the call that is asked about would demand now. */
+async function answerAim(
+  { json: { id }, session, principal }: Needs,
+  { pending, registry }: Sources,
+): Promise<Aim> {
+  const question = pending.find(id, session)
   if (!question) throw new Refusal('mcp_message_invalid', { message: 'No such question is open.' })
-  const { resource, demand } = question
-  return {
-    target: { kind: 'answer', question, id: String(id) },
-    capability: demand.capability,
-    resource,
-  }
+  const { capability } = await demandNow(registry, principal, question)
+  return { target: { kind: 'answer', question, id: String(id) }, capability, resource: question.resource }
 }
 
 /** Our own lists have one page. */
@@ -224,16 +226,6 @@ function askedOf(message: McpMessage, { kind }: Target): Readonly<Record<string,
   if (kind !== 'relay') return null
   const { _meta, ...asked } = message.params
   return asked
-}
-
-/** RFC 8785: two spellings of the same arguments have one digest. */
-function canonicalOf(args: Readonly<Record<string, unknown>>): string {
-  try {
-    return canonicalize(args) ?? '{}'
-  } catch {
-    // A lone surrogate, say: no two readers agree on what it is.
-    throw paramsInvalid('arguments hold text that is not well-formed Unicode.')
-  }
 }
 
 const paramsInvalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })
