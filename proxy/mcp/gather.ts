@@ -4,10 +4,13 @@ import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
 import { ownMeta } from './params.ts'
 import { refusalOfUpstream } from './relay.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
+import { cursorOf } from './upstream/tools.ts'
 import type { McpUpstream } from './upstream/upstream.ts'
 
 /** Of one upstream's list. A longer one is cut off: its own door pages it. */
 const MOST_PAGES = 20
+/** Likewise. Characters of JSON. */
+const MOST_CHARACTERS = 4 * 1024 * 1024
 
 /** A list put together from several upstreams. */
 export interface Gathered {
@@ -55,10 +58,12 @@ async function itemsOf(
   const { message, session, signal } = facts
   const era = eraOf(resource, session)
   const items: string[] = []
-  let cursor: unknown
-  for (let page = 0; page < MOST_PAGES; page += 1) {
+  const cursors = new Set<string | null>([null])
+  let left = MOST_CHARACTERS
+  let cursor: string | null = null
+  do {
     const params = {
-      ...(cursor !== undefined && { cursor }),
+      ...(cursor !== null && { cursor }),
       ...(era === 'modern' && { _meta: ownMeta() }),
     }
     const { messages } = await upstream.call({
@@ -71,10 +76,16 @@ async function itemsOf(
       signal,
     })
     const result = await resultOf(messages)
-    items.push(...listOf(result, resource, member))
-    cursor = result.nextCursor
-    if (cursor === undefined) break
-  }
+    for (const item of listOf(result, resource, member)) {
+      left -= item.length
+      if (left < 0) return items
+      items.push(item)
+    }
+    cursor = cursorOf(result)
+    // One that comes back would lead round in a circle.
+    if (cursors.has(cursor)) return items
+    cursors.add(cursor)
+  } while (cursors.size <= MOST_PAGES)
   return items
 }
 

@@ -24,6 +24,9 @@ interface Greeted extends Arrival, Scope {
   readonly message: McpMessage
 }
 
+/** What a client says of itself is kept for as long as its session. Characters of JSON text, of each object. */
+const MOST_KEPT = 16_384
+
 /** Methods and notifications that reach neither a tool nor an upstream: what is offered is answered from the last read. */
 export const handshake =
   (sources: HandshakeSources) =>
@@ -65,6 +68,8 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
   if (typeof asked !== 'string' || !isMembers(capabilities)) {
     throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
   }
+  // A session costs no capability, so it must not cost much else.
+  if (!fits(capabilities)) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
   const protocolVersion = LEGACY.find((version) => version === asked) ?? LEGACY[0] ?? asked
   const session = sources.sessions.open(
     {
@@ -72,7 +77,7 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
       resourceId: scope?.resource_id ?? null,
       // Parsed from JSON: nothing else is in them.
       capabilities: capabilities as JsonObject,
-      clientInfo: isMembers(clientInfo) ? (clientInfo as JsonObject) : null,
+      clientInfo: isMembers(clientInfo) && fits(clientInfo) ? (clientInfo as JsonObject) : null,
     },
     at,
   )
@@ -84,6 +89,8 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
   }
   return answer(id, result, { 'mcp-session-id': session.id })
 }
+
+const fits = (object: object): boolean => JSON.stringify(object).length <= MOST_KEPT
 
 async function discovered({ registry }: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
   return answer(id, {

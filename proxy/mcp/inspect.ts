@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../db/database.ts'
 import type { JsonObject } from '../../db/json.ts'
 import type { McpResource } from '../../db/mcp-resources.ts'
@@ -27,11 +28,12 @@ export const inspector =
   async (resource, signal) => {
     try {
       const { era, protocolVersion, facts, tools } = await upstream.read(resource, signal)
+      const listed = await withoutHurry(readTools(tools))
       const known = await listMcpTools(database, resource.resource_id)
       const pins = pinPlan({
         resourceId: resource.resource_id,
         known,
-        listed: readTools(tools),
+        listed,
         first: resource.last_read_at === null,
         at: clock(),
       })
@@ -40,6 +42,16 @@ export const inspector =
       return { ok: false, problem: problemOf(error) }
     }
   }
+
+/** All of them, with everybody else's turn in between: an upstream must not hold up calls by listing much. */
+async function withoutHurry<Made>(work: Iterable<Made>): Promise<Made[]> {
+  const made: Made[] = []
+  for (const one of work) {
+    made.push(one)
+    await nextTurn()
+  }
+  return made
+}
 
 /** For the operator: what is wrong, without anything that the upstream could have put into it. */
 function problemOf(error: unknown): string {

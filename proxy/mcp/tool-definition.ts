@@ -27,19 +27,20 @@ const NAME = /^[\x21-\x7e]{1,128}$/
 const PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
 
 /**
- * The tools of a list that an upstream gave, `value` being what `text` says. Throws an Error with one sentence, in which
+ * The tools of a list that an upstream gave, one by one, since each may take some ten milliseconds and there may be
+ * thousands; `value` is what `text` says. Throws an Error with one sentence, in which
  * nothing stands that the upstream could choose freely, where one has no name or a name that is not 1 to 128 visible ASCII
  * characters, a name is there twice, a definition is larger than 256 KiB or is JSON that two readers could take for two
  * things, or `inputSchema` is not the schema of an object.
  */
-export function readTools(raw: readonly RawTool[]): readonly ToolDefinition[] {
-  const tools = raw.map(readTool)
-  const seen = new Set<string>()
-  for (const { name } of tools) {
-    if (seen.has(name)) throw new Error(`the tool ${name} is listed twice`)
-    seen.add(name)
+export function* readTools(raw: readonly RawTool[]): Generator<ToolDefinition> {
+  const names = new Set<string>()
+  for (const [index, one] of raw.entries()) {
+    const tool = readTool(one, index)
+    if (names.has(tool.name)) throw new Error(`the tool ${tool.name} is listed twice`)
+    names.add(tool.name)
+    yield tool
   }
-  return tools
 }
 
 function readTool({ text, value }: RawTool, index: number): ToolDefinition {

@@ -4,6 +4,8 @@ import { METHOD_NOT_FOUND } from './protocol.ts'
 
 const MAX_PAGES = 100
 const MAX_TOOLS = 2_000
+/** All definitions are judged anew every few minutes, and each list of a caller is made of them. Bytes. */
+const MAX_LIST = 4 * 1024 * 1024
 
 /** A tool as its server defines it. */
 export interface RawTool {
@@ -17,7 +19,7 @@ export interface RawTool {
 
 /**
  * All tools of a server, over all pages of `tools/list`, each with a name of its own. `ask` sends one request with these params.
- * Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools or `maxTotalBytes`, `failed` where a page is none, a cursor
+ * Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or `maxTotalBytes`, `failed` where a page is none, a cursor
  * comes back, or two tools have one name. A server without that method has no tools.
  * Does NOT look at a definition beyond its name.
  */
@@ -33,7 +35,8 @@ export async function listTools(
     const response = await ask(params)
     if (page === 0 && errorCodeOf(response) === METHOD_NOT_FOUND) return []
     total += response.bytes.length
-    if (total > maxTotalBytes) throw new McpUpstreamError('too_large', 'its list of tools is too large')
+    if (total > Math.min(maxTotalBytes, MAX_LIST))
+      throw new McpUpstreamError('too_large', 'its list of tools is too large')
     const result = pageOf(response)
     for (const value of toolsOf(result)) add(tools, value)
     const cursor = cursorOf(result)
@@ -67,8 +70,8 @@ function add(tools: Map<string, RawTool>, value: unknown): void {
   tools.set(value.name, { text: JSON.stringify(value), value })
 }
 
-/** The cursor of the next page. Servers also write null or an empty one where there is none. */
-function cursorOf({ nextCursor: cursor }: JsonRecord): string | null {
+/** The cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write null or an empty one where there is none. */
+export function cursorOf({ nextCursor: cursor }: JsonRecord): string | null {
   if (cursor === undefined || cursor === null || cursor === '') return null
   if (typeof cursor !== 'string') throw failed('the cursor of its tools is no text')
   return cursor

@@ -28,7 +28,7 @@ async function registered(t: Parameters<typeof openedAt>[0]) {
     pins: pinPlan({
       resourceId: resource_id,
       known: await listMcpTools(database, resource_id),
-      listed: readTools(texts.map((text) => ({ text, value: JSON.parse(text) }))),
+      listed: [...readTools(texts.map((text) => ({ text, value: JSON.parse(text) })))],
       first: resource.last_read_at === null,
       at: AT,
     }),

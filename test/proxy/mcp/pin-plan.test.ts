@@ -10,12 +10,11 @@ function listed(
   descriptions: Readonly<Record<string, string>>,
   more: object = {},
 ): readonly ToolDefinition[] {
-  return readTools(
-    Object.entries(descriptions).map(([name, description]) => {
-      const value = { name, description, inputSchema: { type: 'object' }, ...more }
-      return { text: JSON.stringify(value), value }
-    }),
-  )
+  const raw = Object.entries(descriptions).map(([name, description]) => {
+    const value = { name, description, inputSchema: { type: 'object' }, ...more }
+    return { text: JSON.stringify(value), value }
+  })
+  return [...readTools(raw)]
 }
 
 const read = (known: readonly McpTool[], tools: readonly ToolDefinition[], first = false): PinPlan =>

@@ -9,7 +9,7 @@ const TOOL = {
 }
 
 function read(...values: readonly Record<string, unknown>[]): readonly ToolDefinition[] {
-  return readTools(values.map((value) => ({ text: JSON.stringify(value), value })))
+  return [...readTools(values.map((value) => ({ text: JSON.stringify(value), value })))]
 }
 const digestOf = (value: Record<string, unknown>): string | undefined => read(value)[0]?.digest
 
@@ -51,7 +51,7 @@ t.test('the digest does not depend on the order of members (RFC 8785)', async ()
 
 t.test('a definition keeps its text as it was written', async (t) => {
   const text = `{ "name":"a", "x-unknown": 1.0, "inputSchema": {"type":"object"} }`
-  t.match(readTools([{ text, value: JSON.parse(text) }]), [{ name: 'a', text, flags: [] }])
+  t.match([...readTools([{ text, value: JSON.parse(text) }])], [{ name: 'a', text, flags: [] }])
   t.same(read(), [])
 })
 
@@ -76,9 +76,9 @@ t.test(
 
 t.test('T14: a definition that two readers could take for two tools is refused', async (t) => {
   const twice = '{"name":"a","description":"evil","description":"good","inputSchema":{"type":"object"}}'
-  t.throws(() => readTools([{ text: twice, value: JSON.parse(twice) }]), /not unambiguous JSON$/)
+  t.throws(() => [...readTools([{ text: twice, value: JSON.parse(twice) }])], /not unambiguous JSON$/)
   const surrogate = '{"name":"a","description":"\\ud800","inputSchema":{"type":"object"}}'
-  t.throws(() => readTools([{ text: surrogate, value: JSON.parse(surrogate) }]), /not unambiguous JSON$/)
+  t.throws(() => [...readTools([{ text: surrogate, value: JSON.parse(surrogate) }])], /not unambiguous JSON$/)
   const deep = `{"name":"a","inputSchema":{"type":"object","x":${'['.repeat(20_000)}${']'.repeat(20_000)}}}`
-  t.throws(() => readTools([{ text: deep, value: JSON.parse(deep) }]), /not unambiguous JSON$/)
+  t.throws(() => [...readTools([{ text: deep, value: JSON.parse(deep) }])], /not unambiguous JSON$/)
 })
