@@ -11,7 +11,7 @@ import { cut, visible } from './visible.ts'
 export type Check = (value: unknown) => string | null
 
 /** Of one check. A step takes 1 to 20 ns. */
-const MAX_STEPS = 30_000_000
+const MAX_STEPS = 20_000_000
 const MAX_DEPTH = 64
 const MAX_VALUES = 1_000_000
 const MAX_SENTENCE = 300

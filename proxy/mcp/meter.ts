@@ -65,7 +65,7 @@ function priceOf(keyword: string, schema: AnySchema): number {
 }
 
 function sizeOf(data: unknown, looped: boolean): number {
-  if (typeof data === 'string') return data.length >> 2
+  if (typeof data === 'string') return data.length >> 1
   if (Array.isArray(data)) return data.length
   return looped && typeof data === 'object' && data !== null ? Object.keys(data).length * KEY_STEPS : 0
 }

@@ -30,7 +30,7 @@ const MAX_VALUES = 20_000
 /** Characters that the compiled code repeats: of each keyword its place, of each name of a list the whole list. */
 const MAX_REPEATED = 2_000_000
 const MAX_PATTERNS = 256
-const MAX_PATTERN_WEIGHT = 50_000
+const MAX_PATTERN_WEIGHT = 25_000
 
 const DIALECTS: ReadonlyMap<unknown, Dialect> = new Map([
   [undefined, '2020-12'],
