@@ -19,6 +19,36 @@ export function readObject(bytes: Buffer): JsonText {
   return { bytes, value: value as Record<string, unknown>, ...scan }
 }
 
+/**
+ * A member of an object that was read strictly, where it is itself an object: as {@link readObject} reads it, but for where
+ * its members stand, which is looked for when it is asked.
+ */
+export function memberObject(
+  { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,
+  name: string,
+): JsonText | null {
+  const span = spans.get(name)
+  const member: unknown = value[name]
+  if (!span || typeof member !== 'object' || member === null || Array.isArray(member)) return null
+  const own = bytes.subarray(span.start, span.end)
+  let known: Scan | null = null
+  const scan = (): Scan => {
+    known ??= scanJson(own, 1)
+    return known
+  }
+  return {
+    bytes: own,
+    // Neither null nor an array: what JSON.parse makes of `{…}`.
+    value: member as Record<string, unknown>,
+    get spans() {
+      return scan().spans
+    },
+    get escapedNames() {
+      return scan().escapedNames
+    },
+  }
+}
+
 /** How an object is to be changed: JSON text for a member, in place of what is there or added; null leaves it out. */
 export type Edits = Readonly<Record<string, string | null>>
 

@@ -5,7 +5,7 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { rpcError } from '../refusal-jsonrpc.ts'
 import type { Reply, Report } from '../reply.ts'
 import type { Cancellations } from './cancellations.ts'
-import { edited, memberText, readObject } from './json-text.ts'
+import { edited, memberObject, memberText } from './json-text.ts'
 import { type Destination, type Dispatched, eraOf, outgoing, ownerOf, stateOwnerOf } from './outgoing.ts'
 import type { Pending } from './pending.ts'
 import type { RequestStates } from './request-state.ts'
@@ -202,15 +202,15 @@ class Exchange {
   #response(message: Message): { body: string; failed: boolean } {
     const { id } = this.#facts.message
     if (id === null) throw new Error('a notification was dispatched as a request')
-    const text = memberText(message, 'result')
-    if (text === null) {
-      const error = readObject(Buffer.from(memberText(message, 'error') ?? '{}'))
+    const result = memberObject(message, 'result')
+    if (result === null) {
+      const error = memberObject(message, 'error')
+      if (error === null) throw new McpUpstreamError('failed', 'a response is neither a result nor an error')
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (AUDIT.md: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
       return { body: errorMessage(id, shapedError(error)), failed: true }
     }
-    const result = readObject(Buffer.from(text))
     const shaped = shapedResult(result, {
       method: this.#facts.message.method,
       caller: this.#facts.message.era,
