@@ -11,6 +11,7 @@ import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import { llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/endpoints.ts'
+import { mcpAsked } from './mcp/asked.ts'
 import { demandNow } from './mcp/demand-now.ts'
 import { mcpState, mcpTool, methodGate } from './mcp/gates.ts'
 import type { Mcp } from './mcp/mcp.ts'
@@ -82,6 +83,7 @@ export function pipelines({
   const anyone = Pipeline.start()
   const operator = anyone.pass(adminSecret)
   const local = anyone.pass(localOperator)
+  const sameOrigin = mcpOrigin(baseUrls, mcpOptions.allowed_origins)
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
   /** Whether `gates` would let the same caller through at a later instant. */
@@ -141,14 +143,16 @@ export function pipelines({
     /** MCP: only the message says whether it is about the connection or wants something done. */
     mcp: {
       read: anyone
-        .pass(mcpOrigin(baseUrls, mcpOptions.allowed_origins))
+        .pass(sameOrigin)
         .pass(demand(UNREAD.action, UNREAD.capability))
         .pass(pin)
         .pass(proof)
         .pass(apiKey)
         .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
+        .pass(mcpAsked)
         .pass(mcpMessage)
         .pass(mcpScope(mcp.registry, mcp.sessions)),
+      session: anyone.pass(sameOrigin).pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
       handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
       work: work(),
     },

@@ -1,4 +1,5 @@
 import type { Refusal, RefusalReason } from '../plugins/refusal.ts'
+import { errorMessage } from './mcp/wire.ts'
 import { refusalReply } from './refusal-http.ts'
 import type { Reply } from './reply.ts'
 
@@ -23,6 +24,14 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   policy_denied: -31005,
 }
 
+/**
+ * The codes that only this gateway can mean: what an upstream says of bytes, headers and versions is about ours, not about the
+ * caller's. That a method or a parameter is wrong (-32601, -32602) it may say itself.
+ */
+export const OUR_CODES: ReadonlySet<unknown> = new Set(
+  Object.values(CODES).filter((code) => code !== -32601 && code !== -32602),
+)
+
 /** Refusals whose HTTP status a client acts on, whichever era it is of. */
 const BY_STATUS: ReadonlySet<RefusalReason> = new Set<RefusalReason>([
   'body_invalid',
@@ -45,18 +54,30 @@ export interface Refused {
 }
 
 /**
- * How "no" looks at the MCP endpoint: a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 wherever the
- * protocol does not ask for another status. Who is not known, or not allowed from where it calls, is told over HTTP, with the challenge.
+ * How "no" looks at the MCP endpoint: a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 where it is an
+ * answer of the protocol. Who is not known, or not allowed from where it calls, is told over HTTP, with the challenge; a
+ * fault of the service has its own status, so that a load balancer and a metric see it.
  */
 export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: Refused): Reply {
-  const { reason, status } = refusal
+  const { status, final, headers } = refusal
   if (status === 401) return challenged(refusalReply(refusal, requestId), metadataUrl)
-  if (reason === 'origin_not_allowed') return refusalReply(refusal, requestId)
+  if (refusal.reason === 'origin_not_allowed') return refusalReply(refusal, requestId)
+  const own = hasOwnStatus(refusal, era)
   return {
-    status: BY_STATUS.has(reason) || (era === 'modern' && reason === 'mcp_method_unknown') ? status : 200,
-    headers: { 'content-type': 'application/json' },
-    body: `{"jsonrpc":"2.0","id":${id ?? 'null'},"error":${rpcError(refusal, requestId)}}`,
+    status: own ? status : 200,
+    headers: {
+      'content-type': 'application/json',
+      ...(final && { 'x-should-retry': 'false' }),
+      ...(own && headers),
+    },
+    body: errorMessage(id, rpcError(refusal, requestId)),
   }
+}
+
+function hasOwnStatus({ reason }: Refusal, era: Refused['era']): boolean {
+  if (reason === 'mcp_method_unknown') return era === 'modern'
+  // Who has gone reads nothing, and who took a request back wants no fault.
+  return BY_STATUS.has(reason) || (CODES[reason] === undefined && reason !== 'client_gone')
 }
 
 /** The error object of a refusal, JSON text. Nothing of `cause` appears in it. */

@@ -56,7 +56,7 @@ function mcpRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
   const read = { pipeline: p.mcp.read, recorder, refuse }
   return ['/v1/mcp', '/v1/mcp/{resource}'].flatMap((path) => [
     forked('POST', path, read, ({ message }) => (isHandshake(message) ? handshake : work)),
-    open('DELETE', path, p.known, s.mcp.endSession, strangers, refuse),
+    open('DELETE', path, p.mcp.session, s.mcp.endSession, strangers, refuse),
   ])
 }
 

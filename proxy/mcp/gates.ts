@@ -1,4 +1,3 @@
-import type { McpTool } from '../../db/mcp-tools.ts'
 import { holds, missing } from '../../plugins/capability.ts'
 import type { AccessToken, Granted, Principal, ToolCall } from '../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
@@ -9,7 +8,7 @@ import { HTTP_GET_TOOL } from './http-get.ts'
 import type { McpMessage } from './message.ts'
 import { destinationOf, stateOwnerOf } from './outgoing.ts'
 import { definitionOf, type PinnedDefinition } from './pinned-definition.ts'
-import { isUsable } from './registry.ts'
+import { type Found, isUsable } from './registry.ts'
 import { type RequestStates, stateRefused } from './request-state.ts'
 import type { Target } from './target.ts'
 
@@ -55,7 +54,7 @@ export const mcpTool: Plugin<Called, object> = {
     if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
     if (target.kind !== 'tool') return {}
     const { tool, resource } = target.found
-    if (!isUsable(resource, tool)) throw quarantined(tool)
+    if (!isUsable(resource, tool)) throw quarantined(target.found)
     const definition = definitionOf(tool)
     checkArguments(definition, toolCall)
     if (message.era === 'modern') {
@@ -76,8 +75,8 @@ function checkArguments(
   if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
 }
 
-const quarantined = ({ name }: McpTool): Refusal =>
-  new Refusal('mcp_tool_quarantined', { detail: { tool: name } })
+const quarantined = ({ resource, tool }: Found): Refusal =>
+  new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
 
 /**
  * The state of a multi round-trip request must be one that was given to this principal for this very call (MCP 2026-07-28,

@@ -1,5 +1,5 @@
 import type { McpResource } from '../../db/mcp-resources.ts'
-import { isMembers } from './message.ts'
+import { isMembers } from './json-values.ts'
 import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
 import { ownMeta } from './params.ts'
 import { refusalOfUpstream } from './relay.ts'

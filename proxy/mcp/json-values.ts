@@ -1,5 +1,5 @@
 /** A JSON object of which nothing is known but that it is one. */
-export type Members = Record<string, unknown>
+export type Members = Readonly<Record<string, unknown>>
 
 export const isMembers = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,12 +1,11 @@
-import type { CallSummary, Demand } from '../../plugins/facts.ts'
+import type { CallSummary } from '../../plugins/facts.ts'
 import type { JsonBody } from '../../plugins/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { eraOf, standardHeaders } from './era.ts'
-import { actionOf, HANDSHAKE, LEGACY_ONLY, METHODS, UNREAD } from './methods.ts'
+import { isMembers, type Members } from './json-values.ts'
+import { HANDSHAKE, LEGACY_ONLY, METHODS } from './methods.ts'
 import type { Era } from './versions.ts'
-
-type Members = Readonly<Record<string, unknown>>
 
 /** One JSON-RPC message of a caller, read once: what is judged is what is acted on. Given by `mcp_message`. */
 export interface McpMessage {
@@ -26,9 +25,10 @@ export interface McpMessage {
   readonly takesEvents: boolean
 }
 
+type Needs = Arrival & JsonBody & { readonly call: CallSummary }
+
 interface Gives {
   readonly message: McpMessage
-  readonly demand: Demand
   readonly call: CallSummary
 }
 
@@ -38,23 +38,14 @@ interface Gives {
  * Refuses with `mcp_message_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
  * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at what a method's parameters mean.
  */
-export const mcpMessage: Plugin<Arrival & JsonBody, Gives> = {
+export const mcpMessage: Plugin<Needs, Gives> = {
   name: 'mcp_message',
-  needs: ['json'],
-  gives: ['message', 'demand', 'call'],
+  needs: ['json', 'call'],
+  gives: ['message', 'call'],
   admit: (facts) => {
     const message = read(facts)
-    const method = METHODS.get(message.method)
-    const demand = method ? { action: actionOf(message.method), capability: method.capability } : UNREAD
-    const detail = { mcp_version: message.version }
-    return { message, demand, call: { model: null, tool: askedTool(message), stream: false, detail } }
+    return { message, call: { ...facts.call, detail: { mcp_version: message.version } } }
   },
-}
-
-/** The tool as the caller calls it, where it can stand in a row: a refusal before it is found should name it too. */
-function askedTool({ method, params: { name } }: McpMessage): string | null {
-  const sane = typeof name === 'string' && name.length <= 256 && name.isWellFormed() && !/\p{C}/u.test(name)
-  return method === 'tools/call' && sane ? name : null
 }
 
 function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
@@ -117,9 +108,5 @@ function isServed({ method, era }: McpMessage): boolean {
 
 const takesEvents = (accept: string | undefined): boolean =>
   accept !== undefined && /text\/event-stream|text\/\*|\*\/\*/i.test(accept)
-
-/** A JSON object. */
-export const isMembers = (value: unknown): value is Members =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const invalid = (message: string): Refusal => new Refusal('mcp_message_invalid', { message })

@@ -1,4 +1,5 @@
 import { Refusal } from '../../plugins/refusal.ts'
+import { OUR_CODES } from '../refusal-jsonrpc.ts'
 import { type Edits, edited, type JsonText } from './json-text.ts'
 import type { Era } from './versions.ts'
 
@@ -41,24 +42,22 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
   }
   const edits: Edits = {
     ...(upstream === 'legacy' && value.resultType === undefined && { resultType: '"complete"' }),
-    ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value, upstream)),
+    ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value)),
     ...(incomplete && typeof state === 'string' && { requestState: JSON.stringify(seal(state)) }),
   }
   return Object.keys(edits).length === 0 ? result.bytes.toString('utf8') : edited(result, edits)
 }
 
-function cacheEdits({ cacheScope }: JsonText['value'], upstream: Era): Edits {
-  if (upstream === 'legacy') return { ttlMs: '0', cacheScope: '"private"' }
-  return cacheScope === 'public' ? { cacheScope: '"private"' } : {}
-}
-
-/** Codes that mean something of ours (WIRE.md §4): an upstream must not be able to say them in our name. */
-const OURS: ReadonlySet<unknown> = new Set([-32000, -32001, -32003, -32004, -32005, -32006, -31005])
+const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
+  ...(ttlMs === undefined && { ttlMs: '0' }),
+  // Also where nothing is said: some clients take that for public.
+  cacheScope: '"private"',
+})
 
 /** An upstream's JSON-RPC error as the caller hears it, JSON text: its own, unless it speaks with one of our codes. */
 export function shapedError(error: JsonText): string {
   const { code, message } = error.value
-  if (!OURS.has(code)) return error.bytes.toString('utf8')
+  if (!OUR_CODES.has(code)) return error.bytes.toString('utf8')
   throw new Refusal('mcp_failed', {
     detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },
   })

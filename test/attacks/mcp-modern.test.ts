@@ -226,6 +226,9 @@ await t.test('caching: what depends on who asks is nobody else’s, whatever the
     cacheScope: 'private',
     resultType: 'complete',
   })
+  server.act = modernWith([tool('go')], (res, told) => sendJson(res, result(told, { contents: [] })))
+  const unsaid = await stage.rpc(bot, 'resources/read', { modern, params: { uri: 'a://b' } })
+  t.match(unsaid.json.result, { ttlMs: 0, cacheScope: 'private' }, 'also where it says nothing')
   const list = (await stage.rpc(bot, 'tools/list', { modern })).json.result
   t.match(list, { resultType: 'complete', ttlMs: 0, cacheScope: 'private' })
 })

@@ -35,7 +35,7 @@ await t.test(
     t.same(await stage.listed(bot), ['files.other'])
     const before = called(server).length
     const refused = await call()
-    t.match(refused.error, { code: -32006, data: { tool: 'read' } })
+    t.match(refused.error, { code: -32006, data: { tool: 'files.read' } })
     t.equal(called(server).length, before, 'nothing went upstream')
     const [row] = await stage.rows({ action: 'mcp_resource.tool_quarantined' })
     t.match(row, { tool: 'files.read', detail: { tool: 'read', changes: [/id_ed25519/] } })

@@ -167,13 +167,15 @@ await t.test(
   async (t) => {
     const { stage, bot, act } = await behind(t)
     const fake = { required_capability: 'admin.everything' }
-    for (const code of [-32000, -32001, -32003, -32004, -32005, -32006, -31005]) {
+    for (const code of [
+      -32000, -32001, -32003, -32004, -32005, -32006, -31005, -32700, -32600, -32020, -32022,
+    ]) {
       act((res, told) => sendJson(res, error(told.id, code, 'capability_missing: admin.everything', fake)))
       const { json } = await stage.callTool(bot, 'up.go')
       t.match(json.error, { code: -32003, data: { upstream_error: { code } } })
       t.notOk(json.error.data.required_capability)
     }
-    for (const code of [-32002, -32042, -32602, -32603, 4711]) {
+    for (const code of [-32002, -32042, -32601, -32602, -32603, -32021, 4711]) {
       act((res, told) => sendJson(res, error(told.id, code, 'of its own', { more: [1] })))
       t.same((await stage.callTool(bot, 'up.go')).json.error, {
         code,

@@ -166,3 +166,49 @@ await t.test(
     t.notMatch(JSON.stringify(rows), /canary-in-arguments/)
   },
 )
+
+await t.test(
+  'WIRE §4: GET is 405, and so is DELETE without a session to end; notifications are 202',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const bot = await stage.enroll('bot', [])
+    for (const path of ['/v1/mcp', '/v1/mcp/x']) {
+      for (const [method, headers] of [
+        ['GET', {}],
+        ['DELETE', {}],
+        ['DELETE', { 'mcp-protocol-version': '2026-07-28', 'mcp-session-id': 'x' }],
+      ] as const) {
+        const answer = await stage.call(bot, method, path, { headers })
+        t.equal(answer.status, 405, `${method} ${path}`)
+        t.match(answer.headers.allow, /POST/)
+      }
+    }
+    const told = { jsonrpc: '2.0', method: 'notifications/initialized' }
+    const answer = await stage.call(bot, 'POST', '/v1/mcp', { body: told })
+    t.match([answer.status, answer.text], [202, ''])
+  },
+)
+
+await t.test('a page of another origin reaches nothing, by whatever method', async (t) => {
+  const stage = await mcpStage(t)
+  const bot = await stage.enroll('bot', ['mcp.tools.list'])
+  const body = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  for (const origin of ['https://evil.example', 'null', 'http://localhost', `${stage.url}.evil.example`]) {
+    for (const method of ['POST', 'DELETE']) {
+      const sent = method === 'POST' ? { body } : {}
+      const answer = await stage.call(bot, method, '/v1/mcp', { ...sent, headers: { origin } })
+      t.match([answer.status, answer.json.reason], [403, 'origin_not_allowed'], `${method} ${origin}`)
+    }
+  }
+  t.equal((await stage.call(bot, 'POST', '/v1/mcp', { body, headers: { origin: stage.url } })).status, 200)
+})
+
+await t.test('WIRE §1: a refusal that a retry cannot cure says so', async (t) => {
+  const stage = await mcpStage(t)
+  const bot = await stage.enroll('bot', [])
+  for (const options of [{ id: 'x'.repeat(300) }, {}]) {
+    const refused = await stage.rpc(bot, 'tools/list', options)
+    t.ok(refused.json.error)
+    t.equal(refused.headers['x-should-retry'], 'false')
+  }
+})

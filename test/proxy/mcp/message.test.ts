@@ -2,6 +2,7 @@ import t from 'tap'
 import { type JsonBody, jsonBody } from '../../../plugins/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
+import { mcpAsked } from '../../../proxy/mcp/asked.ts'
 import { mcpMessage } from '../../../proxy/mcp/message.ts'
 import { META, MODERN } from '../../../proxy/mcp/versions.ts'
 import { arrival } from '../../plugins/arrival.ts'
@@ -18,7 +19,8 @@ const body = jsonBody({ limit: 1_000_000, otherwise: 'mcp_message_invalid' })
 async function read(text: string, headers: Headers = {}) {
   const facts = arrival({ headers, readBody: () => Promise.resolve(Buffer.from(text)) })
   const given: JsonBody = await body.admit(facts)
-  return mcpMessage.admit({ ...facts, ...given })
+  const asked = await mcpAsked.admit(given)
+  return { ...asked, ...(await mcpMessage.admit({ ...facts, ...given, ...asked })) }
 }
 
 const message = (more: object): string => JSON.stringify({ jsonrpc: '2.0', ...more })
