@@ -96,8 +96,9 @@ function newcomer(resourceId: string, tool: ToolDefinition, now: string): McpToo
 }
 
 function quarantineOf({ name, definition, pending_definition, pending_digest }: McpTool): Quarantine {
+  const pending = parsed(pending_definition)
   const changes =
-    definition === '' ? ['new tool'] : toolChanges(parsed(definition), parsed(pending_definition))
+    definition === '' ? ['new tool', ...toolChanges({}, pending)] : toolChanges(parsed(definition), pending)
   return { tool: name, changes, digest: pending_digest ?? '' }
 }
 

@@ -38,7 +38,9 @@ t.test('threat 17: the first read approves all tools, a later one none', async (
   })
   const plan = read(pinned, listed({ a: 'one', b: 'two', c: 'new' }))
   const [{ digest } = { digest: '' }] = listed({ c: 'new' })
-  t.same(plan.quarantined, [{ tool: 'c', changes: ['new tool'], digest }])
+  t.match(plan.quarantined, [
+    { tool: 'c', changes: ['new tool', /^name: /, /^description: added "new"$/], digest },
+  ])
   t.match(plan.tools, [
     { name: 'c', state: 'quarantined', definition: '', digest: '', pending_digest: digest },
   ])
