@@ -29,6 +29,44 @@ export const shownMcpResource = (
   tools: tools.map((tool) => shownTool(resource, tool)),
 })
 
+/**
+ * As {@link shownMcpResource}, with all that an operator must be able to look at before saying yes: what the server said of
+ * itself, each definition whole, and the names in `tool_capabilities` that no tool has ever had.
+ */
+export const wholeMcpResource = (
+  resource: McpResource,
+  tools: readonly McpTool[],
+): Record<string, unknown> => ({
+  ...shownMcpResource(resource, tools),
+  server: serverOf(resource),
+  unknown_tools: unknownTools(resource, tools),
+  tools: tools.map((tool) => ({ ...shownTool(resource, tool), ...definitionsOf(tool) })),
+})
+
+/** Null where it was never read. What it did not say is left out by JSON. */
+function serverOf({ server_facts: facts }: McpResource): Record<string, unknown> | null {
+  if (facts === null) return null
+  const { capabilities, serverInfo, instructions } = facts
+  return { capabilities, serverInfo, instructions }
+}
+
+/** Of a server that was never read nobody knows what it has. */
+function unknownTools(
+  { tool_capabilities: own, last_read_at: readAt }: McpResource,
+  tools: readonly McpTool[],
+): readonly string[] {
+  if (readAt === null) return []
+  const known = new Set(tools.map(({ name }) => name))
+  return Object.keys(own).filter((name) => !known.has(name))
+}
+
+function definitionsOf({ state, definition, pending_definition: pending }: McpTool) {
+  return {
+    definition: definition === '' ? null : definitionOf(definition),
+    ...(state === 'quarantined' && { pending_definition: pending === null ? null : definitionOf(pending) }),
+  }
+}
+
 /** A tool that was never approved has neither a digest nor an instant at which it was pinned. */
 function shownTool(resource: McpResource, tool: McpTool): Record<string, unknown> {
   const { name, state, digest, pending_digest, flags, pinned_at, changed_at } = tool
@@ -48,13 +86,14 @@ function shownTool(resource: McpResource, tool: McpTool): Record<string, unknown
 }
 
 function changesOf({ definition: pinned, pending_definition: pending }: McpTool): readonly string[] {
-  if (pinned === '' || pending === null) return ['new tool']
-  return toolChanges(definitionOf(pinned), definitionOf(pending))
+  const after = pending === null ? {} : definitionOf(pending)
+  // There is nothing to compare it with, and that is no reason to approve it unseen.
+  if (pinned === '') return ['new tool', ...toolChanges({}, after)]
+  return toolChanges(definitionOf(pinned), after)
 }
 
 // Proven by the reader of tools: what is not an object was never stored.
-const definitionOf = (text: string): Readonly<Record<string, unknown>> =>
-  JSON.parse(text) as Readonly<Record<string, unknown>>
+const definitionOf = (text: string): Record<string, unknown> => JSON.parse(text) as Record<string, unknown>
 
 /**
  * Fields of a resource as an audit row holds them. A URL's query may be a key, so only its digest stays; and names of

@@ -26,7 +26,8 @@ import {
   mcpResourcePatch,
   newMcpResource,
 } from './mcp-resource-body.ts'
-import { auditedFields, shownMcpResource } from './mcp-resource-shown.ts'
+import { auditedFields, shownMcpResource, wholeMcpResource } from './mcp-resource-shown.ts'
+import { visibleJson } from './mcp-visible-json.ts'
 import { parse } from './parse.ts'
 import type { Asked, Sent } from './principals.ts'
 
@@ -62,7 +63,7 @@ export const createMcpResource =
     return answerMcpResource(context, id, 201)
   }
 
-/** GET /v1/admin/mcp-resources: a bare array, by name. */
+/** GET /v1/admin/mcp-resources: a bare array, by name, without the definitions of tools. */
 export const listAllMcpResources =
   ({ database }: AdminContext) =>
   async (): Promise<Reply> => {
@@ -186,7 +187,7 @@ export async function mcpResource({ database }: AdminContext, id: string | undef
   return found
 }
 
-/** The resource of that id as it is now, with its tools. */
+/** The resource of that id as it is now, with its tools and their definitions, in which nothing hides. */
 export async function answerMcpResource(
   context: AdminContext,
   id: string | undefined,
@@ -194,7 +195,11 @@ export async function answerMcpResource(
 ): Promise<Reply> {
   const resource = await mcpResource(context, id)
   const tools = await listMcpTools(context.database, resource.resource_id)
-  return json(status, shownMcpResource(resource, tools), { etag: etagOf(resource) })
+  return {
+    status,
+    headers: { 'content-type': 'application/json', etag: etagOf(resource) },
+    body: visibleJson(JSON.stringify(wholeMcpResource(resource, tools))),
+  }
 }
 
 async function patchFaults(

@@ -21,7 +21,7 @@ await t.test('WIRE §2 a registration answers the object, with the tools that it
   t.equal(status, 201)
   t.equal(headers.etag, '"1"')
   t.match(json.resource_id, /^mcpr_[0-9a-f]{24}$/)
-  const { resource_id, last_read_at, created_at, updated_at, tools, ...rest } = json
+  const { resource_id, last_read_at, created_at, updated_at, tools, server, ...rest } = json
   t.strictSame(rest, {
     name: 'files',
     description: null,
@@ -35,7 +35,10 @@ await t.test('WIRE §2 a registration answers the object, with the tools that it
     era: 'modern',
     protocol_version: '2026-07-28',
     last_error: null,
+    unknown_tools: [],
   })
+  t.match(server, { capabilities: { tools: {} }, serverInfo: { name: 'changing', version: '1.0.0' } })
+  t.strictSame(Object.keys(server), ['capabilities', 'serverInfo'], 'and no instructions')
   t.ok([last_read_at, created_at, updated_at].every((at) => /^\d{4}-.*Z$/.test(at)))
   t.match(tools, [
     { name: 'read', exposed_as: 'files.read', required_capability: 'mcp.tools.call', state: 'approved' },
@@ -44,7 +47,9 @@ await t.test('WIRE §2 a registration answers the object, with the tools that it
   t.match(tools[0], { digest: /^[0-9a-f]{64}$/, pending_digest: null, flags: [], changed_at: null })
   t.notOk('changes' in tools[0])
   t.strictSame((await gateway.admin('GET', `${PATH}/${resource_id}`)).json, json)
-  t.strictSame((await gateway.admin('GET', PATH)).json, [json])
+  const { server: _, unknown_tools: __, ...listed } = json
+  const short = tools.map(({ definition: ___, ...one }: Record<string, unknown>) => one)
+  t.strictSame((await gateway.admin('GET', PATH)).json, [{ ...listed, tools: short }])
   const rows = await gateway.rows()
   t.match(
     rows.filter(({ action }) => action.startsWith('mcp_')),
@@ -67,7 +72,7 @@ await t.test(
     const gateway = await testGateway(t, PRIVATE)
     const { status, json } = await gateway.admin('POST', PATH, { name: 'files', endpoint_url: upstream.url })
     t.equal(status, 201)
-    t.match(json, { tools: [], era: null, last_read_at: null, last_error: /^.+$/ })
+    t.match(json, { tools: [], era: null, server: null, last_read_at: null, last_error: /^.+$/ })
     const refresh = () => gateway.admin('POST', `${PATH}/${json.resource_id}/refresh`)
     t.match(await refresh(), { status: 200, json: { tools: [], last_error: json.last_error } })
     upstream.list([tool('read')])
@@ -77,6 +82,34 @@ await t.test(
     t.match(down, { status: 200, json: { tools: [{ state: 'approved' }], era: 'modern' } })
     t.type(down.json.last_error, 'string')
     t.equal((await gateway.admin('POST', `${PATH}/mcpr_0/refresh`)).status, 404)
+  },
+)
+
+await t.test(
+  'a capability that was given to a tool the server does not have is told, once it was read',
+  async (t) => {
+    const upstream = await changingServer(t, tool('write_file'), tool('read'))
+    upstream.list(null)
+    const gateway = await testGateway(t, PRIVATE)
+    const created = await gateway.admin('POST', PATH, {
+      name: 'files',
+      endpoint_url: upstream.url,
+      tool_capabilities: { write_fil: 'files.write', read: 'files.read', constructor: 'files.odd' },
+    })
+    t.strictSame(created.json.unknown_tools, [], 'nobody knows yet what it has')
+    const path = `${PATH}/${created.json.resource_id}`
+    upstream.list([tool('write_file'), tool('read')])
+    const read = (await gateway.admin('POST', `${path}/refresh`)).json
+    t.strictSame(read.unknown_tools.toSorted(), ['constructor', 'write_fil'])
+    upstream.list([tool('write_file')])
+    const without = (await gateway.admin('POST', `${path}/refresh`)).json
+    t.strictSame(
+      without.unknown_tools.toSorted(),
+      ['constructor', 'write_fil'],
+      'read is gone, and was there',
+    )
+    const mended = await gateway.admin('PATCH', path, { tool_capabilities: { write_file: 'files.write' } })
+    t.strictSame(mended.json.unknown_tools, [])
   },
 )
 
