@@ -1,8 +1,7 @@
 import { parseArgs } from 'node:util'
-import { expect } from './control-client.ts'
 import { bindTo } from './mcp-bind.ts'
-import { toolTotals } from './mcp-lines.ts'
-import { RESOURCES, resourceNamed, type ShownResource, type Work } from './mcp-resources.ts'
+import { toolTotals, unknownLines } from './mcp-lines.ts'
+import { RESOURCES, type WholeResource, type Work, wholeResource } from './mcp-resources.ts'
 
 const many = { type: 'string', multiple: true } as const
 const OPTIONS = {
@@ -35,8 +34,7 @@ export function addVerb(args: readonly string[]): Work {
     allowed_domains: values['allowed-domain'],
   }
   return async (call, say) => {
-    expect(await call('POST', RESOURCES, body), 201)
-    const resource = await resourceNamed(call, name)
+    const resource = wholeResource(await call('POST', RESOURCES, body), 201)
     say(...registered(resource))
     await bindTo(call, say, resource, values.bind ?? [])
   }
@@ -55,13 +53,8 @@ function capabilities(pairs: readonly string[]): Readonly<Record<string, string>
   return Object.fromEntries(found)
 }
 
-function registered({
-  name,
-  resource_id: id,
-  required_capability: demanded,
-  last_error: error,
-  tools,
-}: ShownResource): readonly string[] {
+function registered(resource: WholeResource): readonly string[] {
+  const { name, resource_id: id, required_capability: demanded, last_error: error, tools } = resource
   const lines = [`registered ${name} (${id}); its tools demand ${demanded} where you said nothing else`]
   if (error !== null) {
     return [
@@ -73,5 +66,5 @@ function registered({
   const flagged = tools.filter(({ flags }) => flags.length > 0).length
   lines.push(`read ${name}: ${toolTotals(tools)}, pinned as they are now`)
   if (flagged > 0) lines.push(`${flagged} of them should be looked at: sallyport mcp show ${name}`)
-  return lines
+  return [...lines, ...unknownLines(resource)]
 }

@@ -1,14 +1,8 @@
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
 import { expect } from './control-client.ts'
-import { toolLines } from './mcp-lines.ts'
-import {
-  resourceNamed,
-  resourcePath,
-  type ShownResource,
-  type ShownTool,
-  type Work,
-} from './mcp-resources.ts'
+import { pendingLines } from './mcp-lines.ts'
+import { resourcePath, toolNamed, type WholeTool, type Work, wholeResourceNamed } from './mcp-resources.ts'
 
 const OPTIONS = {
   digest: { type: 'string' },
@@ -16,17 +10,18 @@ const OPTIONS = {
 } as const
 
 /**
- * `mcp approve`: shows how a quarantined tool differs, asks, and approves the definition that was shown and no other: one
- * that came in between is refused by its digest.
+ * `mcp approve`: shows what waits, whole, and how it differs, asks, and approves the definition that was shown and no other:
+ * one that came in between is refused by its digest.
  */
 export function approveVerb(args: readonly string[]): Work {
   const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options: OPTIONS })
   const [name, toolName, ...rest] = positionals
   if (!name || !toolName || rest.length > 0) throw new Error('say which tool: mcp approve NAME TOOL')
   return async (call, say) => {
-    const resource = await resourceNamed(call, name)
-    const { tool, digest } = waiting(resource, toolName)
-    say(...toolLines([tool]))
+    const resource = await wholeResourceNamed(call, name)
+    const tool = toolNamed(resource, toolName)
+    const digest = waiting(tool)
+    say(...pendingLines(tool))
     if (values.digest === undefined && !values.yes) await ask()
     const path = `${resourcePath(resource.resource_id)}/tools/${encodeURIComponent(toolName)}/approve`
     expect(await call('POST', path, { digest: values.digest ?? digest }), 200)
@@ -34,14 +29,12 @@ export function approveVerb(args: readonly string[]): Work {
   }
 }
 
-function waiting({ name, tools }: ShownResource, toolName: string): { tool: ShownTool; digest: string } {
-  const tool = tools.find((one) => one.name === toolName)
-  if (!tool) throw new Error(`${name} has no tool of the name ${JSON.stringify(toolName)}`)
-  const { state, pending_digest: digest } = tool
+/** The digest of what waits. */
+function waiting({ name, state, pending_digest: digest }: WholeTool): string {
   // Without a digest the gateway would approve whatever waits by then.
   if (state !== 'quarantined' || digest === null)
-    throw new Error(`no definition of ${toolName} waits for approval: it is ${state}`)
-  return { tool, digest }
+    throw new Error(`no definition of ${name} waits for approval: it is ${state}`)
+  return digest
 }
 
 async function ask(): Promise<void> {

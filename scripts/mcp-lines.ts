@@ -1,5 +1,6 @@
+import { visibleJson } from '../proxy/admin/mcp-visible-json.ts'
 import { visible } from '../proxy/mcp/visible.ts'
-import type { ShownBinding, ShownResource, ShownTool } from './mcp-resources.ts'
+import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './mcp-resources.ts'
 
 /**
  * Lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a terminal obeys what
@@ -9,17 +10,8 @@ export const printable = (lines: readonly string[]): string =>
   lines.map((line) => `${visible(line)}\n`).join('')
 
 /** JSON, indented. What hides or controls is escaped in it as JSON does, so that it reads back as the same value. */
-export function jsonLines(value: unknown): readonly string[] {
-  const lines = JSON.stringify(value, null, 2).split('\n')
-  return lines.map((line) => Array.from(line, escaped).join(''))
-}
-
-/** A character, or the `\uXXXX` of its code units where it hides. */
-function escaped(character: string): string {
-  if (visible(character) === character) return character
-  const units = Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
-  return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')
-}
+export const jsonLines = (value: unknown): readonly string[] =>
+  JSON.stringify(value, null, 2).split('\n').map(visibleJson)
 
 /** A line for each server, under a line of titles. */
 export function resourceTable(
@@ -40,7 +32,7 @@ export function resourceTable(
 }
 
 /** All that an operator should know of a server. */
-export function resourceLines(resource: ShownResource, bindings: readonly ShownBinding[]): readonly string[] {
+export function resourceLines(resource: WholeResource, bindings: readonly ShownBinding[]): readonly string[] {
   const { name, description, last_error: error, tools } = resource
   const bound = bindings.map(({ agent_id: id }) => id).join(', ')
   const facts: readonly (readonly [string, string | null])[] = [
@@ -55,8 +47,24 @@ export function resourceLines(resource: ShownResource, bindings: readonly ShownB
     ['tools', toolTotals(tools)],
   ]
   const shown = facts.flatMap(([title, text]) => (text === null ? [] : `  ${title.padEnd(12)}${text}`))
-  return [`${name}  ${shownUrl(resource)}`, ...shown, ...toolLines(tools)]
+  return [`${name}  ${shownUrl(resource)}`, ...shown, ...toolLines(tools), ...unknownLines(resource)]
 }
+
+/** What a name that no tool has demands of nobody: most likely the operator meant another one. */
+export const unknownLines = ({ unknown_tools: unknown }: WholeResource): readonly string[] =>
+  unknown.map((tool) => `tool_capabilities names ${tool}, which the server does not have`)
+
+/** A tool with its definitions whole, so that nothing of what is approved was cut; below them how they differ. */
+export const wholeToolLines = (tool: WholeTool): readonly string[] => [
+  ...(tool.definition === null ? [] : ['approved:', ...jsonLines(tool.definition)]),
+  ...pendingLines(tool),
+]
+
+/** What waits for approval, whole, and how it differs from what was approved. */
+export const pendingLines = (tool: WholeTool): readonly string[] => [
+  ...(tool.pending_definition ? ['waits for approval:', ...jsonLines(tool.pending_definition)] : []),
+  ...toolLines([tool]),
+]
 
 /** Each tool with its state and what it demands; below it the digest that waits, how it differs, and its flags. */
 export function toolLines(tools: readonly ShownTool[]): readonly string[] {

@@ -1,5 +1,5 @@
 import { nearestName } from '../plugins/nearest-name.ts'
-import { type Call, expect } from './control-client.ts'
+import { type Call, type ControlAnswer, expect } from './control-client.ts'
 
 /** Tells the operator something, each text on a line of its own. */
 export type Say = (...lines: readonly string[]) => void
@@ -19,7 +19,15 @@ export interface ShownTool {
   readonly changes?: readonly string[]
 }
 
-/** An MCP server as the admin API shows it (WIRE.md §2). */
+/** A tool with what it is said to do, whole. */
+export interface WholeTool extends ShownTool {
+  /** What was approved; null where nothing ever was. */
+  readonly definition: object | null
+  /** Of a quarantined tool: what waits. */
+  readonly pending_definition?: object | null
+}
+
+/** An MCP server as the admin API lists it (WIRE.md §2). */
 export interface ShownResource {
   readonly resource_id: string
   readonly name: string
@@ -34,6 +42,13 @@ export interface ShownResource {
   readonly last_read_at: string | null
   readonly last_error: string | null
   readonly tools: readonly ShownTool[]
+}
+
+/** An MCP server as the admin API shows it alone. */
+export interface WholeResource extends ShownResource {
+  readonly tools: readonly WholeTool[]
+  /** Names in its `tool_capabilities` that no tool has. */
+  readonly unknown_tools: readonly string[]
 }
 
 /** Who may reach an MCP server. */
@@ -66,6 +81,24 @@ export async function resourceNamed(call: Call, name: string): Promise<ShownReso
   )
   const hint = near === undefined ? 'none is registered' : `did you mean ${near}?`
   throw new Error(`there is no MCP server of the name ${JSON.stringify(name)}: ${hint}`)
+}
+
+/** The MCP server of that name, with the definitions of its tools. Throws one sentence where there is none. */
+export async function wholeResourceNamed(call: Call, name: string): Promise<WholeResource> {
+  const { resource_id: id } = await resourceNamed(call, name)
+  return wholeResource(await call('GET', resourcePath(id)), 200)
+}
+
+/** The MCP server that an answer holds. Throws the service's own sentence where its status is not the expected one. */
+export const wholeResource = (answer: ControlAnswer, status: number): WholeResource =>
+  // The admin API's own shape (WIRE.md §2), of the version that runs.
+  expect(answer, status) as unknown as WholeResource
+
+/** The tool of that name. Throws one sentence where the server has none. */
+export function toolNamed({ name, tools }: WholeResource, tool: string): WholeTool {
+  const found = tools.find((one) => one.name === tool)
+  if (!found) throw new Error(`${name} has no tool of the name ${JSON.stringify(tool)}`)
+  return found
 }
 
 /** The bindings to one MCP server, or all, oldest first. */

@@ -5,7 +5,7 @@ import { type Call, expect, withControl } from './control-client.ts'
 import { addVerb } from './mcp-add.ts'
 import { approveVerb } from './mcp-approve.ts'
 import { bindTo, unbindFrom } from './mcp-bind.ts'
-import { jsonLines, printable, resourceLines, resourceTable, toolLines, toolTotals } from './mcp-lines.ts'
+import { jsonLines, printable, resourceTable, toolLines, toolTotals, unknownLines } from './mcp-lines.ts'
 import {
   bindingsOf,
   resourceNamed,
@@ -14,14 +14,18 @@ import {
   type Say,
   type ShownResource,
   type Work,
+  wholeResource,
 } from './mcp-resources.ts'
+import { showVerb } from './mcp-show.ts'
 
 const VERBS: Readonly<Record<string, (args: readonly string[]) => Work>> = {
   add: addVerb,
   list: listVerb,
-  show: (args) => named('show NAME', args, show),
+  show: showVerb,
   refresh: (args) => named('refresh NAME', args, refresh),
   approve: approveVerb,
+  disable: (args) => named('disable NAME', args, disable),
+  enable: (args) => named('enable NAME', args, enable),
   bind: (args) => withIds('bind NAME ID…', args, bindTo),
   unbind: (args) => withIds('unbind NAME ID…', args, unbindFrom),
   remove: (args) => named('remove NAME', args, remove),
@@ -63,17 +67,23 @@ function listVerb(args: readonly string[]): Work {
   }
 }
 
-async function show(call: Call, say: Say, resource: ShownResource): Promise<void> {
-  say(...resourceLines(resource, await bindingsOf(call, resource)))
-}
-
 async function refresh(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
-  expect(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
-  const now = await resourceNamed(call, name)
+  const now = wholeResource(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
   if (now.last_error !== null) throw new Error(`${name} could not be read: ${now.last_error}`)
   say(`${name} was read: ${toolTotals(now.tools)}`)
   const waiting = now.tools.filter(({ state }) => state === 'quarantined')
   if (waiting.length > 0) say(...toolLines(waiting), `look at it, then: sallyport mcp approve ${name} TOOL`)
+  say(...unknownLines(now))
+}
+
+async function disable(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
+  expect(await call('PATCH', resourcePath(resource_id), { enabled: false }), 200)
+  say(`${name} is disabled: nothing of it is listed or called; its tools, approvals and bindings stay`)
+}
+
+async function enable(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
+  expect(await call('PATCH', resourcePath(resource_id), { enabled: true }), 200)
+  say(`${name} is enabled, with the tools that are approved`)
 }
 
 async function remove(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {

@@ -13,14 +13,17 @@ Puts MCP servers behind the gateway, over its control socket; works beside a run
     --description TEXT
     --bind ID                let this principal reach it; may be repeated
   list [--json]        every server
-  show NAME            one server, its tools, and how the quarantined ones differ from what was approved
+  show NAME [TOOL]     one server, its tools, and how the quarantined ones differ from what was approved; with TOOL its
+                       whole definition, as it was approved and as it waits
   refresh NAME         read its tools again
-  approve NAME TOOL    show how a quarantined tool differs, ask, and approve exactly that definition
+  approve NAME TOOL    show what waits, whole, and how it differs, ask, and approve exactly that definition
     --digest HEX             only the definition of this digest, as show printed it, without asking
     --yes                    whatever is shown, without asking
   bind NAME ID…        let agents, users or workloads reach it, each with the capabilities that it holds
   unbind NAME ID…      holds on the next call
-  remove NAME          with its pinned tools and its bindings
+  disable NAME         switch a server off, on the next call; what was approved and who is bound stays
+  enable NAME          switch it on again
+  remove NAME          with its pinned tools and its bindings; added again, whatever it lists then is approved
 
 A server on this machine or in a private network needs MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true where the gateway runs.
 Exit code: 0, or 1 with one sentence.
