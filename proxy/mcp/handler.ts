@@ -72,7 +72,7 @@ async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply
   const { result, report } = await fetchUrl(facts.toolCall.arguments ?? {}, facts.signal)
   const failed = result.isError === true
   const text = JSON.stringify(modern(facts) ? { resultType: 'complete', ...result } : result)
-  return done(facts, text, { provider: 'http.get', failed, detail: { ...report, is_error: failed } })
+  return done(facts, text, { provider: 'http.get', failed, detail: { ...report, isError: failed } })
 }
 
 function done({ message }: McpFacts, result: string, { detail, ...report }: Report): Reply {

@@ -227,7 +227,7 @@ class Exchange {
     detail.result_bytes = Buffer.byteLength(text)
     if (result.resultType === 'input_required') detail.input_required = true
     if (this.#facts.message.method !== 'tools/call') return
-    detail.is_error = result.isError === true
+    detail.isError = result.isError === true
     this.#report.failed = result.isError === true
   }
 

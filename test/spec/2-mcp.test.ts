@@ -161,7 +161,7 @@ await t.test(
     const [list, decision, outcome] = rows
     t.match(list?.detail, { reason: 'capability_missing', required_capability: 'mcp.tools.list' })
     t.match(decision?.detail, { resource: 'files', arguments_sha256: /^[0-9a-f]{64}$/, arguments_bytes: 32 })
-    t.match(outcome?.detail, { is_error: false, result_sha256: /^[0-9a-f]{64}$/, upstream_era: 'legacy' })
+    t.match(outcome?.detail, { isError: false, result_sha256: /^[0-9a-f]{64}$/, upstream_era: 'legacy' })
     t.equal(decision?.request_id, outcome?.request_id)
     t.notMatch(JSON.stringify(rows), /canary-in-arguments/)
   },
