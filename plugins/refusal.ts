@@ -142,6 +142,7 @@ export const REASONS = {
   // Of the MCP endpoint: their JSON-RPC codes stand in proxy/refusal-jsonrpc.ts.
   origin_not_allowed: forbidden('The Host or Origin of this request is not one of this service.'),
   mcp_message_invalid: invalid(400, 'The body is not one JSON-RPC 2.0 message.'),
+  mcp_request_invalid: invalid(400, 'The body is not a JSON-RPC 2.0 request.'),
   mcp_meta_invalid: invalid(400, 'params._meta lacks what this protocol version demands.'),
   mcp_header_mismatch: invalid(400, 'The MCP headers do not match the body.'),
   mcp_version_unsupported: invalid(400, 'This protocol version is not supported.'),

@@ -7,6 +7,7 @@ import type { Reply } from './reply.ts'
 const CODES: Partial<Record<RefusalReason, number>> = {
   body_invalid: -32700,
   mcp_message_invalid: -32600,
+  mcp_request_invalid: -32600,
   body_too_large: -32600,
   mcp_session_unknown: -32600,
   mcp_method_unknown: -32601,
@@ -75,7 +76,8 @@ export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataU
 }
 
 function hasOwnStatus({ reason }: Refusal, era: Refused['era']): boolean {
-  if (reason === 'mcp_method_unknown') return era === 'modern'
+  // WIRE.md §4: an older client hears both as an answer.
+  if (reason === 'mcp_method_unknown' || reason === 'mcp_request_invalid') return era === 'modern'
   // Who has gone reads nothing, and who took a request back wants no fault.
   return BY_STATUS.has(reason) || (CODES[reason] === undefined && reason !== 'client_gone')
 }

@@ -35,7 +35,7 @@ interface Gives {
 /**
  * Reads the body as one JSON-RPC 2.0 message of either era, and refuses what two readers could take for two things:
  * a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a method that nobody serves.
- * Refuses with `mcp_message_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
+ * Refuses with `mcp_request_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
  * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at what a method's parameters mean.
  */
 export const mcpMessage: Plugin<Needs, Gives> = {
@@ -109,4 +109,4 @@ function isServed({ method, era }: McpMessage): boolean {
 const takesEvents = (accept: string | undefined): boolean =>
   accept !== undefined && /text\/event-stream|text\/\*|\*\/\*/i.test(accept)
 
-const invalid = (message: string): Refusal => new Refusal('mcp_message_invalid', { message })
+const invalid = (message: string): Refusal => new Refusal('mcp_request_invalid', { message })

@@ -212,3 +212,31 @@ await t.test('WIRE §1: a refusal that a retry cannot cure says so', async (t) =
     t.equal(refused.headers['x-should-retry'], 'false')
   }
 })
+
+await t.test(
+  'WIRE §4: JSON-RPC errors are HTTP 200 for an older client, except where the body is no JSON or no object',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const bot = await stage.enroll('bot', [])
+    const send = async (body: string, headers: Record<string, string> = {}) => {
+      const json = { 'content-type': 'application/json', ...headers }
+      const answer = await stage.call(bot, 'POST', '/v1/mcp', { body, headers: json })
+      return [answer.status, answer.json.error.code, answer.json.id]
+    }
+    const modern = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'x' }
+    const meta = {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientCapabilities': {},
+    }
+    t.same(await send('{'), [400, -32700, null])
+    t.same(await send('[]'), [400, -32600, null])
+    t.same(await send('{"id":7,"method":"ping"}'), [200, -32600, 7])
+    t.same(await send('{"jsonrpc":"2.0","id":7,"method":"x"}'), [200, -32601, 7])
+    t.same(await send('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}'), [200, -32602, 7])
+    const request = JSON.stringify({ jsonrpc: '2.0', id: 7, method: 'x', params: { _meta: meta } })
+    t.same(await send(request, modern), [404, -32601, 7])
+    t.same(await send(request, { ...modern, 'mcp-method': 'y' }), [400, -32020, 7])
+    t.same(await send(request, { ...modern, 'mcp-protocol-version': '2025-11-25' }), [400, -32020, 7])
+    t.same(await send('{"id":7,"method":"ping"}', modern), [400, -32600, 7])
+  },
+)
