@@ -82,8 +82,9 @@ async function itemsOf(
       items.push(item)
     }
     cursor = cursorOf(result)
+    left -= cursor?.length ?? 0
     // One that comes back would lead round in a circle.
-    if (cursors.has(cursor)) return items
+    if (cursors.has(cursor) || left < 0) return items
     cursors.add(cursor)
   } while (cursors.size <= MOST_PAGES)
   return items

@@ -10,7 +10,7 @@ import { type ListOptions, listTools } from './list-tools.ts'
 import { type Dispatched, destinationOf } from './outgoing.ts'
 import { IMPLEMENTATION } from './params.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
-import type { Target } from './target.ts'
+import { noQuestion, type Target } from './target.ts'
 import { META } from './versions.ts'
 import { errorMessage, resultMessage } from './wire.ts'
 
@@ -93,8 +93,8 @@ async function answered(
   { question, id }: Extract<Target, { kind: 'answer' }>,
 ): Promise<Reply> {
   const { resource, session, upstreamId } = question
-  // Once: whatever comes of it, the question has been answered.
-  pending.forget(id)
+  // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
+  if (!pending.close(id)) throw noQuestion()
   const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
   const text =
     result === null

@@ -36,8 +36,8 @@ export class Pending {
     return question && question.session.id === session?.id ? question : undefined
   }
 
-  /** The call is over, or the question is answered. */
-  forget(id: string): void {
-    this.#open.delete(id)
+  /** Closes it: its call is over, or it is being answered. False where that had happened before. */
+  close(id: string): boolean {
+    return this.#open.delete(id)
   }
 }

@@ -238,7 +238,7 @@ class Exchange {
 
   #over(end: () => void): void {
     end()
-    for (const id of this.#asked) this.#sources.pending.forget(id)
+    for (const id of this.#asked) this.#sources.pending.close(id)
   }
 }
 

@@ -122,7 +122,7 @@ async function answerAim(
   { pending, registry }: Sources,
 ): Promise<Aim> {
   const question = pending.find(id, session)
-  if (!question) throw new Refusal('mcp_message_invalid', { message: 'No such question is open.' })
+  if (!question) throw noQuestion()
   const { capability } = await demandNow(registry, principal, question)
   return { target: { kind: 'answer', question, id: String(id) }, capability, resource: question.resource }
 }
@@ -228,5 +228,8 @@ function askedOf(message: McpMessage, { kind }: Target): Readonly<Record<string,
   const { _meta, ...asked } = message.params
   return asked
 }
+
+export const noQuestion = (): Refusal =>
+  new Refusal('mcp_message_invalid', { message: 'No such question is open.' })
 
 const paramsInvalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Identity, Json } from '../gateway.ts'
+import { agentOf, type Identity, type Json } from '../gateway.ts'
 import { openStream } from '../mcp/open-stream.ts'
 import { type Act, rawMcp, sse } from '../mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, type Stage, tool, toolServer } from '../mcp/stage.ts'
@@ -104,8 +104,8 @@ async function asked(t: Parameters<typeof mcpStage>[0], capabilities: Json) {
   const { headers: given } = await stage.rpc(bot, 'initialize', { params })
   const headers = { 'mcp-session-id': String(given['mcp-session-id']) }
   const stream = await openStream(stage, bot, 'tools/call', { headers, params: { name: 'slow' } })
-  const answer = (id: string) =>
-    stage.call(bot, 'POST', '/v1/mcp', { headers, body: { jsonrpc: '2.0', id, result: {} } })
+  const answer = (id: string, agent = agentOf(stage.ca, bot)) =>
+    stage.call(bot, 'POST', '/v1/mcp', { headers, agent, body: { jsonrpc: '2.0', id, result: {} } })
   return { stage, resource, bot, binding_id, stream, answer, answers }
 }
 
@@ -132,6 +132,19 @@ await t.test(
     }
   },
 )
+
+await t.test('threat 6: of many answers at once to one question, one reaches the server', async (t) => {
+  const { stage, bot, stream, answer, answers } = await asked(t, { elicitation: {} })
+  const { id } = await stream.next()
+  // Connections that stand, so that the answers come in one moment.
+  const agents = Array.from({ length: 10 }, () => agentOf(stage.ca, bot, true))
+  await Promise.all(agents.map((agent) => stage.call(bot, 'GET', '/v1/models', { agent })))
+  const given = await Promise.all(agents.map((agent) => answer(id, agent)))
+  t.equal(given.filter(({ status }) => status === 202).length, 1)
+  t.equal(answers.length, 1)
+  for (const agent of agents) agent.destroy()
+  stream.hangUp()
+})
 
 await t.test('nobody is asked what he has not said that he can be asked', async (t) => {
   const { stream, answers } = await asked(t, { sampling: {} })
