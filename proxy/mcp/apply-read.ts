@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { LedgerError } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { JsonObject } from '../../db/json.ts'
 import { type McpResource, recordRead } from '../../db/mcp-resources.ts'
 import { type McpTool, putMcpTool } from '../../db/mcp-tools.ts'
 import type { Statement } from '../../db/statement.ts'
@@ -26,7 +27,7 @@ export interface AppliedRead {
 /**
  * What a read of the upstream changes, and the audit rows that say so: one `mcp_resource.tool_quarantined` for each tool
  * that was quarantined, with the readable differences, and one `mcp_resource.updated` where tools were pinned, came back
- * or went. None where nothing has changed, or where the upstream could not be read. `at`: ms since the epoch.
+ * or went, and one where the server's instructions are others. None where nothing has changed, or where the upstream could not be read. `at`: ms since the epoch.
  * The unit is refused as a `conflict` where the read was overtaken by a change of the resource or by another read.
  */
 export function applyRead(
@@ -43,7 +44,7 @@ export function applyRead(
       recordRead(database, resource, { era, protocolVersion, facts, at }),
       ...pins.tools.map((tool) => putMcpTool(database, tool)),
     ],
-    notes: [...pinned(resource, pins), ...quarantined(resource, pins)],
+    notes: [...pinned(resource, pins), ...instructed(resource, facts), ...quarantined(resource, pins)],
   }
 }
 
@@ -56,15 +57,19 @@ interface Storing {
 }
 
 /**
- * Stores a read that no operator has asked for. False where it was overtaken, and then nothing was stored.
- * Rejects where the ledger cannot record.
+ * Stores a read that no operator has asked for: instructions stay as they are. False where it was overtaken, and then
+ * nothing was stored. Rejects where the ledger cannot record.
  */
 export async function storeRead(
   { database, ledger, configDigest, at }: Storing,
   resource: McpResource,
   result: Inspection,
 ): Promise<boolean> {
-  const { statements, notes } = applyRead({ database, at }, resource, result)
+  const { statements, notes } = applyRead(
+    { database, at },
+    resource,
+    withoutNewInstructions(resource, result),
+  )
   try {
     await ledger.commit({ statements, entries: notes.map((note) => noteEntry(note, at, configDigest)) })
     return true
@@ -72,6 +77,30 @@ export async function storeRead(
     if (error instanceof LedgerError && error.code === 'conflict') return false
     throw error
   }
+}
+
+/**
+ * A server's instructions reach models as the descriptions of its tools do, so they are not its own to change either
+ * (SECURITY threat 17): those of the first read stand, or of the last that an operator asked for, who is shown them.
+ */
+function withoutNewInstructions(
+  { server_facts: before, last_read_at: readAt }: McpResource,
+  result: Inspection,
+): Inspection {
+  if (!result.ok || readAt === null) return result
+  const { instructions: _, ...facts } = result.facts
+  const kept = before?.instructions
+  return { ...result, facts: typeof kept === 'string' ? { ...facts, instructions: kept } : facts }
+}
+
+function instructed(
+  { resource_id: subject, name, server_facts: before }: McpResource,
+  { instructions }: JsonObject,
+): readonly AuditNote[] {
+  if (before?.instructions === instructions) return []
+  const digest =
+    typeof instructions === 'string' ? createHash('sha256').update(instructions).digest('hex') : null
+  return [{ action: 'mcp_resource.updated', detail: { subject, name, instructions_sha256: digest } }]
 }
 
 function pinned({ resource_id: subject, name }: McpResource, { tools }: PinPlan): readonly AuditNote[] {
