@@ -19,7 +19,7 @@ import { shut } from './shut.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
 import { type FederationTask, federationTask } from './tasks/publish-federation.ts'
-import { refreshMcp } from './tasks/refresh-mcp.ts'
+import { type RefreshTask, refreshMcp } from './tasks/refresh-mcp.ts'
 import { renewCertificate, tlsMaterial } from './tasks/renew-server-certificate.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
 
@@ -122,7 +122,7 @@ async function open(opening: Opening): Promise<Gateway> {
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), digest())] })
 
   const serveWith = (router: ServeOptions['router']) => serve(serveOptions(parts, router, options.timers))
-  const tasks: FederationTask[] = []
+  const tasks: (RefreshTask | FederationTask)[] = []
   let stopTasks = (): void => {}
   const tls = await tlsMaterial(house, clock())
   if (!options.controlOnly) {
@@ -132,8 +132,9 @@ async function open(opening: Opening): Promise<Gateway> {
       admin: serveWith(() => inForce.doors.admin),
     }
     parts.doors.listeners = await openListeners(settings, tls, { ...TIMERS, ...options.timers }, handlers)
-    tasks.push(...federation(parts))
-    stopTasks = runTasks([...standing(parts, () => inForce.configuration), ...tasks], logs.log)
+    const current = (): Configuration => inForce.configuration
+    tasks.push(rereading(parts, current), ...federation(parts))
+    stopTasks = runTasks([...standing(parts, current), ...tasks], logs.log)
   }
   control.serve(serveWith(() => inForce.doors.control))
 
@@ -192,24 +193,28 @@ async function begin({ ledger, clock, logs }: Parts, note: Note, configDigest: s
 
 /** What is done from time to time, whatever comes in. */
 function standing(parts: Parts, inForce: () => Configuration): readonly Task[] {
-  const { house, doors: open, drain, clock, mcp, ledger, logs } = parts
+  const { house, doors: open, drain, clock } = parts
   const { database, settings } = house
   const configDigest = (): string => inForce().digest
   return [
     ...ledgerTasks({ ...parts, database, organisation: settings.org, configDigest }),
     renewCertificate(house, open.listeners, clock),
     cutRevoked(drain.calls, clock),
-    refreshMcp({
-      database,
-      ledger,
-      configDigest,
-      inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
-      intervalS: () => inForce().mcp.refresh_interval_s,
-      changed: mcp.changed,
-      clock,
-      log: logs.log,
-    }),
   ]
+}
+
+function rereading({ house, ledger, mcp, clock, logs }: Parts, inForce: () => Configuration): RefreshTask {
+  const { database } = house
+  return refreshMcp({
+    database,
+    ledger,
+    configDigest: () => inForce().digest,
+    inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
+    intervalS: () => inForce().mcp.refresh_interval_s,
+    changed: mcp.changed,
+    clock,
+    log: logs.log,
+  })
 }
 
 function federation({ house, ledger, keys, issuer, clock, logs }: Parts): FederationTask[] {

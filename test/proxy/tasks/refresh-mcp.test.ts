@@ -1,0 +1,133 @@
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { pino } from 'pino'
+import t from 'tap'
+import { openLedger } from '../../../db/audit/ledger.ts'
+import { openDatabase } from '../../../db/database.ts'
+import { findMcpResource, insertMcpResource } from '../../../db/mcp-resources.ts'
+import { listMcpTools } from '../../../db/mcp-tools.ts'
+import { type Inspect, inspector } from '../../../proxy/mcp/inspect.ts'
+import { refreshMcp } from '../../../proxy/tasks/refresh-mcp.ts'
+import { eventually } from '../../attacks/settled.ts'
+import { AT, fieldsOf } from '../../db/mcp-rows.ts'
+import type { Json } from '../../gateway.ts'
+import { upstreamFor } from '../../mcp/raw-upstream.ts'
+import { legacyWith, tool, toolServer } from '../../mcp/stage.ts'
+
+type Test = Parameters<typeof toolServer>[0]
+
+const INTERVAL_S = 300
+
+/** The task on a database of its own, with a clock that a test moves. `inspect`: in place of asking real servers. */
+async function stage(t: Test, inspect?: Inspect) {
+  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const ledger = await openLedger({ file: database.file, version: '0' })
+  const log: Json[] = []
+  const logTo = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      log.push(JSON.parse(chunk.toString()))
+      done()
+    },
+  })
+  let at = AT
+  const upstream = upstreamFor(t)
+  const task = refreshMcp({
+    database,
+    ledger,
+    configDigest: () => 'c',
+    inspect: () => inspect ?? inspector(database, upstream, () => at),
+    intervalS: () => INTERVAL_S,
+    changed: new Set(),
+    clock: () => at,
+    log: pino(logTo),
+  })
+  t.teardown(async () => {
+    await task.stop()
+    await ledger.close()
+    await database.close()
+  })
+  return {
+    task,
+    log,
+    register: async (name: string, url: string): Promise<void> => {
+      const fields = { ...fieldsOf(name), resource_id: `mcpr_${name}`, endpoint_url: url }
+      await ledger.commit({ statements: [insertMcpResource(database, fields)], entries: [] })
+    },
+    later: (): Promise<void> => {
+      at += INTERVAL_S * 1000
+      return task.run()
+    },
+    toolsOf: (name: string) => listMcpTools(database, `mcpr_${name}`),
+    resource: (name: string) => findMcpResource(database, `mcpr_${name}`),
+  }
+}
+
+await t.test(
+  'threat 17: a silent server beside a changed one does not keep the change from being seen, round after round',
+  async (t) => {
+    const { task, log, register, later, toolsOf, resource } = await stage(t)
+    const [silent, changing] = [await toolServer(t, [tool('go')]), await toolServer(t, [tool('read')])]
+    await register('a', silent.url)
+    await register('b', changing.url)
+    await task.run()
+    await eventually(
+      async () => [await toolsOf('a'), await toolsOf('b')],
+      (all) => all.every((tools) => tools.length === 1),
+    )
+    silent.act = () => {}
+    const before = silent.told.length
+    const pending = async (description: string) => {
+      const last = (await toolsOf('b'))[0]?.pending_digest
+      changing.act = legacyWith([tool('read', { description })])
+      await later()
+      const [read] = await eventually(
+        () => toolsOf('b'),
+        ([found]) => found?.pending_digest !== last,
+      )
+      t.equal(read?.state, 'quarantined')
+      t.not(read?.pending_digest, last)
+    }
+    await pending('Changed.')
+    await pending('Changed again.')
+    t.equal(silent.told.length, before + 1, 'it hangs all the while, and is asked no second time')
+    const told = log.filter(({ tool: of }) => of === 'read')
+    t.match(told, [
+      { level: 40, resource: 'b', tool: 'read' },
+      { level: 40, resource: 'b', tool: 'read' },
+    ])
+    t.equal(told.length, 2, 'one line for each quarantine')
+    await task.stop()
+    t.match(await resource('a'), { last_error: null }, 'that we stop is no fault of the server')
+    await later()
+    t.equal(silent.told.length, before + 1, 'nothing begins any more')
+  },
+)
+
+await t.test('no more than eight servers are read at once, and each has its turn', async (t) => {
+  let underWay = 0
+  let most = 0
+  const asked: string[] = []
+  const { task, log, register, later } = await stage(t, async ({ name }) => {
+    asked.push(name)
+    underWay += 1
+    most = Math.max(most, underWay)
+    await nextTurn()
+    underWay -= 1
+    return { ok: false, problem: 'down' }
+  })
+  const names = Array.from({ length: 20 }, (_, index) => `up${String(index).padStart(2, '0')}`)
+  for (const name of names) await register(name, 'http://127.0.0.1:9/mcp')
+  await task.run()
+  await eventually(
+    () => log.length,
+    (lines) => lines === names.length,
+  )
+  await nextTurn()
+  t.equal(most, 8)
+  t.same(asked, names)
+  await task.run()
+  await later()
+  await task.stop()
+  t.equal(asked.length, 2 * names.length, 'one that could not be read is left alone for a while')
+})
