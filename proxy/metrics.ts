@@ -7,16 +7,38 @@ export interface Metrics {
   readonly refusals: Counter<'reason'>
   readonly latency: Histogram<'route'>
   readonly tokens: Counter<'provider' | 'direction'>
+  readonly mcpCalls: Counter<'resource' | 'result'>
   readonly reloads: Counter<'result'>
 }
 
-/** `waiting` is asked at each scrape: how many rows the ledger has in its line; `owed`: outcome rows it would not take. */
-export function createMetrics(ask: { waiting: () => number; owed: () => number }): Metrics {
+/** Asked at each scrape. */
+interface Ask {
+  /** Rows that the ledger has in its line. */
+  readonly waiting: () => number
+  /** Outcome rows that it would not take. */
+  readonly owed: () => number
+  readonly quarantined: () => Promise<number>
+  readonly unreadable: () => Promise<number>
+}
+
+export function createMetrics(ask: Ask): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
   gauge(registry, 'sallyport_audit_waiting_rows', 'Rows waiting for the audit ledger.', ask.waiting)
   gauge(registry, 'sallyport_audit_owed_outcomes', 'Outcome rows the ledger has not taken yet.', ask.owed)
+  gauge(
+    registry,
+    'sallyport_mcp_tools_quarantined',
+    'MCP tools whose changed definition waits for approval.',
+    ask.quarantined,
+  )
+  gauge(
+    registry,
+    'sallyport_mcp_resources_unreadable',
+    'Enabled MCP servers whose tools could not be read.',
+    ask.unreadable,
+  )
   return {
     registry,
     requests: new Counter({
@@ -44,6 +66,12 @@ export function createMetrics(ask: { waiting: () => number; owed: () => number }
       labelNames: ['provider', 'direction'],
       registers,
     }),
+    mcpCalls: new Counter({
+      name: 'sallyport_mcp_calls_total',
+      help: 'MCP calls that were allowed and passed on, by resource and how they ended.',
+      labelNames: ['resource', 'result'],
+      registers,
+    }),
     reloads: new Counter({
       name: 'sallyport_config_reloads_total',
       help: 'Reloads of the plugin configuration.',
@@ -53,13 +81,13 @@ export function createMetrics(ask: { waiting: () => number; owed: () => number }
   }
 }
 
-function gauge(registry: Registry, name: string, help: string, ask: () => number): void {
+function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
   const made = new Gauge({
     name,
     help,
     registers: [],
-    collect() {
-      this.set(ask())
+    async collect() {
+      this.set(await ask())
     },
   })
   registry.registerMetric(made)

@@ -1,4 +1,5 @@
 import { findApiKey } from '../db/api-keys.ts'
+import { countQuarantinedTools, countUnreadableResources } from '../db/mcp-counts.ts'
 import { pinnedPrincipal } from '../db/pins.ts'
 import { readSetting } from '../db/settings.ts'
 import { tokenVerifier } from '../plugins/access-token.ts'
@@ -67,7 +68,12 @@ export async function openParts(house: House, logs: Logs, clock: () => number, e
       secret: nonceSecret,
       clock,
     }),
-    metrics: createMetrics({ waiting: () => ledger.waiting, owed: () => outcomes.owed }),
+    metrics: createMetrics({
+      waiting: () => ledger.waiting,
+      owed: () => outcomes.owed,
+      quarantined: () => countQuarantinedTools(database),
+      unreadable: () => countUnreadableResources(database),
+    }),
     ready: readiness({ database, ledger, drain, authority, clock }),
     setup: new Setup(),
     logins: new Logins(nonceSecret),

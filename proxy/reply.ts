@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { JsonObject } from '../db/json.ts'
+import type { RefusalReason } from '../plugins/refusal.ts'
 
 /** What a handler answers. Sent by `proxy/send.ts`, which adds the headers that every answer carries. */
 export interface Reply {
@@ -22,10 +23,17 @@ export interface Streamed {
 
 /** What came of a dispatched call, for its outcome row and its log line. */
 export interface Report {
+  /** Who did the work: a model provider, or the MCP resource, or `http.get`. */
   readonly provider?: string
+  /** The MCP tool that was called. For the log. */
+  readonly tool?: string
   readonly detail: JsonObject
   /** True where the answer, whatever its HTTP status, says that the work failed. */
   readonly failed?: boolean
+  /** Why it failed, where the answer had begun and so could not be refused any more. */
+  readonly reason?: RefusalReason
+  /** What is behind that. For the log only: the caller never sees it. */
+  readonly cause?: unknown
 }
 
 export const json = (

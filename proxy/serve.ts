@@ -2,14 +2,14 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { Arrival } from '../plugins/plugin.ts'
-import { Refusal } from '../plugins/refusal.ts'
+import { REASONS, Refusal } from '../plugins/refusal.ts'
 import { arrive, splitTarget } from './arrival.ts'
 import { framingFault } from './framing.ts'
 import type { Metrics } from './metrics.ts'
 import type { OpenCall, OpenCalls } from './open-calls.ts'
+import { reportOf, resultOf } from './outcome.ts'
 import { refusalReply } from './refusal-http.ts'
-import type { Report } from './reply.ts'
-import type { Answered } from './route.ts'
+import type { Answered, Ended } from './route.ts'
 import type { Router } from './router.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
@@ -91,11 +91,11 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     res.destroy()
     return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
   })
-  const endedAt = options.clock()
   const report = handled.reply.report?.() ?? null
-  handled.settle({ ending, report, refusal: handled.refusal, at: endedAt })
-  count(handled, ending, report, endedAt - at, options.metrics)
-  note(handled, ending, endedAt - at, options)
+  const ended: Ended = { ending, report, refusal: handled.refusal, at: options.clock() }
+  handled.settle(ended)
+  count(handled, ended, options.metrics)
+  note(handled, ended, options)
 }
 
 async function handle(
@@ -156,32 +156,33 @@ function headersOf(
   return headers
 }
 
-function count(
-  { arrival, path, refusal }: Handled,
-  { status }: Ending,
-  report: Report | null,
-  ms: number,
-  metrics: Metrics,
-): void {
+function count({ arrival, path, refusal, by }: Handled, ended: Ended, metrics: Metrics): void {
+  const { status } = ended.ending
   metrics.requests.inc({ route: path, method: path === 'none' ? 'none' : arrival.method, status })
-  metrics.latency.observe({ route: path }, ms / 1000)
+  metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
-  if (!report?.provider) return
+  const report = reportOf(ended)
+  // What a plugin refused has reached nobody.
+  if (!report?.provider || (refusal && by !== 'handler')) return
+  if (isMcp(path)) metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
   const { input_tokens: input, output_tokens: output } = report.detail
   if (typeof input === 'number') metrics.tokens.inc({ provider: report.provider, direction: 'input' }, input)
   if (typeof output === 'number')
     metrics.tokens.inc({ provider: report.provider, direction: 'output' }, output)
 }
 
+const isMcp = (path: string): boolean => path.startsWith('/v1/mcp')
+
 // The caller's own id for the request, when it is sane: for the log only.
 const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
 
 function note(
-  { arrival, path, refusal, by, principalId }: Handled,
-  ending: Ending,
-  ms: number,
+  { arrival, path, by, principalId }: Handled,
+  ended: Ended,
   { log, requestLog }: ServeOptions,
 ): void {
+  const { ending } = ended
+  const { reason, cause, tool, provider } = reportOf(ended) ?? {}
   const clientId = arrival.headers['x-request-id'] ?? arrival.headers['x-client-request-id']
   const line = {
     reqId: arrival.id,
@@ -190,15 +191,16 @@ function note(
     path: path === 'none' ? arrival.path.slice(0, 256) : path,
     status: ending.status,
     principal: principalId ?? undefined,
-    reason: refusal?.reason,
+    reason,
     by: by ?? undefined,
+    tool,
+    resource: isMcp(path) ? provider : undefined,
     ending: ending.reason,
     bytes: ending.bytes,
-    ms,
+    ms: ended.at - arrival.at,
   }
   // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
-  const cause = refusal?.cause
-  if (cause instanceof Error && refusal && refusal.status >= 500)
+  if (cause instanceof Error && reason !== undefined && REASONS[reason].status >= 500)
     log.error({ ...line, err: cause }, 'request')
   else requestLog.info(line, 'request')
 }

@@ -39,11 +39,15 @@ export async function relay(
   return exchange.reply()
 }
 
-/** What a failure of an upstream is to the caller. */
-export function refusalOfUpstream(error: unknown, resource: McpResource): unknown {
+/** What a failure of an upstream is to the caller. `tool`: the one that was called, for the caller and the log. */
+export function refusalOfUpstream(
+  error: unknown,
+  resource: McpResource,
+  tool: string | null = null,
+): unknown {
   if (!(error instanceof McpUpstreamError)) return error
   const unreachable = error.kind === 'unreachable' || error.kind === 'timeout'
-  const detail = { resource: resource.name }
+  const detail = { resource: resource.name, ...(tool !== null && { tool }) }
   return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
 }
 
@@ -59,6 +63,8 @@ class Exchange {
   readonly #to: Destination
   readonly #asked: string[] = []
   #requests = 0
+  /** Why the answer broke off after it had begun. */
+  #broken: Pick<Report, 'reason' | 'cause'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
 
   constructor(sources: RelaySources, facts: Dispatched, to: Destination) {
@@ -86,10 +92,21 @@ class Exchange {
       }
       return await this.#whole(answer)
     } catch (error) {
-      throw signal.aborted ? new Refusal('client_gone') : refusalOfUpstream(error, this.#to.resource)
+      if (!signal.aborted) throw this.#refusalOf(error)
+      throw new Refusal('client_gone', { detail: { resource: this.#to.resource.name } })
     } finally {
       if (!streaming) this.#over(ticket.end)
     }
+  }
+
+  /** As it is called at the aggregate door; null where no tool is. */
+  get #tool(): string | null {
+    const { found, resource } = this.#to
+    return found && `${resource.name}.${found.tool.name}`
+  }
+
+  #refusalOf(error: unknown): unknown {
+    return refusalOfUpstream(error, this.#to.resource, this.#tool)
   }
 
   get #owner(): Owner {
@@ -148,10 +165,10 @@ class Exchange {
       }
     } catch (error) {
       // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
-      const refusal = refusalOfUpstream(error, this.#to.resource)
+      const refusal = this.#refusalOf(error)
       if (!(refusal instanceof Refusal)) throw refusal
       this.#report.failed = true
-      this.#report.detail.reason = refusal.reason
+      this.#broken = { reason: refusal.reason, cause: refusal.cause }
       yield Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id))))
     }
   }
@@ -232,8 +249,7 @@ class Exchange {
   }
 
   #reported(): Report {
-    const { provider, failed, detail } = this.#report
-    return { provider, failed, detail }
+    return { ...this.#report, ...(this.#tool !== null && { tool: this.#tool }), ...this.#broken }
   }
 
   #over(end: () => void): void {
