@@ -5,15 +5,15 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { rpcError } from '../refusal-jsonrpc.ts'
 import type { Reply, Report } from '../reply.ts'
 import type { Cancellations } from './cancellations.ts'
-import { edited, memberObject, memberText } from './json-text.ts'
-import { type Destination, type Dispatched, eraOf, outgoing, ownerOf, stateOwnerOf } from './outgoing.ts'
+import { memberObject } from './json-text.ts'
+import { type Destination, type Dispatched, eraOf, outgoing, stateOwnerOf } from './outgoing.ts'
 import type { Pending } from './pending.ts'
+import { Questions } from './questions.ts'
 import type { RequestStates } from './request-state.ts'
-import type { Session } from './sessions.ts'
 import { shapedError, shapedResult } from './shape.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
 import type { Message } from './upstream/message.ts'
-import type { McpUpstream, Owner, UpstreamAnswer } from './upstream/upstream.ts'
+import type { McpUpstream, UpstreamAnswer } from './upstream/upstream.ts'
 import type { Era } from './versions.ts'
 import { errorMessage, eventOf, resultMessage } from './wire.ts'
 
@@ -35,8 +35,7 @@ export async function relay(
   facts: Dispatched,
   destination: Destination,
 ): Promise<Reply> {
-  const exchange = new Exchange(sources, facts, destination)
-  return exchange.reply()
+  return new Relayed(sources, facts, destination).reply()
 }
 
 /** What a failure of an upstream is to the caller. `tool`: the one that was called, for the caller and the log. */
@@ -51,18 +50,12 @@ export function refusalOfUpstream(
   return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
 }
 
-/** What an upstream may ask of its caller during one call. */
-const MOST_QUESTIONS = 64
-/** And in all, pings and what is declined included: each is answered with a request of ours. */
-const MOST_REQUESTS = 1_024
-
 /** One call on its way to an upstream and back. */
-class Exchange {
+class Relayed {
   readonly #sources: RelaySources
   readonly #facts: Dispatched
   readonly #to: Destination
-  readonly #asked: string[] = []
-  #requests = 0
+  readonly #questions: Questions
   /** Why the answer broke off after it had begun. */
   #broken: Pick<Report, 'reason' | 'cause'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
@@ -71,6 +64,7 @@ class Exchange {
     this.#sources = sources
     this.#facts = facts
     this.#to = to
+    this.#questions = new Questions(sources, facts, to)
     this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
   }
 
@@ -109,19 +103,12 @@ class Exchange {
     return refusalOfUpstream(error, this.#to.resource, this.#tool)
   }
 
-  get #owner(): Owner {
-    return ownerOf(this.#facts)
-  }
-
   async #whole(answer: UpstreamAnswer): Promise<Reply> {
     for await (const message of answer.messages) {
       if (isResponse(message)) return this.#last(message, answer.status)
       // Nobody can be asked or told anything before the answer.
       if (message.value.id === undefined) this.#noticed(message)
-      else {
-        this.#counted()
-        await this.#declined(message)
-      }
+      else await this.#questions.decline(message)
     }
     throw new McpUpstreamError('failed', 'the answer ended without a response')
   }
@@ -176,8 +163,7 @@ class Exchange {
   async #passedOn(message: Message): Promise<string | null> {
     if (isResponse(message)) return this.#response(message).body
     if (message.value.id === undefined) return this.#noticed(message)
-    this.#counted()
-    return this.#asks(message) ?? this.#declined(message)
+    return this.#questions.put(message)
   }
 
   /** A notification, as it is; null where it is for us. */
@@ -185,33 +171,6 @@ class Exchange {
     if (value.method !== 'notifications/tools/list_changed') return bytes.toString('utf8')
     // What is listed here changes when an operator approves it, not before.
     this.#sources.onToolsChanged(this.#to.resource)
-    return null
-  }
-
-  /** A question of the upstream as the caller sees it, or null where this caller cannot be asked. */
-  #asks(message: Message): string | null {
-    const { session, demand, message: call } = this.#facts
-    if (!session || call.era !== 'legacy' || this.#era !== 'legacy') return null
-    if (!canBeAsked(session, message)) return null
-    if (this.#asked.length === MOST_QUESTIONS) throw endless()
-    const { resource, found } = this.#to
-    const upstreamId = memberText(message, 'id') ?? 'null'
-    const id = this.#sources.pending.ask({ resource, found, session, demand, upstreamId })
-    this.#asked.push(id)
-    return edited(message, { id: JSON.stringify(id) })
-  }
-
-  #counted(): void {
-    this.#requests += 1
-    if (this.#requests > MOST_REQUESTS) throw endless()
-  }
-
-  async #declined(message: Message): Promise<null> {
-    if (this.#era === 'modern') throw new McpUpstreamError('failed', 'a request came on the answer stream')
-    const id = memberText(message, 'id') ?? 'null'
-    const error = '{"code":-32601,"message":"The caller cannot be asked."}'
-    const text = message.value.method === 'ping' ? resultMessage(id, '{}') : errorMessage(id, error)
-    await this.#sources.upstream.respond(this.#to.resource, this.#owner, text)
     return null
   }
 
@@ -254,23 +213,8 @@ class Exchange {
 
   #over(end: () => void): void {
     end()
-    for (const id of this.#asked) this.#sources.pending.close(id)
+    this.#questions.close()
   }
 }
 
-const endless = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
-
 const isResponse = ({ value }: Message): boolean => value.method === undefined
-
-/** What a client of the legacy era says that it can be asked, by the method that asks (MCP 2025-11-25, client features). */
-const QUESTIONS: ReadonlyMap<unknown, string> = new Map([
-  ['elicitation/create', 'elicitation'],
-  ['sampling/createMessage', 'sampling'],
-  ['roots/list', 'roots'],
-])
-
-/** Nobody is asked what he has not said that he can be asked, and nothing else is a question: a ping is for us. */
-function canBeAsked({ capabilities }: Session, { value: { method } }: Message): boolean {
-  const named = QUESTIONS.get(method)
-  return named !== undefined && Object.hasOwn(capabilities, named)
-}
