@@ -72,7 +72,12 @@ async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply
   const { result, report } = await fetchUrl(facts.toolCall.arguments ?? {}, facts.signal)
   const failed = result.isError === true
   const text = JSON.stringify(modern(facts) ? { resultType: 'complete', ...result } : result)
-  return done(facts, text, { provider: 'http.get', failed, detail: { ...report, isError: failed } })
+  return done(facts, text, {
+    provider: HTTP_GET,
+    tool: HTTP_GET,
+    failed,
+    detail: { ...report, isError: failed },
+  })
 }
 
 function done({ message }: McpFacts, result: string, { detail, ...report }: Report): Reply {
