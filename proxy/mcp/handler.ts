@@ -10,7 +10,7 @@ import { type ListOptions, listTools } from './list-tools.ts'
 import { type Dispatched, destinationOf } from './outgoing.ts'
 import { IMPLEMENTATION } from './params.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
-import { noQuestion, type Target } from './target.ts'
+import { HTTP_GET, noQuestion, type Target } from './target.ts'
 import { META } from './versions.ts'
 import { errorMessage, resultMessage } from './wire.ts'
 
