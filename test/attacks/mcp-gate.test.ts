@@ -142,7 +142,7 @@ await t.test(
         body,
         headers: { 'content-type': 'application/json' },
       })
-      t.ok(json.error, `${status} ${body}`)
+      t.ok(json.error, `${status} ${JSON.stringify(body)}`)
       t.notOk(json.result)
     }
     t.same(called(server), [], 'nothing of it went upstream')

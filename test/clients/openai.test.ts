@@ -1,5 +1,6 @@
 import OpenAI from 'openai'
 import t from 'tap'
+import { eventually } from '../attacks/settled.ts'
 import { testGateway } from '../gateway.ts'
 import { caught, mockProvider, openaiOf, outcomesOf, SAID } from './sdk.ts'
 
@@ -174,7 +175,9 @@ await t.test(
     for (const [model, status, code] of expected) {
       const error = await caught(client.chat.completions.create({ ...hello(), model }), OpenAI.APIError)
       t.match(error, { status, code })
-      t.equal(gateway.log.filter((line) => line.status === status).length, 1, code)
+      // Lines follow their answers.
+      const lines = () => gateway.log.filter((line) => line.status === status)
+      t.equal((await eventually(lines, ({ length }) => length > 0)).length, 1, code)
     }
   },
 )
