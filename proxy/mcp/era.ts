@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Refusal } from '../../plugins/refusal.ts'
 import { decodeHeaderValue } from './header-params.ts'
+import { NAMED } from './methods.ts'
 import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSAID } from './versions.ts'
 
 type Members = Readonly<Record<string, unknown>>
@@ -38,13 +39,6 @@ function undeclared(header: string | string[] | undefined, lone: boolean): Said 
   throw metaInvalid(`${META.version} is missing in params._meta.`)
 }
 
-/** Where the name that `Mcp-Name` repeats stands in the parameters. */
-const NAMED: Readonly<Record<string, string>> = {
-  'tools/call': 'name',
-  'prompts/get': 'name',
-  'resources/read': 'uri',
-}
-
 interface Named {
   readonly era: Era
   readonly kind: string
@@ -59,7 +53,7 @@ interface Named {
 export function standardHeaders({ era, kind, method, params }: Named, headers: IncomingHttpHeaders): void {
   const required = era === 'modern' && kind === 'request'
   compare('Mcp-Method', headers['mcp-method'], method, required)
-  const member = NAMED[method]
+  const member = NAMED.get(method)
   const name = member === undefined ? undefined : params[member]
   const header = headers['mcp-name']
   // A name that is no string is refused for what it is, by whoever reads the parameters.

@@ -1,11 +1,13 @@
 import type { McpResource } from '../../db/mcp-resources.ts'
 import { isMembers } from './json-values.ts'
 import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
-import { ownMeta } from './params.ts'
 import { refusalOfUpstream } from './relay.ts'
+import { responseOf } from './upstream/answer.ts'
 import { McpUpstreamError } from './upstream/errors.ts'
+import { resultOf } from './upstream/message.ts'
 import { cursorOf } from './upstream/tools.ts'
 import type { McpUpstream } from './upstream/upstream.ts'
+import { modernMeta } from './versions.ts'
 
 /** Of one upstream's list. A longer one is cut off: its own door pages it. */
 const MOST_PAGES = 20
@@ -64,9 +66,9 @@ async function itemsOf(
   do {
     const params = {
       ...(cursor !== null && { cursor }),
-      ...(era === 'modern' && { _meta: ownMeta() }),
+      ...(era === 'modern' && { _meta: modernMeta({}) }),
     }
-    const { messages } = await upstream.call({
+    const answer = await upstream.call({
       resource: { ...resource, era },
       owner: ownerOf(facts),
       method: message.method,
@@ -75,7 +77,8 @@ async function itemsOf(
       client: clientOf(session, era),
       signal,
     })
-    const result = await resultOf(messages)
+    const result = resultOf(await responseOf(answer))
+    if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
     for (const item of listOf(result, resource, member)) {
       left -= item.length
       if (left < 0) return items
@@ -88,17 +91,6 @@ async function itemsOf(
     cursors.add(cursor)
   } while (cursors.size <= MOST_PAGES)
   return items
-}
-
-async function resultOf(
-  messages: AsyncIterable<{ readonly value: Readonly<Record<string, unknown>> }>,
-): Promise<Readonly<Record<string, unknown>>> {
-  for await (const { value } of messages) {
-    if (value.method !== undefined) continue
-    if (isMembers(value.result)) return value.result
-    throw new McpUpstreamError('failed', 'a list was answered with an error')
-  }
-  throw new McpUpstreamError('failed', 'the answer ended without a response')
 }
 
 function listOf(result: Readonly<Record<string, unknown>>, { name }: McpResource, member: string): string[] {

@@ -8,10 +8,9 @@ import type { HttpGetResult } from './http-get.ts'
 import { memberText } from './json-text.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
 import { type Dispatched, destinationOf } from './outgoing.ts'
-import { IMPLEMENTATION } from './params.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
 import { HTTP_GET, noQuestion, type Target } from './target.ts'
-import { META } from './versions.ts'
+import { IMPLEMENTATION, META } from './versions.ts'
 import { errorMessage, resultMessage } from './wire.ts'
 
 export interface McpSources extends RelaySources, ListOptions {

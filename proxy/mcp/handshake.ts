@@ -7,11 +7,10 @@ import type { Reply } from '../reply.ts'
 import type { Cancellations } from './cancellations.ts'
 import { isMembers } from './json-values.ts'
 import type { McpMessage } from './message.ts'
-import { IMPLEMENTATION } from './params.ts'
 import type { Registry } from './registry.ts'
 import type { Scope } from './scope.ts'
 import type { Sessions } from './sessions.ts'
-import { LEGACY, META, MODERN } from './versions.ts'
+import { IMPLEMENTATION, LEGACY, META, MODERN } from './versions.ts'
 import { resultMessage } from './wire.ts'
 
 export interface HandshakeSources {

@@ -44,6 +44,13 @@ export const LEGACY_ONLY: ReadonlySet<string> = new Set([
   'resources/unsubscribe',
 ])
 
+/** Where the name that the header `Mcp-Name` repeats stands in the parameters (MCP 2026-07-28, standard request headers). */
+export const NAMED: ReadonlyMap<string, 'name' | 'uri'> = new Map([
+  ['tools/call', 'name'],
+  ['prompts/get', 'name'],
+  ['resources/read', 'uri'],
+])
+
 /** What stands in the rows of a message whose own demand is not known, or cannot be. */
 export const UNREAD: Demand = { action: 'mcp_request', capability: 'mcp.tools.call' }
 

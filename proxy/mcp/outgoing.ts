@@ -4,6 +4,7 @@ import type { JsonBody } from '../../plugins/json-body.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { encodeHeaderValue, headerParamHeaders } from './header-params.ts'
 import type { McpMessage } from './message.ts'
+import { NAMED } from './methods.ts'
 import { upstreamParams } from './params.ts'
 import { definitionOf } from './pinned-definition.ts'
 import type { Found } from './registry.ts'
@@ -100,8 +101,6 @@ function subjectOf({ params: { name, uri } }: McpMessage, to: Destination): stri
   const own = to.name ?? name ?? uri
   return typeof own === 'string' ? own : null
 }
-
-const NAMED: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read'])
 
 function nameHeader(message: McpMessage, to: Destination): Record<string, string> {
   const subject = subjectOf(message, to)

@@ -1,14 +1,9 @@
-import type { JsonObject } from '../../db/json.ts'
 import type { JsonBody } from '../../plugins/json-body.ts'
-import { VERSION } from '../version.ts'
 import { type Edits, edited, type JsonText, readObject } from './json-text.ts'
 import { isMembers } from './json-values.ts'
 import type { McpMessage } from './message.ts'
 import type { Session } from './sessions.ts'
-import { type Era, META, MODERN } from './versions.ts'
-
-/** How this gateway names itself to upstreams and callers. */
-export const IMPLEMENTATION = { name: 'sallyport', version: VERSION } as const
+import { type Era, modernMeta } from './versions.ts'
 
 interface Sent extends Pick<JsonBody, 'body' | 'spans'> {
   readonly message: McpMessage
@@ -63,17 +58,9 @@ function judgedEdit({ escapedNames, value }: JsonText): Edits {
 function metaEdit({ message, session }: Sent, era: Era): Edits {
   if (era === message.era) return {}
   if (era === 'modern') {
-    const own = { [META.version]: MODERN, [META.capabilities]: {} }
-    const clientInfo = session?.clientInfo ?? IMPLEMENTATION
-    return { _meta: JSON.stringify({ ...message.meta, ...own, [META.clientInfo]: clientInfo }) }
+    const own = modernMeta({}, session?.clientInfo ?? undefined)
+    return { _meta: JSON.stringify({ ...message.meta, ...own }) }
   }
   const kept = Object.entries(message.meta).filter(([key]) => !key.startsWith('io.modelcontextprotocol/'))
   return { _meta: kept.length === 0 ? null : JSON.stringify(Object.fromEntries(kept)) }
 }
-
-/** What a modern upstream is asked with where no caller's message stands behind it. */
-export const ownMeta = (): JsonObject => ({
-  [META.version]: MODERN,
-  [META.clientInfo]: { ...IMPLEMENTATION },
-  [META.capabilities]: {},
-})

@@ -1,3 +1,6 @@
+import type { JsonObject } from '../../db/json.ts'
+import { VERSION } from '../version.ts'
+
 /** The protocol in its two shapes: with everything in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
 export type Era = 'modern' | 'legacy'
 
@@ -19,3 +22,16 @@ export const META = {
   capabilities: 'io.modelcontextprotocol/clientCapabilities',
   serverInfo: 'io.modelcontextprotocol/serverInfo',
 } as const
+
+/** How this gateway names itself to upstreams and callers. */
+export const IMPLEMENTATION: JsonObject = { name: 'sallyport', version: VERSION }
+
+/** The members of `_meta` that a request of ours to a modern upstream carries (MCP 2026-07-28, per-request protocol fields). */
+export const modernMeta = (
+  capabilities: JsonObject,
+  clientInfo: JsonObject = IMPLEMENTATION,
+): JsonObject => ({
+  [META.version]: MODERN,
+  [META.clientInfo]: clientInfo,
+  [META.capabilities]: capabilities,
+})

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../db/json.ts'
+import { isMembers, type Members } from '../json-values.ts'
 import { META } from '../versions.ts'
-import { isRecord, type JsonRecord } from './message.ts'
 
 /** What a server says of itself is kept up to here. Characters of JSON text; of plain text for the instructions. */
 const MAX_CAPABILITIES = 16_384
@@ -12,7 +12,7 @@ const MAX_INSTRUCTIONS = 16_384
  * left out, instructions that are too long are cut. The server says it of itself: it decides what is asked of it and offered in its name, and
  * never who may.
  */
-export function factsOf(result: JsonRecord): JsonObject {
+export function factsOf(result: Members): JsonObject {
   const { capabilities, instructions } = result
   const serverInfo = serverInfoOf(result)
   return {
@@ -23,13 +23,13 @@ export function factsOf(result: JsonRecord): JsonObject {
 }
 
 /** It stands in `_meta` since 2026-07-28 (server/discover), beside the capabilities before. */
-function serverInfoOf({ _meta: meta, serverInfo }: JsonRecord): unknown {
-  return (isRecord(meta) ? meta[META.serverInfo] : undefined) ?? serverInfo
+function serverInfoOf({ _meta: meta, serverInfo }: Members): unknown {
+  return (isMembers(meta) ? meta[META.serverInfo] : undefined) ?? serverInfo
 }
 
 /** An object that came out of JSON.parse is one of JSON. */
 const fits = (value: unknown, most: number): value is JsonObject =>
-  isRecord(value) && JSON.stringify(value).length <= most
+  isMembers(value) && JSON.stringify(value).length <= most
 
 /** Never through the middle of a character. */
 const cut = (text: string): string =>

@@ -1,13 +1,12 @@
 import { type Span, scanJson } from '../../../plugins/json-scan.ts'
+import { isMembers, type Members } from '../json-values.ts'
 import { failed } from './errors.ts'
-
-export type JsonRecord = Readonly<Record<string, unknown>>
 
 /** One JSON-RPC message from an upstream, strictly read. */
 export interface Message {
   /** As it came. */
   readonly bytes: Buffer
-  readonly value: JsonRecord
+  readonly value: Members
   /** Where the value of each outermost member stands in `bytes`. */
   readonly spans: ReadonlyMap<string, Span>
 }
@@ -23,7 +22,7 @@ export type MessageKind = 'request' | 'notification' | 'response'
 export function readMessage(bytes: Buffer): Message {
   const spans = spansOf(bytes)
   const value = parse(bytes)
-  if (!isRecord(value)) throw failed('a message is not one JSON object')
+  if (!isMembers(value)) throw failed('a message is not one JSON object')
   if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
   return { bytes, value, spans }
 }
@@ -34,17 +33,13 @@ export function kindOfMessage({ value }: Message): MessageKind {
   return Object.hasOwn(value, 'id') ? 'request' : 'notification'
 }
 
-/** A JSON object: neither null nor an array. */
-export const isRecord = (value: unknown): value is JsonRecord =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
 /** The result of a response, or null where it is an error. */
-export const resultOf = ({ value }: Message): JsonRecord | null =>
-  isRecord(value.result) ? value.result : null
+export const resultOf = ({ value }: Message): Members | null =>
+  isMembers(value.result) ? value.result : null
 
 /** The code of a response that is an error, or null. */
 export function errorCodeOf({ value }: Message): number | null {
-  return isRecord(value.error) && typeof value.error.code === 'number' ? value.error.code : null
+  return isMembers(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }
 
 function spansOf(bytes: Buffer): Message['spans'] {
@@ -65,25 +60,25 @@ function parse(bytes: Buffer): unknown {
   }
 }
 
-function kindOf(value: JsonRecord): MessageKind | null {
+function kindOf(value: Members): MessageKind | null {
   if (value.jsonrpc !== '2.0') return null
   return Object.hasOwn(value, 'method') ? kindOfCall(value) : kindOfResponse(value)
 }
 
-function kindOfCall(value: JsonRecord): MessageKind | null {
+function kindOfCall(value: Members): MessageKind | null {
   const { method, params, id } = value
   if (typeof method !== 'string' || method === '') return null
   if (Object.hasOwn(value, 'result') || Object.hasOwn(value, 'error')) return null
-  if (params !== undefined && !isRecord(params)) return null
+  if (params !== undefined && !isMembers(params)) return null
   if (!Object.hasOwn(value, 'id')) return 'notification'
   return isId(id) ? 'request' : null
 }
 
-function kindOfResponse(value: JsonRecord): MessageKind | null {
+function kindOfResponse(value: Members): MessageKind | null {
   const { result, error, id } = value
   if (Object.hasOwn(value, 'result') === Object.hasOwn(value, 'error')) return null
-  if (Object.hasOwn(value, 'result')) return isRecord(result) && isId(id) ? 'response' : null
-  const isError = isRecord(error) && Number.isInteger(error.code) && typeof error.message === 'string'
+  if (Object.hasOwn(value, 'result')) return isMembers(result) && isId(id) ? 'response' : null
+  const isError = isMembers(error) && Number.isInteger(error.code) && typeof error.message === 'string'
   return isError && (isId(id) || (id ?? null) === null) ? 'response' : null
 }
 

@@ -6,13 +6,16 @@ import { ask, type Wire } from './wire.ts'
 type Headers = Readonly<Record<string, string>>
 
 /** The headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata). */
-export const modernHeaders = (method: string): Headers => ({
+const modernHeaders = (method: string): Headers => ({
   'mcp-protocol-version': MODERN,
   'mcp-method': method,
 })
 
 /** Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all that cancels it. */
-export async function callModern(wire: Wire, call: UpstreamCall): Promise<UpstreamAnswer> {
+export async function callModern(
+  wire: Wire,
+  call: Omit<UpstreamCall, 'owner' | 'client'>,
+): Promise<UpstreamAnswer> {
   const { resource, method, params, signal } = call
   const { answer } = await ask(wire, {
     resource,

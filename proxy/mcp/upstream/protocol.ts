@@ -1,9 +1,4 @@
 import type { JsonObject } from '../../../db/json.ts'
-import { VERSION } from '../../version.ts'
-import { META, MODERN } from '../versions.ts'
-
-/** Whom an upstream talks to where no caller says who it is. */
-export const OUR_CLIENT_INFO: JsonObject = { name: 'sallyport', version: VERSION }
 
 /**
  * What we say we are capable of when we read a server: all there is. Some list a tool only to those who can answer what it
@@ -13,13 +8,6 @@ export const READER_CAPABILITIES: JsonObject = {
   roots: {},
   sampling: {},
   elicitation: { form: {}, url: {} },
-}
-
-/** The `_meta` of our own requests to a modern upstream (2026-07-28, basic: per-request protocol fields). */
-export const OUR_META: JsonObject = {
-  [META.version]: MODERN,
-  [META.clientInfo]: OUR_CLIENT_INFO,
-  [META.capabilities]: READER_CAPABILITIES,
 }
 
 /** Error codes that only a server of the modern era gives: header mismatch, missing client capability, unsupported version. */

@@ -1,15 +1,15 @@
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp-resources.ts'
-import { type Era, LEGACY, MODERN } from '../versions.ts'
+import { isMembers, type Members } from '../json-values.ts'
+import { type Era, LEGACY, MODERN, modernMeta } from '../versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { factsOf } from './facts.ts'
-import { errorCodeOf, isRecord, type JsonRecord, type Message, resultOf } from './message.ts'
-import { modernHeaders } from './modern.ts'
+import { errorCodeOf, type Message, resultOf } from './message.ts'
+import { callModern } from './modern.ts'
 import {
   HEADER_MISMATCH,
   MISSING_CLIENT_CAPABILITY,
-  OUR_META,
   READER_CAPABILITIES,
   UNSUPPORTED_VERSION,
 } from './protocol.ts'
@@ -33,7 +33,7 @@ export interface Reading {
 }
 
 /** What the upstream makes of a question of the modern era. Null: it is of the legacy era. */
-type Discovery = { readonly result: JsonRecord | null } | null
+type Discovery = { readonly result: Members | null } | null
 
 /**
  * Finds out the era of an upstream, what it says of itself, and all its tools. The modern era is tried first
@@ -50,12 +50,12 @@ export async function readUpstream(wire: Wire, resource: McpResource, signal: Ab
 async function readModern(
   wire: Wire,
   resource: McpResource,
-  result: JsonRecord | null,
+  result: Members | null,
   signal: AbortSignal,
 ): Promise<Reading> {
   // Where the upstream did not say what it has, asking for its tools tells.
-  const hasTools = result === null || isRecord(capabilitiesOf(result).tools)
-  const page = (params: JsonRecord) => askModern(wire, resource, 'tools/list', params, signal)
+  const hasTools = result === null || isMembers(capabilitiesOf(result).tools)
+  const page = (params: Members) => askModern(wire, resource, 'tools/list', params, signal)
   const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
   const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(wire, resource, signal) }
   return { era: 'modern', protocolVersion: MODERN, facts, tools }
@@ -79,7 +79,7 @@ async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal
   const reader = { capabilities: READER_CAPABILITIES, clientInfo: null }
   const { session, result } = await openSession(wire, resource, reader, signal)
   try {
-    const page = async (params: JsonRecord) => {
+    const page = async (params: Members) => {
       const { answer } = await ask(wire, {
         resource,
         requestId: wire.nextId(),
@@ -93,7 +93,7 @@ async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal
       })
       return responseOf(answer)
     }
-    const hasTools = isRecord(capabilitiesOf(result).tools)
+    const hasTools = isMembers(capabilitiesOf(result).tools)
     const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
@@ -101,8 +101,7 @@ async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal
   }
 }
 
-const capabilitiesOf = ({ capabilities }: JsonRecord): JsonRecord =>
-  isRecord(capabilities) ? capabilities : {}
+const capabilitiesOf = ({ capabilities }: Members): Members => (isMembers(capabilities) ? capabilities : {})
 
 async function discover(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Discovery> {
   let response: Message
@@ -133,7 +132,7 @@ function offers(versions: readonly unknown[]): boolean {
 }
 
 function supportedIn({ value: { error } }: Message): readonly unknown[] {
-  if (!isRecord(error) || !isRecord(error.data) || !Array.isArray(error.data.supported)) return []
+  if (!isMembers(error) || !isMembers(error.data) || !Array.isArray(error.data.supported)) return []
   return error.data.supported
 }
 
@@ -141,19 +140,9 @@ async function askModern(
   wire: Wire,
   resource: McpResource,
   method: string,
-  params: JsonRecord,
+  params: Members,
   signal: AbortSignal,
 ): Promise<Message> {
-  const { answer } = await ask(wire, {
-    resource,
-    requestId: wire.nextId(),
-    era: 'modern',
-    session: 'none',
-    method,
-    params: JSON.stringify({ ...params, _meta: OUR_META }),
-    headers: modernHeaders(method),
-    signal,
-    settled: () => {},
-  })
-  return responseOf(answer)
+  const asked = JSON.stringify({ ...params, _meta: modernMeta(READER_CAPABILITIES) })
+  return responseOf(await callModern(wire, { resource, method, params: asked, headers: {}, signal }))
 }

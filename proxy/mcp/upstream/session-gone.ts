@@ -1,4 +1,5 @@
-import { isRecord, type Message, resultOf } from './message.ts'
+import { isMembers } from '../json-values.ts'
+import { type Message, resultOf } from './message.ts'
 
 /** What is looked at of a body that is no message. Bytes. */
 const GLANCE = 4_096
@@ -34,5 +35,5 @@ export function sessionIsGone({ status, named, requestId, bytes, message }: Sess
  */
 export function mayBeGone(status: number, { value }: Message): boolean {
   if (status !== 400 && status !== 404) return false
-  return isRecord(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)
+  return isMembers(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)
 }

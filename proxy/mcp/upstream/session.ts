@@ -1,12 +1,13 @@
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp-resources.ts'
-import { LEGACY } from '../versions.ts'
+import type { Members } from '../json-values.ts'
+import { IMPLEMENTATION, LEGACY } from '../versions.ts'
 import { responseOf } from './answer.ts'
 import { drain } from './body.ts'
 import { failed } from './errors.ts'
 import { exchange, type ResponseHeaders } from './exchange.ts'
-import { errorCodeOf, type JsonRecord, resultOf } from './message.ts'
-import { notificationText, OUR_CLIENT_INFO } from './protocol.ts'
+import { errorCodeOf, resultOf } from './message.ts'
+import { notificationText } from './protocol.ts'
 import { ask, tell, type Wire } from './wire.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
@@ -40,9 +41,9 @@ export async function openSession(
   resource: McpResource,
   { capabilities, clientInfo }: Client,
   signal: AbortSignal,
-): Promise<{ session: Session; result: JsonRecord }> {
+): Promise<{ session: Session; result: Members }> {
   const [protocolVersion] = LEGACY
-  const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? OUR_CLIENT_INFO }
+  const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? IMPLEMENTATION }
   const { head, answer } = await ask(wire, {
     resource,
     requestId: wire.nextId(),
@@ -90,7 +91,7 @@ function sessionIdOf({ 'mcp-session-id': id }: ResponseHeaders): string | null {
   return id
 }
 
-function versionOf({ protocolVersion: version }: JsonRecord): string {
+function versionOf({ protocolVersion: version }: Members): string {
   if (typeof version === 'string' && LEGACY.includes(version)) return version
   throw failed('it speaks no revision of the protocol that this gateway knows')
 }

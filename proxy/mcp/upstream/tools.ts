@@ -1,5 +1,6 @@
+import { isMembers, type Members } from '../json-values.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { errorCodeOf, isRecord, type JsonRecord, type Message, resultOf } from './message.ts'
+import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { METHOD_NOT_FOUND } from './protocol.ts'
 
 const MAX_PAGES = 100
@@ -14,7 +15,7 @@ export interface RawTool {
    * one and the same, however the server spelt it.
    */
   readonly text: string
-  readonly value: JsonRecord
+  readonly value: Members
 }
 
 /**
@@ -24,12 +25,12 @@ export interface RawTool {
  * Does NOT look at a definition beyond its name.
  */
 export async function listTools(
-  ask: (params: JsonRecord) => Promise<Message>,
+  ask: (params: Members) => Promise<Message>,
   maxTotalBytes: number,
 ): Promise<readonly RawTool[]> {
   const tools = new Map<string, RawTool>()
   const cursors = new Set<string>()
-  let params: JsonRecord = {}
+  let params: Members = {}
   let total = 0
   for (let page = 0; page < MAX_PAGES; page += 1) {
     const response = await ask(params)
@@ -48,7 +49,7 @@ export async function listTools(
   throw new McpUpstreamError('too_large', `its list of tools has more than ${MAX_PAGES} pages`)
 }
 
-function pageOf(response: Message): JsonRecord {
+function pageOf(response: Message): Members {
   const result = resultOf(response)
   if (result === null) throw failed(`tools/list was answered with error ${errorCodeOf(response)}`)
   // Absent in the legacy era (2026-07-28, basic: result type).
@@ -56,13 +57,13 @@ function pageOf(response: Message): JsonRecord {
   return result
 }
 
-function toolsOf({ tools }: JsonRecord): readonly unknown[] {
+function toolsOf({ tools }: Members): readonly unknown[] {
   if (Array.isArray(tools)) return tools
   throw failed('a page of its tools holds no list')
 }
 
 function add(tools: Map<string, RawTool>, value: unknown): void {
-  if (!isRecord(value) || typeof value.name !== 'string' || value.name === '') {
+  if (!isMembers(value) || typeof value.name !== 'string' || value.name === '') {
     throw failed('one of its tools has no name')
   }
   if (tools.has(value.name)) throw failed('two of its tools have one name')
@@ -71,7 +72,7 @@ function add(tools: Map<string, RawTool>, value: unknown): void {
 }
 
 /** The cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write null or an empty one where there is none. */
-export function cursorOf({ nextCursor: cursor }: JsonRecord): string | null {
+export function cursorOf({ nextCursor: cursor }: Members): string | null {
   if (cursor === undefined || cursor === null || cursor === '') return null
   if (typeof cursor !== 'string') throw failed('the cursor of its tools is no text')
   return cursor
