@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { called, mcpStage, type Stage, tool, toolServer } from '../mcp/stage.ts'
+import { called, filesStage, mcpStage, type Stage, tool, toolServer } from '../mcp/stage.ts'
 
 // Capabilities that anything here demands, and two that nothing does.
 const CAPABILITIES = [
@@ -108,13 +108,7 @@ for (const enforced of [false, true]) {
 await t.test(
   'threat 5: whatever spelling a call comes in, what is judged is what is dispatched',
   async (t) => {
-    const stage = await mcpStage(t)
-    const server = await toolServer(t, [tool('read'), tool('write')])
-    const files = await stage.register('files', server, {
-      required_capability: 'files.use',
-      tool_capabilities: { write: 'files.write' },
-    })
-    const bot = await stage.enroll('bot', ['files.use'])
+    const { stage, server, files, bot } = await filesStage(t, ['files.use'])
     await stage.bind(bot, files)
     const head = '"jsonrpc":"2.0","id":1'
     const read = '"method":"tools/call","params":{"name":"files.read"}'
@@ -150,13 +144,7 @@ await t.test(
 )
 
 await t.test('threat 5: headers that name another tool do not open it', async (t) => {
-  const stage = await mcpStage(t)
-  const server = await toolServer(t, [tool('read'), tool('write')])
-  const files = await stage.register('files', server, {
-    required_capability: 'files.use',
-    tool_capabilities: { write: 'files.write' },
-  })
-  const bot = await stage.enroll('bot', ['files.use'])
+  const { stage, server, files, bot } = await filesStage(t, ['files.use'])
   await stage.bind(bot, files)
   for (const headers of [
     { 'mcp-name': 'files.read' },

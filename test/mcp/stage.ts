@@ -108,3 +108,14 @@ export function request(method: string, { params = {}, headers = {}, modern, id 
     body: { jsonrpc: '2.0', id, method, params: { ...params, _meta } },
   }
 }
+
+/** A server `files` with the tools `read`, which demands `files.use`, and `write`, which demands `files.write`; an agent, not bound to it. */
+export async function filesStage(t: Test, held: readonly string[]) {
+  const stage = await mcpStage(t)
+  const server = await toolServer(t, [tool('read'), tool('write')])
+  const files = await stage.register('files', server, {
+    required_capability: 'files.use',
+    tool_capabilities: { write: 'files.write' },
+  })
+  return { stage, server, files, bot: await stage.enroll('bot', held) }
+}

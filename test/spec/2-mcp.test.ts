@@ -1,5 +1,5 @@
 import t from 'tap'
-import { called, mcpStage, tool, toolServer } from '../mcp/stage.ts'
+import { called, filesStage, mcpStage, tool, toolServer } from '../mcp/stage.ts'
 
 await t.test('§2.3 mcp.tools.list gates tools/list and nothing else', async (t) => {
   const stage = await mcpStage(t)
@@ -29,13 +29,7 @@ await t.test('§2.3 mcp.tools.list gates tools/list and nothing else', async (t)
 await t.test(
   '§2.3 a tool demands the binding and its own required_capability; mcp.tools.call is informational',
   async (t) => {
-    const stage = await mcpStage(t)
-    const server = await toolServer(t, [tool('read'), tool('write')])
-    const files = await stage.register('files', server, {
-      required_capability: 'files.use',
-      tool_capabilities: { write: 'files.write' },
-    })
-    const bot = await stage.enroll('bot', ['mcp.tools.call', 'mcp.tools.list'])
+    const { stage, server, files, bot } = await filesStage(t, ['mcp.tools.call', 'mcp.tools.list'])
     const code = async (name: string): Promise<number> => (await stage.callTool(bot, name)).json.error?.code
 
     t.equal(await code('files.nothing'), -32004, 'what does not exist is not asked for')
