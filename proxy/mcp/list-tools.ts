@@ -46,7 +46,7 @@ export async function listTools(
   return [...(httpGet && !scope && may(HTTP_GET) ? [BUILT_IN] : []), ...lists.flat()]
 }
 
-function shown({ name: resource }: McpResource, tool: McpTool, scoped: boolean): string {
-  const { object } = definitionOf(tool)
-  return scoped ? tool.definition : edited(object, { name: JSON.stringify(`${resource}.${tool.name}`) })
-}
+const shown = ({ name: resource }: McpResource, tool: McpTool, scoped: boolean): string =>
+  scoped
+    ? tool.definition
+    : edited(definitionOf(tool).object, { name: JSON.stringify(`${resource}.${tool.name}`) })
