@@ -1,8 +1,7 @@
 import OpenAI from 'openai'
 import t from 'tap'
-import { eventually } from '../attacks/settled.ts'
 import { testGateway } from '../gateway.ts'
-import { caught, mockProvider, openaiOf, outcomesOf, SAID } from './sdk.ts'
+import { answersOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from './sdk.ts'
 
 const hello = (content = 'hi') => ({ model: 'gpt-test', messages: [{ role: 'user' as const, content }] })
 
@@ -95,6 +94,7 @@ await t.test(
     await caught(client.responses.create({ model: 'gpt-test', input: 'hi' }), OpenAI.PermissionDeniedError)
     await caught(client.embeddings.create({ model: 'gpt-test', input: 'hi' }), OpenAI.PermissionDeniedError)
     t.equal(mock.getRequests().length, 0, 'the provider heard nothing of it')
+    await gateway.close()
     const asked = gateway.log.filter(
       ({ msg, path }) => msg === 'request' && /chat|responses|embed/.test(path),
     )
@@ -111,7 +111,7 @@ await t.test('§5 a client without a certificate reads why, and does not retry',
   t.equal(error.status, 401)
   t.equal(error.message, '401 No client certificate was presented.')
   t.equal(error.headers?.get('x-should-retry'), 'false')
-  t.equal(gateway.log.filter(({ status }) => status === 401).length, 1)
+  t.equal((await answersOf(gateway, 401)).length, 1)
 })
 
 await t.test('a model that no provider serves is a NotFoundError', async (t) => {
@@ -148,7 +148,7 @@ await t.test(
     const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
     const call = client.chat.completions.create(hello('a'.repeat(33 * 1024 * 1024)))
     t.match(await caught(call, OpenAI.APIError), { status: 413, code: 'body_too_large' })
-    t.equal(gateway.log.filter(({ status }) => status === 413).length, 1, 'once')
+    t.equal((await answersOf(gateway, 413)).length, 1, 'once')
   },
 )
 
@@ -175,10 +175,8 @@ await t.test(
     for (const [model, status, code] of expected) {
       const error = await caught(client.chat.completions.create({ ...hello(), model }), OpenAI.APIError)
       t.match(error, { status, code })
-      // Lines follow their answers.
-      const lines = () => gateway.log.filter((line) => line.status === status)
-      t.equal((await eventually(lines, ({ length }) => length > 0)).length, 1, code)
     }
+    for (const [, status, code] of expected) t.equal((await answersOf(gateway, status)).length, 1, code)
   },
 )
 

@@ -73,3 +73,9 @@ export async function outcomesOf(gateway: TestGateway, provider: string): Promis
   await gateway.close()
   return (await gateway.rows()).filter((row) => row.provider === provider)
 }
+
+/** The log lines of all answers of one status. Stops the gateway first: a line is written after the caller has its answer. */
+export async function answersOf(gateway: TestGateway, status: number): Promise<TestGateway['log']> {
+  await gateway.close()
+  return gateway.log.filter((line) => line.status === status)
+}
