@@ -1,36 +1,18 @@
-import { once } from 'node:events'
-import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { RequestListener } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { egressAgent } from '../../../proxy/egress/agent.ts'
 import { parseAllowedHosts } from '../../../proxy/egress/allowed-hosts.ts'
 import { type FetchRequest, fetchVia } from '../../../proxy/egress/fetch.ts'
 import { FetchFailure } from '../../../proxy/egress/fetch-failure.ts'
+import { loopbackSite } from './loopback-site.ts'
 
-// Without a limit between two pieces: nothing but the fetch itself may let go of an answer.
-const PATIENCE = { connectMs: 10_000, headersMs: 10_000, idleMs: 0 }
-
-/** A site on loopback under a public-looking name, and a fetch of one of its paths that says what came of it. */
+/** A fetch of one path of a site, that says what came of it. */
 async function site(t: Test, answer: RequestListener) {
-  const server = createServer(answer)
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const agent = egressAgent({
-    ...PATIENCE,
-    allowPrivate: true,
-    keepAlive: false,
-    resolve: () => Promise.resolve([{ address: '127.0.0.1', family: 4 }]),
-  })
-  t.teardown(async () => {
-    server.closeAllConnections()
-    server.close()
-    await agent.destroy()
-  })
-  // Proven: it listens on a port.
-  const { port } = server.address() as AddressInfo
-  const allowed = parseAllowedHosts([`*.site.example:${port}`])
+  // Without a limit between two pieces: nothing but the fetch itself may let go of an answer.
+  const { agent, url, allowedHosts } = await loopbackSite(t, answer, 0)
+  const allowed = parseAllowedHosts(allowedHosts)
   return async (path: string, request: Partial<FetchRequest> = {}) => {
-    const { hops, outcome } = await fetchVia(agent, new URL(`http://a.site.example:${port}${path}`), {
+    const { hops, outcome } = await fetchVia(agent, new URL(url + path), {
       headers: {},
       maxBytes: 100,
       allowed,

@@ -1,35 +1,20 @@
-import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingHttpHeaders, RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
-import { egressAgent } from '../../../proxy/egress/agent.ts'
 import { HTTP_GET_TOOL, type HttpGetOptions, httpGet, httpGetVia } from '../../../proxy/mcp/http-get.ts'
 import { VERSION } from '../../../proxy/version.ts'
+import { loopbackSite } from '../egress/loopback-site.ts'
 
 const NEVER = new AbortController().signal
 
 /** The tool over a site on loopback that has a public-looking name. */
 async function tool(t: Test, answer: RequestListener, options: Partial<HttpGetOptions> = {}) {
-  const server = createServer(answer)
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const agent = egressAgent({
-    allowPrivate: true,
-    connectMs: 10_000,
-    headersMs: 10_000,
-    idleMs: 10_000,
-    keepAlive: false,
-    resolve: () => Promise.resolve([{ address: '127.0.0.1', family: 4 }]),
+  const { agent, url, allowedHosts } = await loopbackSite(t, answer, 10_000)
+  const fetch = httpGetVia(agent, {
+    allowed_hosts: allowedHosts,
+    timeout_ms: 10_000,
+    max_bytes: 1000,
+    ...options,
   })
-  t.teardown(async () => {
-    server.closeAllConnections()
-    server.close()
-    await agent.destroy()
-  })
-  // Proven: it listens on a port.
-  const { port } = server.address() as AddressInfo
-  const allowed_hosts = [`*.site.example:${port}`]
-  const fetch = httpGetVia(agent, { allowed_hosts, timeout_ms: 10_000, max_bytes: 1000, ...options })
-  const url = `http://a.site.example:${port}`
   return {
     url,
     get: (path: string, more: object = {}, signal = NEVER) => fetch({ url: url + path, ...more }, signal),
