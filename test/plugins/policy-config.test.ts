@@ -1,36 +1,21 @@
-import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ConfigError } from '../../plugins/config-error.ts'
 import { loadConfiguration } from '../../proxy/configuration.ts'
 import { checkConfig } from '../../scripts/check-config.ts'
 import { policyServer } from './policy-server.ts'
+import { copyShipped, problems, SHIPPED } from './shipped-files.ts'
 
-const SHIPPED = join(import.meta.dirname, '../../plugins/config')
 const WASM = join(import.meta.dirname, 'policy-fixture/fixture.wasm')
 
 /** The shipped files with a policy among them. */
-function withPolicy(t: Test, text: string, file = '35-policy.yaml'): string {
-  const directory = t.testdir({ [file]: text })
-  for (const name of readdirSync(SHIPPED).filter((one) => one.endsWith('.yaml'))) {
-    cpSync(join(SHIPPED, name), join(directory, name))
-  }
-  return directory
-}
+const withPolicy = (t: Test, text: string, file = '35-policy.yaml'): string =>
+  copyShipped(t.testdir({ [file]: text }))
 
 async function load(t: Test, directory: string) {
   const configuration = await loadConfiguration(directory, {})
   t.teardown(configuration.close)
   return configuration
-}
-
-async function problems(directory: string): Promise<string[]> {
-  const error: unknown = await loadConfiguration(directory, {}).then(
-    () => null,
-    (thrown: unknown) => thrown,
-  )
-  if (!(error instanceof ConfigError)) throw error ?? new Error('the files were accepted')
-  return error.problems.map(({ file, line, column, message }) => `${file}:${line}:${column}: ${message}`)
 }
 
 const wasm = (rule: string, more = ''): string =>

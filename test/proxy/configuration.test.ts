@@ -1,29 +1,10 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: references of operator files are what is tested
-import { cpSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ConfigError } from '../../plugins/config-error.ts'
 import { loadConfiguration } from '../../proxy/configuration.ts'
 import { SCHEMA_DIRECTORY, schemaFiles } from '../../scripts/write-schemas.ts'
-
-const SHIPPED = join(import.meta.dirname, '../../plugins/config')
-
-/** A copy of the shipped files, to be changed. */
-function copyInto(directory: string): string {
-  for (const name of readdirSync(SHIPPED).filter((file) => file.endsWith('.yaml'))) {
-    cpSync(join(SHIPPED, name), join(directory, name))
-  }
-  return directory
-}
-
-async function problems(directory: string): Promise<string[]> {
-  const error: unknown = await loadConfiguration(directory, {}).then(
-    () => null,
-    (thrown: unknown) => thrown,
-  )
-  if (!(error instanceof ConfigError)) throw error ?? new Error('the files were accepted')
-  return error.problems.map(({ file, line, column, message }) => `${file}:${line}:${column}: ${message}`)
-}
+import { copyShipped, problems, SHIPPED } from '../plugins/shipped-files.ts'
 
 await t.test('§8 the shipped files work with an empty environment', async (t) => {
   const { dpopMode, pin, audit, llm, checks, files, digest } = await loadConfiguration(SHIPPED, {})
@@ -53,7 +34,7 @@ await t.test('§8 keys and base URLs of providers come from the environment', as
 await t.test(
   "an operator's own check is loaded where it stands, and its code is part of the digest",
   async (t) => {
-    const directory = copyInto(t.testdir({}))
+    const directory = copyShipped(t.testdir({}))
     const bare = await loadConfiguration(directory, {})
     const module = (name: string) =>
       `export const plugin = ({ n }) => ({ name: '${name}' + n, needs: ['call'], admit() {} })`
@@ -81,7 +62,7 @@ await t.test(
 )
 
 await t.test('the example module works as its comment says', async (t) => {
-  const directory = copyInto(t.testdir({}))
+  const directory = copyShipped(t.testdir({}))
   const example = join(SHIPPED, 'examples/allow-models.ts')
   writeFileSync(join(directory, '35-allow.yaml'), `plugin: ${example}\nmodels:\n  acme::intern: [small]\n`)
   const [check] = (await loadConfiguration(directory, {})).checks
@@ -105,7 +86,7 @@ await t.test('the example module works as its comment says', async (t) => {
 await t.test(
   'a wrong order, a missing plugin and a broken module are told together, each at its place',
   async (t) => {
-    const directory = copyInto(
+    const directory = copyShipped(
       t.testdir({
         'm.js': 'export const x = 1',
         'n.js': 'export const plugin = () => ({ name: "n", needs: [], gives: ["granted"], admit() {} })',
@@ -129,14 +110,14 @@ await t.test(
 )
 
 await t.test('§8 there is one provider list', async (t) => {
-  const directory = copyInto(t.testdir({ '51-llm.yaml': 'plugin: llm\n' }))
+  const directory = copyShipped(t.testdir({ '51-llm.yaml': 'plugin: llm\n' }))
   t.strictSame(await problems(directory), [
     '51-llm.yaml:1:9: plugin llm stands twice, in 50-llm.yaml and in 51-llm.yaml: keep one',
   ])
 })
 
 await t.test('§8 a mistake in the provider list is told at its line and column', async (t) => {
-  const directory = copyInto(t.testdir({}))
+  const directory = copyShipped(t.testdir({}))
   const text = [
     'plugin: llm',
     'default_provider: nobody',
