@@ -18,7 +18,7 @@ export interface Database {
   readonly file: string
   /**
    * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values.
-   * SQLite plans a query with a join anew each time: one that is asked on every request has none (db/pins.ts).
+   * SQLite plans a query with a join anew each time: one that is asked on every request has none (db/principals/pins.ts).
    */
   readonly lookup: <R>(query: Compilable<R>) => Lookup<R>
   readonly close: () => Promise<void>

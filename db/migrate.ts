@@ -8,7 +8,7 @@ import * as principalCapabilities from './migrations/0045_principal_capabilities
 import * as identity from './migrations/0046_identity.ts'
 import * as mcp from './migrations/0047_mcp.ts'
 import type { Schema } from './schema.ts'
-import { auditGuards } from './sqlite/audit-guards.ts'
+import { auditGuards } from './sqlite/ledger/guards.ts'
 
 /**
  * Every migration by name, in the order of the names. What no common SQL can say stands beside what it belongs to,

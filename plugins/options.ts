@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { DpopMode } from './dpop.ts'
+import type { DpopMode } from './dpop/dpop.ts'
 
 /** Every value of `egress_dpop_mode`; anything else stops the boot (WIRE.md §5). */
 export const DPOP_MODES = ['off', 'optional', 'required'] as const satisfies readonly DpopMode[]

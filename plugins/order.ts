@@ -1,5 +1,5 @@
-import type { Problem } from './config-error.ts'
-import { isModulePath, type OperatorFile } from './operator-files.ts'
+import type { Problem } from './operator-files/config-error.ts'
+import { isModulePath, type OperatorFile } from './operator-files/files.ts'
 
 /** What a plugin needs and gives, by the names of the facts. */
 export interface Declared {

@@ -103,7 +103,7 @@ export const REASONS = {
   weak_key: unacceptable,
   weak_signature: unacceptable,
 
-  // Of the token endpoint: how they look there, proxy/refusal-oauth.ts says.
+  // Of the token endpoint: how they look there, proxy/auth/refusal.ts says.
   token_request_invalid: invalid(400, 'This is not a token request.'),
   grant_unsupported: invalid(400, 'Only grant_type=client_credentials is supported.'),
   scope_invalid: invalid(400, 'The scope names a capability that this principal does not hold.'),
@@ -139,7 +139,7 @@ export const REASONS = {
     message: 'The provider is rate limiting this gateway.',
   },
 
-  // Of the MCP endpoint: their JSON-RPC codes stand in proxy/refusal-jsonrpc.ts.
+  // Of the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
   origin_not_allowed: forbidden('The Host or Origin of this request is not one of this service.'),
   mcp_message_invalid: invalid(400, 'The body is not one JSON-RPC 2.0 message.'),
   mcp_request_invalid: invalid(400, 'The body is not a JSON-RPC 2.0 request.'),
@@ -184,7 +184,7 @@ interface Options {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The one way of saying no. Thrown by a plugin or a handler, turned into HTTP in `proxy/refusal-http.ts`. */
+/** The one way of saying no. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. */
 export class Refusal extends Error {
   readonly reason: RefusalReason
   readonly status: number

@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto'
 import type { ZodType } from 'zod'
-import { ConfigError, type Problem, START } from '../plugins/config-error.ts'
-import type { DpopMode } from '../plugins/dpop.ts'
-import type { Environment } from '../plugins/expand.ts'
+import type { DpopMode } from '../plugins/dpop/dpop.ts'
+import { ConfigError, type Problem, START } from '../plugins/operator-files/config-error.ts'
+import type { Environment } from '../plugins/operator-files/expand.ts'
 import {
   isModulePath,
   type OperatorFile,
   type OperatorFiles,
   readOperatorFiles,
-} from '../plugins/operator-files.ts'
-import { type Check, loadOperatorModule } from '../plugins/operator-module.ts'
+} from '../plugins/operator-files/files.ts'
+import { type Check, loadOperatorModule } from '../plugins/operator-files/module.ts'
 import {
   type AuditOptions,
   auditOptions,
@@ -19,8 +19,8 @@ import {
   pinOptions,
 } from '../plugins/options.ts'
 import { BUILT_IN, checkOrder, type Declared } from '../plugins/order.ts'
-import { openPolicy } from '../plugins/policy.ts'
-import { policyOptions } from '../plugins/policy-options.ts'
+import { policyOptions } from '../plugins/policy/options.ts'
+import { openPolicy } from '../plugins/policy/policy.ts'
 import { type LlmOptions, llmOptions } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
 

@@ -1,6 +1,6 @@
+import type { RouteSources } from './handlers.ts'
+import { type Router, router } from './http/router.ts'
 import { type PipelineSources, pipelines } from './pipelines.ts'
-import type { RouteSources } from './route-sources.ts'
-import { type Router, router } from './router.ts'
 import { adminRoutes, publicRoutes, runtimeRoutes, setupRoutes } from './routes.ts'
 
 /** The routers of each place that listens, made from one configuration and swapped together. */

@@ -1,4 +1,4 @@
-import { refuseUnsafeRuntime } from './runtime-guard.ts'
+import { refuseUnsafeRuntime } from './runtime-check.ts'
 
 const HELP = `usage: node proxy/main.ts
 

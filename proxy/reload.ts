@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Configuration } from './configuration.ts'
-import type { Metrics } from './metrics.ts'
+import type { Metrics } from './telemetry/metrics.ts'
 
 /** Resolves with whether the new configuration is in force. Never rejects. */
 export type Reload = () => Promise<boolean>

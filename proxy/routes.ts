@@ -1,11 +1,8 @@
 import { exportAudit, listAudit, verifyAudit } from './admin/audit.ts'
-import { listCapabilities } from './admin/capabilities.ts'
-import { attachCas, detach, listCas } from './admin/cas.ts'
-import { certifyRequest, rotateCertificate } from './admin/certificates.ts'
-import { registerDpopJwk } from './admin/dpop-jwk.ts'
-import { enrollByoca, enrollSpiffe, mintAgent } from './admin/enroll.ts'
-import { AGENT, USER, WORKLOAD } from './admin/kinds.ts'
-import { bindPrincipal, getBinding, listBindings, revokeBinding } from './admin/mcp-bindings.ts'
+import { attachCas, detach, listCas } from './admin/keys/cas.ts'
+import { rotateSecret } from './admin/keys/secret.ts'
+import { rotateSigningKey } from './admin/keys/signing-key.ts'
+import { bindPrincipal, getBinding, listBindings, revokeBinding } from './admin/mcp/bindings.ts'
 import {
   createMcpResource,
   getMcpResource,
@@ -13,21 +10,30 @@ import {
   patchMcpResource,
   refreshMcpResource,
   removeMcpResource,
-} from './admin/mcp-resources.ts'
-import { approveTool } from './admin/mcp-tools.ts'
-import { createPrincipal, getOne, listAll, patchCapabilities, setActivity } from './admin/principals.ts'
-import { rotateSecret } from './admin/secret.ts'
-import { rotateSigningKey } from './admin/signing-key.ts'
+} from './admin/mcp/resources.ts'
+import { approveTool } from './admin/mcp/tools.ts'
+import { listCapabilities } from './admin/principals/capabilities.ts'
+import { certifyRequest, rotateCertificate } from './admin/principals/certificates.ts'
+import { registerDpopJwk } from './admin/principals/dpop-jwk.ts'
+import { enrollByoca, enrollSpiffe, mintAgent } from './admin/principals/enroll.ts'
+import { AGENT, USER, WORKLOAD } from './admin/principals/kinds.ts'
+import {
+  createPrincipal,
+  getOne,
+  listAll,
+  patchCapabilities,
+  setActivity,
+} from './admin/principals/principals.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
+import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
-import { health, metrics, pem, ready } from './health.ts'
-import { ENDPOINTS } from './llm/endpoints.ts'
-import { isHandshake } from './mcp/methods.ts'
+import type { RouteSources } from './handlers.ts'
+import { health, metrics, pem, ready } from './http/health.ts'
+import { forked, gated, gatedWay, open, openWay, type Refuse, type Route } from './http/route.ts'
+import { ENDPOINTS } from './llm/dialects/endpoints.ts'
+import { isHandshake } from './mcp/protocol/methods.ts'
 import { refuseMcp } from './mcp/refuse.ts'
 import type { Pipelines } from './pipelines.ts'
-import { oauthRefusalReply } from './refusal-oauth.ts'
-import { forked, gated, gatedWay, open, openWay, type Refuse, type Route } from './route.ts'
-import type { RouteSources } from './route-sources.ts'
 
 /** Every door of the runtime listener: what agents and their SDKs call. */
 export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {

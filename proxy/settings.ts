@@ -1,11 +1,11 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import type { DpopMode } from '../plugins/dpop.ts'
-import type { Environment } from '../plugins/expand.ts'
-import { oneOf } from '../plugins/explain-issue.ts'
-import { nearestName } from '../plugins/nearest-name.ts'
+import type { DpopMode } from '../plugins/dpop/dpop.ts'
+import type { Environment } from '../plugins/operator-files/expand.ts'
+import { oneOf } from '../plugins/operator-files/explain-issue.ts'
+import { nearestName } from '../plugins/operator-files/nearest-name.ts'
+import { OWNER_ONLY, readSecretFile } from '../plugins/operator-files/secret-file.ts'
 import { DPOP_MODES } from '../plugins/options.ts'
-import { OWNER_ONLY, readSecretFile } from '../plugins/secret-file.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
 export interface Address {

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { Control } from './control.ts'
-import type { Parts } from './parts.ts'
+import type { Control } from './http/control-socket.ts'
+import type { Parts } from './services.ts'
 import { recordStrangers } from './tasks/tend-ledger.ts'
 
 interface Shutting {

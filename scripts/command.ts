@@ -1,4 +1,4 @@
-import { refuseUnsafeRuntime } from '../proxy/runtime-guard.ts'
+import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
 
 /**
  * Runs a verb of the command line: prints `help` for --help, and an error as one sentence with exit status 1.

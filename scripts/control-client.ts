@@ -1,7 +1,7 @@
 import { request } from 'node:http'
-import { controlPath, isRunning } from '../proxy/control.ts'
+import { makeDataDirectory } from '../proxy/data-directory.ts'
 import { startGateway } from '../proxy/gateway.ts'
-import { makeDataDirectory } from '../proxy/house.ts'
+import { controlPath, isRunning } from '../proxy/http/control-socket.ts'
 import type { Settings } from '../proxy/settings.ts'
 
 /** An answer over the control socket: `body` is parsed JSON, text where it is not JSON, null where there was none. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { refuseUnsafeRuntime } from '../proxy/runtime-guard.ts'
+import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
 
 /** A verb of the command line. Its module runs as it is imported, on the arguments after the verb. */
 interface Verb {
@@ -14,39 +14,45 @@ const VERBS: Readonly<Record<string, Verb>> = {
     run: async () => {
       // What it shows the calls with is no dependency of the package.
       if (import.meta.filename.endsWith('.js')) throw new Error('demo runs from a checkout only: make demo')
-      await import('./demo.ts')
+      await import('./verbs/demo.ts')
     },
   },
   'check-config': {
     says: 'check the operators’ files without starting',
     run: async () => {
-      const { checkConfigVerb } = await import('./check-config.ts')
+      const { checkConfigVerb } = await import('./verbs/check-config.ts')
       await checkConfigVerb()
     },
   },
-  certs: { says: 'make the CA and the server certificate', run: () => import('./certs.ts') },
-  'ca-export': { says: 'print the CA certificate for clients', run: () => import('./ca-export.ts') },
+  certs: { says: 'make the CA and the server certificate', run: () => import('./verbs/certs.ts') },
+  'ca-export': { says: 'print the CA certificate for clients', run: () => import('./verbs/ca-export.ts') },
   'admin-secret': {
     says: 'set a new operator secret and print it once',
-    run: () => import('./admin-secret.ts'),
+    run: () => import('./verbs/admin-secret.ts'),
   },
-  agent: { says: 'enroll an agent beside the gateway on this machine', run: () => import('./agent.ts') },
+  agent: {
+    says: 'enroll an agent beside the gateway on this machine',
+    run: () => import('./verbs/agent.ts'),
+  },
   enroll: {
     says: 'enroll an agent over the network: byoca, spiffe or mint',
-    run: () => import('./enroll.ts'),
+    run: () => import('./verbs/enroll.ts'),
   },
-  mcp: { says: 'put MCP servers behind the gateway, and approve their tools', run: () => import('./mcp.ts') },
+  mcp: {
+    says: 'put MCP servers behind the gateway, and approve their tools',
+    run: () => import('./verbs/mcp.ts'),
+  },
   connect: {
     says: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
-    run: () => import('./connect.ts'),
+    run: () => import('./verbs/connect.ts'),
   },
-  env: { says: 'print what to tell the common clients', run: () => import('./env.ts') },
+  env: { says: 'print what to tell the common clients', run: () => import('./verbs/env.ts') },
   'rotate-signing-key': {
     says: 'sign access tokens with a new key',
-    run: () => import('./rotate-signing-key.ts'),
+    run: () => import('./verbs/rotate-signing-key.ts'),
   },
-  'verify-audit': { says: 'verify the audit ledger offline', run: () => import('./verify-audit.ts') },
-  'export-audit': { says: 'write the audit ledger as NDJSON', run: () => import('./export-audit.ts') },
+  'verify-audit': { says: 'verify the audit ledger offline', run: () => import('./verbs/verify-audit.ts') },
+  'export-audit': { says: 'write the audit ledger as NDJSON', run: () => import('./verbs/export-audit.ts') },
 }
 
 const HELP = `usage: sallyport VERB [options]
@@ -91,7 +97,7 @@ async function run(verb: Verb, args: readonly string[]): Promise<number | undefi
 }
 
 async function unknownVerb(name: string): Promise<number> {
-  const { nearestName } = await import('../plugins/nearest-name.ts')
+  const { nearestName } = await import('../plugins/operator-files/nearest-name.ts')
   process.stderr.write(
     `sallyport: ${JSON.stringify(name)} is no verb: did you mean ${nearestName(name, Object.keys(VERBS))}? --help lists them\n`,
   )

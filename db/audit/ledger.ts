@@ -1,4 +1,4 @@
-import { openSqliteWriter } from '../sqlite/audit-thread.ts'
+import { openSqliteWriter } from '../sqlite/ledger/thread.ts'
 import { draftOf } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'

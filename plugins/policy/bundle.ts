@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { constants, open, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { gunzipSync } from 'node:zlib'
-import { errorCode } from '../secret-file.ts'
+import { errorCode } from '../operator-files/secret-file.ts'
 import { tarFiles } from './tar.ts'
 
 /** A compiled policy with its data. */

@@ -1,5 +1,5 @@
 import type { AccessToken, PrincipalType, ToolCall } from '../facts.ts'
-import type { CheckFacts } from '../operator-module.ts'
+import type { CheckFacts } from '../operator-files/module.ts'
 import type { Arrival } from '../plugin.ts'
 
 /** What a policy is asked, as JSON. docs/policy.md is its documentation; a member changes only with `version`. */

@@ -1,5 +1,5 @@
 import { Agent, request } from 'undici'
-import { scanJson } from '../json-scan.ts'
+import { scanJson } from '../json-body/scan.ts'
 import { type Engine, LARGEST_ANSWER, MOST_QUESTIONS } from './engine.ts'
 
 interface Options {

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { exportLines, listRows, verifyDatabase } from '../../db/audit/read.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { unprocessable } from '../../plugins/refusal.ts'
-import { json, type Reply } from '../reply.ts'
+import { json, type Reply } from '../http/reply.ts'
 import type { AdminContext } from './change.ts'
 import { parse } from './parse.ts'
 
@@ -35,7 +35,7 @@ export const listAudit =
     }
   }
 
-/** GET /v1/admin/audit/export: the whole ledger as NDJSON, which `scripts/verify-audit.ts` verifies offline. */
+/** GET /v1/admin/audit/export: the whole ledger as NDJSON, which `scripts/verbs/verify-audit.ts` verifies offline. */
 export const exportAudit =
   ({ database }: AdminContext) =>
   (): Reply => ({

@@ -1,6 +1,6 @@
-import { ChainError } from '../../certs/chain.ts'
-import { CsrError } from '../../certs/csr.ts'
-import { EnrollmentError } from '../../certs/enrollment.ts'
+import { CsrError } from '../../certs/enrollment/csr.ts'
+import { EnrollmentError } from '../../certs/enrollment/enrollment.ts'
+import { ChainError } from '../../certs/x509/chain.ts'
 import { REASONS, Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 
 /** Throws what a certificate was refused for as a refusal of its own reason (WIRE.md §2); anything else as it is. */

@@ -1,14 +1,14 @@
-import type { Authority } from '../../certs/authority.ts'
+import type { Authority } from '../../certs/authority/authority.ts'
 import { LedgerError } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { Statement } from '../../db/statement.ts'
-import type { Actor } from '../../plugins/admin-secret.ts'
+import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
-import { type AuditNote, noteEntry } from '../audit-note.ts'
+import type { Actor } from '../../plugins/secrets/admin-secret.ts'
 import type { Configuration } from '../configuration.ts'
-import type { Inspect } from '../mcp/inspect.ts'
+import type { Inspect } from '../mcp/pinning/inspect.ts'
 
 /** What the admin handlers work with. */
 export interface AdminContext {

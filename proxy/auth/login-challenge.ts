@@ -1,11 +1,11 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { jwtVerify } from 'jose'
+import { parseJwt } from '../../plugins/dpop/jwt.ts'
 import type { Principal } from '../../plugins/facts.ts'
-import { parseJsonObject } from '../../plugins/json-scan.ts'
+import { parseJsonObject } from '../../plugins/json-body/scan.ts'
 import type { Arrival, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { parseJwt } from '../../plugins/strict-jwt.ts'
-import { json, type Reply } from '../reply.ts'
+import { json, type Reply } from '../http/reply.ts'
 
 /** How long a login challenge may be answered. Seconds (WIRE.md §7). */
 const CHALLENGE_S = 120

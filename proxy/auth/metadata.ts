@@ -1,5 +1,5 @@
-import { PROOF_ALGORITHMS } from '../../plugins/proof-key.ts'
-import { json, type Reply } from '../reply.ts'
+import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
+import { json, type Reply } from '../http/reply.ts'
 import type { TokenKeys } from './token-keys.ts'
 
 /** What a token may be for: the whole service, or its MCP endpoint (RFC 8707), under each public base URL. */

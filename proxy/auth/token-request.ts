@@ -1,4 +1,4 @@
-import { parseJsonObject } from '../../plugins/json-scan.ts'
+import { parseJsonObject } from '../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { TOKEN_LIFE_MAX_S } from './token-keys.ts'

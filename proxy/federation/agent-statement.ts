@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { SignJWT } from 'jose'
-import type { PrincipalRecord } from '../../db/principals.ts'
+import type { PrincipalRecord } from '../../db/principals/read.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
 
 /** The `typ` of what is pushed: no verifier of access tokens takes it for one (RFC 8725 §3.11). */

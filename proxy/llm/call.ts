@@ -1,8 +1,8 @@
 import type { CallSummary } from '../../plugins/facts.ts'
-import type { JsonBody } from '../../plugins/json-body.ts'
+import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import type { Endpoint } from './endpoints.ts'
+import type { Endpoint } from './dialects/endpoints.ts'
 import type { Dialect } from './options.ts'
 
 /** What an LLM request asks for, as far as the gateway must know. Given by `llm_call`. */

@@ -1,11 +1,11 @@
 import type { Arrival } from '../../plugins/plugin.ts'
-import { json, type Reply } from '../reply.ts'
+import { json, type Reply } from '../http/reply.ts'
 import { timeoutsOf } from './handler.ts'
 import type { LlmOptions, Provider } from './options.ts'
 import { glob } from './routing.ts'
-import type { Upstream } from './upstream.ts'
-import { hasCredentials, requestHeaders } from './upstream-headers.ts'
-import { discard, readAll } from './upstream-stream.ts'
+import type { Upstream } from './upstream/client.ts'
+import { hasCredentials, requestHeaders } from './upstream/headers.ts'
+import { discard, readAll } from './upstream/stream.ts'
 
 /** How long a provider's list is good. ms. */
 const FRESH_MS = 60_000

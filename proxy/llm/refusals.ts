@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import type { Provider } from './options.ts'
-import { UpstreamError, type UpstreamErrorKind } from './upstream-error.ts'
-import { responseHeaders } from './upstream-headers.ts'
+import { UpstreamError, type UpstreamErrorKind } from './upstream/error.ts'
+import { responseHeaders } from './upstream/headers.ts'
 
 const OF_KIND = {
   connect: 'provider_unreachable',

@@ -1,13 +1,13 @@
 import type { Database } from '../../db/database.ts'
-import type { Environment } from '../../plugins/expand.ts'
-import { Cancellations } from './cancellations.ts'
+import type { Environment } from '../../plugins/operator-files/expand.ts'
 import type { McpOptions } from './options.ts'
-import { Pending } from './pending.ts'
-import { openRegistry, type Registry } from './registry.ts'
-import { type RequestStates, requestStates } from './request-state.ts'
-import { Sessions } from './sessions.ts'
-import { type McpUpstream, openMcpUpstream } from './upstream/upstream.ts'
-import { upstreamSecret } from './upstream-secret.ts'
+import { Cancellations } from './state/cancellations.ts'
+import { openRegistry, type Registry } from './state/registry.ts'
+import { type RequestStates, requestStates } from './state/request-state.ts'
+import { Pending } from './state/server-requests.ts'
+import { Sessions } from './state/sessions.ts'
+import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
+import { upstreamSecret } from './upstream/secret.ts'
 
 interface Opening {
   readonly database: Database

@@ -1,8 +1,8 @@
 import type { Arrival } from '../../plugins/plugin.ts'
-import { jsonRpcRefusal } from '../refusal-jsonrpc.ts'
-import type { Refuse } from '../route.ts'
-import type { McpMessage } from './message.ts'
-import { META, MODERN } from './versions.ts'
+import type { Refuse } from '../http/route.ts'
+import type { McpMessage } from './protocol/message.ts'
+import { META, MODERN } from './protocol/versions.ts'
+import { jsonRpcRefusal } from './refusal.ts'
 
 /** What may be known of a request when it is refused: everything, or nothing but its bytes. */
 interface Known {

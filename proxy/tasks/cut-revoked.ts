@@ -1,4 +1,4 @@
-import type { OpenCalls } from '../open-calls.ts'
+import type { OpenCalls } from '../http/open-calls.ts'
 import type { Task } from './every.ts'
 
 /** Half of the second within which a revocation must end an open stream. ms. */

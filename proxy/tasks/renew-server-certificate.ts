@@ -1,9 +1,9 @@
 import { join } from 'node:path'
-import { openServerCertificate } from '../../certs/authority-files.ts'
+import { openServerCertificate } from '../../certs/authority/files.ts'
 import { listAttachedCas } from '../../db/attached-cas.ts'
-import type { House } from '../house.ts'
-import type { Listeners } from '../listeners.ts'
-import type { TlsMaterial } from '../server.ts'
+import type { House } from '../data-directory.ts'
+import type { Listeners } from '../http/listeners.ts'
+import type { TlsMaterial } from '../http/server.ts'
 import type { Task } from './every.ts'
 
 const HOUR_MS = 3_600_000

@@ -2,13 +2,13 @@ import { rmSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
-import { measureLedger } from './alone.ts'
-import { type Children, coresOf, openChildren } from './children.ts'
-import { openGenerator } from './generator.ts'
-import { layGround, makeDirectory, removeDirectory } from './ground.ts'
+import { measureLedger } from './ground/alone.ts'
+import { type Children, coresOf, openChildren } from './ground/children.ts'
+import { layGround, makeDirectory, removeDirectory } from './ground/ground.ts'
+import { nginxVersion } from './ground/nginx.ts'
 import type { LedgerPoint } from './ledger.ts'
-import { nginxVersion } from './nginx.ts'
-import { report } from './report.ts'
+import { openGenerator } from './load/generator.ts'
+import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
 import { startForCache } from './subjects.ts'
@@ -63,7 +63,7 @@ async function measure(
   const upstream = await children.start({
     name: 'upstream',
     command: process.execPath,
-    args: [join(import.meta.dirname, 'upstream.ts')],
+    args: [join(import.meta.dirname, 'ground/upstream.ts')],
     core: cores.others,
     ready: 'line',
     ipc: true,

@@ -1,9 +1,9 @@
-import type { Ground, Identity } from './ground.ts'
+import type { Ground, Identity } from './ground/ground.ts'
 import type { Job } from './job.ts'
-import { leastBytesOf, type McpRequest, mcpRequest } from './mcp-messages.ts'
-import { PATH, requestBody, requestText } from './messages.ts'
+import { leastBytesOf, type McpRequest, mcpRequest } from './load/mcp-messages.ts'
+import { PATH, requestBody, requestText } from './load/messages.ts'
+import type { Proving } from './load/proving.ts'
 import type { Point } from './points.ts'
-import type { Proving } from './proving.ts'
 
 /** A proof that is sent again and again is stale after a minute, and would then be refused for that. Seconds. */
 const JUNK_LONGEST_S = 40

@@ -1,5 +1,5 @@
 import type { JsonWebKey } from 'node:crypto'
-import type { ProofFor } from '../client/proof.ts'
+import type { ProofFor } from '../client/signing/proof.ts'
 
 /** Stands in a request where each has a DPoP proof of its own. */
 export const PROOF_PLACE = '{proof}'

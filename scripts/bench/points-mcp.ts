@@ -1,5 +1,5 @@
-import type { Era } from '../../proxy/mcp/versions.ts'
-import type { McpCall } from './mcp-messages.ts'
+import type { Era } from '../../proxy/mcp/protocol/versions.ts'
+import type { McpCall } from './load/mcp-messages.ts'
 import type { Point } from './points.ts'
 
 const sameEra = (era: Era, progress = false): McpCall => ({ era, server: era, progress })

@@ -1,5 +1,5 @@
-import type { McpCall } from './mcp-messages.ts'
-import type { Kind } from './messages.ts'
+import type { McpCall } from './load/mcp-messages.ts'
+import type { Kind } from './load/messages.ts'
 
 export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad signature' | 'replayed proof'
 

@@ -1,5 +1,5 @@
-import type { Es256 } from './es256.ts'
 import type { LedgerPoint } from './ledger.ts'
+import type { Es256 } from './load/es256.ts'
 import type { Round, Row } from './run.ts'
 import type { StartUp } from './start-up.ts'
 import { BARE_PROXY, CEILING_SERVER, DIRECT, GATEWAY } from './subjects.ts'

@@ -1,7 +1,7 @@
 import { listRows } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
-import type { Start } from './children.ts'
-import { rssMbOf } from './proc.ts'
+import type { Start } from './ground/children.ts'
+import { rssMbOf } from './ground/proc.ts'
 import type { Bench } from './workbench.ts'
 
 /** How long a gateway takes to be ready on a data directory that holds something. */

@@ -1,8 +1,8 @@
 import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Start } from './children.ts'
-import type { Ground } from './ground.ts'
-import { nginxStart, nginxVersion } from './nginx.ts'
+import type { Start } from './ground/children.ts'
+import type { Ground } from './ground/ground.ts'
+import { nginxStart, nginxVersion } from './ground/nginx.ts'
 import {
   BURST,
   CEILING,
@@ -61,7 +61,7 @@ const bare = (name: string, kind: string, what: string, points: readonly Point[]
   points,
   prime: PRIME,
   start: ({ directory }, port) =>
-    Promise.resolve(node(name, 'bare.ts', kind, directory, `http://127.0.0.1:${port}`)),
+    Promise.resolve(node(name, 'ground/bare.ts', kind, directory, `http://127.0.0.1:${port}`)),
 })
 
 const rung = (name: string, what: string): Subject => ({

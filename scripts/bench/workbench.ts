@@ -1,6 +1,6 @@
-import type { Child, Children, Cores } from './children.ts'
-import type { Generator } from './generator.ts'
-import type { Ground } from './ground.ts'
+import type { Child, Children, Cores } from './ground/children.ts'
+import type { Ground } from './ground/ground.ts'
+import type { Generator } from './load/generator.ts'
 
 export interface Plan {
   readonly warmupS: number

@@ -1,6 +1,6 @@
 import { fetch, type RequestInit } from 'undici'
 import { type Identity, readIdentity } from './identity.ts'
-import { type SessionOptions, sessionOf } from './session.ts'
+import { type SessionOptions, sessionOf } from './signing/session.ts'
 
 /** The standard `fetch`. */
 export type Fetch = typeof globalThis.fetch

@@ -1,9 +1,9 @@
 import type { JsonWebKey } from 'node:crypto'
 import { Agent, request } from 'undici'
-import { newDpopKey, publicJwk } from './dpop-key.ts'
 import { type Identity, originOf } from './identity.ts'
 import { draftIdentity } from './identity-files.ts'
 import { membersOf, refusalOf } from './refusal.ts'
+import { newDpopKey, publicJwk } from './signing/dpop-key.ts'
 
 /** Whom to enroll, by which gateway, and where the identity goes. */
 export interface EnrollOptions {

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { isMissing, syncFolder } from '../../certs/key-store.ts'
-import { dpopKeyText } from './dpop-key.ts'
+import { isMissing, syncFolder } from '../../certs/authority/key-store.ts'
 import type { Identity } from './identity.ts'
+import { dpopKeyText } from './signing/dpop-key.ts'
 
 /** A place for an identity that is being made, beside the one where it will be. */
 export interface Draft {

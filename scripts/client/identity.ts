@@ -1,9 +1,9 @@
 import type { JsonWebKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isMissing } from '../../certs/key-store.ts'
-import { dpopKeyIn } from './dpop-key.ts'
+import { isMissing } from '../../certs/authority/key-store.ts'
 import { readPrivateSync } from './private-file.ts'
+import { dpopKeyIn } from './signing/dpop-key.ts'
 
 /** Who a client is, and where its gateway is. */
 export interface Identity {

@@ -24,7 +24,7 @@ export async function install(directory: string): Promise<void> {
   // as it is imported: the other origins must keep what they would have had.
   new Headers()
   const { Dispatcher1Wrapper } = await import('undici')
-  const { sessionOf } = await import('./session.ts')
+  const { sessionOf } = await import('./signing/session.ts')
   const { origin, dispatcher } = sessionOf(identity)
   put(LEGACY, origin, new Dispatcher1Wrapper(dispatcher))
   put(CURRENT, origin, dispatcher)

@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
-import { isMissing } from '../../certs/key-store.ts'
+import { isMissing } from '../../certs/authority/key-store.ts'
 
 /**
  * Reads a file that only its owner may read; null where there is none. Throws one sentence with the command that mends

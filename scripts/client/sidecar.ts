@@ -6,7 +6,7 @@ import type { Dispatcher } from 'undici'
 import { envelope, type LocalError } from './envelope.ts'
 import { answerHeaders, requestHeaders } from './forwarded.ts'
 import { localFault } from './local-guard.ts'
-import type { Session } from './session.ts'
+import type { Session } from './signing/session.ts'
 
 /** A plain HTTP door to the gateway on this machine's loopback address. */
 export interface Sidecar {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { byCorporateCa } from '../admin/foreign.ts'
-import { CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
+import { byCorporateCa } from '../support/foreign.ts'
+import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 
 interface Keyed {
   readonly who: Identity

@@ -2,8 +2,8 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import t from 'tap'
-import { writeFiles } from '../gateway.ts'
-import { environment, startProcess } from './process.ts'
+import { writeFiles } from '../support/gateway.ts'
+import { environment, startProcess } from '../support/process.ts'
 
 const NOWHERE = 'http://127.0.0.1:9'
 

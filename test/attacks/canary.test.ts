@@ -8,10 +8,10 @@ import {
   type TestGateway,
   testGateway,
   writeFiles,
-} from '../gateway.ts'
-import { completion } from '../upstream.ts'
-import { chatBytes, rawConnect, requestBytes } from './raw.ts'
-import { settledCalls } from './settled.ts'
+} from '../support/gateway.ts'
+import { chatBytes, rawConnect, requestBytes } from '../support/raw.ts'
+import { settledCalls } from '../support/settled.ts'
+import { completion } from '../support/upstream.ts'
 
 /** Everything that must stay where it is, each by a name of its own. */
 const CANARY = {

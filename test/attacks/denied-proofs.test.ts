@@ -1,6 +1,6 @@
 import t from 'tap'
-import { nonceOf, proof, proofSigner } from '../dpop.ts'
-import { CHAT, testGateway } from '../gateway.ts'
+import { nonceOf, proof, proofSigner } from '../support/dpop.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test(
   'D-17 a proof that came with a refused call does not pass when it comes again after a grant',

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { testGateway } from '../gateway.ts'
-import { chatBytes, rawAnswer, statuses } from './raw.ts'
+import { testGateway } from '../support/gateway.ts'
+import { chatBytes, rawAnswer, statuses } from '../support/raw.ts'
 
 /** A whole call that stands behind each attack. Nobody may ever answer or dispatch it. */
 const HIDDEN = chatBytes('gpt-hidden')

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { testGateway } from '../gateway.ts'
-import { rawConnect, requestBytes } from './raw.ts'
-import { eventually } from './settled.ts'
+import { testGateway } from '../support/gateway.ts'
+import { rawConnect, requestBytes } from '../support/raw.ts'
+import { eventually } from '../support/settled.ts'
 
 const SECRET = 'a-secret-that-is-not-remembered'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
-import { chatBytes, rawConnect, requestBytes, statuses } from './raw.ts'
-import { settledCalls } from './settled.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
+import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
+import { settledCalls } from '../support/settled.ts'
 
 // So that a proof made of nothing is passed over rather than refused, and could be passed on.
 const NO_DPOP = { MCP_PROXY_EGRESS_DPOP_MODE: 'off' }

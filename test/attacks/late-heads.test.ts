@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { testGateway } from '../gateway.ts'
-import { chatBytes, rawConnect } from './raw.ts'
+import { testGateway } from '../support/gateway.ts'
+import { chatBytes, rawConnect } from '../support/raw.ts'
 
 await t.test(
   'F-30 a call whose head ends while the service stops leaves no row behind service.stopped',

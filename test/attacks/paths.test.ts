@@ -1,6 +1,6 @@
 import t from 'tap'
-import { ADMIN_SECRET, CHAT, testGateway } from '../gateway.ts'
-import { rawAnswer, requestBytes, statuses } from './raw.ts'
+import { ADMIN_SECRET, CHAT, testGateway } from '../support/gateway.ts'
+import { rawAnswer, requestBytes, statuses } from '../support/raw.ts'
 
 const BODY = JSON.stringify(CHAT)
 

@@ -1,10 +1,10 @@
 import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { agentOf, CHAT, PLUGIN_FILES, testGateway, writeFiles } from '../gateway.ts'
-import { completion, testUpstream } from '../upstream.ts'
-import { chatBytes, rawConnect, requestBytes, statuses } from './raw.ts'
-import { eventually, settledCalls } from './settled.ts'
+import { agentOf, CHAT, PLUGIN_FILES, testGateway, writeFiles } from '../support/gateway.ts'
+import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
+import { eventually, settledCalls } from '../support/settled.ts'
+import { completion, testUpstream } from '../support/upstream.ts'
 
 const PATH = '/v1/chat/completions'
 

@@ -1,8 +1,8 @@
 import { request } from 'node:https'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { agentOf, CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
-import { eventually } from './settled.ts'
+import { agentOf, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
+import { eventually } from '../support/settled.ts'
 
 const EVENT = 'data: {"choices":[{"index":0,"delta":{"content":"tick"}}]}\n\n'
 

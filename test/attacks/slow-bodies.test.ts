@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import { ADMIN_SECRET, CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
-import { rawConnect, requestBytes, statuses } from './raw.ts'
+import { ADMIN_SECRET, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
+import { rawConnect, requestBytes, statuses } from '../support/raw.ts'
 
 interface Held {
   readonly method: string

@@ -2,11 +2,11 @@ import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
-import { type Ending, send } from '../../proxy/send.ts'
-import { ADMIN_SECRET, CHAT, testGateway } from '../gateway.ts'
-import { completion } from '../upstream.ts'
-import { chatBytes, rawConnect, requestBytes, statuses } from './raw.ts'
-import { eventually, settledCalls } from './settled.ts'
+import { type Ending, send } from '../../proxy/http/send.ts'
+import { ADMIN_SECRET, CHAT, testGateway } from '../support/gateway.ts'
+import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
+import { eventually, settledCalls } from '../support/settled.ts'
+import { completion } from '../support/upstream.ts'
 
 const timers = {
   handshakeMs: 300,

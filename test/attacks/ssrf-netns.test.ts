@@ -7,8 +7,8 @@ import type { Socket } from 'node:net'
 import t from 'tap'
 import { request } from 'undici'
 import type { Resolve } from '../../proxy/egress/agent.ts'
-import { httpGet } from '../../proxy/mcp/http-get.ts'
-import { CORPUS } from './ssrf-corpus.ts'
+import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
+import { CORPUS } from '../support/ssrf-corpus.ts'
 
 /**
  * Run again inside a network namespace of its own, where this file owns every address: a metadata service that answers,

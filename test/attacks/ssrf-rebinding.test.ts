@@ -6,7 +6,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import DNS from 'dns2'
 import t, { type Test } from 'tap'
 import type { Resolve } from '../../proxy/egress/agent.ts'
-import { httpGet } from '../../proxy/mcp/http-get.ts'
+import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
 
 // Inside what IPv6 calls global, and given out to nobody: looks public, leads nowhere.
 const PUBLIC_LOOKING = '2d00::1'

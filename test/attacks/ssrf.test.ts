@@ -3,12 +3,12 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { egressAgent, type Resolve } from '../../proxy/egress/agent.ts'
-import { parseAllowedHosts } from '../../proxy/egress/allowed-hosts.ts'
-import { fetchVia } from '../../proxy/egress/fetch.ts'
-import { FetchFailure } from '../../proxy/egress/fetch-failure.ts'
-import { firstHop, nextHop } from '../../proxy/egress/hop.ts'
-import { httpGet } from '../../proxy/mcp/http-get.ts'
-import { CORPUS } from './ssrf-corpus.ts'
+import { parseAllowedHosts } from '../../proxy/mcp/http-get/allowed-hosts.ts'
+import { FetchFailure } from '../../proxy/mcp/http-get/failure.ts'
+import { fetchVia } from '../../proxy/mcp/http-get/fetch.ts'
+import { firstHop, nextHop } from '../../proxy/mcp/http-get/hop.ts'
+import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
+import { CORPUS } from '../support/ssrf-corpus.ts'
 
 const OPTIONS = { allowed_hosts: [], timeout_ms: 10_000, max_bytes: 1024 }
 const NEVER = new AbortController().signal

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { proofSigner } from '../dpop.ts'
-import { testGateway } from '../gateway.ts'
+import { proofSigner } from '../support/dpop.ts'
+import { testGateway } from '../support/gateway.ts'
 
 await t.test('RFC 9110 §13.1.1 nothing is done to an agent on the strength of a stale read', async (t) => {
   const gateway = await testGateway(t)

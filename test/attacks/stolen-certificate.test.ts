@@ -1,6 +1,6 @@
 import t from 'tap'
-import { nonceOf, proofSigner, provenChat, tokenFor } from '../dpop.ts'
-import { testGateway } from '../gateway.ts'
+import { nonceOf, proofSigner, provenChat, tokenFor } from '../support/dpop.ts'
+import { testGateway } from '../support/gateway.ts'
 
 await t.test(
   'D-35 no_downgrade: who has stolen a certificate and its key passes with no token for a key of their own',

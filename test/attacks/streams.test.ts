@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { PLUGIN_FILES, type TestGateway, testGateway } from '../gateway.ts'
-import { type RawUpstream, rawUpstream } from './broken-upstream.ts'
-import { chatBytes, rawAnswer, rawConnect, requestBytes } from './raw.ts'
-import { eventually, settledCalls } from './settled.ts'
+import { type RawUpstream, rawUpstream } from '../support/broken-upstream.ts'
+import { PLUGIN_FILES, type TestGateway, testGateway } from '../support/gateway.ts'
+import { chatBytes, rawAnswer, rawConnect, requestBytes } from '../support/raw.ts'
+import { eventually, settledCalls } from '../support/settled.ts'
 
 const EVENT = 'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`

@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import https from 'node:https'
 import { TLSSocket } from 'node:tls'
 import t from 'tap'
-import { issueClientCertificate, issueServerCertificate } from '../../certs/issue.ts'
-import { thumbprintOf } from '../../certs/thumbprint.ts'
-import { BOT, madeAuthority } from './made.ts'
-import { run, without } from './openssl.ts'
+import { issueClientCertificate, issueServerCertificate } from '../../certs/authority/issue.ts'
+import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
+import { BOT, madeAuthority } from '../support/certs/made.ts'
+import { run, without } from '../support/certs/openssl.ts'
 
 /** One CA, its server and one of its clients; a second client from a look-alike CA. All of it in a directory of files. */
 async function scene(t: {

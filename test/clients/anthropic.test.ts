@@ -1,7 +1,7 @@
 import Anthropic from '@anthropic-ai/sdk'
 import t from 'tap'
-import { testGateway } from '../gateway.ts'
-import { answersOf, anthropicOf, caught, mockProvider, outcomesOf, SAID } from './sdk.ts'
+import { answersOf, anthropicOf, caught, mockProvider, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import { testGateway } from '../support/gateway.ts'
 
 const hello = (content = 'hi') => ({
   model: 'claude-test',

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
-import { ADMIN_SECRET, CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
-import { fileBeside, identityFiles, type Ran, run } from './files.ts'
-import { mockProvider, SAID } from './sdk.ts'
+import { fileBeside, identityFiles, type Ran, run } from '../support/clients/files.ts'
+import { mockProvider, SAID } from '../support/clients/sdk.ts'
+import { ADMIN_SECRET, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 
 const JSON_BODY = ['-H', 'content-type: application/json']
 const MIB = 1024 * 1024

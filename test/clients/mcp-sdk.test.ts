@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { type Json, scratch } from '../gateway.ts'
-import { SAMPLED } from '../mcp/clients.ts'
-import { startEverything, startFilesystem, startMemory } from '../mcp/servers.ts'
-import { type Kind, mcpThrough, PEERS, peerAt } from './mcp-through.ts'
+import { type Kind, mcpThrough, PEERS, peerAt } from '../support/clients/mcp-through.ts'
+import { type Json, scratch } from '../support/gateway.ts'
+import { SAMPLED } from '../support/mcp/clients.ts'
+import { startEverything, startFilesystem, startMemory } from '../support/mcp/servers.ts'
 
 const HELD = ['mcp.tools.list', 'everything.use', 'memory.use', 'files.use']
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { Agent } from 'node:https'
 import { connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
+import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 
 /** The first certificate of a chain. */
 const leafOf = (chain: string): string =>

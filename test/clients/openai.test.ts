@@ -1,7 +1,7 @@
 import OpenAI from 'openai'
 import t from 'tap'
-import { testGateway } from '../gateway.ts'
-import { answersOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from './sdk.ts'
+import { answersOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import { testGateway } from '../support/gateway.ts'
 
 const hello = (content = 'hi') => ({ model: 'gpt-test', messages: [{ role: 'user' as const, content }] })
 

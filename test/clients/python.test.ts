@@ -1,7 +1,7 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
-import { fileBeside, identityFiles, run } from './files.ts'
-import { mockProvider, SAID } from './sdk.ts'
+import { fileBeside, identityFiles, run } from '../support/clients/files.ts'
+import { mockProvider, SAID } from '../support/clients/sdk.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 // Python's own http.client and ssl: no package, and neither Node's TLS nor curl's.
 const CLIENT = `

@@ -1,4 +1,4 @@
-import { talk } from './talk/ai-sdk.ts'
-import { provesEachCall } from './talk/proves.ts'
+import { talk } from '../support/clients/talk/ai-sdk.ts'
+import { provesEachCall } from '../support/clients/talk/proves.ts'
 
 await provesEachCall('ai-sdk', talk, ['responses', 'chat', 'messages'])

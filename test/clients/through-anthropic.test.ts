@@ -1,4 +1,4 @@
-import { talk } from './talk/anthropic.ts'
-import { provesEachCall } from './talk/proves.ts'
+import { talk } from '../support/clients/talk/anthropic.ts'
+import { provesEachCall } from '../support/clients/talk/proves.ts'
 
 await provesEachCall('anthropic', talk, ['messages'])

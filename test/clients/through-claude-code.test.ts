@@ -1,8 +1,8 @@
 import t from 'tap'
-import { type Home, homeOf, installed, linesOf, sectionOf } from './alone.ts'
-import type { Ran } from './files.ts'
-import { SAID } from './sdk.ts'
-import { DENIED, through, UNPROVEN } from './through.ts'
+import { type Home, homeOf, installed, linesOf, sectionOf } from '../support/clients/alone.ts'
+import type { Ran } from '../support/clients/files.ts'
+import { SAID } from '../support/clients/sdk.ts'
+import { DENIED, through, UNPROVEN } from '../support/clients/through.ts'
 
 // The launcher for those who run no install scripts.
 const { entry, skip } = installed('@anthropic-ai/claude-code', 'cli-wrapper.cjs')

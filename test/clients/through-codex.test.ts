@@ -1,8 +1,8 @@
 import t from 'tap'
-import { type Home, homeOf, installed, linesOf, sectionOf } from './alone.ts'
-import type { Ran } from './files.ts'
-import { SAID } from './sdk.ts'
-import { DENIED, through, times } from './through.ts'
+import { type Home, homeOf, installed, linesOf, sectionOf } from '../support/clients/alone.ts'
+import type { Ran } from '../support/clients/files.ts'
+import { SAID } from '../support/clients/sdk.ts'
+import { DENIED, through, times } from '../support/clients/through.ts'
 
 const { entry, skip } = installed('@openai/codex', 'bin/codex.js')
 

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { CHAT } from '../gateway.ts'
-import { type Ran, run } from './files.ts'
-import { SAID } from './sdk.ts'
-import { DENIED, through, UNPROVEN } from './through.ts'
+import { type Ran, run } from '../support/clients/files.ts'
+import { SAID } from '../support/clients/sdk.ts'
+import { DENIED, through, UNPROVEN } from '../support/clients/through.ts'
+import { CHAT } from '../support/gateway.ts'
 
 /** curl as README has it. What it prints ends with a line of the status. */
 const curl = (base: string, body: object, ...args: readonly string[]): Promise<Ran> =>

@@ -1,4 +1,4 @@
-import { talk } from './talk/langchain.ts'
-import { provesEachCall } from './talk/proves.ts'
+import { talk } from '../support/clients/talk/langchain.ts'
+import { provesEachCall } from '../support/clients/talk/proves.ts'
 
 await provesEachCall('langchain', talk, ['chat', 'responses'])

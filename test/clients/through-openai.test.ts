@@ -1,4 +1,4 @@
-import { talk } from './talk/openai.ts'
-import { provesEachCall } from './talk/proves.ts'
+import { talk } from '../support/clients/talk/openai.ts'
+import { provesEachCall } from '../support/clients/talk/proves.ts'
 
 await provesEachCall('openai', talk, ['chat', 'responses'])

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap'
 import type { AuditRow } from '../../db/audit/read.ts'
-import type { Json } from '../gateway.ts'
-import type { Revision } from '../mcp/suite.ts'
-import { gate, REVISIONS } from './gate.ts'
+import type { Json } from '../support/gateway.ts'
+import { gate, REVISIONS } from '../support/mcp/gate.ts'
+import type { Revision } from '../support/mcp/suite.ts'
 
 /** Scenarios that ask for nothing that a capability stands before: about the connection alone. */
 const OPEN: Readonly<Record<string, readonly string[]>> = {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { startFixture } from '../mcp/fixture.ts'
-import { type Revision, runSuite, scoredScenarios } from '../mcp/suite.ts'
+import { startFixture } from '../support/mcp/fixture.ts'
+import { type Revision, runSuite, scoredScenarios } from '../support/mcp/suite.ts'
 
 // The ground that every comparison through the gateway stands on.
 for (const requirements of ['2025-11-25', '2026-07-28'] satisfies Revision[]) {

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { META, MODERN } from '../../proxy/mcp/versions.ts'
-import type { Json } from '../gateway.ts'
-import { scoredScenarios } from '../mcp/suite.ts'
-import { ALL, difference, gate, REVISIONS } from './gate.ts'
+import { META, MODERN } from '../../proxy/mcp/protocol/versions.ts'
+import type { Json } from '../support/gateway.ts'
+import { ALL, difference, gate, REVISIONS } from '../support/mcp/gate.ts'
+import { scoredScenarios } from '../support/mcp/suite.ts'
 
 const [DONE, WARNED, SKIPPED, NOTHING] = [['SUCCESS'], ['WARNING'], ['SKIPPED'], []]
 

@@ -6,7 +6,7 @@ import t from 'tap'
 import { openDatabase } from '../../db/database.ts'
 import { writeSetting } from '../../db/settings.ts'
 import { openSqlite } from '../../db/sqlite/open.ts'
-import { opened } from './writer.ts'
+import { opened } from '../support/db/writer.ts'
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { readSetting, writeSetting } from '../../db/settings.ts'
-import { opened } from './writer.ts'
+import { opened } from '../support/db/writer.ts'
 
 t.test('a setting that was never written is undefined', async (t) => {
   const { db } = await opened(t)

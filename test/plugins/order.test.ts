@@ -1,9 +1,9 @@
 import t from 'tap'
 import { capability } from '../../plugins/capability.ts'
-import { dpop } from '../../plugins/dpop.ts'
+import { dpop } from '../../plugins/dpop/dpop.ts'
 import { BUILT_IN, checkOrder, type Declared } from '../../plugins/order.ts'
-import { pin } from '../../plugins/pin.ts'
-import { constrained } from './constrained.ts'
+import { pin } from '../../plugins/pin/pin.ts'
+import { constrained } from '../support/plugins/constrained.ts'
 
 /** Judges files that are given by name and plugin; what an operator's module needs stands behind its name. */
 function judge(order: readonly (readonly [file: string, plugin: string, ...needs: string[]])[]): string[] {

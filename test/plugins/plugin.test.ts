@@ -1,13 +1,13 @@
 import t from 'tap'
 import { capability, demand } from '../../plugins/capability.ts'
-import { dpop } from '../../plugins/dpop.ts'
+import { dpop } from '../../plugins/dpop/dpop.ts'
 import type { Granted } from '../../plugins/facts.ts'
-import { pin } from '../../plugins/pin.ts'
+import { pin } from '../../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin, type Recorder } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { gated } from '../../proxy/route.ts'
-import { arrival } from './arrival.ts'
-import { constrained } from './constrained.ts'
+import { gated } from '../../proxy/http/route.ts'
+import { arrival } from '../support/plugins/arrival.ts'
+import { constrained } from '../support/plugins/constrained.ts'
 
 const receipt = { stream: 'main', seq: 1, hash: 'h' }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { loadConfiguration } from '../../proxy/configuration.ts'
 import { SCHEMA_DIRECTORY, schemaFiles } from '../../scripts/write-schemas.ts'
-import { copyShipped, problems, SHIPPED } from '../plugins/shipped-files.ts'
+import { copyShipped, problems, SHIPPED } from '../support/plugins/shipped-files.ts'
 
 await t.test('§8 the shipped files work with an empty environment', async (t) => {
   const { dpopMode, pin, audit, llm, checks, files, digest } = await loadConfiguration(SHIPPED, {})

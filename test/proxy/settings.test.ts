@@ -1,7 +1,7 @@
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { refuseUnsafeRuntime } from '../../proxy/runtime-guard.ts'
+import { refuseUnsafeRuntime } from '../../proxy/runtime-check.ts'
 import { readSettings, SettingsError } from '../../proxy/settings.ts'
 
 const CWD = '/srv/sallyport'

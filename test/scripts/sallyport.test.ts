@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { VERSION } from '../../proxy/version.ts'
-import { testGateway } from '../gateway.ts'
-import { identityDirectory } from './client/identity.ts'
-import { run } from './run.ts'
+import { identityDirectory } from '../support/clients/identity.ts'
+import { testGateway } from '../support/gateway.ts'
+import { run } from '../support/run.ts'
 
 const PROGRAM = 'scripts/sallyport.ts'
 const VERBS = [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test('§1 a caller without a client certificate is refused before anything else', async (t) => {
   const gateway = await testGateway(t)

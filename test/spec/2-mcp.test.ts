@@ -1,5 +1,5 @@
 import t from 'tap'
-import { called, filesStage, mcpStage, tool, toolServer } from '../mcp/stage.ts'
+import { called, filesStage, mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
 
 await t.test('§2.3 mcp.tools.list gates tools/list and nothing else', async (t) => {
   const stage = await mcpStage(t)

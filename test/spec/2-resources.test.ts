@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test('§2.1 the caller supplies the short name and the service adds its own prefix', async (t) => {
   const gateway = await testGateway(t, { settings: { MCP_PROXY_ORG: 'initech' } })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CHAT, type Identity, type TestGateway, testGateway } from '../gateway.ts'
+import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 
 const chat = async (gateway: TestGateway, who: Identity): Promise<number> =>
   (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status

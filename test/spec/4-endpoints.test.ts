@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test(
   '§4 admin endpoints require X-Admin-Secret; without it and with a wrong one the answer is the same',

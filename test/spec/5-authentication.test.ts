@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { ADMIN_SECRET, agentOf, CHAT, testGateway } from '../gateway.ts'
+import { ADMIN_SECRET, agentOf, CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test('§5.1 the environment variable is consulted only while the stored hash is empty', async (t) => {
   const gateway = await testGateway(t)

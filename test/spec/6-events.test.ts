@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test('§6 every grant emits exactly one row, with the full new list', async (t) => {
   const gateway = await testGateway(t)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../gateway.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 
 await t.test(
   '§7 a principal without llm.chat is refused 403 with required_capability, streaming or not',

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { testGateway } from '../gateway.ts'
+import { testGateway } from '../support/gateway.ts'
 
 const tokens = (count: number): string[] => Array.from({ length: count }, (_, i) => `token_${i}`)
 

@@ -1,10 +1,10 @@
-import type { OperatorFacts, OperatorPlugin, OperatorTools } from '../../operator-module.ts'
+import type { OperatorFacts, OperatorPlugin, OperatorTools } from '../../operator-files/module.ts'
 
 /*
  * A check of your own, as an example: certain principals may call certain models only.
  *
  * To use it, write plugins/config/35-allow-models.yaml, whose number puts it between 30-capability.yaml and
- * 40-audit.yaml, and run `node scripts/check-config.ts`:
+ * 40-audit.yaml, and run `node scripts/verbs/check-config.ts`:
  *
  *     plugin: ./examples/allow-models.ts
  *     models:

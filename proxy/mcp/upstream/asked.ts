@@ -1,4 +1,4 @@
-import type { Era } from '../versions.ts'
+import type { Era } from '../protocol/versions.ts'
 import type { Credentials } from './credentials.ts'
 import type { Limits } from './events.ts'
 

@@ -1,4 +1,4 @@
-import type { McpResource } from '../../../db/mcp-resources.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Client } from './session.ts'
 import type { Owner } from './sessions.ts'
 

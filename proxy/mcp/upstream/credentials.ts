@@ -1,4 +1,4 @@
-import type { McpResource } from '../../../db/mcp-resources.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
 import { failed } from './errors.ts'
 
 /** How long a secret that was read is believed. ms. A rotated one holds at most so much later. */

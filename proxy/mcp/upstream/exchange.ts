@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { EgressRefused } from '../../egress/agent.ts'
+import type { Link } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import type { Link } from './links.ts'
 
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[] | undefined>>
 

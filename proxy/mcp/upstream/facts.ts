@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../../db/json.ts'
-import { isMembers, type Members } from '../json-values.ts'
-import { META } from '../versions.ts'
+import { isMembers, type Members } from '../protocol/json-values.ts'
+import { META } from '../protocol/versions.ts'
 
 /** What a server says of itself is kept up to here. Characters of JSON text; of plain text for the instructions. */
 const MAX_CAPABILITIES = 16_384

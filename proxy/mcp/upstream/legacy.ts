@@ -3,10 +3,10 @@ import type { UpstreamCall } from './call.ts'
 import { McpUpstreamError } from './errors.ts'
 import type { Message } from './message.ts'
 import { notificationText } from './protocol.ts'
+import { ask, tell, type Wire } from './request.ts'
 import { type Session, sessionHeaders } from './session.ts'
 import { mayBeGone } from './session-gone.ts'
 import type { Lease, UpstreamSessions } from './sessions.ts'
-import { ask, tell, type Wire } from './wire.ts'
 
 /** Nobody waits for a cancellation longer. ms. */
 const CANCEL_MS = 2_000

@@ -1,5 +1,5 @@
-import { type Span, scanJson } from '../../../plugins/json-scan.ts'
-import { isMembers, type Members } from '../json-values.ts'
+import { type Span, scanJson } from '../../../plugins/json-body/scan.ts'
+import { isMembers, type Members } from '../protocol/json-values.ts'
 import { failed } from './errors.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */

@@ -1,7 +1,7 @@
-import { MODERN } from '../versions.ts'
+import { MODERN } from '../protocol/versions.ts'
 import type { UpstreamAnswer } from './answer.ts'
 import type { UpstreamCall } from './call.ts'
-import { ask, type Wire } from './wire.ts'
+import { ask, type Wire } from './request.ts'
 
 type Headers = Readonly<Record<string, string>>
 

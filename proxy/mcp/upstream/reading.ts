@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../db/json.ts'
-import type { McpResource } from '../../../db/mcp-resources.ts'
-import { isMembers, type Members } from '../json-values.ts'
-import { type Era, LEGACY, MODERN, modernMeta } from '../versions.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import { isMembers, type Members } from '../protocol/json-values.ts'
+import { type Era, LEGACY, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { factsOf } from './facts.ts'
@@ -13,9 +13,9 @@ import {
   READER_CAPABILITIES,
   UNSUPPORTED_VERSION,
 } from './protocol.ts'
+import { ask, type Wire } from './request.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
 import { listTools, type RawTool } from './tools.ts'
-import { ask, type Wire } from './wire.ts'
 
 /** How long a modern upstream may take to say whether it is of the older era too. ms. */
 const SOON_MS = 5_000

@@ -1,4 +1,4 @@
-import { isMembers } from '../json-values.ts'
+import { isMembers } from '../protocol/json-values.ts'
 import { type Message, resultOf } from './message.ts'
 
 /** What is looked at of a body that is no message. Bytes. */

@@ -1,14 +1,14 @@
 import type { JsonObject } from '../../../db/json.ts'
-import type { McpResource } from '../../../db/mcp-resources.ts'
-import type { Members } from '../json-values.ts'
-import { IMPLEMENTATION, LEGACY } from '../versions.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Members } from '../protocol/json-values.ts'
+import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { drain } from './body.ts'
 import { failed } from './errors.ts'
 import { exchange, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, resultOf } from './message.ts'
 import { notificationText } from './protocol.ts'
-import { ask, tell, type Wire } from './wire.ts'
+import { ask, tell, type Wire } from './request.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
 const END_MS = 2_000

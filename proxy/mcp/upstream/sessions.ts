@@ -1,4 +1,4 @@
-import type { McpResource } from '../../../db/mcp-resources.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import type { Client, Session } from './session.ts'
 

@@ -1,4 +1,4 @@
-import { isMembers, type Members } from '../json-values.ts'
+import { isMembers, type Members } from '../protocol/json-values.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { METHOD_NOT_FOUND } from './protocol.ts'

@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
-import { entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from './scratch-ledger.ts'
+import { entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from '../../support/db/scratch-ledger.ts'
 
-const PROGRAM = join(import.meta.dirname, 'append-until-killed.ts')
+const PROGRAM = join(import.meta.dirname, '../../support/db/append-until-killed.ts')
 const CONFIG = 'cd'.repeat(32)
 
 type Acknowledged = readonly [id: string, seq: number, hash: string]

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { copyFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from './scratch-ledger.ts'
+import { entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from '../../support/db/scratch-ledger.ts'
 
 const never = Symbol('never')
 /** What `promise` has become by now, or `never`. */

@@ -1,6 +1,13 @@
 import SQLite from 'better-sqlite3'
 import t from 'tap'
-import { appendCalls, open, rowsOf, scratchDatabase, verifyFile, withRaw } from './scratch-ledger.ts'
+import {
+  appendCalls,
+  open,
+  rowsOf,
+  scratchDatabase,
+  verifyFile,
+  withRaw,
+} from '../../support/db/scratch-ledger.ts'
 
 const COLUMNS = `recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider, cert_thumbprint,
   dpop_jkt, detail, config_digest, version`

@@ -5,7 +5,7 @@ import t from 'tap'
 import { draftOf } from '../../../db/audit/draft.ts'
 import { exportLine, GENESIS, hashOf, type LeafFields, leafOf } from '../../../db/audit/leaf.ts'
 import type { Json, JsonObject } from '../../../db/json.ts'
-import { AT, entry } from './scratch-ledger.ts'
+import { AT, entry } from '../../support/db/scratch-ledger.ts'
 
 const first: LeafFields = {
   ...draftOf(entry({ request_id: 'req_é', model: 'a"b\\c\n', detail: { z: 1, a: [true, null, 'x'] } })),

@@ -12,7 +12,7 @@ import {
   VERSION,
   verifyFile,
   withRaw,
-} from './scratch-ledger.ts'
+} from '../../support/db/scratch-ledger.ts'
 
 const setting = (key: string) => ({
   sql: 'insert into settings (key, value, updated_at) values (?, ?, ?)',

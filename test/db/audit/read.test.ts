@@ -3,7 +3,15 @@ import { exportedRows } from '../../../db/audit/export.ts'
 import { exportLines, listRows, type RowFilter, verifyDatabase } from '../../../db/audit/read.ts'
 import { verify } from '../../../db/audit/verify.ts'
 import { type Database, openDatabase } from '../../../db/database.ts'
-import { AT, appendCalls, entry, open, rowsOf, scratchDatabase, withRaw } from './scratch-ledger.ts'
+import {
+  AT,
+  appendCalls,
+  entry,
+  open,
+  rowsOf,
+  scratchDatabase,
+  withRaw,
+} from '../../support/db/scratch-ledger.ts'
 
 async function reader(t: { teardown: (work: () => Promise<void>) => void }, file: string): Promise<Database> {
   const database = await openDatabase(`sqlite:${file}`)

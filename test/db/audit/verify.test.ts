@@ -3,8 +3,16 @@ import { exportedRows, NotAnExport } from '../../../db/audit/export.ts'
 import { exportLine, hashOf, leafOf, type StoredRow } from '../../../db/audit/leaf.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
 import { linesOf } from '../../../scripts/lines.ts'
-import { appendCalls, entry, open, rowsOf, scratchDatabase, verifyFile, withRaw } from './scratch-ledger.ts'
-import { tamperings } from './tampering.ts'
+import {
+  appendCalls,
+  entry,
+  open,
+  rowsOf,
+  scratchDatabase,
+  verifyFile,
+  withRaw,
+} from '../../support/db/scratch-ledger.ts'
+import { tamperings } from '../../support/db/tampering.ts'
 
 async function cleanLog(
   directory: string,

@@ -4,9 +4,9 @@ import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { issueClientCertificate, issueServerCertificate } from '../../../certs/issue.ts'
+import { issueClientCertificate, issueServerCertificate } from '../../../certs/authority/issue.ts'
 import { type EgressOptions, EgressRefused, egressAgent, type Resolve } from '../../../proxy/egress/agent.ts'
-import { BOT, madeAuthority } from '../../certs/made.ts'
+import { BOT, madeAuthority } from '../../support/certs/made.ts'
 
 const PATIENCE = { connectMs: 10_000, headersMs: 10_000, idleMs: 10_000 }
 

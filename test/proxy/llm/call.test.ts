@@ -1,7 +1,7 @@
 import t from 'tap'
 import { llmCall } from '../../../proxy/llm/call.ts'
-import { ENDPOINTS } from '../../../proxy/llm/endpoints.ts'
-import { arrival, endpointAt } from './facts.ts'
+import { ENDPOINTS } from '../../../proxy/llm/dialects/endpoints.ts'
+import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
 const admit = async (json: Record<string, unknown>) => {
   const plugin = llmCall(endpointAt('/v1/messages'))

@@ -3,9 +3,9 @@ import type { Socket } from 'node:net'
 import t from 'tap'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { llmHandler } from '../../../proxy/llm/handler.ts'
-import { openUpstream } from '../../../proxy/llm/upstream.ts'
-import { anthropic, facts, openai, options, receive } from './facts.ts'
-import { answer, chunk, chunkedHead, nobody, rawUpstream } from './upstreams.ts'
+import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
+import { anthropic, facts, openai, options, receive } from '../../support/llm/facts.ts'
+import { answer, chunk, chunkedHead, nobody, rawUpstream } from '../../support/llm/upstreams.ts'
 
 const upstream = openUpstream()
 t.teardown(() => upstream.close())

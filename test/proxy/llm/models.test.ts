@@ -1,8 +1,8 @@
 import t from 'tap'
 import { listModels } from '../../../proxy/llm/models.ts'
-import { openUpstream } from '../../../proxy/llm/upstream.ts'
-import { anthropic, arrival, openai, options, receive } from './facts.ts'
-import { answer, nobody, rawUpstream, type Wire } from './upstreams.ts'
+import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
+import { anthropic, arrival, openai, options, receive } from '../../support/llm/facts.ts'
+import { answer, nobody, rawUpstream, type Wire } from '../../support/llm/upstreams.ts'
 
 const upstream = openUpstream()
 t.teardown(() => upstream.close())

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { LlmOptions } from '../../../proxy/llm/options.ts'
 import { glob, targetsOf } from '../../../proxy/llm/routing.ts'
-import { anthropic, openai, options } from './facts.ts'
+import { anthropic, openai, options } from '../../support/llm/facts.ts'
 
 const URL_A = 'https://a.example/v1'
 const two = options([

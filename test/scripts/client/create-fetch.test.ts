@@ -2,10 +2,16 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import t from 'tap'
 import { createFetch, type Fetch } from '../../../scripts/client/client.ts'
-import { caught, mockProvider, SAID } from '../../clients/sdk.ts'
-import { CHAT, type TestGateway, testGateway } from '../../gateway.ts'
-import { completion } from '../../upstream.ts'
-import { type Arrived, arrivals, clock, identityDirectory, tokenRequests } from './identity.ts'
+import {
+  type Arrived,
+  arrivals,
+  clock,
+  identityDirectory,
+  tokenRequests,
+} from '../../support/clients/identity.ts'
+import { caught, mockProvider, SAID } from '../../support/clients/sdk.ts'
+import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { completion } from '../../support/upstream.ts'
 
 const POST = {
   method: 'POST',

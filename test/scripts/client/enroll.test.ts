@@ -1,7 +1,7 @@
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { issueClientCertificate } from '../../../certs/issue.ts'
+import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import {
   createFetch,
   type EnrollOptions,
@@ -10,9 +10,9 @@ import {
   GatewayRefusal,
   mint,
 } from '../../../scripts/client/client.ts'
-import { type Made, madeAuthority } from '../../certs/made.ts'
-import { ADMIN_SECRET, scratch, type TestGateway, testGateway } from '../../gateway.ts'
-import { run } from '../run.ts'
+import { type Made, madeAuthority } from '../../support/certs/made.ts'
+import { ADMIN_SECRET, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { run } from '../../support/run.ts'
 
 const FILES = ['agent.crt', 'agent.key', 'dpop.jwk', 'gateway.json', 'org-ca.crt']
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { readIdentity } from '../../../scripts/client/client.ts'
-import { dpopKeyIn, publicJwk } from '../../../scripts/client/dpop-key.ts'
+import { dpopKeyIn, publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
 
 const GATEWAY = JSON.stringify({ url: 'https://localhost:9443', agent_id: 'acme::bot' })
 
@@ -60,7 +60,7 @@ await t.test('of processes that make the key at once all get the one that stays'
 
 /** A process that stands ready to make the key; the function that lets it, and gives the key it got. */
 async function maker(directory: string): Promise<() => Promise<string>> {
-  const module = join(import.meta.dirname, '../../../scripts/client/dpop-key.ts')
+  const module = join(import.meta.dirname, '../../../scripts/client/signing/dpop-key.ts')
   const args = ['--input-type=module', '--eval', MAKER, '--', module, directory]
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })
   await once(child.stdout, 'readable')

@@ -1,10 +1,10 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Ran, run } from '../../clients/files.ts'
-import { CHAT, scratch, testGateway } from '../../gateway.ts'
-import { testUpstream } from '../../upstream.ts'
-import { arrivals, identityDirectory } from './identity.ts'
+import { type Ran, run } from '../../support/clients/files.ts'
+import { arrivals, identityDirectory } from '../../support/clients/identity.ts'
+import { CHAT, scratch, testGateway } from '../../support/gateway.ts'
+import { testUpstream } from '../../support/upstream.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 

@@ -3,12 +3,12 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { readIdentity } from '../../../scripts/client/identity.ts'
-import { sessionOf } from '../../../scripts/client/session.ts'
 import { startSidecar } from '../../../scripts/client/sidecar.ts'
-import { type Ran, run } from '../../clients/files.ts'
-import { CHAT, type TestGateway, testGateway } from '../../gateway.ts'
-import { completion } from '../../upstream.ts'
-import { arrivals, identityDirectory } from './identity.ts'
+import { sessionOf } from '../../../scripts/client/signing/session.ts'
+import { type Ran, run } from '../../support/clients/files.ts'
+import { arrivals, identityDirectory } from '../../support/clients/identity.ts'
+import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { completion } from '../../support/upstream.ts'
 
 const JSON_BODY = ['-H', 'content-type: application/json']
 

@@ -1,0 +1,170 @@
+import { createPrivateKey, generateKeyPair, type KeyObject, type X509Certificate } from 'node:crypto'
+import { promisify } from 'node:util'
+import { BasicConstraints, GeneralName, NameConstraints } from 'pkijs'
+import { printSpiffeId } from '../enrollment/spiffe-id.ts'
+import { extensionOf, firstCertificateOf, OID, readCertificate, subjectOf } from '../x509/x509.ts'
+import {
+  authorityConstraints,
+  BACK_DATED_MS,
+  buildCertificate,
+  COMMON_NAME_LIMIT,
+  onlyNamesWithin,
+  type Signer,
+  signsCertificates,
+} from './builder.ts'
+
+/** An organisation's CA on the day it is made, with both private keys (PKCS#8 PEM). Seal them before they rest. */
+export interface NewAuthority {
+  readonly rootPem: string
+  readonly rootKeyPem: string
+  readonly intermediatePem: string
+  readonly intermediateKeyPem: string
+}
+
+/** An organisation's CA that can issue: the intermediate signs, the root's key stays sealed. */
+export interface Authority {
+  readonly rootPem: string
+  readonly intermediatePem: string
+  /** O of the intermediate's subject: the only organisation it issues for. */
+  readonly organisation: string
+  /** The only trust domain that the intermediate's name constraint permits, or null for any. */
+  readonly trustDomain: string | null
+  /** The end of the intermediate: nothing that it issues lives longer. ms since the epoch. */
+  readonly notAfter: number
+  readonly signer: Signer
+}
+
+export interface NewAuthorityOptions {
+  /** The `<org>` of its SPIFFE ids. At most 53 characters: ` Issuing CA` must fit beside it in a common name. */
+  readonly organisation: string
+  /** Given: the intermediate carries a critical name constraint and signs for no other trust domain. */
+  readonly trustDomain?: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+const ROOT_YEARS = 10
+const INTERMEDIATE_YEARS = 5
+const ORGANISATION_LIMIT = COMMON_NAME_LIMIT - ' Issuing CA'.length
+const URI_NAME = 6
+
+const generate = promisify(generateKeyPair)
+
+/** A fresh EC P-256 key pair: the kind of every key this service makes. */
+export async function newKeyPair(): Promise<{ publicKey: KeyObject; privateKey: KeyObject; pem: string }> {
+  const { publicKey, privateKey } = await generate('ec', { namedCurve: 'P-256' })
+  return { publicKey, privateKey, pem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() }
+}
+
+/**
+ * Makes an organisation's root (10 years, one CA below it) and intermediate (5 years, none below it).
+ * Throws an Error where the organisation or trust domain cannot stand in a SPIFFE id. Writes nothing.
+ */
+export async function createAuthority(options: NewAuthorityOptions): Promise<NewAuthority> {
+  const { organisation, trustDomain, at } = options
+  printSpiffeId({ trustDomain: trustDomain ?? 'any', org: organisation, name: 'any' })
+  if (organisation.length > ORGANISATION_LIMIT) {
+    throw new Error(`the organisation is longer than ${ORGANISATION_LIMIT} characters`)
+  }
+  const [rootKey, intermediateKey] = await Promise.all([newKeyPair(), newKeyPair()])
+  const common = { organisation, notBefore: at - BACK_DATED_MS }
+  const root = buildCertificate(
+    {
+      ...common,
+      commonName: `${organisation} Root CA`,
+      publicKey: rootKey.publicKey,
+      notAfter: yearsAfter(at, ROOT_YEARS),
+      extensions: [authorityConstraints(1), signsCertificates()],
+    },
+    { selfKey: rootKey.privateKey },
+  )
+  const intermediate = buildCertificate(
+    {
+      ...common,
+      commonName: `${organisation} Issuing CA`,
+      publicKey: intermediateKey.publicKey,
+      notAfter: yearsAfter(at, INTERMEDIATE_YEARS),
+      extensions: [authorityConstraints(0), signsCertificates(), ...within(trustDomain)],
+    },
+    { certificate: readCertificate(root.raw), key: rootKey.privateKey },
+  )
+  return {
+    rootPem: root.toString(),
+    rootKeyPem: rootKey.pem,
+    intermediatePem: intermediate.toString(),
+    intermediateKeyPem: intermediateKey.pem,
+  }
+}
+
+// A URI constraint without a leading dot is one exact host (RFC 5280 §4.2.1.10), here the trust domain.
+function within(trustDomain: string | undefined) {
+  return trustDomain === undefined
+    ? []
+    : [onlyNamesWithin(new GeneralName({ type: URI_NAME, value: trustDomain }))]
+}
+
+function yearsAfter(at: number, years: number): number {
+  const date = new Date(at)
+  return date.setUTCFullYear(date.getUTCFullYear() + years)
+}
+
+/**
+ * Makes an authority ready to issue. Throws one sentence where a part cannot be read, the intermediate is no CA
+ * or is not signed by the root, or the key is not an EC key or not the intermediate's. Looks at NO dates: issuing does.
+ */
+export async function loadAuthority(
+  parts: Pick<NewAuthority, 'rootPem' | 'intermediatePem' | 'intermediateKeyPem'>,
+): Promise<Authority> {
+  const root = firstCertificateOf(parts.rootPem)
+  const intermediate = firstCertificateOf(parts.intermediatePem)
+  const certificate = readCertificate(intermediate.raw)
+  if (!isAuthority(root)) throw new Error('the root certificate is not a CA certificate')
+  if (!isAuthority(intermediate)) throw new Error('the intermediate certificate is not a CA certificate')
+  if (!intermediate.checkIssued(root) || !intermediate.verify(root.publicKey)) {
+    throw new Error('the intermediate certificate is not signed by the root')
+  }
+  const organisation = subjectOf(certificate, OID.organisation)
+  if (organisation === null) throw new Error('the intermediate certificate names no organisation (O)')
+  return {
+    rootPem: parts.rootPem,
+    intermediatePem: parts.intermediatePem,
+    organisation,
+    trustDomain: permittedTrustDomain(intermediate),
+    notAfter: intermediate.validToDate.getTime(),
+    signer: { certificate, key: signingKey(intermediate, parts.intermediateKeyPem) },
+  }
+}
+
+function signingKey(intermediate: X509Certificate, pem: string): KeyObject {
+  const key = readKey(pem)
+  if (!intermediate.checkPrivateKey(key))
+    throw new Error('the private key does not belong to the intermediate certificate')
+  if (key.asymmetricKeyType !== 'ec')
+    throw new Error('the intermediate has no EC key, and this service signs with nothing else')
+  return key
+}
+
+function readKey(pem: string): KeyObject {
+  try {
+    return createPrivateKey(pem)
+  } catch (cause) {
+    throw new Error('the private key of the intermediate cannot be read', { cause })
+  }
+}
+
+/** Whether basicConstraints says CA. Throws an Error where the extension is malformed. */
+export function isAuthority(certificate: X509Certificate): boolean {
+  const read = readCertificate(certificate.raw)
+  return extensionOf(read, OID.basicConstraints, (schema) => new BasicConstraints({ schema }).cA) ?? false
+}
+
+function permittedTrustDomain(intermediate: X509Certificate): string | null {
+  const constraints = extensionOf(
+    readCertificate(intermediate.raw),
+    OID.nameConstraints,
+    (schema) => new NameConstraints({ schema }),
+  )
+  const permitted = (constraints?.permittedSubtrees ?? []).filter(({ base }) => base.type === URI_NAME)
+  const [only] = permitted
+  return only && permitted.length === 1 ? String(only.base.value) : null
+}

@@ -1,0 +1,170 @@
+import { hash, type KeyObject, randomBytes, sign, X509Certificate } from 'node:crypto'
+import {
+  Set as Asn1Set,
+  BitString,
+  Integer,
+  ObjectIdentifier,
+  OctetString,
+  Sequence,
+  Utf8String,
+} from 'asn1js'
+import {
+  AlgorithmIdentifier,
+  AuthorityKeyIdentifier,
+  BasicConstraints,
+  Certificate,
+  Extension,
+  ExtKeyUsage,
+  type GeneralName,
+  GeneralNames,
+  GeneralSubtree,
+  NameConstraints,
+  PublicKeyInfo,
+  RelativeDistinguishedNames,
+  Time,
+} from 'pkijs'
+import { decode, extensionOf, OID } from '../x509/x509.ts'
+
+/** What signs: a CA certificate and its EC private key. */
+export interface Signer {
+  readonly certificate: Certificate
+  readonly key: KeyObject
+}
+
+export interface Plan {
+  /** Left out of the subject where it is too long for X.520: see {@link COMMON_NAME_LIMIT}. */
+  readonly commonName: string
+  readonly organisation: string
+  readonly publicKey: KeyObject
+  /** ms since the epoch; the certificate holds whole seconds. */
+  readonly notBefore: number
+  readonly notAfter: number
+  /** Beside subjectKeyIdentifier and authorityKeyIdentifier, which every certificate gets. */
+  readonly extensions: readonly Extension[]
+}
+
+/** How far a certificate is dated back, for clocks that run behind ours. ms. */
+export const BACK_DATED_MS = 60_000
+
+/** X.520 ub-common-name. A longer name is left out, for a cut one would be somebody else's; the SAN carries the identity. */
+export const COMMON_NAME_LIMIT = 64
+
+/** The first moment that a UTCTime cannot say (RFC 5280 §4.1.2.5). */
+const YEAR_2050 = Date.UTC(2050, 0)
+
+/**
+ * Makes and signs one certificate (RFC 5280 §4.1, ECDSA with SHA-256). Parsed by OpenSSL before it is handed out.
+ * `signer` null: `selfKey` signs and the certificate is its own issuer.
+ */
+export function buildCertificate(
+  plan: Plan,
+  signer: Signer | { readonly selfKey: KeyObject },
+): X509Certificate {
+  const certificate = new Certificate()
+  const spki = plan.publicKey.export({ type: 'spki', format: 'der' })
+  const issuer = 'selfKey' in signer ? certificate : signer.certificate
+  certificate.version = 2
+  certificate.serialNumber = Integer.fromBigInt(BigInt(`0x${randomBytes(16).toString('hex')}`))
+  certificate.subject = nameOf(plan)
+  certificate.issuer = issuer.subject
+  certificate.notBefore = timeOf(plan.notBefore)
+  certificate.notAfter = timeOf(plan.notAfter)
+  certificate.subjectPublicKeyInfo = new PublicKeyInfo({ schema: decode(spki) })
+  const keyId = keyIdOf(certificate)
+  const issuerKeyId = 'selfKey' in signer ? keyId : (ownKeyIdOf(issuer) ?? keyIdOf(issuer))
+  certificate.extensions = [
+    ...plan.extensions,
+    extension(OID.subjectKeyIdentifier, new OctetString({ valueHex: keyId })),
+    extension(
+      OID.authorityKeyIdentifier,
+      new AuthorityKeyIdentifier({ keyIdentifier: new OctetString({ valueHex: issuerKeyId }) }).toSchema(),
+    ),
+  ]
+  return signed(certificate, 'selfKey' in signer ? signer.selfKey : signer.key)
+}
+
+function signed(certificate: Certificate, key: KeyObject): X509Certificate {
+  const algorithm = new AlgorithmIdentifier({ algorithmId: OID.ecdsaWithSha256 })
+  certificate.signature = algorithm
+  certificate.signatureAlgorithm = algorithm
+  certificate.tbsView = new Uint8Array(certificate.encodeTBS().toBER())
+  const signature = sign('sha256', certificate.tbsView, key)
+  certificate.signatureValue = new BitString({ valueHex: Uint8Array.from(signature) })
+  return new X509Certificate(Buffer.from(certificate.toSchema().toBER()))
+}
+
+function nameOf({ organisation, commonName }: Plan): RelativeDistinguishedNames {
+  const parts = [attribute(OID.organisation, organisation)]
+  const named = commonName.length > 0 && Array.from(commonName).length <= COMMON_NAME_LIMIT
+  if (named) parts.push(attribute(OID.commonName, commonName))
+  // Encoded here and read back: from a list pkijs would make one RDN of two values, which no name comparison expects.
+  const der = new Sequence({ value: parts }).toBER(false)
+  return new RelativeDistinguishedNames({ schema: decode(new Uint8Array(der)) })
+}
+
+function attribute(type: string, value: string): Asn1Set {
+  return new Asn1Set({
+    value: [new Sequence({ value: [new ObjectIdentifier({ value: type }), new Utf8String({ value })] })],
+  })
+}
+
+function timeOf(at: number): Time {
+  const seconds = Math.floor(at / 1000) * 1000
+  return new Time({ type: seconds < YEAR_2050 ? 0 : 1, value: new Date(seconds) })
+}
+
+/** RFC 7093 §2 method 1: the first 160 bits of the SHA-256 of the public key's bits. */
+function keyIdOf(certificate: Certificate): Uint8Array<ArrayBuffer> {
+  const bits = certificate.subjectPublicKeyInfo.subjectPublicKey.valueBlock.valueHexView
+  return Uint8Array.from(hash('sha256', bits, 'buffer').subarray(0, 20))
+}
+
+// An issuer made elsewhere may have counted its identifier in another way; ours must repeat it.
+function ownKeyIdOf(issuer: Certificate): Uint8Array<ArrayBuffer> | null {
+  return extensionOf(issuer, OID.subjectKeyIdentifier, (value) => {
+    if (!(value instanceof OctetString)) throw new Error('a key identifier is an OCTET STRING')
+    return Uint8Array.from(value.valueBlock.valueHexView)
+  })
+}
+
+interface Encodable {
+  toBER(sizeOnly?: boolean): ArrayBuffer
+}
+
+function extension(extnID: string, value: Encodable, critical = false): Extension {
+  return new Extension({ extnID, critical, extnValue: value.toBER(false) })
+}
+
+/** basicConstraints of a CA that may have `pathLength` further CAs below it (RFC 5280 §4.2.1.9). */
+export const authorityConstraints = (pathLength: number): Extension =>
+  extension(
+    OID.basicConstraints,
+    new BasicConstraints({ cA: true, pathLenConstraint: pathLength }).toSchema(),
+    true,
+  )
+
+/** basicConstraints of a certificate that signs no other. */
+export const leafConstraints = (): Extension =>
+  extension(OID.basicConstraints, new BasicConstraints({ cA: false }).toSchema(), true)
+
+/** keyUsage keyCertSign and cRLSign: bits 5 and 6 (RFC 5280 §4.2.1.3). */
+export const signsCertificates = (): Extension => keyUsage(0x06, 1)
+
+/** keyUsage digitalSignature: bit 0. */
+export const signsHandshakes = (): Extension => keyUsage(0x80, 7)
+
+function keyUsage(bits: number, unusedBits: number): Extension {
+  return extension(OID.keyUsage, new BitString({ valueHex: Uint8Array.of(bits), unusedBits }), true)
+}
+
+export const extendedKeyUsage = (purpose: string): Extension =>
+  extension(OID.extendedKeyUsage, new ExtKeyUsage({ keyPurposes: [purpose] }).toSchema())
+
+export const alternativeNames = (names: GeneralName[]): Extension =>
+  extension(OID.subjectAltName, new GeneralNames({ names }).toSchema())
+
+/** Nothing below may carry a name of that kind outside `base` (RFC 5280 §4.2.1.10). */
+export function onlyNamesWithin(base: GeneralName): Extension {
+  const permittedSubtrees = [new GeneralSubtree({ base, minimum: 0 })]
+  return extension(OID.nameConstraints, new NameConstraints({ permittedSubtrees }).toSchema(), true)
+}

@@ -1,0 +1,181 @@
+import { createPrivateKey, type X509Certificate } from 'node:crypto'
+import { mkdir, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { firstCertificateOf } from '../x509/x509.ts'
+import { type Authority, createAuthority, loadAuthority, type NewAuthorityOptions } from './authority.ts'
+import { issueServerCertificate } from './issue.ts'
+import { isMissing, readPrivate, seal, unseal, writePrivate } from './key-store.ts'
+import { isForNames } from './server-names.ts'
+import { commitFiles, missingIn, settle } from './staged-files.ts'
+
+export interface AuthorityFiles extends NewAuthorityOptions {
+  readonly directory: string
+  readonly passphrase: string
+}
+
+export interface ServerCertificateFiles {
+  readonly directory: string
+  readonly authority: Authority
+  readonly passphrase: string
+  /** Host names and IP addresses. */
+  readonly hostnames: readonly string[]
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+export interface ServerCertificate {
+  /** The leaf, then the intermediate. */
+  readonly certPem: string
+  /** PKCS#8. */
+  readonly keyPem: string
+  /** ms since the epoch. */
+  readonly notAfter: number
+  /** Whether this call made it. */
+  readonly issued: boolean
+}
+
+const NAMES = ['root.key.sealed', 'intermediate.key.sealed', 'root.crt', 'intermediate.crt'] as const
+
+/** How long the service's own certificate lives; it is made anew when less than a third is left. Days. */
+const SERVER_DAYS = 90
+
+/**
+ * The organisation's CA of a directory: `root.crt`, `root.key.sealed`, `intermediate.crt`, `intermediate.key.sealed`;
+ * made when none of them exists (`created`; mode 0600, the directory 0700). A crash while making leaves nothing, or a
+ * complete set that the next call moves into place. Throws one sentence where some are missing, unreadable, readable by
+ * others, sealed with another passphrase, or made for another organisation or trust domain: never a second CA beside a
+ * first. The root's key is not opened. An EMPTY directory always gets a new CA: the caller knows whether one was expected.
+ */
+export async function openAuthority(
+  options: AuthorityFiles,
+): Promise<{ readonly authority: Authority; readonly created: boolean }> {
+  const { directory } = options
+  await makeDirectory(directory)
+  await settle(directory, NAMES)
+  const missing = await missingIn(directory, NAMES)
+  if (missing.length === 0) return { authority: await load(options), created: false }
+  if (missing.length < NAMES.length) {
+    const what = `the CA in ${directory} is incomplete, without ${missing.join(', ')}`
+    throw new Error(
+      `${what}: restore it from a backup; a new CA would lock out every certificate of this one`,
+    )
+  }
+  await make(options)
+  return { authority: await load(options), created: true }
+}
+
+async function makeDirectory(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  const { mode } = await stat(directory)
+  // Whoever can write here can put another root in place.
+  if ((mode & 0o022) !== 0) {
+    throw new Error(`${directory} can be written by others than its owner: run chmod 700 ${directory}`)
+  }
+}
+
+async function make(options: AuthorityFiles): Promise<void> {
+  const { directory, passphrase } = options
+  const made = await createAuthority(options)
+  const texts = new Map<string, string>([
+    ['root.key.sealed', seal(made.rootKeyPem, passphrase)],
+    ['intermediate.key.sealed', seal(made.intermediateKeyPem, passphrase)],
+    ['root.crt', made.rootPem],
+    ['intermediate.crt', made.intermediatePem],
+  ])
+  await commitFiles(directory, texts)
+}
+
+async function load({
+  directory,
+  passphrase,
+  organisation,
+  trustDomain,
+}: AuthorityFiles): Promise<Authority> {
+  const sealed = await readPrivate(join(directory, 'intermediate.key.sealed'))
+  // Not opened, but a root key that others can read is a CA that others hold.
+  await readPrivate(join(directory, 'root.key.sealed'))
+  const rootPem = await readFile(join(directory, 'root.crt'), 'utf8')
+  const intermediatePem = await readFile(join(directory, 'intermediate.crt'), 'utf8')
+  const authority = await named(`the CA in ${directory}`, () =>
+    loadAuthority({ rootPem, intermediatePem, intermediateKeyPem: unseal(sealed, passphrase) }),
+  )
+  if (authority.organisation !== organisation) {
+    throw new Error(
+      `the CA in ${directory} is of the organisation ${authority.organisation}, not ${organisation}`,
+    )
+  }
+  if (trustDomain !== undefined && authority.trustDomain !== null && authority.trustDomain !== trustDomain) {
+    throw new Error(
+      `the CA in ${directory} is of the trust domain ${authority.trustDomain}, not ${trustDomain}`,
+    )
+  }
+  return authority
+}
+
+/**
+ * The certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the directory.
+ * Made anew where a file is missing, the certificate is damaged or not the key's, the names differ, another intermediate
+ * signed it, it is not valid yet, or less than a third of its life is left.
+ * Throws where the key is readable by others or sealed with another passphrase.
+ */
+export async function openServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {
+  const keyPath = join(files.directory, 'server.key.sealed')
+  const certPem = await ifThere(readFile(join(files.directory, 'server.crt'), 'utf8'))
+  const sealed = await ifThere(readPrivate(keyPath))
+  if (certPem === null || sealed === null) return makeServerCertificate(files)
+  const leaf = usableLeaf(certPem, files)
+  if (leaf === null) return makeServerCertificate(files)
+  const keyPem = await named(keyPath, async () => unseal(sealed, files.passphrase))
+  if (!leaf.checkPrivateKey(createPrivateKey(keyPem))) return makeServerCertificate(files)
+  return { certPem, keyPem, notAfter: leaf.validToDate.getTime(), issued: false }
+}
+
+async function makeServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {
+  const { directory, authority, hostnames, passphrase, at } = files
+  const issued = await issueServerCertificate(authority, hostnames, { at, days: SERVER_DAYS })
+  // A crash between the two leaves a key that is not the certificate's: the next call makes both anew.
+  await writePrivate(join(directory, 'server.key.sealed'), seal(issued.privateKeyPem, passphrase))
+  await writePrivate(join(directory, 'server.crt'), issued.chainPem)
+  return { certPem: issued.chainPem, keyPem: issued.privateKeyPem, notAfter: issued.notAfter, issued: true }
+}
+
+/** The leaf of a chain that can still serve, or null. */
+function usableLeaf(
+  certPem: string,
+  { authority, hostnames, at }: ServerCertificateFiles,
+): X509Certificate | null {
+  const leaf = parsedLeaf(certPem)
+  if (leaf === null || !certPem.endsWith(authority.intermediatePem)) return null
+  const signed = leaf.verify(firstCertificateOf(authority.intermediatePem).publicKey)
+  const notBefore = leaf.validFromDate.getTime()
+  const notAfter = leaf.validToDate.getTime()
+  const young = at >= notBefore && (notAfter - at) * 3 >= notAfter - notBefore
+  return signed && young && isForNames(leaf.raw, hostnames) ? leaf : null
+}
+
+// A damaged certificate is worth nothing and is made anew, unlike a damaged CA.
+function parsedLeaf(certPem: string): X509Certificate | null {
+  try {
+    return firstCertificateOf(certPem)
+  } catch {
+    return null
+  }
+}
+
+async function ifThere(read: Promise<string>): Promise<string | null> {
+  try {
+    return await read
+  } catch (error) {
+    if (isMissing(error)) return null
+    throw error
+  }
+}
+
+/** Says in front of an error's sentence which file it is about. */
+async function named<T>(what: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (cause) {
+    throw new Error(`${what}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+  }
+}

@@ -1,0 +1,39 @@
+import { ChainError, checkTrustAnchor, readLinks } from '../x509/chain.ts'
+import type { Link } from '../x509/chain-link.ts'
+import { thumbprintOf } from '../x509/thumbprint.ts'
+
+/** A CA certificate that the operator trusts for enrollment (WIRE.md §2). */
+export interface CaCertificate {
+  /** This certificate alone, as OpenSSL writes it. */
+  readonly pem: string
+  /** Lower-case hex SHA-256 of its DER. */
+  readonly digest: string
+  /** One line, for people: `O=acme, CN=acme Root CA`. May be empty. */
+  readonly subject: string
+  /** ms since the epoch. */
+  readonly notAfter: number
+}
+
+/**
+ * The CA certificates of a PEM text, each once: one, or a bundle (a SPIFFE trust domain has two while it rotates).
+ * Throws a {@link ChainError} where there is none, where one cannot be read, or one could never end a good chain
+ * (`not_a_ca`, `weak_key`, `expired`, `no_client_auth`, `unknown_critical_extension`). All of them, or none.
+ * One that is not valid yet is taken, so that it can be attached before it is needed.
+ */
+export function readCaCertificates(caPem: string, at: number): readonly [CaCertificate, ...CaCertificate[]] {
+  const read = readLinks(caPem)
+  for (const link of read) checkTrustAnchor(link, at)
+  const [first, ...rest] = new Map(read.map(describe).map((ca) => [ca.digest, ca])).values()
+  if (!first) throw new ChainError('unreadable', 'The text holds no PEM certificate.')
+  return [first, ...rest]
+}
+
+function describe({ x509 }: Link): CaCertificate {
+  return {
+    pem: x509.toString(),
+    digest: thumbprintOf(x509.raw),
+    // One attribute a line; OpenSSL has escaped the line ends inside them.
+    subject: x509.subject.replaceAll('\n', ', '),
+    notAfter: x509.validToDate.getTime(),
+  }
+}

@@ -1,0 +1,135 @@
+import type { KeyObject, X509Certificate } from 'node:crypto'
+import { ChainError, type ChainReason, type Path, readLinks, verifyChain } from '../x509/chain.ts'
+import type { Link } from '../x509/chain-link.ts'
+import { thumbprintOf } from '../x509/thumbprint.ts'
+import { isKeyOf, readPrivateKey } from './private-key.ts'
+
+/** Why a certificate made elsewhere is not enrolled. One word for each check of WIRE.md §2. */
+export type EnrollmentReason =
+  | 'certificate_unreadable'
+  | 'private_key_unreadable'
+  | 'key_mismatch'
+  | 'no_ca_attached'
+  | 'chain_invalid'
+  | 'certificate_expired'
+  | 'certificate_not_yet_valid'
+  | 'key_too_weak'
+  | 'signature_too_weak'
+  | 'client_auth_missing'
+  | 'digital_signature_missing'
+  | 'is_a_ca'
+  | 'unknown_critical_extension'
+  | 'spiffe_mismatch'
+  | 'spiffe_ambiguous'
+  | 'spiffe_missing'
+  | 'spiffe_malformed'
+
+/** A certificate that is not to be enrolled. The message is one plain sentence that a caller may see. */
+export class EnrollmentError extends Error {
+  readonly reason: EnrollmentReason
+
+  constructor(reason: EnrollmentReason, message: string, cause?: unknown) {
+    super(message, { cause })
+    this.reason = reason
+  }
+}
+
+/** A certificate that may be pinned. */
+export interface EnrolledCertificate {
+  readonly leafPem: string
+  /** The leaf and the intermediates that it chains by, without the CA that is trusted; whatever else was sent is left out. */
+  readonly chainPem: string
+  /** Lower-case hex SHA-256 of the leaf's DER (RFC 8705 §3.1). */
+  readonly thumbprint: string
+  /** The leaf's own. ms since the epoch. */
+  readonly notBefore: number
+  readonly notAfter: number
+  /** The SPIFFE id that it carries. */
+  readonly spiffeId: string | null
+}
+
+/** A certificate made elsewhere, with the key that goes with it. */
+export interface Enrollment {
+  /** The leaf first; may be followed by intermediates. */
+  readonly certPem: string
+  /** Unencrypted PKCS#8, PKCS#1 or SEC1. */
+  readonly privateKeyPem: string
+  /** The CA certificates that the operator trusts for this kind of enrollment, one or more in each text. */
+  readonly caPems: readonly string[]
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * What every enrollment asks of a certificate and its key: both are read, chain to a trusted CA now, are strong and a
+ * client's, and the key signs for the certificate. Throws an {@link EnrollmentError}. Does NOT look at whom it names.
+ */
+export async function checkEnrollment(enrollment: Enrollment): Promise<Path> {
+  try {
+    return await check(enrollment)
+  } catch (error) {
+    if (!(error instanceof ChainError)) throw error
+    throw new EnrollmentError(REASON_OF[error.reason], error.message, error)
+  }
+}
+
+async function check({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
+  checkOneLeaf(readLinks(certPem))
+  const key = readKey(privateKeyPem)
+  if (caPems.length === 0) {
+    throw new EnrollmentError('no_ca_attached', 'No CA is attached that could vouch for this certificate.')
+  }
+  const path = await verifyChain({ leafPem: certPem, intermediatesPem: '', rootsPem: caPems, at })
+  // Last, for a signature by a key of any size and kind is a price that only a trusted certificate is worth.
+  if (!isKeyOf(path[0].x509, key)) {
+    throw new EnrollmentError('key_mismatch', 'The private key does not belong to the certificate.')
+  }
+  return path
+}
+
+/** The path as it is stored and sent. */
+export function enrolledOf([leaf, ...issuers]: Path, spiffeId: string | null): EnrolledCertificate {
+  const sent: readonly X509Certificate[] = [leaf, ...issuers.slice(0, -1)].map(({ x509 }) => x509)
+  return {
+    leafPem: leaf.x509.toString(),
+    chainPem: sent.map((certificate) => certificate.toString()).join(''),
+    thumbprint: thumbprintOf(leaf.x509.raw),
+    notBefore: leaf.x509.validFromDate.getTime(),
+    notAfter: leaf.x509.validToDate.getTime(),
+    spiffeId,
+  }
+}
+
+/** Of two leaves we could not tell which one is meant. */
+function checkOneLeaf([leaf, ...issuers]: readonly Link[]): void {
+  if (leaf && issuers.every(({ constraints }) => constraints?.cA === true)) return
+  throw new EnrollmentError(
+    'certificate_unreadable',
+    'The text is not one PEM certificate, followed by nothing but the CA certificates that it chains by.',
+  )
+}
+
+function readKey(pem: string): KeyObject {
+  try {
+    return readPrivateKey(pem)
+  } catch (cause) {
+    const message = 'The private key is not an unencrypted private key in PEM.'
+    throw new EnrollmentError('private_key_unreadable', message, cause)
+  }
+}
+
+const REASON_OF: Readonly<Record<ChainReason, EnrollmentReason>> = {
+  unreadable: 'certificate_unreadable',
+  not_chained: 'chain_invalid',
+  path_too_long: 'chain_invalid',
+  not_a_ca: 'chain_invalid',
+  name_not_permitted: 'chain_invalid',
+  expired: 'certificate_expired',
+  not_yet_valid: 'certificate_not_yet_valid',
+  weak_key: 'key_too_weak',
+  weak_signature: 'signature_too_weak',
+  is_a_ca: 'is_a_ca',
+  no_client_auth: 'client_auth_missing',
+  no_digital_signature: 'digital_signature_missing',
+  unknown_critical_extension: 'unknown_critical_extension',
+}

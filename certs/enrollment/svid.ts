@@ -1,0 +1,99 @@
+import { X509Certificate } from 'node:crypto'
+import { type Path, verifyChain } from '../x509/chain.ts'
+import { certificatesOf } from '../x509/x509.ts'
+import { checkEnrollment, type EnrolledCertificate, EnrollmentError, enrolledOf } from './enrollment.ts'
+import { isWorkloadId, uriNamesOf } from './spiffe-id.ts'
+
+export interface SvidEnrollment {
+  /** The leaf first; may be followed by intermediates. */
+  readonly svidPem: string
+  readonly svidKeyPem: string
+  /** The CA certificates of the SVID's trust domain, one or more in each text. */
+  readonly bundlePems: readonly string[]
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+export interface EnrolledSvid extends EnrolledCertificate {
+  readonly spiffeId: string
+}
+
+export interface PresentedSvid {
+  /** As TLS delivered it. Nothing of it is believed. */
+  readonly leafDer: Uint8Array
+  /** The one that is enrolled. */
+  readonly spiffeId: string
+  readonly bundlePems: readonly string[]
+  /** What the peer sent beside the leaf, where that is known. */
+  readonly intermediatesPem?: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * An X.509-SVID, ready to be pinned by its SPIFFE id (specification §5.3, X.509-SVID §5). Any trust domain and path is
+ * accepted, in its one spelling; keyUsage must be there (X.509-SVID §4.3). Throws an {@link EnrollmentError}.
+ * Does NOT know which bundle belongs to which trust domain: whoever is in the bundle may name any.
+ */
+export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvid> {
+  const { svidPem, svidKeyPem, bundlePems, at } = enrollment
+  const path = await checkEnrollment({
+    certPem: svidPem,
+    privateKeyPem: svidKeyPem,
+    caPems: bundlePems,
+    at,
+  })
+  const spiffeId = spiffeIdOf(path)
+  return { ...enrolledOf(path, spiffeId), spiffeId }
+}
+
+/**
+ * Whether a certificate is, now, an SVID of that SPIFFE id under that bundle: for a pin to follow a rotated SVID (WIRE.md §2).
+ * False for anything else, hostile bytes and an empty bundle among them; never throws. The bundle must hold what the
+ * leaf chains by, as far as the peer did not send it. A few milliseconds: remember the answer by thumbprint, and
+ * no longer than the bundle stands. TLS has proven possession of the key: this does NOT.
+ */
+export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
+  const { leafDer, spiffeId, bundlePems, intermediatesPem = '', at } = presented
+  try {
+    const leaf = new X509Certificate(leafDer)
+    // First: anybody may send a certificate of their own making, and to read all of one may take half a second.
+    if (!isSignedByOne(leaf, [...bundlePems, intermediatesPem].flatMap(certificatesOf))) return false
+    // It reads DER only, where X509Certificate would take PEM as well.
+    if (uriNamesOf(leafDer)[0] !== spiffeId) return false
+    const leafPem = leaf.toString()
+    const path = await verifyChain({ leafPem, intermediatesPem, rootsPem: bundlePems, at })
+    return spiffeIdOf(path) === spiffeId
+  } catch (error) {
+    if (error instanceof Error) return false
+    throw error
+  }
+}
+
+const isSignedByOne = (leaf: X509Certificate, issuers: readonly X509Certificate[]): boolean =>
+  issuers.some((issuer) => leaf.checkIssued(issuer) && leaf.verify(issuer.publicKey))
+
+/** The leaf-validation of X.509-SVID §5.2 that RFC 5280 does not do. The chain has refused CAs and their usages already. */
+function spiffeIdOf([leaf]: Path): string {
+  if (leaf.usage === null) {
+    throw new EnrollmentError(
+      'digital_signature_missing',
+      'An SVID states its keyUsage, and this certificate does not.',
+    )
+  }
+  const [uri, ...rest] = uriNamesOf(leaf.x509.raw)
+  if (uri === undefined) {
+    throw new EnrollmentError('spiffe_missing', 'The certificate carries no SPIFFE id: it has no URI SAN.')
+  }
+  if (rest.length > 0) {
+    throw new EnrollmentError(
+      'spiffe_ambiguous',
+      'An SVID has exactly one URI SAN, and this certificate has more.',
+    )
+  }
+  if (isWorkloadId(uri)) return uri
+  throw new EnrollmentError(
+    'spiffe_malformed',
+    'The URI SAN is not a SPIFFE id with a trust domain and a path.',
+  )
+}

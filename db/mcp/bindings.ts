@@ -1,0 +1,94 @@
+import type { Database } from '../database.ts'
+import type { PrincipalType } from '../schema.ts'
+import { type Statement, statementOf } from '../statement.ts'
+import { timestamp } from '../timestamp.ts'
+import { type McpResource, mcpResourceOf } from './resources.ts'
+
+/** That a principal may reach a resource; what it may do there, its capabilities say. `created_at` is RFC 3339. */
+export interface McpBinding {
+  readonly binding_id: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  readonly resource_id: string
+  readonly created_at: string
+}
+
+/** A binding with the name of its resource, as operators see it. */
+export interface NamedMcpBinding extends McpBinding {
+  readonly resource_name: string
+}
+
+/** Whether the principal is bound to the resource, for the hot path. Does NOT say that either of them is enabled. */
+export function isBound(
+  db: Database,
+): (type: PrincipalType, principalId: string, resourceId: string) => boolean | Promise<boolean> {
+  const lookup = db.lookup(isBoundQuery(db))
+  return (type, principalId, resourceId) => {
+    const row = lookup(type, principalId, resourceId)
+    return row instanceof Promise ? row.then((found) => found !== undefined) : row !== undefined
+  }
+}
+
+/** One row by an index alone. Its parameters are type and id of the principal, and the resource's id. Exported for the test of its query plan. */
+export const isBoundQuery = ({ kysely }: Database) =>
+  kysely
+    .selectFrom('mcp_bindings')
+    .select('resource_id')
+    .where('principal_type', '=', 'agent')
+    .where('principal_id', '=', '')
+    .where('resource_id', '=', '')
+
+/** The enabled resources that a principal is bound to, by name. */
+export async function boundResources(
+  { kysely }: Database,
+  type: PrincipalType,
+  principalId: string,
+): Promise<McpResource[]> {
+  const rows = await kysely
+    .selectFrom('mcp_bindings as b')
+    .innerJoin('mcp_resources as r', 'r.resource_id', 'b.resource_id')
+    .selectAll('r')
+    .where('b.principal_type', '=', type)
+    .where('b.principal_id', '=', principalId)
+    .where('r.enabled', '=', 1)
+    .orderBy('r.name')
+    .execute()
+  return rows.map(mcpResourceOf)
+}
+
+interface Filter {
+  readonly bindingId?: string | undefined
+  readonly principalId?: string | undefined
+  readonly resourceId?: string | undefined
+}
+
+/** The bindings that fit all of a filter, oldest first. */
+export function listMcpBindings(
+  { kysely }: Database,
+  { bindingId, principalId, resourceId }: Filter = {},
+): Promise<NamedMcpBinding[]> {
+  let query = kysely
+    .selectFrom('mcp_bindings as b')
+    .innerJoin('mcp_resources as r', 'r.resource_id', 'b.resource_id')
+    .selectAll('b')
+    .select('r.name as resource_name')
+  if (bindingId !== undefined) query = query.where('b.binding_id', '=', bindingId)
+  if (principalId !== undefined) query = query.where('b.principal_id', '=', principalId)
+  if (resourceId !== undefined) query = query.where('b.resource_id', '=', resourceId)
+  return query.orderBy('b.created_at').orderBy('b.binding_id').execute()
+}
+
+interface NewMcpBinding extends Omit<McpBinding, 'created_at'> {
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/** The database refuses a second binding of the same two, and one to a resource that is not there. */
+export function insertMcpBinding({ kysely }: Database, { at, ...binding }: NewMcpBinding): Statement {
+  const query = kysely.insertInto('mcp_bindings').values({ ...binding, created_at: timestamp(at) })
+  return statementOf(query.compile(), 1)
+}
+
+export function deleteMcpBinding({ kysely }: Database, bindingId: string): Statement {
+  return statementOf(kysely.deleteFrom('mcp_bindings').where('binding_id', '=', bindingId).compile(), 1)
+}

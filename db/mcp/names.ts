@@ -1,0 +1,26 @@
+import { sql } from 'kysely'
+import type { Database } from '../database.ts'
+import { type Statement, statementOf } from '../statement.ts'
+
+/** Whether `<one>.<tool>` could mean a tool of the other as well: one is the other's beginning up to a dot. */
+export const namesCollide = (one: string, other: string): boolean =>
+  one !== other && (one.startsWith(`${other}.`) || other.startsWith(`${one}.`))
+
+/**
+ * The same question inside the unit that gives a resource its name: two operators at once must not make what neither of
+ * them could make alone. Stands after the statement that gives the name; writes nothing, and fails the unit where one collides.
+ */
+export function nameIsClear({ kysely }: Database, name: string): Statement {
+  const dotted = `${name}.`
+  const query = kysely
+    .updateTable('mcp_resources')
+    .set((row) => ({ name: row.ref('name') }))
+    .where((row) =>
+      row.or([
+        sql<boolean>`substr(name, 1, length(${dotted})) = ${dotted}`,
+        // Not `like`: a name may hold an underscore.
+        sql<boolean>`substr(${name}, 1, length(name) + 1) = name || '.'`,
+      ]),
+    )
+  return statementOf(query.compile(), 0)
+}

@@ -1,0 +1,229 @@
+import type { Selectable } from 'kysely'
+import type { Database } from '../database.ts'
+import type { JsonObject } from '../json.ts'
+import type { McpAuthType, McpEra, Schema } from '../schema.ts'
+import { type Statement, statementOf } from '../statement.ts'
+import { timestamp } from '../timestamp.ts'
+
+/** What an operator says of an MCP server. Parsed by whoever took it from a caller. */
+export interface McpResourceFields {
+  /** Unique, and never the beginning of another one's name up to a dot. */
+  readonly name: string
+  readonly description: string | null
+  readonly endpoint_url: string
+  readonly auth_type: McpAuthType
+  /** `env:NAME` or `file:/path`; null with `none`. Never the secret itself. */
+  readonly auth_secret_ref: string | null
+  /** What calling any of its tools demands, those in `tool_capabilities` aside. */
+  readonly required_capability: string
+  /** Host names, lower case. Empty: the endpoint's own host alone. */
+  readonly allowed_domains: readonly string[]
+  readonly enabled: boolean
+  /** By name of the tool. Without a prototype: a tool may be called `constructor`. */
+  readonly tool_capabilities: Readonly<Record<string, string>>
+}
+
+/** An MCP server behind this gateway (spec §2.4). Timestamps are RFC 3339. */
+export interface McpResource extends McpResourceFields {
+  readonly resource_id: string
+  /** The ETag: counts changes by operators. Reading the upstream and approving a tool leave it as it is. */
+  readonly revision: number
+  readonly created_at: string
+  readonly updated_at: string
+  /** What the upstream was found to speak; null until it was read at this endpoint. */
+  readonly era: McpEra | null
+  readonly protocol_version: string | null
+  /** What it said of itself: `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too. */
+  readonly server_facts: Readonly<Record<string, unknown>> | null
+  /** Of the last read that went well. Null: its tools were never pinned. */
+  readonly last_read_at: string | null
+  /** Why the last read failed, in one sentence; null where it went well. */
+  readonly last_error: string | null
+}
+
+type Row = Selectable<Schema['mcp_resources']>
+
+/** Every resource, disabled ones too, by name. */
+export async function listMcpResources({ kysely }: Database): Promise<McpResource[]> {
+  const rows = await kysely.selectFrom('mcp_resources').selectAll().orderBy('name').execute()
+  return rows.map(mcpResourceOf)
+}
+
+/** The resource of that id, disabled or not; undefined where there is none. */
+export async function findMcpResource({ kysely }: Database, id: string): Promise<McpResource | undefined> {
+  const found = kysely.selectFrom('mcp_resources').selectAll().where('resource_id', '=', id)
+  const row = await found.executeTakeFirst()
+  return row && mcpResourceOf(row)
+}
+
+/** As {@link findMcpResource}, by name, for the hot path. */
+export function mcpResourceByName(
+  db: Database,
+): (name: string) => McpResource | undefined | Promise<McpResource | undefined> {
+  const lookup = db.lookup(mcpResourceByNameQuery(db))
+  return (name) => {
+    const row = lookup(name)
+    return row instanceof Promise
+      ? row.then((found) => found && mcpResourceOf(found))
+      : row && mcpResourceOf(row)
+  }
+}
+
+/** One row by an index alone. Its one parameter is the name. Exported for the test of its query plan. */
+export const mcpResourceByNameQuery = ({ kysely }: Database) =>
+  kysely.selectFrom('mcp_resources').selectAll().where('name', '=', '')
+
+/** A row as the interface has it. Throws where a column holds no JSON: somebody else has written it. */
+export function mcpResourceOf(row: Row): McpResource {
+  return {
+    ...row,
+    enabled: row.enabled === 1,
+    // Proven by insert and update below, which alone write these columns.
+    allowed_domains: read(row.allowed_domains) as readonly string[],
+    tool_capabilities: read(row.tool_capabilities) as Readonly<Record<string, string>>,
+    server_facts:
+      row.server_facts === null ? null : (read(row.server_facts) as Readonly<Record<string, unknown>>),
+  }
+}
+
+/** How many different texts are remembered: a request must not pay for parsing what did not change. */
+const MOST_TEXTS = 1024
+const texts = new Map<string, unknown>()
+
+function read(text: string): unknown {
+  const known = texts.get(text)
+  if (known !== undefined) return known
+  const value = frozen(JSON.parse(text))
+  if (texts.size >= MOST_TEXTS) texts.clear()
+  texts.set(text, value)
+  return value
+}
+
+function frozen(value: unknown): object {
+  if (typeof value !== 'object' || value === null)
+    throw new Error('a stored MCP resource holds no JSON object')
+  return Object.freeze(Array.isArray(value) ? value : Object.assign(Object.create(null), value))
+}
+
+interface NewMcpResource extends McpResourceFields {
+  readonly resource_id: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/** A new resource, never read yet. The database refuses a name that is taken; `nameIsClear` (db/mcp/names.ts) goes after it. */
+export function insertMcpResource(
+  { kysely }: Database,
+  { at, resource_id, ...fields }: NewMcpResource,
+): Statement {
+  const query = kysely.insertInto('mcp_resources').values({
+    resource_id,
+    ...columnsOf(fields),
+    created_at: timestamp(at),
+    updated_at: timestamp(at),
+    era: null,
+    protocol_version: null,
+    server_facts: null,
+    last_read_at: null,
+    last_error: null,
+  })
+  return statementOf(query.compile(), 1)
+}
+
+interface McpResourceChange extends McpResourceFields {
+  readonly at: number
+}
+
+/**
+ * Replaces what the operator says of a resource, if it is still as it was read: another revision changes no row.
+ * Where the endpoint changes, what was found at the old one is forgotten; the tools that were pinned there are not.
+ */
+export function updateMcpResource(
+  { kysely }: Database,
+  { resource_id: id, revision, endpoint_url: endpoint }: McpResource,
+  { at, ...fields }: McpResourceChange,
+): Statement {
+  const query = kysely
+    .updateTable('mcp_resources')
+    .set({ ...columnsOf(fields), updated_at: timestamp(at) })
+    .set((row) => ({ revision: row('revision', '+', 1) }))
+    .$if(endpoint !== fields.endpoint_url, (moved) =>
+      moved.set({ era: null, protocol_version: null, server_facts: null }),
+    )
+    .where('resource_id', '=', id)
+    .where('revision', '=', revision)
+  return statementOf(query.compile(), 1)
+}
+
+interface McpResourceDeletion {
+  readonly resource_id: string
+  /** What the resource's must still be: another changes no row. Absent: whatever it is. */
+  readonly revision?: number | undefined
+}
+
+/** Deletes a resource with its tools and its bindings: all of them in one unit, in this order. */
+export function deleteMcpResource(
+  { kysely }: Database,
+  { resource_id: id, revision }: McpResourceDeletion,
+): readonly Statement[] {
+  const own = kysely.deleteFrom('mcp_resources').where('resource_id', '=', id)
+  return [
+    statementOf(kysely.deleteFrom('mcp_tools').where('resource_id', '=', id).compile()),
+    statementOf(kysely.deleteFrom('mcp_bindings').where('resource_id', '=', id).compile()),
+    statementOf((revision === undefined ? own : own.where('revision', '=', revision)).compile(), 1),
+  ]
+}
+
+/** What a read of the upstream found: what it speaks and says of itself, or why it could not be read. */
+export type McpReading =
+  | {
+      readonly era: McpEra
+      readonly protocolVersion: string
+      readonly facts: JsonObject
+      /** ms since the epoch. */
+      readonly at: number
+    }
+  | { readonly problem: string }
+
+/**
+ * Notes what a read found. Changes no row where the resource was changed since it was read from the database, or where
+ * another read has been noted meanwhile: what comes late says nothing of how things are now.
+ * A failed one leaves all that the last good one found. Not a change of the object: an operator's If-Match survives it.
+ */
+export function recordRead(
+  { kysely }: Database,
+  { resource_id: id, revision, last_read_at: lastReadAt }: McpResource,
+  found: McpReading,
+): Statement {
+  const set =
+    'problem' in found
+      ? { last_error: found.problem }
+      : {
+          era: found.era,
+          protocol_version: found.protocolVersion,
+          server_facts: JSON.stringify(found.facts),
+          last_read_at: timestamp(found.at),
+          last_error: null,
+        }
+  const query = kysely
+    .updateTable('mcp_resources')
+    .set(set)
+    .where('resource_id', '=', id)
+    .where('revision', '=', revision)
+    .where('last_read_at', lastReadAt === null ? 'is' : '=', lastReadAt)
+  return statementOf(query.compile(), 1)
+}
+
+function columnsOf({
+  enabled,
+  allowed_domains: domains,
+  tool_capabilities: own,
+  ...rest
+}: McpResourceFields) {
+  return {
+    ...rest,
+    enabled: enabled ? 1 : 0,
+    allowed_domains: JSON.stringify(domains),
+    tool_capabilities: JSON.stringify(own),
+  } as const
+}

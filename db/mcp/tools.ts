@@ -1,0 +1,133 @@
+import { type Selectable, sql } from 'kysely'
+import type { Database } from '../database.ts'
+import type { McpToolState, Schema } from '../schema.ts'
+import { type Statement, statementOf } from '../statement.ts'
+import { timestamp } from '../timestamp.ts'
+
+/** A tool of an upstream, as it was approved and as it is now where that differs. Timestamps are RFC 3339. */
+export interface McpTool {
+  readonly resource_id: string
+  readonly name: string
+  /** JSON text exactly as pinned. Empty for a tool that was never approved. */
+  readonly definition: string
+  /** Lower-case hex. Empty for a tool that was never approved. */
+  readonly digest: string
+  readonly state: McpToolState
+  /** What waits for approval, or null. */
+  readonly pending_definition: string | null
+  readonly pending_digest: string | null
+  /** Why an operator should look closely. */
+  readonly flags: readonly string[]
+  readonly pinned_at: string
+  readonly changed_at: string | null
+}
+
+type Row = Selectable<Schema['mcp_tools']>
+type Found = McpTool | undefined | Promise<McpTool | undefined>
+
+/** Every tool of a resource, gone ones too, by name. */
+export async function listMcpTools({ kysely }: Database, resourceId: string): Promise<McpTool[]> {
+  const own = kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', resourceId)
+  return (await own.orderBy('name').execute()).map(toolOf)
+}
+
+/** The tool of that name, whatever its state, for the hot path. */
+export function mcpToolByName(db: Database): (resourceId: string, name: string) => Found {
+  const lookup = db.lookup(mcpToolByNameQuery(db))
+  return (resourceId, name) => {
+    const row = lookup(resourceId, name)
+    return row instanceof Promise ? row.then((found) => found && toolOf(found)) : row && toolOf(row)
+  }
+}
+
+/** One row by the primary key alone. Its parameters are the resource's id and the name. Exported for the test of its query plan. */
+export const mcpToolByNameQuery = ({ kysely }: Database) =>
+  kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', '').where('name', '=', '')
+
+/** The resource's one tool that is not gone, for the hot path; undefined where it has none, or several. */
+export function onlyMcpTool(db: Database): (resourceId: string) => Found {
+  const count = db.lookup(onlyMcpToolQuery(db))
+  const byName = mcpToolByName(db)
+  return (resourceId) => {
+    const row = count(resourceId)
+    const named = (some: typeof row): Found =>
+      some && !(some instanceof Promise) && Number(some.total) === 1
+        ? byName(resourceId, some.name)
+        : undefined
+    return row instanceof Promise ? row.then(named) : named(row)
+  }
+}
+
+/** Counts to two at most. Its one parameter is the resource's id. Exported for the test of its query plan. */
+export const onlyMcpToolQuery = ({ kysely }: Database) =>
+  kysely
+    .selectFrom((some) =>
+      some
+        .selectFrom('mcp_tools')
+        .select('name')
+        .where('resource_id', '=', '')
+        .where('state', '<>', sql.lit('gone' as const))
+        .limit(sql.lit(2))
+        .as('some'),
+    )
+    .select((select) => [select.fn.min('name').as('name'), select.fn.countAll().as('total')])
+
+function toolOf({ flags, ...row }: Row): McpTool {
+  // Proven by putMcpTool, which alone writes the column.
+  return { ...row, flags: flags === '[]' ? NONE : (JSON.parse(flags) as readonly string[]) }
+}
+
+const NONE: readonly string[] = Object.freeze([])
+
+/**
+ * Stores what a read found out about a tool. Of one that is known, the pinned definition, its digest and `pinned_at` stay
+ * as they are, and where the digest is another one no row changes: only {@link approveMcpTool} replaces what was approved.
+ */
+export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): Statement {
+  const query = kysely
+    .insertInto('mcp_tools')
+    .values({ ...tool, flags: JSON.stringify(flags) })
+    .onConflict((known) =>
+      known
+        .columns(['resource_id', 'name'])
+        .doUpdateSet((row) => ({
+          state: row.ref('excluded.state'),
+          pending_definition: row.ref('excluded.pending_definition'),
+          pending_digest: row.ref('excluded.pending_digest'),
+          flags: row.ref('excluded.flags'),
+          changed_at: row.ref('excluded.changed_at'),
+        }))
+        .whereRef('mcp_tools.digest', '=', 'excluded.digest'),
+    )
+  return statementOf(query.compile(), 1)
+}
+
+interface Approval {
+  readonly resourceId: string
+  readonly name: string
+  /** Of the definition that was looked at: another one that waits meanwhile changes no row. */
+  readonly pendingDigest: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/** What waits becomes what is pinned. */
+export function approveMcpTool({ kysely }: Database, approval: Approval): Statement {
+  const query = kysely
+    .updateTable('mcp_tools')
+    .set((row) => ({
+      // Never null where the digest below is not.
+      definition: row.fn.coalesce('pending_definition', sql.lit('')),
+      digest: approval.pendingDigest,
+      state: 'approved' as const,
+      pending_definition: null,
+      pending_digest: null,
+      pinned_at: timestamp(approval.at),
+    }))
+    .where('resource_id', '=', approval.resourceId)
+    .where('name', '=', approval.name)
+    .where('state', '=', 'quarantined')
+    .where('pending_digest', '=', approval.pendingDigest)
+    .where('pending_definition', 'is not', null)
+  return statementOf(query.compile(), 1)
+}

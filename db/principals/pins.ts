@@ -1,0 +1,159 @@
+import { type ExpressionBuilder, type InferResult, type SelectType, sql } from 'kysely'
+import { storedCapabilities } from '../capabilities.ts'
+import type { Database } from '../database.ts'
+import type { PrincipalType, Schema } from '../schema.ts'
+import { type Statement, statementOf } from '../statement.ts'
+import { timestamp } from '../timestamp.ts'
+
+/** Whose certificate it is, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
+export interface PinnedPrincipal {
+  readonly principal_id: string
+  readonly principal_type: PrincipalType
+  readonly capabilities: readonly string[]
+  readonly is_active: boolean
+  readonly dpop_jkt: string | null
+  readonly previous_dpop_jkt: string | null
+  /** Until when the previous key is still honoured. */
+  readonly previous_dpop_jkt_until: string | null
+  readonly not_before: string
+  readonly not_after: string
+  readonly is_current: boolean
+  /** Until when a pin that is not current is still honoured. Null: not at all. */
+  readonly grace_until: string | null
+}
+
+/**
+ * The question of every request: who is pinned to this thumbprint (lower-case hex)? Undefined where nobody is.
+ * Asks the database each time. Does NOT decide: dates, `is_active` and grace are the caller's to judge (plugins/pin/pin.ts).
+ */
+export function pinnedPrincipal(
+  db: Database,
+): (thumbprint: string) => PinnedPrincipal | undefined | Promise<PinnedPrincipal | undefined> {
+  const lookup = db.lookup(pinnedQuery(db))
+  return (thumbprint) => {
+    const row = lookup(thumbprint)
+    return row instanceof Promise ? row.then(pinnedOf) : pinnedOf(row)
+  }
+}
+
+/** One row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its query plan. */
+export function pinnedQuery({ kysely }: Database) {
+  return kysely
+    .selectFrom('certificate_pins as c')
+    .select([
+      'c.principal_id',
+      'c.principal_type',
+      'c.not_before',
+      'c.not_after',
+      'c.is_current',
+      'c.grace_until',
+    ])
+    .select((pin) => [
+      ofPrincipal(pin, 'capabilities').as('capabilities'),
+      ofPrincipal(pin, 'is_active').as('is_active'),
+      ofPrincipal(pin, 'dpop_jkt').as('dpop_jkt'),
+      ofPrincipal(pin, 'previous_dpop_jkt').as('previous_dpop_jkt'),
+      ofPrincipal(pin, 'previous_dpop_jkt_until').as('previous_dpop_jkt_until'),
+    ])
+    .where('c.thumbprint', '=', '')
+}
+
+type Pins = ExpressionBuilder<Schema & { c: Schema['certificate_pins'] }, 'c'>
+
+type PinnedColumn =
+  | 'capabilities'
+  | 'is_active'
+  | 'dpop_jkt'
+  | 'previous_dpop_jkt'
+  | 'previous_dpop_jkt_until'
+
+// Not joins: SQLite plans a join anew each time its parameter is bound (measured: 25 µs, against 6 so).
+function ofPrincipal<Column extends PinnedColumn>(pin: Pins, column: Column) {
+  return (
+    pin
+      .case('c.principal_type')
+      .when(sql.lit('agent' as const))
+      .then(pin.selectFrom('internal_agents').select(column).whereRef('agent_id', '=', 'c.principal_id'))
+      .when(sql.lit('user' as const))
+      .then(
+        pin
+          .selectFrom('local_user_principals as u')
+          .select(column)
+          .whereRef('u.principal_id', '=', 'c.principal_id'),
+      )
+      .when(sql.lit('workload' as const))
+      .then(
+        pin
+          .selectFrom('local_workload_principals as w')
+          .select(column)
+          .whereRef('w.principal_id', '=', 'c.principal_id'),
+      )
+      .end()
+      // The column has this type in each of the three tables; null where the principal is not there.
+      .$castTo<SelectType<Schema['internal_agents'][Column]> | null>()
+  )
+}
+
+type PinnedRow = InferResult<ReturnType<typeof pinnedQuery>>[number]
+
+function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
+  // A pin without its principal names nobody.
+  if (!row || row.capabilities === null) return undefined
+  return {
+    ...row,
+    capabilities: storedCapabilities(row.capabilities),
+    is_active: row.is_active === 1,
+    is_current: row.is_current === 1,
+  }
+}
+
+interface NewPin {
+  /** Lower-case hex SHA-256 of the certificate's DER. */
+  readonly thumbprint: string
+  readonly type: PrincipalType
+  readonly id: string
+  /** ms since the epoch, like the other two. */
+  readonly notBefore: number
+  readonly notAfter: number
+  readonly at: number
+}
+
+/**
+ * Makes this the principal's current certificate. The database refuses a certificate that is pinned already, whoever
+ * to, and a second current one: {@link retirePins} goes before it in the same unit.
+ */
+export function insertPin(db: Database, pin: NewPin): Statement {
+  const query = db.kysely.insertInto('certificate_pins').values({
+    thumbprint: pin.thumbprint,
+    principal_type: pin.type,
+    principal_id: pin.id,
+    not_before: timestamp(pin.notBefore),
+    not_after: timestamp(pin.notAfter),
+    grace_until: null,
+    created_at: timestamp(pin.at),
+  })
+  return statementOf(query.compile(), 1)
+}
+
+interface Retirement {
+  readonly type: PrincipalType
+  readonly id: string
+  /** Until when the pin is still honoured. ms since the epoch. Null or 0: not at all. */
+  readonly graceUntil: number | null
+}
+
+/**
+ * The principal's current pin is no longer current, and is honoured until `graceUntil`. Changes no row where there is none.
+ * Without grace, those that are still in the grace of an earlier rotation end too: a certificate is replaced at once
+ * because somebody else may hold its key, and then nothing but the new one may pass.
+ */
+export function retirePins({ kysely }: Database, { type, id, graceUntil }: Retirement): Statement {
+  const pins = kysely
+    .updateTable('certificate_pins')
+    .where('principal_type', '=', type)
+    .where('principal_id', '=', id)
+  const query = graceUntil
+    ? pins.set({ is_current: 0, grace_until: timestamp(graceUntil) }).where('is_current', '=', 1)
+    : pins.set({ is_current: 0, grace_until: null })
+  return statementOf(query.compile())
+}

@@ -1,0 +1,113 @@
+import { type InferResult, sql } from 'kysely'
+import { storedCapabilities } from '../capabilities.ts'
+import { type Cursor, printCursor } from '../cursor.ts'
+import type { Database } from '../database.ts'
+import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
+import { TABLES } from './tables.ts'
+
+/** A principal as it is shown (WIRE.md §2), whatever its type. Timestamps are RFC 3339. */
+export interface PrincipalRecord {
+  readonly principal_id: string
+  readonly principal_type: PrincipalType
+  readonly name: string
+  readonly display_name: string | null
+  readonly capabilities: readonly string[]
+  readonly is_active: boolean
+  readonly enrollment_method: EnrollmentMethod
+  readonly spiffe_id: string | null
+  /** Of the current pin, lower-case hex SHA-256 of the DER. Null where there is no pin. */
+  readonly cert_thumbprint: string | null
+  readonly cert_not_after: string | null
+  readonly dpop_jkt: string | null
+  readonly federated: boolean
+  readonly federation_revision: number
+  /** The ETag: counts changes of the object, uses of it (`last_seen_at`) aside. */
+  readonly revision: number
+  readonly created_at: string
+  readonly updated_at: string
+  readonly last_seen_at: string | null
+}
+
+/** The principal of that type and id, deactivated or not; undefined where there is none. */
+export async function findPrincipal(
+  db: Database,
+  type: PrincipalType,
+  id: string,
+): Promise<PrincipalRecord | undefined> {
+  const row = await principals(db, type).where(idOf(type), '=', id).executeTakeFirst()
+  return row && recordOf(type, row)
+}
+
+interface Page {
+  /** How many at most, at least 1. Absent: all of them. */
+  readonly limit?: number | undefined
+  /** Where the page before has ended. Absent: the newest. */
+  readonly cursor?: Cursor | undefined
+}
+
+/** The principals of a type, newest first, and the cursor of the next page: null where this one is the last. */
+export async function listPrincipals(
+  db: Database,
+  type: PrincipalType,
+  { limit, cursor }: Page = {},
+): Promise<{ readonly items: readonly PrincipalRecord[]; readonly nextCursor: string | null }> {
+  let query = principals(db, type).orderBy('p.created_at', 'desc').orderBy(idOf(type), 'desc')
+  if (cursor)
+    query = query.where(sql<boolean>`(p.created_at, ${idOf(type)}) < (${cursor.createdAt}, ${cursor.id})`)
+  // One more than asked for, to know whether there is a next page.
+  if (limit !== undefined) query = query.limit(limit + 1)
+  const rows = await query.execute()
+  const items = rows.slice(0, limit).map((row) => recordOf(type, row))
+  const last = items.at(-1)
+  const more = last !== undefined && items.length < rows.length
+  return {
+    items,
+    nextCursor: more ? printCursor({ createdAt: last.created_at, id: last.principal_id }) : null,
+  }
+}
+
+/** How many principals of a type there are, deactivated ones too. */
+export async function countPrincipals(db: Database, type: PrincipalType): Promise<number> {
+  const { total } = await db.kysely
+    .selectFrom(db.kysely.dynamic.table(TABLES[type].table).as('p'))
+    .select((select) => select.fn.countAll().as('total'))
+    .executeTakeFirstOrThrow()
+  return Number(total)
+}
+
+const idOf = (type: PrincipalType) => sql.ref<string>(`p.${TABLES[type].id}`)
+
+function principals(db: Database, type: PrincipalType) {
+  return db.kysely
+    .selectFrom(db.kysely.dynamic.table(TABLES[type].table).as('p'))
+    .leftJoin('certificate_pins as c', (join) =>
+      join
+        .on('c.principal_type', '=', type)
+        .onRef('c.principal_id', '=', idOf(type))
+        // A literal: the planner uses the partial index only where it sees the constant.
+        .on('c.is_current', '=', sql.lit(1 as const)),
+    )
+    .select(idOf(type).as('principal_id'))
+    .select([
+      'p.name',
+      'p.display_name',
+      'p.capabilities',
+      'p.is_active',
+      'p.enrollment_method',
+      'p.spiffe_id',
+    ])
+    .select(['c.thumbprint as cert_thumbprint', 'c.not_after as cert_not_after', 'p.dpop_jkt', 'p.federated'])
+    .select(['p.federation_revision', 'p.revision', 'p.created_at', 'p.updated_at', 'p.last_seen_at'])
+}
+
+type Row = InferResult<ReturnType<typeof principals>>[number]
+
+function recordOf(type: PrincipalType, row: Row): PrincipalRecord {
+  return {
+    ...row,
+    principal_type: type,
+    capabilities: storedCapabilities(row.capabilities),
+    is_active: row.is_active === 1,
+    federated: row.federated === 1,
+  }
+}

@@ -1,0 +1,47 @@
+import { storedCapabilities } from '../capabilities.ts'
+import type { Database } from '../database.ts'
+import type { PinnedPrincipal } from './pins.ts'
+
+/** An agent that is known by its SPIFFE id, whichever SVID it presents. */
+export interface SpiffePrincipal extends PinnedPrincipal {
+  /** The CAs its SVIDs must chain to. PEM; null: the attached ones. */
+  readonly bundlePem: string | null
+}
+
+/** The agent that was enrolled by this SPIFFE id; undefined where none was. Does NOT look at any certificate. */
+export async function spiffePrincipal(
+  { kysely }: Database,
+  spiffeId: string,
+): Promise<SpiffePrincipal | undefined> {
+  const row = await kysely
+    .selectFrom('internal_agents')
+    .select([
+      'agent_id',
+      'capabilities',
+      'is_active',
+      'dpop_jkt',
+      'previous_dpop_jkt',
+      'previous_dpop_jkt_until',
+    ])
+    .select('spiffe_bundle')
+    .where('spiffe_id', '=', spiffeId)
+    .where('enrollment_method', '=', 'spiffe')
+    .executeTakeFirst()
+  return (
+    row && {
+      principal_id: row.agent_id,
+      principal_type: 'agent',
+      capabilities: storedCapabilities(row.capabilities),
+      is_active: row.is_active === 1,
+      dpop_jkt: row.dpop_jkt,
+      previous_dpop_jkt: row.previous_dpop_jkt,
+      previous_dpop_jkt_until: row.previous_dpop_jkt_until,
+      // The certificate's own dates are judged as for every other; the id has none.
+      not_before: '',
+      not_after: '',
+      is_current: true,
+      grace_until: null,
+      bundlePem: row.spiffe_bundle,
+    }
+  )
+}

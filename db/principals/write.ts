@@ -1,0 +1,168 @@
+import type { Database } from '../database.ts'
+import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
+import { type Statement, statementOf } from '../statement.ts'
+import { timestamp } from '../timestamp.ts'
+import { TABLES } from './tables.ts'
+
+// Every `at` is ms since the epoch. Every id and token was parsed by whoever took it from a caller.
+
+interface NewPrincipal {
+  readonly type: PrincipalType
+  /** The full id, `<org>::…` (spec §2.1). */
+  readonly id: string
+  readonly name: string
+  readonly displayName: string | null
+  readonly capabilities: readonly string[]
+  readonly enrollmentMethod: EnrollmentMethod
+  readonly spiffeId: string | null
+  readonly dpopJkt: string | null
+  readonly federated: boolean
+  readonly at: number
+}
+
+/** A new principal, active, with no certificate yet. The database refuses an id or a name that is taken. */
+export function insertPrincipal(db: Database, principal: NewPrincipal): Statement {
+  const { type, id, at } = principal
+  const columns = {
+    name: principal.name,
+    display_name: principal.displayName,
+    capabilities: JSON.stringify(principal.capabilities),
+    enrollment_method: principal.enrollmentMethod,
+    spiffe_id: principal.spiffeId,
+    dpop_jkt: principal.dpopJkt,
+    federated: principal.federated ? 1 : 0,
+    created_at: timestamp(at),
+    updated_at: timestamp(at),
+    last_seen_at: null,
+  } as const
+  const query =
+    type === 'agent'
+      ? db.kysely.insertInto(TABLES.agent.table).values({ agent_id: id, ...columns })
+      : db.kysely.insertInto(TABLES[type].table).values({ principal_id: id, ...columns })
+  return statementOf(query.compile(), 1)
+}
+
+interface Change {
+  readonly type: PrincipalType
+  readonly id: string
+  readonly at: number
+  /** What the object's must still be: another changes no row. Absent: whatever it is. */
+  readonly revision?: number | undefined
+}
+
+/**
+ * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no row.
+ */
+export function setCapabilities(
+  db: Database,
+  change: Change & { readonly revision: number; readonly capabilities: readonly string[] },
+): Statement {
+  const query = updated(db, change).set({ capabilities: JSON.stringify(change.capabilities) })
+  return statementOf(query.compile(), 1)
+}
+
+/** Deactivates or reactivates. Deactivating twice is no fault. The row is never deleted. */
+export function setActive(db: Database, change: Change & { readonly active: boolean }): Statement {
+  return statementOf(
+    updated(db, change)
+      .set({ is_active: change.active ? 1 : 0 })
+      .compile(),
+    1,
+  )
+}
+
+/**
+ * Registers a DPoP key by its RFC 7638 thumbprint. The one before it, if there was another, is honoured until
+ * `graceUntil`; null or 0 ends it at once.
+ */
+export function setDpopJkt(
+  db: Database,
+  change: Change & {
+    readonly jkt: string
+    readonly previous: string | null
+    readonly graceUntil: number | null
+  },
+): Statement {
+  const { jkt, previous, graceUntil } = change
+  const kept = graceUntil && previous !== jkt ? previous : null
+  const query = updated(db, change).set({
+    dpop_jkt: jkt,
+    previous_dpop_jkt: kept,
+    previous_dpop_jkt_until: kept === null ? null : timestamp(graceUntil ?? 0),
+  })
+  return statementOf(query.compile(), 1)
+}
+
+interface ReEnrollment extends Change {
+  readonly displayName: string | null
+  readonly capabilities: readonly string[]
+  readonly enrollmentMethod: EnrollmentMethod
+  readonly spiffeId: string | null
+  readonly dpopJkt: string | null
+  readonly federated: boolean
+}
+
+/**
+ * Enrolls a principal of that id anew, with nothing left of what it held before, if it is deactivated: a name is free
+ * again only once its holder was put out. Changes no row otherwise.
+ */
+export function reEnroll(db: Database, principal: ReEnrollment): Statement {
+  const query = updated(db, principal)
+    .set({
+      display_name: principal.displayName,
+      capabilities: JSON.stringify(principal.capabilities),
+      enrollment_method: principal.enrollmentMethod,
+      spiffe_id: principal.spiffeId,
+      dpop_jkt: principal.dpopJkt,
+      previous_dpop_jkt: null,
+      previous_dpop_jkt_until: null,
+      federated: principal.federated ? 1 : 0,
+      is_active: 1,
+    })
+    .where('is_active', '=', 0)
+  return statementOf(query.compile(), 1)
+}
+
+/** The CAs that this agent's SVIDs must chain to: PEM, or null for the attached ones. */
+export function setSpiffeBundle({ kysely }: Database, agentId: string, bundlePem: string | null): Statement {
+  const query = kysely
+    .updateTable('internal_agents')
+    .set({ spiffe_bundle: bundlePem })
+    .where('agent_id', '=', agentId)
+  return statementOf(query.compile(), 1)
+}
+
+/** Counts a change of the object that is kept elsewhere, i.e. a new pin, so that its ETag changes with it. */
+export function touchRevision(db: Database, change: Change): Statement {
+  return statementOf(updated(db, change).compile(), 1)
+}
+
+/**
+ * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its traffic.
+ * May change no row: what it is sent along with must not fail for it.
+ */
+export function touchLastSeen(db: Database, change: Change): Statement {
+  return statementOf(
+    one(db, change)
+      .set({ last_seen_at: timestamp(change.at) })
+      .compile(),
+  )
+}
+
+function one({ kysely }: Database, { type, id }: Change) {
+  const { table, id: column } = TABLES[type]
+  return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
+}
+
+// An agent's `federation_revision` counts up with each change of its object and not only of its capabilities (spec §3):
+// who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that was replaced.
+function updated(db: Database, change: Change) {
+  const { revision } = change
+  const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
+  const query = found.set((row) => ({
+    revision: row('revision', '+', 1),
+    updated_at: timestamp(change.at),
+  }))
+  if (change.type !== 'agent') return query
+  return query.set((row) => ({ federation_revision: row('federation_revision', '+', 1) }))
+}

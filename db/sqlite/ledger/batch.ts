@@ -1,0 +1,172 @@
+import type SQLite from 'better-sqlite3'
+import type { Draft } from '../../audit/draft.ts'
+import type { Sealed } from '../../audit/entry.ts'
+import { GENESIS, hashOf, leafOf, MAIN_STREAM } from '../../audit/leaf.ts'
+import type { Work, WorkResult } from '../../audit/writer.ts'
+import type { Statement } from '../../statement.ts'
+import { messageOf, refusalOf } from './errors.ts'
+
+interface Link {
+  readonly seq: number
+  readonly hash: string
+}
+
+/** Writes batches on one connection and owns the head of the chain. Everything is prepared once. */
+export interface BatchWriter {
+  readonly head: Sealed | null
+  /**
+   * One transaction: each unit is stored whole or refused alone. Returns when the batch is on the disk.
+   * Throws where nothing of it was stored, also where the head in the database is not the one we left there.
+   */
+  write(batch: readonly Work[]): readonly WorkResult[]
+}
+
+const CACHED_STATEMENTS = 256
+
+export function batchWriter(db: SQLite.Database, version: string): BatchWriter {
+  const run = (sql: string) => db.prepare<[]>(sql)
+  const [begin, commit, rollback] = [run('begin immediate'), run('commit'), run('rollback')]
+  const [savepoint, undo, release] = [run('savepoint unit'), run('rollback to unit'), run('release unit')]
+  const insert = db.prepare<InsertParameters>(INSERT)
+  const statements = statementCache(db)
+  const storedHead = headReader(db)
+  // Owned by write(): what the last committed batch left. A crash loses nothing: it is read from the table at open.
+  let head = storedHead()
+
+  function write(batch: readonly Work[]): readonly WorkResult[] {
+    begin.run()
+    try {
+      assertHead()
+      let tip = head
+      const results = batch.map((work) => {
+        const [result, next] = writeUnit(work, tip)
+        tip = next
+        return result
+      })
+      commit.run()
+      head = tip
+      return results
+    } finally {
+      if (db.inTransaction) rollback.run()
+    }
+  }
+
+  function writeUnit({ statements, drafts }: Work, tip: Link): readonly [WorkResult, Link] {
+    if (statements.length === 0) return append(drafts, tip)
+    savepoint.run()
+    const refused = runAll(statements)
+    if (refused) undo.run()
+    const written: readonly [WorkResult, Link] = refused ? [refused, tip] : append(drafts, tip)
+    release.run()
+    return written
+  }
+
+  function runAll(all: readonly Statement[]): WorkResult | null {
+    try {
+      for (const statement of all) {
+        const { changes } = statements(statement.sql).run(...statement.parameters)
+        if (changes !== (statement.changes ?? changes)) return conflict(statement, changes)
+      }
+      return null
+    } catch (error) {
+      const refused = refusalOf(error)
+      // Some errors end the transaction, and then there is nothing to go back to.
+      if (refused === null || !db.inTransaction) throw error
+      return { refused, message: messageOf(error) }
+    }
+  }
+
+  function append(drafts: readonly Draft[], from: Link): readonly [WorkResult, Link] {
+    let tip = from
+    const sealed = drafts.map((draft) => {
+      tip = appendOne(draft, tip)
+      return { stream: MAIN_STREAM, seq: tip.seq, hash: tip.hash }
+    })
+    return [{ sealed }, tip]
+  }
+
+  function appendOne(draft: Draft, tip: Link): Link {
+    const seq = tip.seq + 1
+    const leaf = leafOf({ ...draft, stream: MAIN_STREAM, seq, version, prev_hash: tip.hash })
+    const hash = hashOf(leaf)
+    insert.run(...insertParameters(draft, seq, version, tip.hash, hash, leaf))
+    return { seq, hash }
+  }
+
+  function assertHead(): void {
+    const found = storedHead()
+    if (found.seq !== head.seq) {
+      throw new Error(`audit head moved from ${head.seq} to ${found.seq}: another writer holds this chain`)
+    }
+    if (found.hash !== head.hash)
+      throw new Error(`audit row ${MAIN_STREAM}:${head.seq} was changed under its writer`)
+  }
+
+  return {
+    get head() {
+      return head.seq === 0 ? null : { stream: MAIN_STREAM, ...head }
+    },
+    write,
+  }
+}
+
+function conflict({ sql, changes }: Statement, changed: number): WorkResult {
+  return { refused: 'conflict', message: `"${sql}" changed ${changed} rows, not ${changes}` }
+}
+
+function headReader(db: SQLite.Database): () => Link {
+  // The stream stands in the text: where it is bound, SQLite plans the question anew at each asking, five times the work.
+  const last = db.prepare<[], Link>(
+    `select seq, row_hash as hash from audit_log where stream = '${MAIN_STREAM}' order by seq desc limit 1`,
+  )
+  return () => last.get() ?? { seq: 0, hash: GENESIS }
+}
+
+function statementCache(db: SQLite.Database): (sql: string) => SQLite.Statement<unknown[]> {
+  const cache = new Map<string, SQLite.Statement<unknown[]>>()
+  return (sql) => {
+    const known = cache.get(sql)
+    if (known) return known
+    if (cache.size >= CACHED_STATEMENTS) cache.clear()
+    const statement = db.prepare<unknown[]>(sql)
+    cache.set(sql, statement)
+    return statement
+  }
+}
+
+const INSERT = `insert into audit_log (stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool,
+    model, provider, cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf)
+  values (${Array.from({ length: 19 }, () => '?').join(', ')})`
+
+type InsertParameters = (string | number | null)[]
+
+function insertParameters(
+  draft: Draft,
+  seq: number,
+  version: string,
+  previous: string,
+  hash: string,
+  leaf: string,
+): InsertParameters {
+  return [
+    MAIN_STREAM,
+    seq,
+    draft.recorded_at,
+    draft.request_id,
+    draft.principal_id,
+    draft.principal_type,
+    draft.action,
+    draft.status,
+    draft.tool,
+    draft.model,
+    draft.provider,
+    draft.cert_thumbprint,
+    draft.dpop_jkt,
+    draft.detail,
+    draft.config_digest,
+    version,
+    previous,
+    hash,
+    leaf,
+  ]
+}

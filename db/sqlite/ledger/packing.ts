@@ -1,0 +1,153 @@
+import type { Draft } from '../../audit/draft.ts'
+import { MAIN_STREAM } from '../../audit/leaf.ts'
+import type { Work, WorkResult } from '../../audit/writer.ts'
+import type { Statement } from '../../statement.ts'
+
+// Between threads every object is copied member by member, a text in one piece: packed, a batch costs a third.
+
+/** A batch as it crosses to the writer's thread. */
+export interface PackedBatch {
+  /** The fields of all drafts, one after the other, each followed by U+0000, which stands in none (db/audit/draft.ts). */
+  readonly drafts: string
+  /** How many drafts each unit has. */
+  readonly counts: readonly number[]
+  /** Of the units that have any, by the unit's place in the batch. */
+  readonly statements: readonly (readonly [unit: number, statements: readonly Statement[]])[]
+}
+
+/** What became of a batch, as it crosses back. */
+export interface PackedResults {
+  /** `seq` of the first row that was stored; the others follow it without a gap. */
+  readonly first: number
+  /** Their hashes, one after the other. */
+  readonly hashes: string
+  /** By the unit's place in the batch. */
+  readonly refused: readonly (readonly [unit: number, result: Refused])[]
+}
+
+type Refused = Exclude<WorkResult, { readonly sealed: unknown }>
+
+const END = '\0'
+// In front of a text that could be taken for an absent one, or for one that has this in front of it.
+const MARK = '\u0001'
+const HASH_LENGTH = 64
+
+export function packBatch(batch: readonly Work[]): PackedBatch {
+  let drafts = ''
+  for (const work of batch) for (const draft of work.drafts) drafts += packDraft(draft)
+  return {
+    drafts,
+    counts: batch.map((work) => work.drafts.length),
+    statements: batch.flatMap((work, unit) =>
+      work.statements.length === 0 ? [] : [[unit, work.statements] as const],
+    ),
+  }
+}
+
+export function unpackBatch({ drafts, counts, statements }: PackedBatch): readonly Work[] {
+  const next = fieldReader(drafts)
+  const own = new Map(statements)
+  return counts.map((count, unit) => ({
+    statements: own.get(unit) ?? [],
+    drafts: Array.from({ length: count }, () => unpackDraft(next)),
+  }))
+}
+
+export function packResults(results: readonly WorkResult[]): PackedResults {
+  const sealed = results.flatMap((result) => ('sealed' in result ? result.sealed : []))
+  return {
+    first: sealed[0]?.seq ?? 0,
+    hashes: sealed.map(({ hash }) => hash).join(''),
+    refused: results.flatMap((result, unit) => ('sealed' in result ? [] : [[unit, result] as const])),
+  }
+}
+
+/** `batch`: the one that was packed, for what became of each of its units. */
+export function unpackResults(
+  { first, hashes, refused }: PackedResults,
+  batch: readonly Work[],
+): readonly WorkResult[] {
+  const denied = new Map(refused)
+  let row = 0
+  const sealNext = () => {
+    const hash = hashes.slice(row * HASH_LENGTH, (row + 1) * HASH_LENGTH)
+    const seq = first + row
+    row += 1
+    return { stream: MAIN_STREAM, seq, hash }
+  }
+  const results = batch.map((work, unit) => denied.get(unit) ?? { sealed: work.drafts.map(sealNext) })
+  if (row * HASH_LENGTH !== hashes.length)
+    throw new Error(`the audit writer answered with ${hashes.length} characters of hashes for ${row} rows`)
+  return results
+}
+
+function packDraft(draft: Draft): string {
+  return (
+    draft.recorded_at +
+    END +
+    mark(draft.request_id) +
+    END +
+    mark(draft.principal_id) +
+    END +
+    mark(draft.principal_type) +
+    END +
+    draft.action +
+    END +
+    draft.status +
+    END +
+    mark(draft.tool) +
+    END +
+    mark(draft.model) +
+    END +
+    mark(draft.provider) +
+    END +
+    mark(draft.cert_thumbprint) +
+    END +
+    mark(draft.dpop_jkt) +
+    END +
+    draft.detail +
+    END +
+    draft.config_digest +
+    END
+  )
+}
+
+function unpackDraft(next: () => string): Draft {
+  // In the order of packDraft.
+  return {
+    recorded_at: next(),
+    request_id: unmark(next()),
+    principal_id: unmark(next()),
+    principal_type: unmark(next()),
+    action: next(),
+    status: next(),
+    tool: unmark(next()),
+    model: unmark(next()),
+    provider: unmark(next()),
+    cert_thumbprint: unmark(next()),
+    dpop_jkt: unmark(next()),
+    detail: next(),
+    config_digest: next(),
+  }
+}
+
+function mark(text: string | null): string {
+  if (text === null) return ''
+  return text === '' || text.startsWith(MARK) ? MARK + text : text
+}
+
+function unmark(field: string): string | null {
+  if (field === '') return null
+  return field.startsWith(MARK) ? field.slice(1) : field
+}
+
+function fieldReader(packed: string): () => string {
+  const fields = packed.split(END)
+  let at = 0
+  return () => {
+    const field = fields[at]
+    if (field === undefined) throw new Error('a batch ended in the middle of a row')
+    at += 1
+    return field
+  }
+}

@@ -1,0 +1,41 @@
+import SQLite from 'better-sqlite3'
+import type { StoredRow } from '../../audit/leaf.ts'
+import type { Damaged } from '../../audit/verify.ts'
+
+const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
+  cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
+
+/** The last rows of a stream, oldest first. */
+export function lastRows(db: SQLite.Database, stream: string, limit: number): readonly StoredRow[] {
+  return db
+    .prepare<[string, number], StoredRow>(
+      `select ${COLUMNS} from audit_log where stream = ? order by seq desc limit ?`,
+    )
+    .all(stream, limit)
+    .reverse()
+}
+
+/** A database file that is only read, also while the gateway writes it. Throws where it is not one, or has no ledger. */
+export function openReadOnly(file: string): SQLite.Database {
+  const db = new SQLite(file, { readonly: true, fileMustExist: true })
+  try {
+    db.prepare('select 1 from audit_log limit 1').get()
+    return db
+  } catch (error) {
+    db.close()
+    throw error
+  }
+}
+
+/**
+ * Every row in the order in which it was written, as of now. A page that cannot be read ends the rows with a {@link Damaged}.
+ * Reads the table itself, not an index over it: an index can be made to leave rows out.
+ */
+export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged> {
+  try {
+    yield* db.prepare<[], StoredRow>(`select ${COLUMNS} from audit_log not indexed order by rowid`).iterate()
+  } catch (error) {
+    if (!(error instanceof SQLite.SqliteError)) throw error
+    yield { damaged: `cannot be read: ${error.message}` }
+  }
+}

@@ -1,0 +1,21 @@
+import SQLite from 'better-sqlite3'
+import { Kysely, SqliteDialect } from 'kysely'
+import type { Migration } from 'kysely/migration'
+import * as auditLog from '../../migrations/0004_audit_log.ts'
+import { auditGuards } from './guards.ts'
+import { type AuditSchema, auditSchema } from './schema.ts'
+
+/** Every migration that makes or changes an audit table or its guards, in order. One that is missing here stops the boot. */
+const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards]
+
+/** The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load Kysely for it. */
+export async function expectedAuditSchema(): Promise<AuditSchema> {
+  const connection = new SQLite(':memory:')
+  const db = new Kysely<unknown>({ dialect: new SqliteDialect({ database: connection }) })
+  try {
+    for (const migration of AUDIT_MIGRATIONS) await migration.up(db)
+    return auditSchema(connection)
+  } finally {
+    await db.destroy()
+  }
+}

@@ -1,0 +1,131 @@
+import { chmodSync } from 'node:fs'
+import SQLite from 'better-sqlite3'
+import type { Sealed } from '../../audit/entry.ts'
+import { MAIN_STREAM } from '../../audit/leaf.ts'
+import { chainVerifier } from '../../audit/verify.ts'
+import type { OpenDecision, Work, WorkResult } from '../../audit/writer.ts'
+import { batchWriter } from './batch.ts'
+import { isPassing } from './errors.ts'
+import { fileWatch } from './file-watch.ts'
+import type { WriterOptions } from './messages.ts'
+import { lastRows } from './rows.ts'
+import { auditSchemaProblem } from './schema.ts'
+import { openDecisions } from './unfinished.ts'
+
+/** The ledger's own connection to the database: the only one that writes. Runs in the writer's thread. */
+export interface Store {
+  readonly head: Sealed | null
+  write(batch: readonly Work[]): readonly WorkResult[]
+  /** Moves the write-ahead log into the database once it has grown. Call it when the batch was answered. */
+  checkpoint(): void
+  openDecisions(): readonly OpenDecision[]
+  /** Whether the store may be used after this error. */
+  isPassing(error: unknown): boolean
+  close(): void
+}
+
+const BUSY_TIMEOUT_MS = 250
+const TAIL = 1_000
+
+/** Opens and checks: schema, tail, head. Throws one sentence where the ledger must not be written. */
+export function openStore({ file, version, schema }: WriterOptions): Store {
+  const lease = takeLease(file)
+  const db = connect(file)
+  const problem = auditSchemaProblem(db, schema) ?? tailProblem(db)
+  if (problem !== null) throw new Error(problem)
+  const writer = batchWriter(db, version)
+  const watch = fileWatch(file)
+  const checkpoint = checkpointer(db)
+  const openedAt = writer.head?.seq ?? 0
+  return {
+    get head() {
+      return writer.head
+    },
+    write: (batch) => {
+      const results = writer.write(batch)
+      checkpoint.note(batch)
+      // After the commit: an answer is given only for rows that are in the file where the next boot will look.
+      watch.assertSame()
+      return results
+    },
+    checkpoint: checkpoint.run,
+    openDecisions: () => openDecisions(db, openedAt),
+    isPassing,
+    close: () => {
+      db.close()
+      lease.close()
+    },
+  }
+}
+
+// Not db/sqlite/open.ts: it opens the file beside SQLite, and closing that drops every lock this process has on it.
+function connect(file: string): SQLite.Database {
+  const db = new SQLite(file, { timeout: BUSY_TIMEOUT_MS, fileMustExist: true })
+  db.pragma('journal_mode = WAL')
+  db.pragma('synchronous = FULL')
+  db.pragma('foreign_keys = ON')
+  db.pragma('recursive_triggers = ON')
+  db.pragma('trusted_schema = OFF')
+  // SQLite's own checkpoints swallow a failed fsync; ours are in checkpointer().
+  db.pragma('wal_autocheckpoint = 0')
+  return db
+}
+
+/** Holds a lock beside the database for as long as this process lives, so that a second writer is turned away before it forks the chain. */
+function takeLease(file: string): SQLite.Database {
+  const path = `${file}-lease`
+  const lease = new SQLite(path, { timeout: 0 })
+  chmodSync(path, 0o600)
+  try {
+    lease.pragma('journal_mode = MEMORY')
+    lease.exec('begin exclusive')
+    return lease
+  } catch (error) {
+    lease.close()
+    if (!isPassing(error)) throw error
+    throw new Error(`another process writes the audit ledger of ${file}: stop it first`, { cause: error })
+  }
+}
+
+function tailProblem(db: SQLite.Database): string | null {
+  const chain = chainVerifier({ tail: true })
+  lastRows(db, MAIN_STREAM, TAIL).every((row) => chain.add(row))
+  const { first_bad: bad } = chain.verdict()
+  return bad ? `the audit ledger is damaged: row ${bad.stream}:${bad.seq} ${bad.problem}` : null
+}
+
+// 16 MiB. Hashes are random, so the pages of their index are written again and again: a longer log copies each one once.
+const LOG_PAGES = 4_000
+
+// To ask how long the log is takes as long as a row. A write makes ten pages of it at the most, three as a rule.
+const WRITES_PER_LOOK = 100
+
+interface Checkpointer {
+  readonly note: (batch: readonly Work[]) => void
+  readonly run: () => void
+}
+
+function checkpointer(db: SQLite.Database): Checkpointer {
+  interface State {
+    readonly log: number
+    readonly checkpointed: number
+  }
+  const state = db.prepare<[], State>('pragma wal_checkpoint(noop)')
+  const move = db.prepare<[], State>('pragma wal_checkpoint(passive)')
+  let writes = 0
+  const note = (batch: readonly Work[]): void => {
+    for (const { statements, drafts } of batch) writes += statements.length + drafts.length
+  }
+  const run = (): void => {
+    if (writes < WRITES_PER_LOOK) return
+    try {
+      const { log = 0, checkpointed = 0 } = state.get() ?? {}
+      if (log - checkpointed >= LOG_PAGES) move.get()
+      writes = 0
+    } catch (error) {
+      // A full disk keeps the log from moving; it stays whole where it is, and the next batch tries again.
+      if (!isPassing(error)) throw error
+    }
+  }
+  return { note, run }
+}

@@ -1,0 +1,90 @@
+import { extname } from 'node:path'
+import { Worker } from 'node:worker_threads'
+import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
+import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
+import { packBatch, unpackResults } from './packing.ts'
+import { expectedAuditSchema } from './schema-expected.ts'
+
+/** Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot write there. */
+export async function openSqliteWriter(file: string, version: string): Promise<Writer> {
+  const options: WriterOptions = { file, version, schema: await expectedAuditSchema() }
+  // The compiled package has it as .js: like the file that this is.
+  const code = `./writer${extname(import.meta.filename)}`
+  const worker = new Worker(new URL(code, import.meta.url), { workerData: options })
+  const ready = await firstMessage(worker)
+  if (ready.kind === 'ready') return connect(worker, ready.head)
+  await worker.terminate()
+  throw new Error('message' in ready ? ready.message : `the audit writer began with ${ready.kind}`)
+}
+
+function firstMessage(worker: Worker): Promise<FromWriter> {
+  return new Promise((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })
+}
+
+interface Question {
+  readonly resolve: (answer: FromWriter) => void
+  readonly reject: (error: Error) => void
+}
+
+function connect(worker: Worker, head: Writer['head']): Writer {
+  // Owned by this function: the thread answers in the order of asking.
+  const asked: Question[] = []
+  const lost = Promise.withResolvers<Error>()
+  let closing = false
+  let fault: Error | null = null
+
+  function lose(error: Error): void {
+    if (fault) return
+    fault = error
+    // A poisoned thread stays as it is, its file untouched, but it must not keep the process alive.
+    worker.unref()
+    lost.resolve(error)
+    for (const { reject } of asked.splice(0)) reject(error)
+  }
+
+  function ask(question: ToWriter): Promise<FromWriter> {
+    if (fault) return Promise.reject(fault)
+    const { promise, resolve, reject } = Promise.withResolvers<FromWriter>()
+    asked.push({ resolve, reject })
+    worker.postMessage(question)
+    return promise
+  }
+
+  worker.removeAllListeners('error')
+  worker.on('message', (message: FromWriter) => {
+    if (message.kind === 'poisoned') return lose(new Error(message.message))
+    const question = asked.shift()
+    if (message.kind === 'failed') question?.reject(new Error(message.message))
+    else question?.resolve(message)
+  })
+  worker.on('error', (error) => lose(new Error(`the audit writer broke: ${String(error)}`, { cause: error })))
+  const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
+  void ended.then(() => closing || lose(new Error('the audit writer ended without being asked')))
+
+  return {
+    head,
+    lost: lost.promise,
+    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
+    openDecisions: async () => decisionsOf(await ask({ kind: 'open-decisions' })),
+    close: () => {
+      closing = true
+      if (fault) return Promise.resolve()
+      worker.postMessage({ kind: 'close' } satisfies ToWriter)
+      return ended
+    },
+  }
+}
+
+function resultsOf(answer: FromWriter, batch: readonly Work[]): readonly WorkResult[] {
+  if (answer.kind !== 'written') throw new Error(`the audit writer answered a batch with ${answer.kind}`)
+  return unpackResults(answer.results, batch)
+}
+
+function decisionsOf(answer: FromWriter): readonly OpenDecision[] {
+  if (answer.kind !== 'open-decisions')
+    throw new Error(`the audit writer answered a question with ${answer.kind}`)
+  return answer.decisions
+}

@@ -1,0 +1,64 @@
+import type { Entry } from '../../db/audit/entry.ts'
+
+/**
+ * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and minute
+ * (`auth.refused`, AUDIT.md), never one row per packet: a stranger must not be able to grow the chain.
+ */
+export class Strangers {
+  readonly #counts = new Map<string, number>()
+  #since: number
+  #taken: { readonly counts: ReadonlyMap<string, number>; readonly since: number } | null = null
+
+  constructor(at: number) {
+    this.#since = at
+  }
+
+  count(reason: string, times = 1): void {
+    this.#counts.set(reason, (this.#counts.get(reason) ?? 0) + times)
+  }
+
+  /** The rows for all that was counted since the last call, and starts anew. */
+  take(at: number, configDigest: string): readonly Entry[] {
+    const since = new Date(this.#since).toISOString()
+    const entries = [...this.#counts].map(([reason, count]) =>
+      serviceEntry('auth.refused', 'denied', { reason, count, since }, at, configDigest),
+    )
+    this.#taken = { counts: new Map(this.#counts), since: this.#since }
+    this.#counts.clear()
+    this.#since = at
+    return entries
+  }
+
+  /** Counts again what the last `take` gave out: its rows could not be written. */
+  giveBack(): void {
+    if (!this.#taken) return
+    for (const [reason, times] of this.#taken.counts) this.count(reason, times)
+    this.#since = this.#taken.since
+    this.#taken = null
+  }
+}
+
+/** A row about the service itself: nobody's call. */
+export function serviceEntry(
+  action: string,
+  status: string,
+  detail: Entry['detail'],
+  at: number,
+  configDigest: string,
+): Entry {
+  return {
+    at,
+    request_id: null,
+    principal_id: null,
+    principal_type: null,
+    action,
+    status,
+    tool: null,
+    model: null,
+    provider: null,
+    cert_thumbprint: null,
+    dpop_jkt: null,
+    detail,
+    config_digest: configDigest,
+  }
+}

@@ -1,0 +1,128 @@
+import { hash } from 'node:crypto'
+import type { Entry } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import type { JsonObject } from '../../db/json.ts'
+import { claimOnce } from '../../db/single-uses.ts'
+import { isReplay } from '../dpop/single-use.ts'
+import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
+import type { Arrival, Receipt, Recorder } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+
+/** The facts a decision row is made of. */
+export interface Recorded {
+  readonly principal: Principal
+  readonly proof: Proof | null
+  readonly demand: Demand
+  readonly call: CallSummary
+  readonly body: Buffer
+}
+
+/** How an allowed call ended, for its outcome row. */
+export interface Outcome {
+  readonly at: number
+  readonly status: 'success' | 'error' | 'truncated'
+  readonly provider: string | null
+  readonly detail: JsonObject
+}
+
+/** What writes rows: the ledger, and the digest of the configuration that judged. */
+export interface AuditSource {
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly database: Database
+  readonly configDigest: string
+  /** Counts a refusal before any principal was known; a task writes one row per reason and minute. */
+  readonly countStranger: (reason: string) => void
+}
+
+/**
+ * Records every decision on a known principal as one row, durable before it resolves (AUDIT.md).
+ * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit,
+ * granted or not; a replay is a denied row and `proof_invalid`.
+ * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
+ */
+export function audit({
+  ledger,
+  database,
+  configDigest,
+  countStranger,
+}: AuditSource): Recorder<Arrival & Recorded> {
+  const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
+    decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
+  // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the decision was, a
+  // proof has been seen once: what is refused now must not pass when it comes again after a grant.
+  const record = async (facts: Known, entry: Entry): Promise<Receipt | null> => {
+    const { proof } = facts
+    const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
+    try {
+      return receiptOf(await ledger.commit({ statements, entries: [entry] }))
+    } catch (error) {
+      if (!isReplay(error)) throw error
+      await ledger.commit({ entries: [denied(facts, 'proof_invalid', 'dpop')] })
+      throw new Refusal('proof_invalid', { cause: error })
+    }
+  }
+  return {
+    allowed: (facts) => record(facts, decision(facts, 'allowed', {}, configDigest)),
+    refused: async (facts, refusal, by) => {
+      if (facts.principal && facts.demand) {
+        return record(facts, denied(facts, refusal.reason, by, required(refusal)))
+      }
+      countStranger(refusal.reason)
+      return null
+    },
+  }
+}
+
+/** The second row of an allowed call: same request id, what came of it. */
+export function outcomeEntry(facts: Arrival & Recorded, outcome: Outcome, configDigest: string): Entry {
+  return {
+    ...identity(facts, configDigest),
+    at: outcome.at,
+    status: outcome.status,
+    provider: outcome.provider,
+    detail: outcome.detail,
+  }
+}
+
+type Known = Arrival & Partial<Recorded>
+
+function decision(facts: Known, status: 'allowed' | 'denied', why: JsonObject, configDigest: string): Entry {
+  return {
+    ...identity(facts, configDigest),
+    at: facts.at,
+    status,
+    provider: null,
+    detail: { method: facts.method, path: facts.path, ...content(facts), ...grace(facts), ...why },
+  }
+}
+
+function identity(facts: Known, configDigest: string): Omit<Entry, 'at' | 'status' | 'provider' | 'detail'> {
+  return {
+    request_id: facts.id,
+    principal_id: facts.principal?.id ?? null,
+    principal_type: facts.principal?.type ?? null,
+    action: facts.demand?.action ?? 'unknown',
+    tool: facts.call?.tool ?? null,
+    model: facts.call?.model ?? null,
+    cert_thumbprint: facts.peer?.thumbprint ?? null,
+    dpop_jkt: facts.proof?.jkt ?? null,
+    config_digest: configDigest,
+  }
+}
+
+// Digests and sizes, never the content itself (AUDIT.md).
+function content({ body, call }: Known): JsonObject {
+  if (!body) return {}
+  const digest = { body_sha256: hash('sha256', body), body_bytes: body.length }
+  return call ? { ...digest, stream: call.stream, ...call.detail } : digest
+}
+
+const grace = ({ principal }: Known): JsonObject => (principal?.inGrace ? { certificate: 'previous' } : {})
+
+function required({ detail }: Refusal): JsonObject {
+  const { required_capability: capability } = detail
+  return typeof capability === 'string' ? { required_capability: capability } : {}
+}
+
+const receiptOf = ([sealed]: readonly Receipt[]): Receipt | null => sealed ?? null

@@ -1,0 +1,113 @@
+import { hash } from 'node:crypto'
+import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
+import { Refusal } from '../refusal.ts'
+import { parseJwt } from './jwt.ts'
+
+/** What a token of ours says, in this service's words. */
+export interface TokenClaims {
+  readonly principalId: string
+  /** Of the certificate that it is bound to. Lower-case hex SHA-256. */
+  readonly thumbprint: string
+  /** Of the DPoP key that it is bound to, or null where it is bound to the certificate alone. base64url. */
+  readonly jkt: string | null
+  /** The capabilities it was narrowed to, or null where it was not. */
+  readonly scope: readonly string[] | null
+  /** What it is for (RFC 8707): a base URL of this service, or one of its doors. */
+  readonly audience: string
+}
+
+export interface TokenVerifier {
+  /** Whether a text has the shape of a token that we issued. Says nothing of its truth. */
+  readonly isOurs: (token: string) => boolean
+  /** Refuses with `token_invalid`. `at`: ms since the epoch. */
+  readonly verify: (token: string, at: number) => Promise<TokenClaims>
+}
+
+export interface VerifierSources {
+  readonly issuer: () => string
+  /** What a token's `aud` must name one of. */
+  readonly audiences: () => readonly string[]
+  /** The public key of that id, or undefined. */
+  readonly key: (kid: string) => Promise<CryptoKey | undefined>
+}
+
+const TOKEN_MAX_BYTES = 8_192
+/** Tokens whose signature need not be checked again. Each is asked about many times in its quarter of an hour. */
+const REMEMBERED = 10_000
+
+interface Remembered {
+  readonly claims: TokenClaims
+  /** s since the epoch. */
+  readonly exp: number
+}
+
+/**
+ * Verifies access tokens: JWT, `at+jwt` (RFC 9068), ES256, by one of our keys, for us, in its time, bound to a certificate
+ * (RFC 8705 §3.1). A token that held is remembered by its digest until it expires: only what cannot change is.
+ * Does NOT ask whether it is for this very door: `dpop` does; nor whether the principal still exists or holds anything:
+ * the pin and the gate do, on each request.
+ */
+export function tokenVerifier(sources: VerifierSources): TokenVerifier {
+  const known = new Map<string, Remembered>()
+  return {
+    isOurs: (token) => parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss === sources.issuer(),
+    verify: async (token, at) => {
+      const digest = hash('sha256', token)
+      const found = known.get(digest)
+      if (found && at / 1000 < found.exp) return found.claims
+      known.delete(digest)
+      const checked = await check(token, at, sources)
+      const [oldest] = known.keys()
+      if (known.size >= REMEMBERED && oldest !== undefined) known.delete(oldest)
+      known.set(digest, checked)
+      return checked.claims
+    },
+  }
+}
+
+async function check(
+  token: string,
+  at: number,
+  { issuer, audiences, key }: VerifierSources,
+): Promise<Remembered> {
+  if (!parseJwt(token, TOKEN_MAX_BYTES)) throw new Refusal('token_invalid')
+  try {
+    const { payload } = await jwtVerify(
+      token,
+      async ({ kid = '' }) => {
+        const found = await key(kid)
+        if (found) return found
+        throw new errors.JWKSNoMatchingKey()
+      },
+      {
+        algorithms: ['ES256'],
+        typ: 'at+jwt',
+        issuer: issuer(),
+        audience: [...audiences()],
+        currentDate: new Date(at),
+        requiredClaims: ['sub', 'exp', 'iat', 'jti', 'cnf'],
+      },
+    )
+    return { claims: claimsOf(payload), exp: payload.exp ?? 0 }
+  } catch (cause) {
+    // Whatever is wrong with it, the caller hears the same. That our keys cannot be read is no fault of the token.
+    throw cause instanceof errors.JOSEError ? new Refusal('token_invalid', { cause }) : cause
+  }
+}
+
+function claimsOf({ sub = '', aud = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
+  // Signed by us: `cnf` is what proxy/auth put there.
+  const { 'x5t#S256': x5t, jkt } = cnf as { 'x5t#S256'?: string; jkt?: string }
+  if (typeof x5t !== 'string') throw new TypeError('a token of ours is not bound to a certificate')
+  return {
+    principalId: sub,
+    thumbprint: Buffer.from(x5t, 'base64url').toString('hex'),
+    jkt: jkt ?? null,
+    scope:
+      narrowed === true && typeof scope === 'string'
+        ? scope.split(' ').filter((token) => token !== '')
+        : null,
+    // One text, as proxy/auth put it there.
+    audience: String(aud),
+  }
+}

@@ -1,0 +1,124 @@
+import type { AccessToken, Principal, Proof } from '../facts.ts'
+import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import type { TokenClaims, TokenVerifier } from './access-token.ts'
+import { type Credentials, credentialsOf } from './credentials.ts'
+import type { Nonces } from './nonce.ts'
+import { type CheckedProof, checkProof, normalUrl } from './proof.ts'
+
+/** `egress_dpop_mode` (spec §5.2): whether a DPoP proof is ignored, verified when present, or demanded. */
+export type DpopMode = 'off' | 'optional' | 'required'
+
+export interface DpopSources {
+  readonly mode: DpopMode
+  /** True: a principal that has registered a key is never let through without a proof by it (SECURITY D-35). */
+  readonly noDowngrade: boolean
+  readonly nonces: Nonces
+  /** Base URLs that clients may sign in `htu`; never taken from the Host header. */
+  readonly baseUrls: () => readonly string[]
+  readonly tokens: TokenVerifier
+}
+
+interface Given {
+  readonly proof: Proof | null
+  readonly token: AccessToken | null
+}
+
+type Needs = Arrival & { readonly principal: Principal }
+
+/**
+ * Sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the certificate of this
+ * very connection, and where it is bound to a key too, come with a proof by that key; a proof without a token must be
+ * by the principal's registered key, if it has one. A vendor's key in `Authorization` is none of our business.
+ * Refuses with `token_invalid`, `proof_invalid`, `use_dpop_nonce` or `proof_required`.
+ * Does NOT check that a proof is new: the recorder claims its `replayKey` with the decision.
+ */
+export function dpop(sources: DpopSources): Plugin<Needs, Given> {
+  const urls = targetUrls(sources.baseUrls)
+  return {
+    name: 'dpop',
+    needs: ['principal'],
+    gives: ['proof', 'token'],
+    admit: (facts) => {
+      if (sources.mode !== 'off') facts.answer['dpop-nonce'] = sources.nonces.current('resource', facts.at)
+      const credentials = credentialsOf(facts.headers, sources.tokens.isOurs)
+      if (!credentials) return { proof: proofOf(facts, null, null, sources, urls), token: null }
+      return sources.tokens.verify(credentials.token, facts.at).then((claims) => {
+        checkBinding(claims, credentials, facts)
+        checkAudience(claims, facts.path, sources.baseUrls())
+        const proof = proofOf(facts, credentials.token, claims, sources, urls)
+        return { proof, token: { scope: claims.scope } }
+      })
+    },
+  }
+}
+
+/** M-01, D-22, D-23, D-34: the token's principal, its certificate, and the scheme that its key demands. */
+function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal, peer }: Needs): void {
+  const holds =
+    claims.principalId === principal.id &&
+    claims.thumbprint === peer?.thumbprint &&
+    (scheme === 'dpop') === (claims.jkt !== null)
+  if (!holds) throw new Refusal('token_invalid')
+}
+
+/** RFC 8707 §2: a token that was asked for one door opens that one and those below it. */
+function checkAudience({ audience }: TokenClaims, path: string, baseUrls: readonly string[]): void {
+  const holds = baseUrls.some((base) => `${base}${path}/`.startsWith(`${audience}/`))
+  if (!holds) throw new Refusal('token_invalid')
+}
+
+function proofOf(
+  facts: Needs,
+  accessToken: string | null,
+  claims: TokenClaims | null,
+  { mode, noDowngrade, nonces }: DpopSources,
+  urls: (path: string) => ReadonlySet<string>,
+): Proof | null {
+  const { headers, principal, method, path, at } = facts
+  if (mode === 'off') return null
+  const { dpop: sent } = headers
+  if (sent === undefined) {
+    if (claims?.jkt) throw new Refusal('token_invalid')
+    if (mode === 'required' || (noDowngrade && principal.dpopJkt)) throw new Refusal('proof_required')
+    return null
+  }
+  const isFresh = (nonce: string): boolean => nonces.isFresh('resource', nonce, at)
+  // Node joins repeated headers of this name to one text, which is then no proof.
+  const proof = checkProof(String(sent), { method, urls: urls(path), at, accessToken, isFresh })
+  checkKey(proof, claims, principal, { mode, noDowngrade })
+  return proof
+}
+
+// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7). Whoever has
+// stolen a certificate can do the same with a key of their own, so `noDowngrade` wants the registered one here too.
+function checkKey(
+  { jkt }: CheckedProof,
+  claims: TokenClaims | null,
+  principal: Principal,
+  { mode, noDowngrade }: Pick<DpopSources, 'mode' | 'noDowngrade'>,
+): void {
+  if (claims?.jkt && claims.jkt !== jkt) throw new Refusal('token_invalid')
+  if (claims?.jkt && !(noDowngrade && principal.dpopJkt)) return
+  if (principal.dpopJkt === null) {
+    if (mode !== 'required') return
+    throw new Refusal('proof_required', { message: 'No DPoP key is registered for this principal.' })
+  }
+  if (jkt !== principal.dpopJkt && jkt !== principal.previousDpopJkt) throw new Refusal('proof_invalid')
+}
+
+/** Paths whose URLs are remembered. A path may have a variable segment, which callers choose. */
+const REMEMBERED = 256
+
+/** The URLs of a path, made once for each of the first paths that come. */
+export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
+  const known = new Map<string, ReadonlySet<string>>()
+  return (path) => {
+    const found = known.get(path)
+    if (found) return found
+    const urls = new Set(baseUrls().flatMap((base) => normalUrl(base + path) ?? []))
+    // None while the listeners are opening: that is not to be remembered.
+    if (urls.size > 0 && known.size < REMEMBERED) known.set(path, urls)
+    return urls
+  }
+}

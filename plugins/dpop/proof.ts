@@ -1,0 +1,118 @@
+import { hash } from 'node:crypto'
+import { Refusal } from '../refusal.ts'
+import { type Jwt, parseJwt } from './jwt.ts'
+import { type ProofKey, proofKey } from './key.ts'
+
+/** How old a proof may be. Seconds. Default 60. Longer widens the replay table. */
+export const PROOF_AGE_S = 60
+/** How far a client's clock may be ahead of ours. Seconds (FAPI 2.0 §5.3.2.1-13). */
+export const PROOF_AHEAD_S = 10
+const PROOF_MAX_BYTES = 8_192
+const JTI_MAX_LENGTH = 256
+const HTU_MAX_LENGTH = 2_048
+
+/** The request that a proof must be for. */
+export interface ProofTarget {
+  readonly method: string
+  /** Every URL that this request may be known by to its client: public base URLs and the path, normalised. */
+  readonly urls: ReadonlySet<string>
+  /** ms since the epoch. */
+  readonly at: number
+  /** The access token that came with the request, or null where none did. */
+  readonly accessToken: string | null
+  /** Whether a nonce is one of ours, for this kind of door, and not stale. */
+  readonly isFresh: (nonce: string) => boolean
+}
+
+/** A proof that holds. That it is new is not known yet: its `replayKey` must be claimed. */
+export interface CheckedProof {
+  /** RFC 7638 thumbprint of the key that signed. base64url. */
+  readonly jkt: string
+  /** SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature (T13). */
+  readonly replayKey: string
+  /** After this a copy of it is believed on no replica, however far its clock may be behind. ms since the epoch. */
+  readonly expiresAt: number
+}
+
+/**
+ * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first, that there is one
+ * header, is the framing gate's). What is cheap is asked before the signature is checked.
+ * Refuses with `proof_invalid`, never saying which check failed; with `use_dpop_nonce` when only the nonce is missing
+ * or stale (§9). Does NOT check that the jti is new: whoever records the decision claims `replayKey`.
+ */
+export function checkProof(proof: string, target: ProofTarget): CheckedProof {
+  const jwt = parseJwt(proof, PROOF_MAX_BYTES)
+  if (!jwt) throw new Refusal('proof_invalid')
+  const key = keyOf(jwt)
+  const { jti, iat, nonce } = claimsOf(jwt, target)
+  if (!key?.verify(jwt.signed, jwt.signature)) throw new Refusal('proof_invalid')
+  if (typeof nonce !== 'string' || !target.isFresh(nonce)) throw new Refusal('use_dpop_nonce')
+  return {
+    jkt: key.jkt,
+    replayKey: hash('sha256', `${key.jkt} ${jti}`),
+    expiresAt: (iat + PROOF_AGE_S + PROOF_AHEAD_S) * 1000,
+  }
+}
+
+// §4.3-4, -5, -7: the type, the algorithm, the key; and nothing that would have us fetch or understand more.
+function keyOf({ header }: Jwt): ProofKey | null {
+  const { typ, alg, jwk, crit, jku, x5u } = header
+  if (typ !== 'dpop+jwt' || crit !== undefined || jku !== undefined || x5u !== undefined) return null
+  const key = proofKey(jwk)
+  return key?.algorithms.some((name) => name === alg) ? key : null
+}
+
+interface Claims {
+  readonly jti: string
+  readonly iat: number
+  readonly nonce: unknown
+}
+
+// §4.3-3, -8, -9, -11, -12; RFC 7519 §4.1.4 and §4.1.5 for the two that DPoP does not ask for.
+function claimsOf({ claims }: Jwt, target: ProofTarget): Claims {
+  const { jti, htm, htu, iat, exp, nbf, ath, nonce } = claims
+  const nowS = target.at / 1000
+  const holds =
+    isText(jti, JTI_MAX_LENGTH) &&
+    htm === target.method &&
+    isText(htu, HTU_MAX_LENGTH) &&
+    isInstant(iat) &&
+    iat >= nowS - PROOF_AGE_S &&
+    iat <= nowS + PROOF_AHEAD_S &&
+    (exp === undefined || (isInstant(exp) && exp > nowS - PROOF_AHEAD_S)) &&
+    (nbf === undefined || (isInstant(nbf) && nbf <= nowS + PROOF_AHEAD_S)) &&
+    (target.accessToken === null || ath === hash('sha256', target.accessToken, 'base64url')) &&
+    // Nearly every client signs the one spelling that needs no reading.
+    (target.urls.has(htu) || target.urls.has(normalUrl(htu) ?? ''))
+  if (!holds) throw new Refusal('proof_invalid')
+  return { jti, iat, nonce }
+}
+
+const isText = (value: unknown, max: number): value is string =>
+  typeof value === 'string' && value !== '' && value.length <= max
+
+const isInstant = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value)
+
+/**
+ * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2): scheme and host in lower case, no
+ * default port, no dot segments, unreserved characters unescaped, query and fragment dropped. Null where it is not an
+ * absolute http URL, or carries a user.
+ */
+export function normalUrl(text: string): string | null {
+  const [, host = ''] = ABSOLUTE.exec(text) ?? []
+  const url = URL.parse(text)
+  if (!url || host === '') return null
+  // The parser reads 127.1 as 127.0.0.1; whoever signed that has not named us.
+  if (!host.startsWith('[') && host.toLowerCase() !== url.hostname) return null
+  return `${url.origin}${url.pathname.replaceAll(/%[0-9A-Fa-f]{2}/g, unescaped)}`
+}
+
+// Printable ASCII, a host that needs no unescaping, no user. The parser alone is looser: it would take a third slash, a
+// backslash or an escaped look-alike of a name for something else than what the client signed.
+const ABSOLUTE = /^https?:\/\/([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?(?:[/?#][\x21-\x5b\x5d-\x7e]*)?$/i
+
+function unescaped(triplet: string): string {
+  const character = String.fromCharCode(Number.parseInt(triplet.slice(1), 16))
+  return /[A-Za-z0-9._~-]/.test(character) ? character : triplet.toUpperCase()
+}

@@ -1,0 +1,41 @@
+import { LedgerError } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import { claimOnce } from '../../db/single-uses.ts'
+import type { Proof } from '../facts.ts'
+import type { Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+
+/** Where a proof is claimed that no decision row goes with. */
+export interface ClaimSources {
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly database: Database
+}
+
+/**
+ * Claims a proof for doors that record no decision: of a hundred copies at once exactly one passes, on whichever
+ * replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. Recorded doors claim with their row.
+ */
+export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: Proof | null }, object> {
+  return {
+    name: 'single-use',
+    needs: ['proof'],
+    gives: [],
+    admit: async ({ proof }) => {
+      if (!proof) return {}
+      try {
+        await ledger.commit({
+          statements: [claimOnce(database, proof.replayKey, proof.expiresAt)],
+          entries: [],
+        })
+        return {}
+      } catch (error) {
+        throw isReplay(error) ? new Refusal('proof_invalid', { cause: error }) : error
+      }
+    },
+  }
+}
+
+/** Whether a unit failed because something in it had been claimed before. */
+export const isReplay = (error: unknown): boolean =>
+  error instanceof LedgerError && error.code === 'duplicate'

@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import type { Fault } from './config-error.ts'
+import { nearestName } from './nearest-name.ts'
+import type { OperatorYaml, Path } from './yaml.ts'
+
+type Issue = z.core.$ZodIssue
+
+/** What a refused value is checked against, and where it stands. */
+export interface Checked {
+  readonly plugin: string
+  readonly schema: z.ZodType
+  readonly yaml: OperatorYaml
+}
+
+/**
+ * Says one finding of zod in an operator's words, at the place in the file that has to change.
+ * A value is quoted only as written in the file and only where it should have been a number, a boolean or one of a few
+ * words: expanded values and free text may be secrets.
+ */
+export function explainIssue(issue: Issue, checked: Checked): Fault[] {
+  const { yaml } = checked
+  if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey(issue.path, key, checked))
+  if (issue.code === 'invalid_key') {
+    const message = `${JSON.stringify(issue.path.at(-1))}: the key ${issue.issues[0]?.message ?? issue.message}`
+    return [{ ...yaml.positionOfKey(issue.path), message }]
+  }
+  if (!yaml.has(issue.path)) {
+    return [{ ...yaml.positionOf(issue.path), message: `${printPath(issue.path)} is missing` }]
+  }
+  return [{ ...yaml.positionOf(issue.path), message: complaint(issue, yaml) }]
+}
+
+function unknownKey(path: Path, key: string, { plugin, schema, yaml }: Checked): Fault {
+  const known = knownKeys(schema, path)
+  const place = yaml.positionOfKey([...path, key])
+  const where = path.length === 0 ? `plugin ${plugin}` : printPath(path)
+  const meant = nearestName(key, known)
+  const hint = meant ? `did you mean ${meant}?` : `${where} takes no options`
+  return { ...place, message: `unknown key ${JSON.stringify(key)} in ${where}: ${hint}` }
+}
+
+function complaint(issue: Issue, yaml: OperatorYaml): string {
+  const name = printPath(issue.path)
+  const got = `, got ${JSON.stringify(yaml.written(issue.path) ?? null)}`
+  if (issue.code === 'invalid_value') return `${name} must be ${oneOf(issue.values.map(String))}${got}`
+  if (issue.code === 'invalid_type') {
+    const type = TYPES[issue.expected] ?? issue.expected
+    return `${name} must be ${type}${QUOTED.has(issue.expected) ? got : ''}`
+  }
+  if (issue.code === 'too_small') return `${name} must ${size(issue.origin, 'at least', issue.minimum)}`
+  if (issue.code === 'too_big') return `${name} must ${size(issue.origin, 'at most', issue.maximum)}`
+  return /^[a-z]/.test(issue.message) ? `${name} ${issue.message}` : `${name}: ${issue.message}`
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'a string',
+  number: 'a number',
+  int: 'an integer',
+  boolean: 'true or false',
+  object: 'a map',
+  record: 'a map',
+  array: 'a list',
+}
+const QUOTED: ReadonlySet<string> = new Set(['number', 'int', 'boolean'])
+
+function size(origin: string, bound: string, limit: number | bigint): string {
+  if (origin === 'string') return `be ${bound} ${limit} characters long`
+  return origin === 'array' ? `have ${bound} ${limit} entries` : `be ${bound} ${limit}`
+}
+
+/** `off, optional or required`. */
+export function oneOf(words: readonly string[]): string {
+  const rest = words.slice(0, -1)
+  return rest.length === 0 ? words.join('') : `${rest.join(', ')} or ${words.at(-1)}`
+}
+
+/** `providers[0].base_url`. */
+function printPath(path: Path): string {
+  return path
+    .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
+    .join('')
+    .replace(/^\./, '')
+}
+
+type JsonSchema = z.core.JSONSchema.BaseSchema
+
+// Read off the published JSON Schema, so that a suggestion never differs from what editors complete.
+function knownKeys(schema: z.ZodType, path: Path): readonly string[] {
+  let at: JsonSchema | undefined = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
+  for (const step of path) at = typeof step === 'number' ? itemOf(at) : propertyOf(at, String(step))
+  return Object.keys(at?.properties ?? {})
+}
+
+type MaybeSchema = boolean | JsonSchema | readonly (boolean | JsonSchema)[] | undefined
+
+const isSchema = (found: MaybeSchema): found is JsonSchema =>
+  typeof found === 'object' && !Array.isArray(found)
+
+function itemOf(schema: JsonSchema | undefined): JsonSchema | undefined {
+  return isSchema(schema?.items) ? schema.items : undefined
+}
+
+function propertyOf(schema: JsonSchema | undefined, name: string): JsonSchema | undefined {
+  const property = schema?.properties?.[name] ?? schema?.additionalProperties
+  return isSchema(property) ? property : undefined
+}

@@ -1,0 +1,160 @@
+import { createHash } from 'node:crypto'
+import { constants, open, readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { ZodType } from 'zod'
+import { ConfigError, type Fault, type Position, type Problem, START } from './config-error.ts'
+import type { Environment } from './expand.ts'
+import { explainIssue } from './explain-issue.ts'
+import { nearestName } from './nearest-name.ts'
+import { errorCode } from './secret-file.ts'
+import { type OperatorYaml, readOperatorYaml } from './yaml.ts'
+
+/** One file of the operator, checked. */
+export interface OperatorFile {
+  /** A built-in plugin's name, or the path of the operator's own module, as written. */
+  readonly plugin: string
+  /** Its name in the directory, e.g. `10-pin.yaml`. */
+  readonly file: string
+  /** What the plugin's schema made of the rest; for an operator's own module, the rest as it stands. */
+  readonly options: Readonly<Record<string, unknown>>
+  /** Where the plugin is named. */
+  readonly position: Position
+}
+
+export interface OperatorFiles {
+  /** In file-name order, which is the order of the pipeline. */
+  readonly files: readonly OperatorFile[]
+  /** Hex SHA-256 over the names and raw bytes of the files: never over what references expand to. */
+  readonly digest: string
+}
+
+interface Source {
+  readonly directory: string
+  /** The options of each built-in plugin, by its name, without the `plugin` key. */
+  readonly schemas: ReadonlyMap<string, ZodType>
+  readonly env: Environment
+}
+
+const NAME = /^\d{2}-[a-z0-9][a-z0-9-]*\.ya?ml$/
+const LARGEST_FILE = 1_048_576
+const WORLD_WRITABLE = 0o002
+
+/**
+ * Reads every `NN-name.yaml` of a directory (WIRE.md §8). Throws one {@link ConfigError} with everything that is wrong
+ * in any of them. What ends in .yaml or .yml but is named otherwise is wrong too; every other name is left alone.
+ * A directory or file that everybody may write to is refused (SECURITY threat 34).
+ * Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's own module.
+ */
+export async function readOperatorFiles({ directory, schemas, env }: Source): Promise<OperatorFiles> {
+  const problems: Problem[] = []
+  const files: OperatorFile[] = []
+  const digest = createHash('sha256')
+  for (const file of await namesIn(directory)) {
+    const faults: Fault[] = []
+    const bytes = await readBytes(directory, file, faults)
+    if (bytes) {
+      digest.update(`${file}\0${bytes.length}\0`).update(bytes)
+      const read = readOne(file, bytes, schemas, env, faults)
+      if (read) files.push(read)
+    }
+    problems.push(...faults.map((fault) => ({ file, ...fault })))
+  }
+  if (problems.length > 0) throw new ConfigError(directory, problems)
+  return { files, digest: digest.digest('hex') }
+}
+
+/** True for a plugin that is the operator's own module: a path, not a name. */
+export const isModulePath = (plugin: string): boolean => plugin.startsWith('./') || plugin.startsWith('/')
+
+async function namesIn(directory: string): Promise<string[]> {
+  const refuse = (message: string) => new ConfigError(directory, [{ file: '', ...START, message }])
+  try {
+    const { mode } = await stat(directory)
+    if ((mode & WORLD_WRITABLE) !== 0) throw refuse('everybody may write to this directory: chmod o-w it')
+    const names = await readdir(directory)
+    // By code unit, as every shell in the C locale lists them: the order must not depend on the machine.
+    return names.filter((name) => /^[^.].*\.ya?ml$/i.test(name)).sort()
+  } catch (error) {
+    if (error instanceof ConfigError) throw error
+    throw refuse(`the directory of plugin files cannot be read (${errorCode(error)})`)
+  }
+}
+
+async function readBytes(directory: string, file: string, faults: Fault[]): Promise<Buffer | null> {
+  const refuse = (message: string): null => {
+    faults.push({ ...START, message })
+    return null
+  }
+  if (!NAME.test(file)) {
+    return refuse('is not named NN-name.yaml, such as 35-my-check.yaml: rename it, or end it in .disabled')
+  }
+  try {
+    // Without O_NONBLOCK a named pipe that nobody writes to would hold the boot for ever.
+    await using handle = await open(join(directory, file), constants.O_RDONLY | constants.O_NONBLOCK)
+    const stats = await handle.stat()
+    if (!stats.isFile()) return refuse('is not a regular file')
+    if ((stats.mode & WORLD_WRITABLE) !== 0) return refuse('everybody may write to this file: chmod o-w it')
+    if (stats.size > LARGEST_FILE) return refuse('is larger than 1 MiB')
+    return await handle.readFile()
+  } catch (error) {
+    return refuse(`cannot be read (${errorCode(error)})`)
+  }
+}
+
+function readOne(
+  file: string,
+  bytes: Buffer,
+  schemas: ReadonlyMap<string, ZodType>,
+  env: Environment,
+  faults: Fault[],
+): OperatorFile | null {
+  const text = decode(bytes, faults)
+  const yaml = text === null ? null : readOperatorYaml(text, env, faults)
+  if (!yaml) return null
+  const { plugin, ...options } = yaml.value
+  const position = yaml.positionOf(['plugin'])
+  if (typeof plugin !== 'string') {
+    faults.push({ ...position, message: 'must begin with plugin: NAME, such as plugin: pin' })
+    return null
+  }
+  if (isModulePath(plugin)) return { plugin, file, options, position }
+  const schema = schemas.get(plugin)
+  if (!schema) {
+    faults.push({ ...position, message: unknownPlugin(plugin, schemas) })
+    return null
+  }
+  const checked = validate(options, { plugin, schema, yaml }, faults)
+  return checked && { plugin, file, options: checked, position }
+}
+
+function decode(bytes: Buffer, faults: Fault[]): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    faults.push({ ...START, message: 'is not UTF-8 text' })
+    return null
+  }
+}
+
+function unknownPlugin(plugin: string, schemas: ReadonlyMap<string, ZodType>): string {
+  const meant = nearestName(plugin, schemas.keys())
+  const module = 'a module of your own is named by its path, such as ./my-check.ts'
+  return `unknown plugin ${JSON.stringify(plugin)}: did you mean ${meant}? (${module})`
+}
+
+function validate(
+  options: Readonly<Record<string, unknown>>,
+  checked: { plugin: string; schema: ZodType; yaml: OperatorYaml },
+  faults: Fault[],
+): Record<string, unknown> | null {
+  const result = checked.schema.safeParse(options)
+  if (result.success) {
+    // Every schema of options is an object's.
+    return result.data as Record<string, unknown>
+  }
+  const told = new Set(faults.map(({ line, column }) => `${line}:${column}`))
+  const found = result.error.issues.flatMap((issue) => explainIssue(issue, checked))
+  // A reference that could not be expanded is told already; that its raw text does not fit either is no news.
+  faults.push(...found.filter(({ line, column }) => !told.has(`${line}:${column}`)))
+  return null
+}

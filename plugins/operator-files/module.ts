@@ -1,0 +1,178 @@
+import { createHash } from 'node:crypto'
+import { readFile, stat } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { CallSummary, Demand, Granted, Principal, Proof } from '../facts.ts'
+import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import { errorCode } from './secret-file.ts'
+
+/** The facts that an operator's own check may need. */
+export interface CheckFacts {
+  readonly principal: Principal
+  readonly proof: Proof | null
+  readonly demand: Demand
+  readonly call: CallSummary
+  readonly granted: Granted
+}
+
+/** An operator's own check, as the pipeline runs it between the capability gate and the record. */
+export type Check = Plugin<Arrival & CheckFacts, object>
+
+/**
+ * What an operator's module is given: who called when for what, as copies, and of the facts those it declared as needs.
+ * Never headers, body or answer: they hold credentials, and a check must not change what is dispatched.
+ */
+export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
+  Partial<CheckFacts>
+
+/** What `plugin(options)` of an operator's module returns. */
+export interface OperatorPlugin {
+  readonly name: string
+  readonly needs: readonly string[]
+  /** Throws a `Refusal` to refuse the call; whatever it returns is ignored. */
+  readonly admit: (facts: OperatorFacts) => unknown
+}
+
+/** What a module's `plugin(options, tools)` is given to refuse with. */
+export interface OperatorTools {
+  readonly Refusal: typeof Refusal
+}
+
+export interface LoadedModule {
+  readonly check: Check
+  /** Hex SHA-256 of the module's file: not of what it imports. */
+  readonly digest: string
+}
+
+interface Source {
+  /** As written in the operator's file: absolute, or relative to `directory`. */
+  readonly path: string
+  readonly directory: string
+  readonly options: Readonly<Record<string, unknown>>
+  /** How long `admit` may take. ms. Default 1000. */
+  readonly admitDeadline?: number
+  /** How long the module may take to load and to make its plugin. ms. Default 10 000. */
+  readonly loadDeadline?: number
+}
+
+const FACTS: readonly (keyof CheckFacts)[] = ['principal', 'proof', 'demand', 'call', 'granted']
+const NAME = /^[a-z][a-z0-9_-]{0,63}$/
+const WORLD_WRITABLE = 0o002
+
+/**
+ * Loads an operator's own check: a .ts or .js file that exports `plugin(options)` (HOUSE.md).
+ * Extra checks may only narrow: what `admit` returns is ignored, and anything it throws that is not a Refusal, or not
+ * settling in time, refuses with `plugin_failed`. A file that changed is loaded anew, one that did not is not.
+ * Throws an Error with one sentence where the module cannot be used. A file or directory that everybody may write to is
+ * refused (SECURITY threat 34). Does NOT contain what the module does: it runs with the rights of the gateway, and one
+ * that never yields stops it.
+ */
+export async function loadOperatorModule(source: Source): Promise<LoadedModule> {
+  const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source
+  const file = resolve(directory, path)
+  const digest = await digestOf(file, path)
+  const late = `${path} did not load within ${loadDeadline} ms`
+  const made = await within(loadDeadline, late, () => make(file, path, digest, options))
+  return { check: checkOf(validate(made, path), admitDeadline), digest }
+}
+
+async function digestOf(file: string, path: string): Promise<string> {
+  if (!/\.[jt]s$/.test(file)) throw new Error(`${path} must be a .ts or .js file`)
+  try {
+    const modes = await Promise.all([file, dirname(file)].map(async (name) => (await stat(name)).mode))
+    if (modes.every((mode) => (mode & WORLD_WRITABLE) === 0)) {
+      return createHash('sha256')
+        .update(await readFile(file))
+        .digest('hex')
+    }
+  } catch (error) {
+    throw new Error(`module ${file} cannot be read (${errorCode(error)})`, { cause: error })
+  }
+  throw new Error(`everybody may write to ${file} or to its directory: chmod o-w them`)
+}
+
+// So that a module needs no import of ours, wherever it lies and however we were installed.
+const TOOLS: OperatorTools = { Refusal }
+
+async function make(file: string, path: string, digest: string, options: object): Promise<unknown> {
+  const module = await importing(file, path, digest)
+  if (typeof module.plugin !== 'function') throw new Error(`${path} does not export a function named plugin`)
+  try {
+    // A copy: a module that keeps or changes its options must not change the configuration.
+    return await module.plugin(structuredClone(options), TOOLS)
+  } catch (error) {
+    throw new Error(`plugin(options) of ${path} threw ${described(error)}`, { cause: error })
+  }
+}
+
+async function importing(
+  file: string,
+  path: string,
+  digest: string,
+): Promise<Readonly<Record<string, unknown>>> {
+  try {
+    // The query is part of a module's identity in the loader's cache: new bytes, new module.
+    return await import(`${pathToFileURL(file).href}?sha256=${digest}`)
+  } catch (error) {
+    throw new Error(`module ${path} cannot be loaded: ${described(error)}`, { cause: error })
+  }
+}
+
+const described = (error: unknown): string =>
+  error instanceof Error ? `${error.name}: ${error.message.split('\n')[0]}` : String(error)
+
+function validate(made: unknown, path: string): OperatorPlugin {
+  const wrong = (what: string) => new Error(`plugin(options) of ${path} ${what}`)
+  if (typeof made !== 'object' || made === null) throw wrong('must return { name, needs, admit }')
+  const { name, needs, admit, gives }: Partial<Record<string, unknown>> = { ...made }
+  if (typeof name !== 'string' || !NAME.test(name))
+    throw wrong(`returns a name that does not match ${NAME.source}`)
+  if (!Array.isArray(needs)) throw wrong('must return needs, a list of facts')
+  const strange = needs.find((need) => !FACTS.some((fact) => fact === need))
+  if (strange !== undefined) throw wrong(`needs ${JSON.stringify(strange)}; it may need ${FACTS.join(', ')}`)
+  if (gives !== undefined && !(Array.isArray(gives) && gives.length === 0)) {
+    throw wrong('gives facts, but a check of your own may only refuse: remove gives')
+  }
+  if (typeof admit !== 'function') throw wrong('must return admit, a function')
+  return { name, needs: needs.map(String), admit: (facts) => Reflect.apply(admit, made, [facts]) }
+}
+
+function checkOf({ name, needs, admit }: OperatorPlugin, deadline: number): Check {
+  const chosen = FACTS.filter((fact) => needs.includes(fact))
+  return {
+    name,
+    needs: chosen,
+    gives: [],
+    admit: async (facts) => {
+      try {
+        await within(deadline, `${name} did not settle within ${deadline} ms`, async () =>
+          admit(copy(facts, chosen)),
+        )
+      } catch (error) {
+        throw error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
+      }
+      return {}
+    },
+  }
+}
+
+function copy(facts: Arrival & CheckFacts, chosen: readonly (keyof CheckFacts)[]): OperatorFacts {
+  const { id, at, method, path, remoteAddress } = facts
+  const needed = chosen.map((fact) => {
+    if (facts[fact] === undefined) throw new Error(`the fact ${fact} is not known on ${path}`)
+    return [fact, facts[fact]] as const
+  })
+  return structuredClone({ id, at, method, path, remoteAddress, ...Object.fromEntries(needed) })
+}
+
+/** Rejects with `message` once `ms` have passed; what comes after that is dropped. */
+async function within<T>(ms: number, message: string, work: () => Promise<T>): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new Error(message)), ms)
+  try {
+    return await Promise.race([work(), promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}

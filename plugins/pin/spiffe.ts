@@ -1,0 +1,64 @@
+import { hash } from 'node:crypto'
+import { isSvidOf } from '../../certs/enrollment/svid.ts'
+import { listAttachedCas } from '../../db/attached-cas.ts'
+import type { Database } from '../../db/database.ts'
+import type { PinnedPrincipal } from '../../db/principals/pins.ts'
+import { spiffePrincipal } from '../../db/principals/spiffe.ts'
+import type { Peer } from '../plugin.ts'
+
+/** Certificates whose chain need not be built again, */
+const REMEMBERED = 10_000
+/** and for how long: the CAs above them have an end too. ms. */
+const REMEMBERED_MS = 60_000
+
+/** Who this certificate speaks for by its SPIFFE id, or undefined. */
+export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
+
+/**
+ * The pin of an enrolled SPIFFE id (WIRE.md §2): any SVID of that id that chains to its bundle now, so that rotation
+ * needs nobody. Who is enrolled and which CAs stand is asked on every request; whether a certificate chains to exactly
+ * those CAs is remembered for a minute, and its own dates are judged by `pin` for every certificate alike.
+ */
+export function spiffePin(database: Database): SpiffeLookup {
+  const judged = new Map<string, Judged>()
+  return async (peer, at) => {
+    const spiffeId = nameOf(peer)
+    const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
+    if (!principal || spiffeId === null) return undefined
+    const bundlePems = await bundleOf(database, principal.bundlePem)
+    // A digest: a bundle may be long, and ten thousand of them would fill the memory.
+    const key = hash('sha256', [peer.thumbprint, spiffeId, ...bundlePems].join(' '))
+    const known = judged.get(key)
+    if (known && at < known.until) return (await known.holds) ? principal : undefined
+    // A refusal is remembered as well, and as soon as it is asked: many requests may come on one connection.
+    const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, at })
+    if (judged.size >= REMEMBERED) judged.clear()
+    judged.set(key, { holds, until: at + REMEMBERED_MS })
+    return (await holds) ? principal : undefined
+  }
+}
+
+interface Judged {
+  readonly holds: Promise<boolean>
+  /** ms since the epoch. */
+  readonly until: number
+}
+
+async function bundleOf(database: Database, own: string | null): Promise<readonly string[]> {
+  return own === null ? (await listAttachedCas(database, 'spiffe')).map((ca) => ca.ca_pem) : [own]
+}
+
+const names = new WeakMap<Peer, string | null>()
+
+/**
+ * The SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a connection: that is no
+ * evidence, but whoever it does not name is nobody's business, and a stranger's DER may take half a second to read.
+ */
+function nameOf(peer: Peer): string | null {
+  const known = names.get(peer)
+  if (known !== undefined) return known
+  const [uri, ...more] = peer.certificate.subjectAltName?.match(/URI:[^, "]*/g) ?? []
+  const name = uri?.startsWith('URI:spiffe://') && more.length === 0 ? uri.slice('URI:'.length) : null
+  names.set(peer, name)
+  return name
+}

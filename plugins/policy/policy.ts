@@ -1,0 +1,120 @@
+import type { Check } from '../operator-files/module.ts'
+import type { Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import { readBundle } from './bundle.ts'
+import { type PolicyDecision, readDecision } from './decision.ts'
+import type { Engine } from './engine.ts'
+import { startEvaluator } from './evaluator-thread.ts'
+import { type PolicyFacts, type PolicyInput, policyInput } from './input.ts'
+import { opaHttp } from './opa-http.ts'
+import { DEFAULT_ENTRYPOINT, type PolicyOptions, type PolicySample } from './options.ts'
+
+/** A policy that has answered its samples. */
+export interface LoadedPolicy {
+  readonly check: Check
+  /** Hex SHA-256 of the compiled policy and its data; null where they are not ours to see. */
+  readonly digest: string | null
+  /** Ends what it keeps ready. A call under way that still asks is answered all the same. */
+  readonly close: () => Promise<void>
+}
+
+/** Of a policy's memory. Bytes. */
+const PAGE = 65_536
+const LARGEST_MEMORY = 256 * 1_048_576
+/** How long a compiled policy may take until it can be asked. ms. */
+const START_MS = 10_000
+
+/**
+ * Opens the organisation's own policy (HOUSE.md) and tries its samples. Paths of `options` are relative to `directory`.
+ * Throws an Error with one sentence where it cannot be used, or a sample is answered otherwise; nothing is left open
+ * then. Does NOT ask an agent over HTTP anything where there are no samples.
+ */
+export async function openPolicy(options: PolicyOptions, directory: string): Promise<LoadedPolicy> {
+  const { engine, digest } = await openEngine(options, directory)
+  try {
+    await trySamples(engine, options.samples)
+  } catch (error) {
+    await engine.close()
+    throw error
+  }
+  return { check: policy(engine, options.arguments), digest, close: engine.close }
+}
+
+/**
+ * Asks an engine about the call, behind the gate: it can only refuse. Refuses with `policy_denied` and the policy's own
+ * reason; where the policy fails, is late or answers with something else than a decision, with `plugin_failed`.
+ */
+export function policy(engine: Engine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
+  return {
+    name: 'policy',
+    needs: ['principal', 'proof', 'token', 'demand', 'call', 'granted'],
+    gives: [],
+    admit: async (facts) => {
+      const decision = await decide(engine, policyInput(facts, mode))
+      if (!decision.allow) throw denied(decision.reason)
+      return {}
+    },
+  }
+}
+
+async function decide(engine: Engine, input: PolicyInput): Promise<PolicyDecision> {
+  try {
+    return readDecision(await engine.evaluate(JSON.stringify(input)))
+  } catch (error) {
+    // Whatever it was, also a Refusal from deep inside: it says nothing about the caller.
+    throw new Refusal('plugin_failed', { cause: error })
+  }
+}
+
+function denied(reason: string | null): Refusal {
+  return reason === null
+    ? new Refusal('policy_denied')
+    : new Refusal('policy_denied', { message: reason, detail: { policy: reason } })
+}
+
+async function openEngine(
+  options: PolicyOptions,
+  directory: string,
+): Promise<{ engine: Engine; digest: string | null }> {
+  const { url, token, bundle: path, data, entrypoint = DEFAULT_ENTRYPOINT, deadline_ms: deadlineMs } = options
+  if (options.engine === 'opa-http') {
+    if (url === undefined) throw new Error('url is missing')
+    return { engine: opaHttp({ url, token, deadlineMs }), digest: null }
+  }
+  if (path === undefined) throw new Error('bundle is missing')
+  const { wasm, data: found, digest } = await readBundle({ bundle: path, data, directory })
+  // What a module declares for itself cannot be asked; its own data are part of it, so this is enough.
+  const initialPages = Math.ceil(wasm.length / PAGE) + 16
+  const maximumPages = LARGEST_MEMORY / PAGE
+  try {
+    const start = { wasm, data: found, entrypoint, initialPages, maximumPages }
+    return { engine: await startEvaluator(start, { deadlineMs, startMs: START_MS }), digest }
+  } catch (error) {
+    throw new Error(`${path} cannot be used: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+/** All that are answered wrongly are told at once; where there is no answer, there will be none to the rest either. */
+async function trySamples(engine: Engine, samples: readonly PolicySample[]): Promise<void> {
+  const wrong: string[] = []
+  for (const [index, { input, allow }] of samples.entries()) {
+    const decision = await sampled(engine, input, index)
+    if (decision.allow !== allow) wrong.push(`samples[${index}] ${answered(decision)}`)
+  }
+  if (wrong.length > 0) throw new Error(`the policy does not decide as its samples say: ${wrong.join('; ')}`)
+}
+
+async function sampled(engine: Engine, input: PolicyInput, index: number): Promise<PolicyDecision> {
+  try {
+    return readDecision(await engine.evaluate(JSON.stringify(input)))
+  } catch (error) {
+    throw new Error(`samples[${index}] cannot be tried: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+function answered(decision: PolicyDecision): string {
+  if (decision.allow) return 'is allowed and should be refused'
+  return `is refused${decision.reason === null ? '' : ` (${decision.reason})`} and should be allowed`
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -1,0 +1,63 @@
+import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import { Throttle } from './throttle.ts'
+import { SecretVerifier } from './verifier.ts'
+
+/** Who is administering, and by which door. */
+export interface Actor {
+  readonly id: 'admin'
+  readonly via: 'admin_api' | 'control_socket' | 'setup_code'
+}
+
+export interface SecretSource {
+  /** The stored bcrypt (or argon2id) hash, or the empty string before one was set. Asked on every request. */
+  readonly storedHash: () => Promise<string>
+  /** `MCP_PROXY_ADMIN_SECRET`: consulted only while the stored hash is empty (spec §5.1). */
+  readonly environment: string
+}
+
+/**
+ * The operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal, `admin_secret_invalid`;
+ * an address with ten failures in a minute is refused with `admin_throttled` before anything is compared.
+ * At most one bcrypt verification runs at a time. A verified secret is remembered for five minutes.
+ */
+export function adminSecret(source: SecretSource): Plugin<Arrival, { actor: Actor }> {
+  const throttle = new Throttle()
+  const verifier = new SecretVerifier()
+  return {
+    name: 'admin-secret',
+    needs: [],
+    gives: ['actor'],
+    admit: async ({ headers, remoteAddress, at }) => {
+      const wait = throttle.waitS(remoteAddress, at)
+      if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
+      const secret = headers['x-admin-secret']
+      const given = typeof secret === 'string' ? secret : ''
+      if (given !== '' && (await matches(given, source, verifier, at))) return { actor: ADMIN }
+      throttle.failed(remoteAddress, at)
+      throw new Refusal('admin_secret_invalid')
+    },
+  }
+}
+
+const ADMIN: Actor = { id: 'admin', via: 'admin_api' }
+
+async function matches(
+  given: string,
+  source: SecretSource,
+  verifier: SecretVerifier,
+  at: number,
+): Promise<boolean> {
+  const stored = await source.storedHash()
+  if (stored !== '') return verifier.verify(given, stored, at)
+  if (source.environment !== '') return verifier.same(given, source.environment)
+  return false
+}
+
+/** The door of the local control socket: the file's mode (0600, in a 0700 directory) has already said who may. */
+export const localOperator: Plugin<Arrival, { actor: Actor }> = {
+  name: 'local-operator',
+  needs: [],
+  gives: ['actor'],
+  admit: () => ({ actor: { id: 'admin', via: 'control_socket' } }),
+}

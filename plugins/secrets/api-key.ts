@@ -1,0 +1,64 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { ApiKey } from '../../db/principals/api-keys.ts'
+import type { Principal } from '../facts.ts'
+import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import { Throttle } from './throttle.ts'
+import { SecretVerifier } from './verifier.ts'
+
+/** `sk_<id>_<secret>`: 64 bits to look it up by, 256 to prove it. No vendor's key has this shape. */
+const SHAPE = /^sk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/
+
+/**
+ * An API key of ours (spec §5.3), where one comes with the certificate: as `Authorization: Bearer` or `x-api-key`, for
+ * clients that insist on a key. It never stands in for the certificate, and it must be this principal's own.
+ * Refuses with `token_invalid`. Whatever has another shape is a vendor's, and is ignored. A principal that guesses at its
+ * own key keeps nobody else waiting: one guess at a time, and after ten in a minute none is looked at.
+ */
+export function apiKey(
+  find: (keyId: string) => Promise<ApiKey | undefined>,
+): Plugin<Arrival & { principal: Principal }, object> {
+  const verifier = new SecretVerifier(1)
+  const throttle = new Throttle()
+  return {
+    name: 'api-key',
+    needs: ['principal'],
+    gives: [],
+    admit: ({ headers, principal, at }) => {
+      const keys = apiKeysOf(headers)
+      if (keys.length === 0) return {}
+      return Promise.all(keys.map((key) => check(key, principal, at, { find, verifier, throttle }))).then(
+        () => ({}),
+      )
+    },
+  }
+}
+
+/** Whether a header's value is a key of ours, which must not leave for a provider. */
+export const isApiKey = (value: string): boolean => SHAPE.test(value)
+
+function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHeaders): readonly string[] {
+  const bearer = /^bearer +(\S+)$/i.exec(authorization)?.[1] ?? ''
+  return [bearer, String(header ?? '')].filter(isApiKey)
+}
+
+interface Sources {
+  readonly find: (keyId: string) => Promise<ApiKey | undefined>
+  readonly verifier: SecretVerifier
+  /** Of failures, by principal. */
+  readonly throttle: Throttle
+}
+
+async function check(
+  key: string,
+  principal: Principal,
+  at: number,
+  { find, verifier, throttle }: Sources,
+): Promise<void> {
+  const found = await find(SHAPE.exec(key)?.[1] ?? '')
+  const own = found?.principalId === principal.id && found.type === principal.type
+  if (!found || !own || throttle.waitS(principal.id, at) > 0) throw new Refusal('token_invalid')
+  if (await verifier.verify(key, found.keyHash, at)) return
+  throttle.failed(principal.id, at)
+  throw new Refusal('token_invalid')
+}

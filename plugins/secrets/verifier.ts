@@ -1,0 +1,71 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { Refusal } from '../refusal.ts'
+import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
+
+/** How long a secret that held is remembered, as a keyed digest. ms. A rotation ends it at once: the digest covers the hash. */
+const REMEMBERED_MS = 300_000
+/** Verifications waiting behind the one that runs. Past it: 503, so that guesses cannot occupy the thread pool (SECURITY T15). */
+const WAITING = 4
+const MOST = 1_000
+
+/** Runs one verification at a time and remembers what held. Owns its key; nothing of it is stored. */
+export class SecretVerifier {
+  readonly #key = randomBytes(32)
+  readonly #guessesPerHash: number
+  /** Verifications that run or wait, by the stored hash. */
+  readonly #guesses = new Map<string, number>()
+  readonly #known = new Map<string, number>()
+  /** Under way, by the same digest: of a client's many requests at once, one is verified and all hear of it. */
+  readonly #asked = new Map<string, Promise<boolean>>()
+  #line: Promise<unknown> = Promise.resolve()
+  #waiting = 0
+
+  /** `guessesPerHash`: how many texts may run or wait for one stored hash, so that its holder cannot occupy the line. */
+  constructor(guessesPerHash = Number.POSITIVE_INFINITY) {
+    this.#guessesPerHash = guessesPerHash
+  }
+
+  /** Whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many wait. */
+  async verify(given: string, stored: string, at: number): Promise<boolean> {
+    if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
+    // A keyed digest as the key of a map: what its timing tells is of no use without the key.
+    const digest = this.#digest(`${stored}\n${given}`).toString('base64')
+    if (at < (this.#known.get(digest) ?? 0)) return true
+    const asked = this.#asked.get(digest) ?? this.#ask(given, stored, digest)
+    const held = await asked
+    if (held) this.#remember(digest, at)
+    return held
+  }
+
+  async #ask(given: string, stored: string, digest: string): Promise<boolean> {
+    const guesses = this.#guesses.get(stored) ?? 0
+    if (this.#waiting > WAITING || guesses >= this.#guessesPerHash)
+      throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })
+    this.#waiting += 1
+    this.#guesses.set(stored, guesses + 1)
+    const turn = this.#line.then(() => verifySecret(given, stored))
+    this.#line = turn.catch(() => false)
+    this.#asked.set(digest, turn)
+    return turn.finally(() => {
+      this.#waiting -= 1
+      this.#asked.delete(digest)
+      const left = (this.#guesses.get(stored) ?? 1) - 1
+      if (left > 0) this.#guesses.set(stored, left)
+      else this.#guesses.delete(stored)
+    })
+  }
+
+  /** Compares in constant time, whatever the lengths. */
+  same(given: string, expected: string): boolean {
+    return timingSafeEqual(this.#digest(given), this.#digest(expected))
+  }
+
+  #remember(digest: string, at: number): void {
+    if (this.#known.size >= MOST) this.#known.clear()
+    this.#known.set(digest, at + REMEMBERED_MS)
+  }
+
+  #digest(text: string): Buffer {
+    return createHmac('sha256', this.#key).update(text).digest()
+  }
+}

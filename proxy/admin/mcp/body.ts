@@ -1,0 +1,101 @@
+import { z } from 'zod'
+import type { FieldError } from '../../../db/capabilities.ts'
+import type { McpResourceFields } from '../../../db/mcp/resources.ts'
+import { refusedHost } from '../../egress/address.ts'
+import {
+  authType,
+  capability,
+  description,
+  domains,
+  endpointUrl,
+  resourceName,
+  secretRef,
+  toolCapabilities,
+} from './fields.ts'
+
+/** What calling a tool demands where the operator says nothing: an empty set must reach nothing. */
+export const DEFAULT_CAPABILITY = 'mcp.tools.call'
+
+/** The body of a registration (WIRE.md §2). */
+export const newMcpResource = z.strictObject({
+  name: resourceName,
+  description: description.nullish(),
+  endpoint_url: endpointUrl,
+  auth_type: authType.default('none'),
+  auth_secret_ref: secretRef.nullish(),
+  required_capability: capability.nullish(),
+  allowed_domains: domains.nullish(),
+  enabled: z.boolean().default(true),
+  tool_capabilities: toolCapabilities.nullish(),
+})
+
+/** The body of a change: any of the fields. Null empties one that may be empty, and resets the capability to the default. */
+export const mcpResourcePatch = z.strictObject({
+  name: resourceName.exactOptional(),
+  description: description.nullable().exactOptional(),
+  endpoint_url: endpointUrl.exactOptional(),
+  auth_type: authType.exactOptional(),
+  auth_secret_ref: secretRef.nullable().exactOptional(),
+  required_capability: capability.nullable().exactOptional(),
+  allowed_domains: domains.nullable().exactOptional(),
+  enabled: z.boolean().exactOptional(),
+  tool_capabilities: toolCapabilities.nullable().exactOptional(),
+})
+
+/** What a registration comes to. */
+export const fieldsOfNew = (asked: z.output<typeof newMcpResource>): McpResourceFields => ({
+  ...asked,
+  description: asked.description ?? null,
+  auth_secret_ref: asked.auth_secret_ref ?? null,
+  required_capability: asked.required_capability ?? DEFAULT_CAPABILITY,
+  allowed_domains: asked.allowed_domains ?? [],
+  tool_capabilities: asked.tool_capabilities ?? {},
+})
+
+/** What a resource comes to by a change. A resource that needs no secret any more has none. */
+export function fieldsOfPatch(
+  before: McpResourceFields,
+  asked: z.output<typeof mcpResourcePatch>,
+): McpResourceFields {
+  const merged = { ...before, ...asked }
+  const kept =
+    asked.auth_type === 'none' && asked.auth_secret_ref === undefined ? null : merged.auth_secret_ref
+  return {
+    name: merged.name,
+    description: merged.description,
+    endpoint_url: merged.endpoint_url,
+    auth_type: merged.auth_type,
+    auth_secret_ref: kept,
+    required_capability: merged.required_capability ?? DEFAULT_CAPABILITY,
+    allowed_domains: merged.allowed_domains ?? [],
+    enabled: merged.enabled,
+    tool_capabilities: merged.tool_capabilities ?? {},
+  }
+}
+
+/** What is wrong with fields that are each well-formed by themselves. Does NOT look at other resources. */
+export function faultsBetween({
+  auth_type: auth,
+  auth_secret_ref: ref,
+  allowed_domains: allowed,
+  endpoint_url: endpoint,
+}: McpResourceFields): readonly FieldError[] {
+  const faults: FieldError[] = []
+  if (auth === 'none' && ref !== null)
+    faults.push({ field: 'auth_secret_ref', message: 'must be absent with auth_type none' })
+  if (auth !== 'none' && ref === null)
+    faults.push({ field: 'auth_secret_ref', message: `is required with auth_type ${auth}` })
+  if (allowed.length > 0 && !allowed.includes(new URL(endpoint).hostname)) {
+    faults.push({ field: 'allowed_domains', message: 'must hold the host of endpoint_url' })
+  }
+  return faults
+}
+
+/** Why this gateway would never connect to the endpoint, as far as its URL alone tells. */
+export function endpointFault(endpoint: string, allowPrivate: boolean): readonly FieldError[] {
+  const reason = refusedHost(new URL(endpoint), allowPrivate)
+  if (reason === null) return []
+  return [
+    { field: 'endpoint_url', message: `names a host that this gateway does not connect to (${reason})` },
+  ]
+}

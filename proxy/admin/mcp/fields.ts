@@ -1,0 +1,114 @@
+import { normalize } from 'node:path'
+import { z } from 'zod'
+import { isCapability } from '../../../db/capabilities.ts'
+
+const MOST_DOMAINS = 32
+const MOST_TOOLS = 256
+const LONGEST_TOOL = 128
+const LONGEST_URL = 2048
+// The audit row of a change holds the old map and the new one whole.
+const MOST_TOOLS_TEXT = 16_384
+
+// `http.get` is a tool of our own, and `http` would make it one of somebody else's.
+const RESERVED: readonly string[] = ['http', 'http.get']
+
+/** Of a resource: the first part of what its tools are called by. */
+export const resourceName = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen')
+  .refine((text) => !RESERVED.includes(text), 'is a name of this service')
+
+/** As `new URL()` writes it. Does NOT say whether this gateway would connect to it. */
+export const endpointUrl = z
+  .string()
+  .max(LONGEST_URL)
+  // URL() would drop the white space and hide the rest.
+  .regex(/^https?:\/\/[^\s\p{C}#\\]+$/iu, 'must be an http or https URL without white space and fragment')
+  .transform((text, context) => {
+    const url = URL.parse(text)
+    const fault = url ? urlFault(url, text) : 'is not a URL'
+    if (url && fault === null) return url.href
+    // Not repeated: it may hold a password.
+    context.addIssue({ code: 'custom', message: fault ?? 'is not a URL' })
+    return z.NEVER
+  })
+
+function urlFault(url: URL, text: string): string | null {
+  const authority = /^https?:\/\/([^/?]*)/i.exec(text)?.[1] ?? ''
+  if (authority.includes('@'))
+    return 'must not hold a user name or password: name the secret in auth_secret_ref'
+  return url.href.length > LONGEST_URL ? `must be at most ${LONGEST_URL} characters long` : null
+}
+
+/** Where a secret is. What looks like a secret itself is refused, and not repeated. */
+export const secretRef = z
+  .string()
+  .refine(
+    (text) => isEnvironmentRef(text) || isFileRef(text),
+    'must say where the secret is, env:NAME or file:/absolute/path, and never the secret itself',
+  )
+
+// The gateway's own variables are no upstream's to see.
+const isEnvironmentRef = (text: string): boolean =>
+  /^env:(?!MCP_PROXY_)[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(text)
+
+function isFileRef(text: string): boolean {
+  const path = /^file:(\/[^\p{C}]{1,1023})$/u.exec(text)?.[1]
+  // What the kernel makes up holds the environment of this very process.
+  return path !== undefined && normalize(path) === path && !/^\/(proc|sys|dev)(\/|$)/.test(path)
+}
+
+/** One token of spec §8. */
+export const capability = z
+  .unknown()
+  .refine(
+    isCapability,
+    'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
+  )
+  .transform(String)
+
+const domain = z.string().transform((text, context) => {
+  const url = /^(\[[0-9a-f:.]+\]|[^\s\p{C}/\\@?#%:*[\]]+)$/iu.test(text) ? URL.parse(`http://${text}/`) : null
+  if (url && url.hostname.length <= 253) return url.hostname
+  context.addIssue({ code: 'custom', message: 'must be a host name, without scheme, port and path' })
+  return z.NEVER
+})
+
+/** Host names as `new URL()` writes them, each once. */
+export const domains = z
+  .array(domain)
+  .max(MOST_DOMAINS)
+  .transform((all) => [...new Set(all)])
+
+/** Own capabilities of tools, by name; without a prototype. */
+// By hand: a record of zod's drops a tool called `__proto__`, and what was sent must be stored or refused.
+export const toolCapabilities = z.unknown().transform((value, context): Readonly<Record<string, string>> => {
+  const fault = (message: string, path: string[] = []) => context.addIssue({ code: 'custom', message, path })
+  const kept: Record<string, string> = Object.create(null)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    fault('must be an object: the name of a tool, and a capability')
+    return kept
+  }
+  const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
+  if (entries.length > MOST_TOOLS) fault(`must have at most ${MOST_TOOLS} entries, got ${entries.length}`)
+  else if (JSON.stringify(entries).length > MOST_TOOLS_TEXT)
+    fault(`must be at most ${MOST_TOOLS_TEXT} characters long`)
+  else {
+    for (const [tool, token] of entries) {
+      if (!isToolName(tool)) fault(`names of tools must be 1 to ${LONGEST_TOOL} visible ASCII characters`)
+      else if (!isCapability(token)) fault('must be a capability', [tool])
+      else kept[tool] = token
+    }
+  }
+  return kept
+})
+
+const isToolName = (text: string): boolean => text.length <= LONGEST_TOOL && /^[\x21-\x7e]+$/.test(text)
+
+/** Shown to people: as `displayName`, and longer. */
+export const description = z
+  .string()
+  .max(1024)
+  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not hold control or formatting characters')
+
+export const authType = z.enum(['none', 'bearer', 'api_key', 'mtls'])

@@ -1,0 +1,45 @@
+import { printSpiffeId } from '../../../certs/enrollment/spiffe-id.ts'
+import type { PrincipalType } from '../../../db/schema.ts'
+
+/** What differs between the three types of principals (spec §2.1, WIRE.md §2). */
+export interface Kind {
+  readonly type: PrincipalType
+  /** As it stands in the path, and around a list. */
+  readonly plural: 'agents' | 'users' | 'workloads'
+  readonly idField: 'agent_id' | 'principal_id'
+  readonly nameField: 'agent_name' | 'user_name' | 'workload_name'
+  /** Between organisation and name in the id; agents have none. */
+  readonly infix: '' | 'user::' | 'workload::'
+}
+
+export const AGENT: Kind = {
+  type: 'agent',
+  plural: 'agents',
+  idField: 'agent_id',
+  nameField: 'agent_name',
+  infix: '',
+}
+
+export const USER: Kind = {
+  type: 'user',
+  plural: 'users',
+  idField: 'principal_id',
+  nameField: 'user_name',
+  infix: 'user::',
+}
+
+export const WORKLOAD: Kind = {
+  type: 'workload',
+  plural: 'workloads',
+  idField: 'principal_id',
+  nameField: 'workload_name',
+  infix: 'workload::',
+}
+
+/** `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1). */
+export const idOf = ({ infix }: Kind, organisation: string, name: string): string =>
+  `${organisation}::${infix}${name}`
+
+/** The SPIFFE id in the certificates we make: `spiffe://<trust_domain>/<org>/<name>`, users and workloads below a segment of their own. */
+export const spiffeIdOf = ({ type }: Kind, trustDomain: string, org: string, name: string): string =>
+  printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })

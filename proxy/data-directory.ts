@@ -1,0 +1,123 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Authority } from '../certs/authority/authority.ts'
+import { openAuthority } from '../certs/authority/files.ts'
+import { readPrivate, writePrivate } from '../certs/authority/key-store.ts'
+import { type Ledger, openLedger } from '../db/audit/ledger.ts'
+import { type Database, openDatabase } from '../db/database.ts'
+import { countPrincipals } from '../db/principals/read.ts'
+import { readSetting, type SettingKey, writeSetting } from '../db/settings.ts'
+import type { Settings } from './settings.ts'
+import { VERSION } from './version.ts'
+
+/** Everything that lies in the data directory, opened: what stays the same while configurations come and go. */
+export interface House {
+  readonly settings: Settings
+  readonly database: Database
+  readonly ledger: Ledger
+  readonly authority: Authority
+  readonly passphrase: string
+  /** What was made on this start, in words for the operator. */
+  readonly made: readonly string[]
+  readonly close: () => Promise<void>
+}
+
+/**
+ * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's CA, the
+ * database. Throws one sentence for the operator where something is there and cannot be trusted or read.
+ * The caller must hold the directory's lease (`openControl`).
+ */
+export async function openHouse(settings: Settings, queueLimit: number, at: number): Promise<House> {
+  const made: string[] = []
+  const database = await openDatabase(settings.databaseUrl)
+  try {
+    const passphrase = await passphraseOf(settings, made)
+    const authority = await authorityOf(settings, database, passphrase, made, at)
+    await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
+    const ledger = await openLedger({ file: database.file, version: VERSION, queueLimit })
+    await fixIdentity(database, ledger, settings, at)
+    const close = async (): Promise<void> => {
+      await ledger.close()
+      await database.close()
+    }
+    return { settings, database, ledger, authority, passphrase, made, close }
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+/** Makes the data directory where it is missing, readable by its owner alone. */
+export async function makeDataDirectory({ dataDir }: Settings): Promise<void> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+}
+
+async function authorityOf(
+  { dataDir, org: organisation, trustDomain }: Settings,
+  database: Database,
+  passphrase: string,
+  made: string[],
+  at: number,
+): Promise<Authority> {
+  const directory = join(dataDir, 'ca')
+  // A second CA beside the certificates of a lost one would lock every agent out, one expiry after another.
+  if (!existsSync(join(directory, 'root.crt')) && (await anyPrincipal(database))) {
+    throw new Error(
+      `there are principals, but the CA that certified them is not in ${directory}: restore it from a backup`,
+    )
+  }
+  const { authority, created } = await openAuthority({ directory, passphrase, organisation, trustDomain, at })
+  if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
+  return authority
+}
+
+async function passphraseOf({ keyPassphrase, dataDir }: Settings, made: string[]): Promise<string> {
+  if (keyPassphrase !== null) return keyPassphrase
+  const path = join(dataDir, 'key-passphrase')
+  try {
+    return (await readPrivate(path)).trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  if (existsSync(join(dataDir, 'ca', 'root.key.sealed'))) {
+    throw new Error(
+      `the CA is sealed, but its passphrase is not in ${path}: restore it, or set MCP_PROXY_KEY_PASSPHRASE`,
+    )
+  }
+  const passphrase = randomBytes(32).toString('base64url')
+  await writePrivate(path, `${passphrase}\n`)
+  made.push(`a random passphrase in ${path} (back it up: it unseals the CA)`)
+  return passphrase
+}
+
+// Ids and certificates carry both names: with principals in the database they can no longer change (WIRE.md §8).
+async function fixIdentity(
+  database: Database,
+  ledger: Ledger,
+  settings: Settings,
+  at: number,
+): Promise<void> {
+  const identity: readonly (readonly [SettingKey, string, string])[] = [
+    ['organisation', settings.org, 'MCP_PROXY_ORG'],
+    ['trust_domain', settings.trustDomain, 'MCP_PROXY_TRUST_DOMAIN'],
+  ]
+  for (const [key, value, variable] of identity) {
+    const stored = await readSetting(database, key)
+    if (stored === value) continue
+    if (stored !== undefined && (await anyPrincipal(database))) {
+      throw new Error(
+        `${variable} is ${value}, but this data directory has principals of ${stored}: it cannot change`,
+      )
+    }
+    await ledger.commit({ statements: [writeSetting(database, key, value, at)], entries: [] })
+  }
+}
+
+async function anyPrincipal(database: Database): Promise<boolean> {
+  const counts = await Promise.all(
+    (['agent', 'user', 'workload'] as const).map((type) => countPrincipals(database, type)),
+  )
+  return counts.some((count) => count > 0)
+}

@@ -1,0 +1,42 @@
+import { hash } from 'node:crypto'
+import type { Registry } from 'prom-client'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { json, type Reply } from './reply.ts'
+
+export type Check = 'ok' | 'failed'
+
+/** What `/ready` looks at (WIRE.md §6). */
+export interface Checks {
+  readonly database: Check
+  readonly audit: Check
+  readonly ca: Check
+  readonly plugins: Check
+}
+
+/** GET /health: 200 as long as the process lives. */
+export const health = (): Reply => json(200, { status: 'ok' })
+
+/** GET /ready: 503 as soon as a check fails, or the process is draining. */
+export const ready =
+  (look: () => Promise<{ draining: boolean; checks: Checks }>) => async (): Promise<Reply> => {
+    const { draining, checks } = await look()
+    const fit = !draining && Object.values(checks).every((check) => check === 'ok')
+    return json(fit ? 200 : 503, { status: draining ? 'draining' : fit ? 'ready' : 'not_ready', checks })
+  }
+
+/** GET /metrics: Prometheus text. */
+export const metrics = (registry: Registry) => async (): Promise<Reply> => ({
+  status: 200,
+  headers: { 'content-type': registry.contentType },
+  body: await registry.metrics(),
+})
+
+/** GET /pki/…: certificates for clients to trust. Public by nature; with an ETag, because clients poll it. */
+export const pem =
+  (text: () => string) =>
+  ({ headers }: Arrival): Reply => {
+    const body = text()
+    const etag = `"${hash('sha256', body).slice(0, 32)}"`
+    if (headers['if-none-match'] === etag) return { status: 304, headers: { etag } }
+    return { status: 200, headers: { 'content-type': 'application/x-pem-file', etag }, body }
+  }

@@ -1,0 +1,83 @@
+import type { RequestListener } from 'node:http'
+import type { Server } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import type { Address, Settings } from '../settings.ts'
+import { createTlsServer, secureContext, type Timers, type TlsMaterial } from './server.ts'
+
+interface Handlers {
+  readonly runtime: RequestListener
+  /** Used where `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
+  readonly admin: RequestListener
+}
+
+/** The open TLS listeners of a gateway. */
+export interface Listeners {
+  readonly url: string
+  readonly adminUrl: string
+  /** The runtime under each of its host names: what clients sign in DPoP proofs unless the settings say otherwise. */
+  readonly baseUrls: readonly string[]
+  /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
+  readonly useCertificate: (tls: TlsMaterial) => void
+  /** Stops accepting and closes idle connections; resolves when the last one has closed. */
+  readonly close: () => Promise<void>
+  /** Closes every connection now. */
+  readonly destroy: () => void
+}
+
+/** Opens the runtime listener and, where the settings say so, the administration's. */
+export async function openListeners(
+  settings: Settings,
+  tls: TlsMaterial,
+  timers: Timers,
+  handlers: Handlers,
+): Promise<Listeners> {
+  const runtime = createTlsServer(tls, timers, handlers.runtime)
+  const admin = settings.adminListen ? createTlsServer(tls, timers, handlers.admin) : null
+  const servers = admin ? [runtime, admin] : [runtime]
+  try {
+    await listen(runtime, settings.listen, 'MCP_PROXY_LISTEN')
+    if (admin && settings.adminListen) await listen(admin, settings.adminListen, 'MCP_PROXY_ADMIN_LISTEN')
+  } catch (error) {
+    for (const server of servers) server.close()
+    throw error
+  }
+  const baseUrls = urlsOf(runtime, settings)
+  const [url = ''] = baseUrls
+  return {
+    url,
+    adminUrl: admin ? (urlsOf(admin, settings)[0] ?? '') : url,
+    baseUrls,
+    useCertificate: (next) => {
+      for (const server of servers) server.setSecureContext(secureContext(next))
+    },
+    close: async () => {
+      const closed = servers.map((server) => new Promise((resolve) => server.close(resolve)))
+      for (const server of servers) server.closeIdleConnections()
+      await Promise.all(closed)
+    },
+    destroy: () => {
+      for (const server of servers) server.closeAllConnections()
+    },
+  }
+}
+
+function listen(server: Server, { host, port }: Address, variable: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const why =
+        error.code === 'EADDRINUSE' ? 'another process listens there' : (error.code ?? error.message)
+      reject(new Error(`cannot listen on ${host}:${port} (${variable}): ${why}`, { cause: error }))
+    })
+    server.listen(port, host, () => {
+      server.removeAllListeners('error')
+      resolve()
+    })
+  })
+}
+
+// Host names, not the address that is listened on: they are in the certificate, which a wildcard address is not.
+function urlsOf(server: Server, { hostnames }: Settings): readonly string[] {
+  // A listening TCP server: the address is an AddressInfo.
+  const { port } = server.address() as AddressInfo
+  return hostnames.map((host) => `https://${host.includes(':') ? `[${host}]` : host}:${port}`)
+}

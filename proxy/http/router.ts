@@ -1,0 +1,79 @@
+import { Refusal } from '../../plugins/refusal.ts'
+import type { Route } from './route.ts'
+
+export interface Match {
+  readonly route: Route
+  readonly params: Readonly<Record<string, string>>
+}
+
+/** Finds the one route of a method and a raw path, or throws `not_found`, `method_not_allowed` or `base_url_wrong`. */
+export type Router = (method: string, path: string) => Match
+
+interface Pattern {
+  readonly segments: readonly string[]
+  readonly methods: Map<string, Route>
+}
+
+const NO_PARAMS = Object.freeze({})
+
+/**
+ * Matches the path exactly as it was sent (SECURITY T17, threat 32): no normalising, no decoding but that of a variable
+ * segment, once, after it has been cut out. Two routes of one method and path are a programming error and throw.
+ */
+export function router(routes: readonly Route[]): Router {
+  const exact = new Map<string, Pattern>()
+  for (const route of routes) add(exact, route)
+  const variable = [...exact.values()].filter(({ segments }) => segments.some(isVariable))
+  return (method, path) => {
+    const found = exact.get(path)
+    if (found && !found.segments.some(isVariable)) return { route: routeOf(found, method), params: NO_PARAMS }
+    const segments = path.split('/')
+    for (const pattern of variable) {
+      const params = paramsOf(pattern.segments, segments)
+      if (params) return { route: routeOf(pattern, method), params }
+    }
+    throw new Refusal(path.startsWith('/v1/v1/') ? 'base_url_wrong' : 'not_found')
+  }
+}
+
+function add(patterns: Map<string, Pattern>, route: Route): void {
+  const pattern = patterns.get(route.path) ?? {
+    segments: route.path.split('/'),
+    methods: new Map<string, Route>(),
+  }
+  if (pattern.methods.has(route.method)) throw new Error(`two routes for ${route.method} ${route.path}`)
+  pattern.methods.set(route.method, route)
+  patterns.set(route.path, pattern)
+}
+
+const isVariable = (segment: string): boolean => segment.startsWith('{')
+
+function routeOf({ methods }: Pattern, method: string): Route {
+  const route = methods.get(method)
+  if (route) return route
+  throw new Refusal('method_not_allowed', { headers: { allow: [...methods.keys()].join(', ') } })
+}
+
+function paramsOf(pattern: readonly string[], segments: readonly string[]): Record<string, string> | null {
+  if (pattern.length !== segments.length) return null
+  const params: Record<string, string> = {}
+  for (const [i, expected] of pattern.entries()) {
+    const segment = segments[i] ?? ''
+    if (!isVariable(expected)) {
+      if (segment !== expected) return null
+      continue
+    }
+    const value = decoded(segment)
+    if (value === null) return null
+    params[expected.slice(1, -1)] = value
+  }
+  return params
+}
+
+function decoded(segment: string): string | null {
+  try {
+    return segment === '' ? null : decodeURIComponent(segment)
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,228 @@
+import { EventEmitter } from 'node:events'
+import {
+  type ClientRequest,
+  Agent as HttpAgent,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import type { Socket } from 'node:net'
+import type { Stream } from 'node:stream'
+import { TLSSocket } from 'node:tls'
+import { ProxyServer } from 'http-proxy-3'
+import { UpstreamError } from './error.ts'
+import { guardStream } from './stream.ts'
+
+/** An upstream may announce an answer so often (1xx) before it gives one. */
+const MAX_INFORMATION = 16
+/** A pooled connection is dropped after so long without a request, before the other side does it. ms. */
+const POOL_IDLE_MS = 20_000
+
+export interface Timeouts {
+  /** Until the connection stands, name look-up and TLS handshake included. ms. */
+  readonly connectMs: number
+  /** From then until the answer's head. ms. */
+  readonly firstByteMs: number
+  /** Between two pieces of the answer, while we are ready to take them. ms. */
+  readonly idleMs: number
+}
+
+export interface UpstreamRequest {
+  /** No other method: the library rewrites the framing of DELETE and OPTIONS (SECURITY T1). */
+  readonly method: 'GET' | 'POST'
+  /** Alone decides where the request goes and its path. */
+  readonly url: URL
+  /** The whole set, `host` and `content-length` included. Nothing is added but `connection`. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Buffer | null
+  readonly timeouts: Timeouts
+  /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
+  readonly signal: AbortSignal
+}
+
+export interface UpstreamAnswer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  /** Errors, and never just ends, where the answer is cut short or stalls. Somebody must read or destroy it. */
+  readonly stream: IncomingMessage
+}
+
+export interface Upstream {
+  /** Resolves with the head of the answer. Rejects with {@link UpstreamError}, or with the signal's reason. */
+  readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
+  /** Drops the pooled connections. Requests under way go on. */
+  readonly close: () => void
+}
+
+interface Agents {
+  readonly http: HttpAgent
+  readonly https: HttpsAgent
+}
+
+/**
+ * The process's way out to LLM providers: http-proxy-3 behind a fence. The library sees neither the caller's request nor
+ * its response but stand-ins built here, so nothing of the caller can reach a provider by it (T1 to T3), and it writes
+ * no response: the answer is handed back as a stream (T4). Redirects are not followed. TLS is always verified.
+ *
+ * A request that was sent on a pooled connection and died there with a reset and no byte of an answer is sent once
+ * more on a fresh connection. That is nearly always the other side closing an idle connection while we were writing
+ * to it. The provider may in rare cases have begun to work on it, so the price is a completion paid for twice, which a
+ * retrying SDK would cause as well after the 502; a chat completion changes nothing else at a provider.
+ */
+export function openUpstream(): Upstream {
+  // With this set the library leaves node:http for fetch: other framing, other timeouts, redirects followed.
+  if (process.env.FORCE_FETCH_PATH !== undefined) {
+    throw new Error('FORCE_FETCH_PATH must not be set: it changes how http-proxy-3 sends requests')
+  }
+  const pooled = agents(true)
+  const fresh = agents(false)
+  const proxy = fencedProxy()
+  return {
+    call: async (request) => {
+      request.signal.throwIfAborted()
+      try {
+        return await new Exchange(request).run(proxy, pooled)
+      } catch (error) {
+        if (!(error instanceof UpstreamError) || !error.stale || request.signal.aborted) throw error
+        return await new Exchange(request).run(proxy, fresh)
+      }
+    },
+    close: () => {
+      for (const agent of [pooled.http, pooled.https, fresh.http, fresh.https]) agent.destroy()
+    },
+  }
+}
+
+function agents(keepAlive: boolean): Agents {
+  const options = { keepAlive, scheduling: 'lifo', ...(keepAlive && { timeout: POOL_IDLE_MS }) } as const
+  return { http: new HttpAgent(options), https: new HttpsAgent(options) }
+}
+
+/** Exchanges under way, by the stand-in that the library hands back in its events. */
+const exchanges = new WeakMap<object, Exchange>()
+
+function fencedProxy(): ProxyServer {
+  const proxy = new ProxyServer({ selfHandleResponse: true, ignorePath: true, secure: true })
+  proxy.on('proxyReq', (outgoing, _request, response, _options, socket) =>
+    exchanges.get(response)?.sending(outgoing, socket),
+  )
+  proxy.on('proxyRes', (incoming, _request, response) => exchanges.get(response)?.answered(incoming))
+  return proxy
+}
+
+/** One request on its way out, until the head of its answer. */
+class Exchange {
+  readonly #request: UpstreamRequest
+  /** In place of the caller's response. All the library does with it is to listen for its close. */
+  readonly #response = Object.assign(new EventEmitter(), { writableFinished: false, finished: false })
+  readonly #answer = Promise.withResolvers<UpstreamAnswer>()
+  #timer: NodeJS.Timeout | null = null
+  #settled = false
+  #connected = false
+  #outgoing: ClientRequest | null = null
+  #bytesBefore = 0
+  #informed = 0
+
+  constructor(request: UpstreamRequest) {
+    this.#request = request
+  }
+
+  run(proxy: ProxyServer, { http, https }: Agents): Promise<UpstreamAnswer> {
+    const { url, body, signal } = this.#request
+    exchanges.set(this.#response, this)
+    signal.addEventListener('abort', this.#aborted, { once: true })
+    proxy.web(
+      requestStandIn(this.#request),
+      // Of a response, http-proxy-3 2.0.1 uses `on`, `writableFinished` and `finished` here, and nothing else.
+      this.#response as unknown as ServerResponse,
+      { target: url, agent: url.protocol === 'https:' ? https : http, buffer: bodyStandIn(body) },
+      (error) => this.#failed(error),
+    )
+    return this.#answer.promise
+  }
+
+  /** The request has a socket, which may still be connecting. */
+  sending(outgoing: ClientRequest, socket: Socket): void {
+    const { connectMs, firstByteMs } = this.#request.timeouts
+    this.#outgoing = outgoing
+    this.#bytesBefore = socket.bytesRead
+    outgoing.on('information', () => {
+      this.#informed += 1
+      if (this.#informed > MAX_INFORMATION) this.#fail(new UpstreamError('reset', 'too many 1xx answers'))
+    })
+    // Without a listener Node drops a 101, and the request would wait for its answer.
+    outgoing.on('upgrade', (_answer, switched) => {
+      switched.destroy()
+      this.#fail(new UpstreamError('reset', 'switched to another protocol'))
+    })
+    const connected = () => {
+      this.#connected = true
+      this.#limit(firstByteMs, 'timeout', 'no answer in time')
+    }
+    if (outgoing.reusedSocket) {
+      connected()
+      return
+    }
+    this.#limit(connectMs, 'connect', 'no connection in time')
+    socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', connected)
+  }
+
+  answered(stream: IncomingMessage): void {
+    if (this.#settled) return
+    this.#settle()
+    const { timeouts, signal } = this.#request
+    guardStream(stream, timeouts.idleMs, signal)
+    this.#answer.resolve({ status: stream.statusCode ?? 0, headers: stream.headers, stream })
+  }
+
+  readonly #aborted = (): void => this.#fail(this.#request.signal.reason)
+
+  #failed(error: Error): void {
+    const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+    const reset = code === 'ECONNRESET' || code === 'EPIPE'
+    const silent = this.#outgoing?.socket?.bytesRead === this.#bytesBefore
+    const stale = reset && silent && this.#outgoing?.reusedSocket === true
+    const kind = this.#connected ? 'reset' : 'connect'
+    this.#fail(new UpstreamError(kind, code || error.message, { cause: error, stale }))
+  }
+
+  #limit(ms: number, kind: 'connect' | 'timeout', message: string): void {
+    if (this.#timer) clearTimeout(this.#timer)
+    this.#timer = this.#settled ? null : setTimeout(() => this.#fail(new UpstreamError(kind, message)), ms)
+  }
+
+  #fail(error: unknown): void {
+    if (this.#settled) return
+    this.#settle()
+    // Tells the library that its client has gone: it destroys the request, at whatever stage that is.
+    this.#response.emit('close')
+    this.#answer.reject(error)
+  }
+
+  #settle(): void {
+    this.#settled = true
+    if (this.#timer) clearTimeout(this.#timer)
+    this.#request.signal.removeEventListener('abort', this.#aborted)
+  }
+}
+
+/** In place of the caller's request: what http-proxy-3 2.0.1 reads of one, and nothing that came from outside. */
+function requestStandIn({ method, headers }: UpstreamRequest): IncomingMessage {
+  const standIn = Object.assign(new EventEmitter(), {
+    method,
+    url: '/',
+    headers: { ...headers },
+    httpVersionMajor: 1,
+    socket: { destroyed: false },
+  })
+  // Read in lib/http-proxy: method, url, headers, httpVersionMajor, socket.destroyed, on('error').
+  return standIn as unknown as IncomingMessage
+}
+
+/** In place of a stream of the body: the library pipes it to the outgoing request, which gets it in one write. */
+function bodyStandIn(body: Buffer | null): Stream {
+  const standIn = { pipe: (destination: ClientRequest) => destination.end(body ?? undefined) }
+  // `pipe` is all that the library calls.
+  return standIn as unknown as Stream
+}

@@ -1,0 +1,100 @@
+import { holds, missing } from '../../../plugins/capability.ts'
+import type { AccessToken, Granted, Principal, ToolCall } from '../../../plugins/facts.ts'
+import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { destinationOf, stateOwnerOf } from '../handlers/outgoing.ts'
+import { HTTP_GET_TOOL } from '../http-get/tool.ts'
+import { headerParamFault } from '../pinning/header-params.ts'
+import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
+import type { McpMessage } from '../protocol/message.ts'
+import { argumentsFault } from '../schema/arguments.ts'
+import { type Found, isUsable } from '../state/registry.ts'
+import { type RequestStates, stateRefused } from '../state/request-state.ts'
+import type { Target } from './target.ts'
+
+const CALL = 'mcp.tools.call'
+
+interface Asking {
+  readonly principal: Principal
+  readonly token: AccessToken | null
+  readonly message: McpMessage
+}
+
+interface Called extends Arrival, Asking {
+  readonly target: Target
+  readonly toolCall: ToolCall
+  readonly granted: Granted
+}
+
+/**
+ * The gate on the method itself, behind the tool's own (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
+ * tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
+ */
+export function methodGate(enforced: boolean): Plugin<Asking & { readonly granted: Granted }, object> {
+  return {
+    name: 'mcp_method',
+    needs: ['principal', 'token', 'message', 'granted'],
+    gives: [],
+    admit: ({ principal, token, message }) => {
+      if (!enforced || message.method !== 'tools/call' || holds(principal, token, CALL)) return {}
+      throw missing(CALL, `Calling any tool demands ${CALL}, which is not held.`)
+    },
+  }
+}
+
+/**
+ * The last questions before a tool is called: is its definition the approved one (`mcp_tool_quarantined`), do the arguments
+ * fit it (`mcp_params_invalid`), do the headers that repeat them (`mcp_header_mismatch`).
+ */
+export const mcpTool: Plugin<Called, object> = {
+  name: 'mcp_tool',
+  needs: ['message', 'target', 'granted'],
+  gives: [],
+  admit: ({ target, toolCall, message, headers }) => {
+    if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
+    if (target.kind !== 'tool') return {}
+    const { tool, resource } = target.found
+    if (!isUsable(resource, tool)) throw quarantined(target.found)
+    const definition = definitionOf(tool)
+    checkArguments(definition, toolCall)
+    if (message.era === 'modern') {
+      const fault = headerParamFault(definition.headerParams, headers, toolCall.arguments ?? {})
+      if (fault !== null) throw new Refusal('mcp_header_mismatch', { message: fault })
+    }
+    return {}
+  },
+}
+
+const BUILT_IN = { digest: 'built-in http.get', inputSchema: HTTP_GET_TOOL.inputSchema }
+
+function checkArguments(
+  definition: Pick<PinnedDefinition, 'digest' | 'inputSchema'>,
+  { arguments: args }: ToolCall,
+): void {
+  const fault = argumentsFault(definition, args ?? {})
+  if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
+}
+
+const quarantined = ({ resource, tool }: Found): Refusal =>
+  new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
+
+/**
+ * The state of a multi round-trip request must be one that was given to this principal for this very call (MCP 2026-07-28,
+ * mrtr). Refuses with `mcp_params_invalid`.
+ */
+export function mcpState(states: RequestStates): Plugin<Called, { requestState: string | null }> {
+  return {
+    name: 'mcp_state',
+    needs: ['principal', 'message', 'target', 'granted'],
+    gives: ['requestState'],
+    admit: (facts) => {
+      const { target, message } = facts
+      const { requestState: sealed } = message.params
+      const goes = target.kind === 'tool' || target.kind === 'relay'
+      if (!goes || sealed === undefined || sealed === null) return { requestState: null }
+      // What is no text was never sealed, so it was given to nobody.
+      if (typeof sealed !== 'string') throw stateRefused()
+      return { requestState: states.open(sealed, stateOwnerOf(facts, destinationOf(target))) }
+    },
+  }
+}

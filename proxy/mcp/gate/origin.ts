@@ -1,0 +1,28 @@
+import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+/**
+ * A browser says where a page is from. One that is neither ours nor the operator's must not reach tools with the user's
+ * certificate (MCP, transports: DNS rebinding). Refuses with `origin_not_allowed`. Clients that are no browsers send no Origin.
+ */
+export function mcpOrigin(
+  baseUrls: () => readonly string[],
+  allowed: readonly string[],
+): Plugin<Arrival, object> {
+  const others = new Set(allowed.map((origin) => new URL(origin).origin))
+  return {
+    name: 'mcp_origin',
+    needs: [],
+    gives: [],
+    admit: ({ headers: { origin } }) => {
+      if (origin === undefined || others.has(origin) || isOurs(origin, baseUrls())) return {}
+      throw new Refusal('origin_not_allowed')
+    },
+  }
+}
+
+// By host and port alone: nothing but this service listens there, whatever scheme a page names.
+function isOurs(origin: string, baseUrls: readonly string[]): boolean {
+  const url = URL.parse(origin)
+  return url !== null && baseUrls.some((base) => new URL(base).host === url.host)
+}

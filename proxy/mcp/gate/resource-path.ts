@@ -1,0 +1,66 @@
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { CallSummary, Principal } from '../../../plugins/facts.ts'
+import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { McpMessage } from '../protocol/message.ts'
+import type { Registry } from '../state/registry.ts'
+import type { Session, Sessions } from '../state/sessions.ts'
+
+interface Needs extends Arrival {
+  readonly principal: Principal
+  readonly message: McpMessage
+  readonly call: CallSummary
+}
+
+/** Which door it is, and whose session. Given by `mcp_scope`. */
+export interface Scope {
+  /** The one resource of a scoped door, which the principal is bound to; null at the aggregate door. */
+  readonly scope: McpResource | null
+  /** The caller's legacy session, or null where it has none. */
+  readonly session: Session | null
+}
+
+/**
+ * Establishes the resource of a scoped door and the session of a legacy client. A resource that is unknown and one without
+ * a binding are refused alike (`mcp_not_bound`): a door tells nobody what stands behind it. A session of another
+ * principal, or of another door, does not exist (`mcp_session_unknown`).
+ */
+export function mcpScope(
+  registry: Registry,
+  sessions: Sessions,
+): Plugin<Needs, Scope & { call: CallSummary }> {
+  return {
+    name: 'mcp_scope',
+    needs: ['principal', 'message', 'call'],
+    gives: ['scope', 'session', 'call'],
+    admit: async (facts) => {
+      const scope = await scopeOf(registry, facts)
+      const session = sessionOf(sessions, facts, scope)
+      const { tool } = facts.call
+      // In a row it has its whole name, by whichever door it was asked for.
+      const call = scope && tool !== null ? { ...facts.call, tool: `${scope.name}.${tool}` } : facts.call
+      return { scope, session, call }
+    },
+  }
+}
+
+async function scopeOf(registry: Registry, { params, principal }: Needs): Promise<McpResource | null> {
+  const { resource: name } = params
+  if (name === undefined) return null
+  const found = await registry.resource(name)
+  if (found && (await registry.isBound(principal, found))) return found
+  throw new Refusal('mcp_not_bound')
+}
+
+function sessionOf(
+  sessions: Sessions,
+  { headers, message, principal, at }: Needs,
+  scope: McpResource | null,
+): Session | null {
+  const id = headers['mcp-session-id']
+  // The stateless revision knows no sessions and ignores the header; initialize begins a new one.
+  if (id === undefined || message.era === 'modern' || message.method === 'initialize') return null
+  const session = sessions.find(principal.id, String(id), at)
+  if (session && session.resourceId === (scope?.resource_id ?? null)) return session
+  throw new Refusal('mcp_session_unknown')
+}

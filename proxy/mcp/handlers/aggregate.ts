@@ -1,0 +1,104 @@
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import { isMembers } from '../protocol/json-values.ts'
+import { modernMeta } from '../protocol/versions.ts'
+import { responseOf } from '../upstream/answer.ts'
+import type { McpUpstream } from '../upstream/client.ts'
+import { McpUpstreamError } from '../upstream/errors.ts'
+import { resultOf } from '../upstream/message.ts'
+import { cursorOf } from '../upstream/tools.ts'
+import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
+import { refusalOfUpstream } from './relay.ts'
+
+/** Of one upstream's list. A longer one is cut off: its own door pages it. */
+const MOST_PAGES = 20
+/** Likewise. Characters of JSON. */
+const MOST_CHARACTERS = 4 * 1024 * 1024
+
+/** A list put together from several upstreams. */
+export interface Gathered {
+  /** Each item as JSON text. */
+  readonly items: readonly string[]
+  /** Resources that could not be asked, by name. */
+  readonly missing: readonly string[]
+}
+
+/**
+ * The prompts or resources of every bound resource in one list (WIRE.md §4): a prompt is shown as `<resource>.<prompt>`, a URI
+ * is what it is. An upstream that fails leaves its part out; refuses only where every one fails.
+ */
+export async function gather(
+  upstream: McpUpstream,
+  facts: Dispatched,
+  resources: readonly McpResource[],
+  member: string,
+): Promise<Gathered> {
+  const asked = resources.filter((resource) => offers(resource, member))
+  const parts = await Promise.allSettled(asked.map((of) => itemsOf(upstream, facts, of, member)))
+  facts.signal.throwIfAborted()
+  const missing = asked.filter((_, index) => parts[index]?.status === 'rejected')
+  const [first] = missing
+  const failure = parts.find((part) => part.status === 'rejected')
+  if (first && failure && missing.length === asked.length) throw refusalOfUpstream(failure.reason, first)
+  return {
+    items: parts.flatMap((part) => (part.status === 'fulfilled' ? part.value : [])),
+    missing: missing.map(({ name }) => name),
+  }
+}
+
+/** Whether the upstream said that it has such things when it was read. */
+function offers({ server_facts: facts }: McpResource, member: string): boolean {
+  const capabilities = facts?.capabilities
+  return isMembers(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
+}
+
+async function itemsOf(
+  upstream: McpUpstream,
+  facts: Dispatched,
+  resource: McpResource,
+  member: string,
+): Promise<string[]> {
+  const { message, session, signal } = facts
+  const era = eraOf(resource, session)
+  const items: string[] = []
+  const cursors = new Set<string | null>([null])
+  let left = MOST_CHARACTERS
+  let cursor: string | null = null
+  do {
+    const params = {
+      ...(cursor !== null && { cursor }),
+      ...(era === 'modern' && { _meta: modernMeta({}) }),
+    }
+    const answer = await upstream.call({
+      resource: { ...resource, era },
+      owner: ownerOf(facts),
+      method: message.method,
+      params: JSON.stringify(params),
+      headers: {},
+      client: clientOf(session, era),
+      signal,
+    })
+    const result = resultOf(await responseOf(answer))
+    if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
+    for (const item of listOf(result, resource, member)) {
+      left -= item.length
+      if (left < 0) return items
+      items.push(item)
+    }
+    cursor = cursorOf(result)
+    left -= cursor?.length ?? 0
+    // One that comes back would lead round in a circle.
+    if (cursors.has(cursor) || left < 0) return items
+    cursors.add(cursor)
+  } while (cursors.size <= MOST_PAGES)
+  return items
+}
+
+function listOf(result: Readonly<Record<string, unknown>>, { name }: McpResource, member: string): string[] {
+  const list = result[member]
+  if (!Array.isArray(list)) throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
+  return list.filter(isMembers).map((item) => {
+    if (member !== 'prompts') return JSON.stringify(item)
+    if (typeof item.name !== 'string') throw new McpUpstreamError('failed', 'a prompt has no name')
+    return JSON.stringify({ ...item, name: `${name}.${item.name}` })
+  })
+}

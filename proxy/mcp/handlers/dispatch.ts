@@ -1,0 +1,115 @@
+import { hash } from 'node:crypto'
+import type { JsonObject } from '../../../db/json.ts'
+import type { AccessToken, Granted } from '../../../plugins/facts.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { Reply, Report } from '../../http/reply.ts'
+import { HTTP_GET, noQuestion, type Target } from '../gate/target.ts'
+import type { HttpGetResult } from '../http-get/tool.ts'
+import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
+import { memberText } from '../protocol/json-text.ts'
+import { IMPLEMENTATION, META } from '../protocol/versions.ts'
+import { gather } from './aggregate.ts'
+import { type ListOptions, listTools } from './list-tools.ts'
+import { type Dispatched, destinationOf } from './outgoing.ts'
+import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
+
+export interface McpSources extends RelaySources, ListOptions {
+  readonly fetchUrl: (args: Readonly<Record<string, unknown>>, signal: AbortSignal) => Promise<HttpGetResult>
+}
+
+/** Everything that was established about a call, the grant included. */
+export interface McpFacts extends Dispatched {
+  readonly token: AccessToken | null
+  readonly target: Target
+  readonly granted: Granted
+}
+
+/** Does what was granted (WIRE.md §4). Refuses with `mcp_unreachable` and `mcp_failed`. */
+export const mcpHandler =
+  (sources: McpSources) =>
+  (facts: McpFacts): Reply | Promise<Reply> => {
+    const { target } = facts
+    switch (target.kind) {
+      case 'list_tools':
+        return toolList(sources, facts)
+      case 'gather':
+        return gathered(sources, facts, target.member)
+      case 'built_in':
+        return builtIn(sources, facts)
+      case 'tool':
+      case 'relay':
+        return relay(sources, facts, destinationOf(target))
+      case 'answer':
+        return answered(sources, facts, target)
+    }
+  }
+
+async function toolList(sources: McpSources, facts: McpFacts): Promise<Reply> {
+  const tools = await listTools(facts, sources)
+  return listed(facts, 'tools', tools, { items: tools.length })
+}
+
+async function gathered(sources: McpSources, facts: McpFacts, member: string): Promise<Reply> {
+  const resources = await sources.registry.bound(facts.principal)
+  const { items, missing } = await gather(sources.upstream, facts, resources, member)
+  const detail: JsonObject = { items: items.length, ...(missing.length > 0 && { missing: [...missing] }) }
+  return listed(facts, member, items, detail)
+}
+
+function listed(facts: McpFacts, member: string, items: readonly string[], detail: JsonObject): Reply {
+  const list = `${JSON.stringify(member)}:[${items.join(',')}]`
+  // Who asks decides what is in it, so it is nobody else's (MCP 2026-07-28, caching).
+  const result = modern(facts)
+    ? `{"resultType":"complete",${list},"ttlMs":0,"cacheScope":"private",${OURS}}`
+    : `{${list}}`
+  return done(facts, result, { detail })
+}
+
+const OURS = `"_meta":${JSON.stringify({ [META.serverInfo]: IMPLEMENTATION })}`
+
+async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply> {
+  const { result, report } = await fetchUrl(facts.toolCall.arguments ?? {}, facts.signal)
+  const failed = result.isError === true
+  const text = JSON.stringify(modern(facts) ? { resultType: 'complete', ...result } : result)
+  return done(facts, text, {
+    provider: HTTP_GET,
+    tool: HTTP_GET,
+    failed,
+    detail: { ...report, isError: failed },
+  })
+}
+
+function done({ message }: McpFacts, result: string, { detail, ...report }: Report): Reply {
+  if (message.id === null) throw new Error('a notification was dispatched as a request')
+  const digest = { result_sha256: hash('sha256', result), result_bytes: Buffer.byteLength(result) }
+  return {
+    status: 200,
+    headers: { 'content-type': 'application/json' },
+    body: resultMessage(message.id, result),
+    report: () => ({ ...report, detail: { ...detail, ...digest } }),
+  }
+}
+
+/** Hands the caller's answer to the upstream that asked. */
+async function answered(
+  { upstream, pending }: McpSources,
+  facts: McpFacts,
+  { question, id }: Extract<Target, { kind: 'answer' }>,
+): Promise<Reply> {
+  const { resource, session, upstreamId } = question
+  // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
+  if (!pending.close(id)) throw noQuestion()
+  const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
+  const text =
+    result === null
+      ? errorMessage(upstreamId, memberText({ bytes: facts.body, spans: facts.spans }, 'error') ?? '{}')
+      : resultMessage(upstreamId, result)
+  try {
+    await upstream.respond(resource, { principalId: session.principalId, sessionId: session.id }, text)
+  } catch (error) {
+    throw facts.signal.aborted ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
+  }
+  return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
+}
+
+const modern = ({ message }: McpFacts): boolean => message.era === 'modern'

@@ -1,0 +1,126 @@
+import type { JsonObject } from '../../../db/json.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Principal } from '../../../plugins/facts.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { Reply } from '../../http/reply.ts'
+import type { Scope } from '../gate/resource-path.ts'
+import { resultMessage } from '../protocol/json-rpc.ts'
+import { isMembers } from '../protocol/json-values.ts'
+import type { McpMessage } from '../protocol/message.ts'
+import { IMPLEMENTATION, LEGACY, META, MODERN } from '../protocol/versions.ts'
+import type { Cancellations } from '../state/cancellations.ts'
+import type { Registry } from '../state/registry.ts'
+import type { Sessions } from '../state/sessions.ts'
+
+export interface HandshakeSources {
+  readonly registry: Registry
+  readonly sessions: Sessions
+  readonly cancellations: Cancellations
+}
+
+interface Greeted extends Arrival, Scope {
+  readonly principal: Principal
+  readonly message: McpMessage
+}
+
+/** What a client says of itself is kept for as long as its session. Characters of JSON text, of each object. */
+const MOST_KEPT = 16_384
+
+/** Methods and notifications that reach neither a tool nor an upstream: what is offered is answered from the last read. */
+export const handshake =
+  (sources: HandshakeSources) =>
+  async (facts: Greeted): Promise<Reply> => {
+    const { message } = facts
+    if (message.id === null) return notified(sources, facts)
+    if (message.method === 'initialize') return initialized(sources, facts, message.id)
+    if (message.method === 'server/discover') return discovered(sources, facts, message.id)
+    return answer(message.id, {})
+  }
+
+/** DELETE: a legacy client ends its session (MCP 2025-11-25, session management). The stateless revision has none. */
+export const endSession =
+  (sessions: Sessions) =>
+  ({ headers, principal }: Arrival & { readonly principal: Principal }): Reply => {
+    const id = headers['mcp-session-id']
+    if (id === undefined || headers['mcp-protocol-version'] === MODERN) {
+      throw new Refusal('method_not_allowed', { headers: { allow: 'POST' } })
+    }
+    if (!sessions.end(principal.id, String(id))) throw new Refusal('mcp_session_unknown')
+    return { status: 204 }
+  }
+
+const answer = (id: string, result: JsonObject, headers: Record<string, string> = {}): Reply => ({
+  status: 200,
+  headers: { 'content-type': 'application/json', ...headers },
+  body: resultMessage(id, JSON.stringify(result)),
+})
+
+function notified({ cancellations }: HandshakeSources, facts: Greeted): Reply {
+  const { method, params } = facts.message
+  if (method === 'notifications/cancelled') cancellations.cancel(facts, params.requestId)
+  return { status: 202 }
+}
+
+async function initialized(sources: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
+  const { message, principal, scope, at } = facts
+  const { protocolVersion: asked, capabilities, clientInfo } = message.params
+  if (typeof asked !== 'string' || !isMembers(capabilities)) {
+    throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
+  }
+  // A session costs no capability, so it must not cost much else.
+  if (!fits(capabilities)) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
+  const protocolVersion = LEGACY.find((version) => version === asked) ?? LEGACY[0] ?? asked
+  const session = sources.sessions.open(
+    {
+      principalId: principal.id,
+      resourceId: scope?.resource_id ?? null,
+      // Parsed from JSON: nothing else is in them.
+      capabilities: capabilities as JsonObject,
+      clientInfo: isMembers(clientInfo) && fits(clientInfo) ? (clientInfo as JsonObject) : null,
+    },
+    at,
+  )
+  const result = {
+    protocolVersion,
+    capabilities: await offered(sources.registry, facts),
+    serverInfo: { ...IMPLEMENTATION },
+    ...instructions(scope),
+  }
+  return answer(id, result, { 'mcp-session-id': session.id })
+}
+
+const fits = (object: object): boolean => JSON.stringify(object).length <= MOST_KEPT
+
+async function discovered({ registry }: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
+  return answer(id, {
+    resultType: 'complete',
+    supportedVersions: [MODERN],
+    capabilities: await offered(registry, facts),
+    ...instructions(facts.scope),
+    ttlMs: 0,
+    cacheScope: 'private',
+    _meta: { [META.serverInfo]: { ...IMPLEMENTATION } },
+  })
+}
+
+/** What the resources behind this door offer, in words that this gateway keeps: it has no streams of changes. */
+async function offered(registry: Registry, { scope, principal, message }: Greeted): Promise<JsonObject> {
+  const resources = scope ? [scope] : await registry.bound(principal)
+  const said = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isMembers)
+  const any = (name: string): boolean => said.some((capabilities) => capabilities[name] !== undefined)
+  const legacyAlone = scope !== null && message.era === 'legacy'
+  return {
+    tools: {},
+    ...(any('prompts') && { prompts: {} }),
+    ...(any('resources') && { resources: {} }),
+    ...(any('completions') && { completions: {} }),
+    ...(legacyAlone && any('logging') && { logging: {} }),
+  }
+}
+
+/** Only where one upstream speaks: instructions of several would speak for each other. */
+function instructions(scope: McpResource | null): JsonObject {
+  const text = scope?.server_facts?.instructions
+  return typeof text === 'string' ? { instructions: text } : {}
+}

@@ -1,0 +1,52 @@
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { McpTool } from '../../../db/mcp/tools.ts'
+import { holds } from '../../../plugins/capability.ts'
+import type { AccessToken, Principal } from '../../../plugins/facts.ts'
+import { HTTP_GET } from '../gate/target.ts'
+import { HTTP_GET_TOOL } from '../http-get/tool.ts'
+import { definitionOf } from '../pinning/pinned-definition.ts'
+import { edited } from '../protocol/json-text.ts'
+import { capabilityOf, isUsable, type Registry } from '../state/registry.ts'
+
+interface Asking {
+  readonly principal: Principal
+  readonly token: AccessToken | null
+  readonly scope: McpResource | null
+}
+
+export interface ListOptions {
+  readonly registry: Registry
+  /** `enforce_tools_call`. */
+  readonly enforced: boolean
+  readonly httpGet: boolean
+}
+
+const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
+
+/**
+ * The tools that a principal could call now, each as JSON text (spec §2.3): the built-in ones and those of bound resources,
+ * as far as it holds what they demand and their definitions are approved. Answered from the pins: no upstream is asked, so
+ * what is listed is what was approved. At a scoped door the names are the upstream's own.
+ */
+export async function listTools(
+  { principal, token, scope }: Asking,
+  { registry, enforced, httpGet }: ListOptions,
+): Promise<readonly string[]> {
+  const may = (capability: string): boolean => holds(principal, token, capability)
+  if (enforced && !may('mcp.tools.call')) return []
+  const resources = scope ? [scope] : await registry.bound(principal)
+  const lists = await Promise.all(
+    resources.map(async (resource) => {
+      const tools = await registry.tools(resource)
+      return tools
+        .filter((tool) => isUsable(resource, tool) && may(capabilityOf(resource, tool.name)))
+        .map((tool) => shown(resource, tool, scope !== null))
+    }),
+  )
+  return [...(httpGet && !scope && may(HTTP_GET) ? [BUILT_IN] : []), ...lists.flat()]
+}
+
+const shown = ({ name: resource }: McpResource, tool: McpTool, scoped: boolean): string =>
+  scoped
+    ? tool.definition
+    : edited(definitionOf(tool).object, { name: JSON.stringify(`${resource}.${tool.name}`) })

@@ -1,0 +1,220 @@
+import { hash } from 'node:crypto'
+import { Readable } from 'node:stream'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { Reply, Report } from '../../http/reply.ts'
+import { errorMessage, eventOf, resultMessage } from '../protocol/json-rpc.ts'
+import { memberObject } from '../protocol/json-text.ts'
+import type { Era } from '../protocol/versions.ts'
+import { rpcError } from '../refusal.ts'
+import type { Cancellations } from '../state/cancellations.ts'
+import type { RequestStates } from '../state/request-state.ts'
+import type { Pending } from '../state/server-requests.ts'
+import type { McpUpstream, UpstreamAnswer } from '../upstream/client.ts'
+import { McpUpstreamError } from '../upstream/errors.ts'
+import type { Message } from '../upstream/message.ts'
+import { Questions } from './forward-server-requests.ts'
+import { type Destination, type Dispatched, eraOf, outgoing, stateOwnerOf } from './outgoing.ts'
+import { shapedError, shapedResult } from './shape.ts'
+
+export interface RelaySources {
+  readonly upstream: McpUpstream
+  readonly pending: Pending
+  readonly cancellations: Cancellations
+  readonly states: RequestStates
+  /** Told that a resource says its tools have changed. */
+  readonly onToolsChanged: (resource: McpResource) => void
+}
+
+/**
+ * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON where the upstream answers so,
+ * as events where it streams and the caller takes them. Refuses with `mcp_unreachable` and `mcp_failed`.
+ */
+export async function relay(
+  sources: RelaySources,
+  facts: Dispatched,
+  destination: Destination,
+): Promise<Reply> {
+  return new Relayed(sources, facts, destination).reply()
+}
+
+/** What a failure of an upstream is to the caller. `tool`: the one that was called, for the caller and the log. */
+export function refusalOfUpstream(
+  error: unknown,
+  resource: McpResource,
+  tool: string | null = null,
+): unknown {
+  if (!(error instanceof McpUpstreamError)) return error
+  const unreachable = error.kind === 'unreachable' || error.kind === 'timeout'
+  const detail = { resource: resource.name, ...(tool !== null && { tool }) }
+  return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
+}
+
+/** One call on its way to an upstream and back. */
+class Relayed {
+  readonly #sources: RelaySources
+  readonly #facts: Dispatched
+  readonly #to: Destination
+  readonly #questions: Questions
+  /** Why the answer broke off after it had begun. */
+  #broken: Pick<Report, 'reason' | 'cause'> = {}
+  readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
+
+  constructor(sources: RelaySources, facts: Dispatched, to: Destination) {
+    this.#sources = sources
+    this.#facts = facts
+    this.#to = to
+    this.#questions = new Questions(sources, facts, to)
+    this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
+  }
+
+  get #era(): Era {
+    return eraOf(this.#to.resource, this.#facts.session)
+  }
+
+  async reply(): Promise<Reply> {
+    const { cancellations } = this.#sources
+    const ticket = cancellations.begin(this.#facts)
+    const signal = AbortSignal.any([this.#facts.signal, ticket.signal])
+    let streaming = false
+    try {
+      const answer = await this.#sources.upstream.call(outgoing(this.#facts, this.#to, signal))
+      this.#report.detail.upstream_status = answer.status
+      if (answer.streamed && this.#facts.message.takesEvents) {
+        streaming = true
+        return this.#streamed(answer, ticket.end)
+      }
+      return await this.#whole(answer)
+    } catch (error) {
+      if (!signal.aborted) throw this.#refusalOf(error)
+      throw new Refusal('client_gone', { detail: { resource: this.#to.resource.name } })
+    } finally {
+      if (!streaming) this.#over(ticket.end)
+    }
+  }
+
+  /** As it is called at the aggregate door; null where no tool is. */
+  get #tool(): string | null {
+    const { found, resource } = this.#to
+    return found && `${resource.name}.${found.tool.name}`
+  }
+
+  #refusalOf(error: unknown): unknown {
+    return refusalOfUpstream(error, this.#to.resource, this.#tool)
+  }
+
+  async #whole(answer: UpstreamAnswer): Promise<Reply> {
+    for await (const message of answer.messages) {
+      if (isResponse(message)) return this.#last(message, answer.status)
+      // Nobody can be asked or told anything before the answer.
+      if (message.value.id === undefined) this.#noticed(message)
+      else await this.#questions.decline(message)
+    }
+    throw new McpUpstreamError('failed', 'the answer ended without a response')
+  }
+
+  #last(message: Message, status: number): Reply {
+    const { body, failed } = this.#response(message)
+    return {
+      status: failed && this.#era === 'modern' ? this.#statusOf(status) : 200,
+      headers: { 'content-type': 'application/json' },
+      body,
+      report: () => this.#reported(),
+    }
+  }
+
+  /** A modern upstream says by its status what kind of error it is, and a modern caller reads it. */
+  #statusOf(status: number): number {
+    return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
+  }
+
+  #streamed(answer: UpstreamAnswer, end: () => void): Reply {
+    const source = Readable.from(this.#events(answer), { objectMode: false })
+    // Also where nobody came to read it.
+    source.once('close', () => this.#over(end))
+    return {
+      status: 200,
+      headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
+      body: {
+        source,
+        brokenOff: () =>
+          eventOf(errorMessage(this.#facts.message.id, rpcError(new Refusal('mcp_failed'), this.#facts.id))),
+      },
+      report: () => this.#reported(),
+    }
+  }
+
+  async *#events(answer: UpstreamAnswer): AsyncGenerator<Buffer> {
+    try {
+      for await (const message of answer.messages) {
+        const text = await this.#passedOn(message)
+        if (text !== null) yield Buffer.from(eventOf(text))
+      }
+    } catch (error) {
+      // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
+      const refusal = this.#refusalOf(error)
+      if (!(refusal instanceof Refusal)) throw refusal
+      this.#report.failed = true
+      this.#broken = { reason: refusal.reason, cause: refusal.cause }
+      yield Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id))))
+    }
+  }
+
+  async #passedOn(message: Message): Promise<string | null> {
+    if (isResponse(message)) return this.#response(message).body
+    if (message.value.id === undefined) return this.#noticed(message)
+    return this.#questions.put(message)
+  }
+
+  /** A notification, as it is; null where it is for us. */
+  #noticed({ value, bytes }: Message): string | null {
+    if (value.method !== 'notifications/tools/list_changed') return bytes.toString('utf8')
+    // What is listed here changes when an operator approves it, not before.
+    this.#sources.onToolsChanged(this.#to.resource)
+    return null
+  }
+
+  /** The response to the caller, and what the outcome row says of it. */
+  #response(message: Message): { body: string; failed: boolean } {
+    const { id } = this.#facts.message
+    if (id === null) throw new Error('a notification was dispatched as a request')
+    const result = memberObject(message, 'result')
+    if (result === null) {
+      const error = memberObject(message, 'error')
+      if (error === null) throw new McpUpstreamError('failed', 'a response is neither a result nor an error')
+      this.#report.failed = true
+      // One that no row can hold must not cost the row all the rest (AUDIT.md: integers only).
+      if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
+      return { body: errorMessage(id, shapedError(error)), failed: true }
+    }
+    const shaped = shapedResult(result, {
+      method: this.#facts.message.method,
+      caller: this.#facts.message.era,
+      upstream: this.#era,
+      seal: (state) => this.#sources.states.seal(state, stateOwnerOf(this.#facts, this.#to)),
+    })
+    this.#note(result.value, shaped)
+    return { body: resultMessage(id, shaped), failed: false }
+  }
+
+  #note(result: Readonly<Record<string, unknown>>, text: string): void {
+    const { detail } = this.#report
+    detail.result_sha256 = hash('sha256', text)
+    detail.result_bytes = Buffer.byteLength(text)
+    if (result.resultType === 'input_required') detail.input_required = true
+    if (this.#facts.message.method !== 'tools/call') return
+    detail.isError = result.isError === true
+    this.#report.failed = result.isError === true
+  }
+
+  #reported(): Report {
+    return { ...this.#report, ...(this.#tool !== null && { tool: this.#tool }), ...this.#broken }
+  }
+
+  #over(end: () => void): void {
+    end()
+    this.#questions.close()
+  }
+}
+
+const isResponse = ({ value }: Message): boolean => value.method === undefined

@@ -1,0 +1,17 @@
+import type { JsonObject } from '../../../db/json.ts'
+
+/**
+ * Why a fetch came to nothing. The message is for the caller: one plain sentence that says nothing of what lies behind a
+ * name, so that nobody can explore this network by it. `reason`, one word, and `detail` are for the outcome row.
+ */
+export class FetchFailure extends Error {
+  readonly reason: string
+  readonly detail: JsonObject
+
+  constructor(reason: string, message: string, detail: JsonObject = {}) {
+    super(message)
+    this.name = 'FetchFailure'
+    this.reason = reason
+    this.detail = detail
+  }
+}

@@ -1,0 +1,135 @@
+import type { Agent, Dispatcher } from 'undici'
+import { EgressRefused } from '../../egress/agent.ts'
+import type { AllowedHosts } from './allowed-hosts.ts'
+import { FetchFailure } from './failure.ts'
+import { nextHop } from './hop.ts'
+import { decoded, textType } from './text.ts'
+
+const MAX_REDIRECTS = 3
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
+/** Answers that have no body, whatever they say (RFC 9110 §15). */
+const BODILESS: ReadonlySet<number> = new Set([204, 304])
+
+export interface FetchRequest {
+  /** The whole set but `host`. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The body is cut after so many bytes. */
+  readonly maxBytes: number
+  readonly allowed: AllowedHosts
+  /** Ends the fetch at whatever stage it is. */
+  readonly signal: AbortSignal
+}
+
+export interface Fetched {
+  readonly status: number
+  /** Lower case, without parameters; empty where the answer has no body. */
+  readonly mediaType: string
+  readonly text: string
+  /** Of the body, as far as it was read. */
+  readonly bytes: number
+  readonly cut: boolean
+}
+
+export interface Fetch {
+  /** Every URL that was asked, or about to be. The first is the one given. */
+  readonly hops: readonly [URL, ...URL[]]
+  readonly outcome: Fetched | FetchFailure
+}
+
+type Answer = Dispatcher.ResponseData
+
+/**
+ * GETs a text by way of `agent`, following at most three redirects, each judged anew by {@link nextHop}. Never throws for
+ * what servers do. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the signal does.
+ */
+export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<Fetch> {
+  const hops: [URL, ...URL[]] = [first]
+  try {
+    return { hops, outcome: await follow(agent, hops, request) }
+  } catch (error) {
+    return { hops, outcome: failureOf(error, request.signal) }
+  }
+}
+
+async function follow(agent: Agent, hops: [URL, ...URL[]], request: FetchRequest): Promise<Fetched> {
+  let current = hops[0]
+  for (;;) {
+    const answer = await get(agent, current, request)
+    const { location } = answer.headers
+    if (!REDIRECTS.has(answer.statusCode) || location === undefined) return read(answer, request.maxBytes)
+    answer.body.destroy()
+    if (typeof location !== 'string')
+      throw new FetchFailure('redirects', 'The server redirects to two places.')
+    if (hops.length > MAX_REDIRECTS) throw new FetchFailure('redirects', 'The server redirects too often.')
+    current = nextHop(current, location, request.allowed)
+    hops.push(current)
+  }
+}
+
+async function get(agent: Agent, url: URL, { headers, signal }: FetchRequest): Promise<Answer> {
+  const path = url.pathname + url.search
+  const answer = await agent.request({ origin: url.origin, path, method: 'GET', headers, signal })
+  // A body that is destroyed reports an error. Unheard it would end the process.
+  answer.body.on('error', () => undefined)
+  return answer
+}
+
+async function read(answer: Answer, maxBytes: number): Promise<Fetched> {
+  const status = answer.statusCode
+  try {
+    if (BODILESS.has(status)) return { status, mediaType: '', text: '', bytes: 0, cut: false }
+    const encoding = headerOf(answer, 'content-encoding').toLowerCase()
+    if (encoding !== '' && encoding !== 'identity') {
+      throw new FetchFailure('content_encoding', 'The answer is compressed, although that was not asked for.')
+    }
+    const { mediaType, charset } = textType(headerOf(answer, 'content-type'))
+    const { body, cut } = await upTo(maxBytes, answer)
+    return { status, mediaType, text: decoded(body, charset, cut), bytes: body.length, cut }
+  } catch (error) {
+    throw error instanceof FetchFailure ? withStatus(error, status) : error
+  } finally {
+    // Unread, it would hold its connection.
+    answer.body.destroy()
+  }
+}
+
+/** The status helps the caller, and says nothing that the body would not have said. */
+function withStatus({ reason, message, detail }: FetchFailure, status: number): FetchFailure {
+  return new FetchFailure(reason, `HTTP ${status}. ${message}`, { ...detail, status })
+}
+
+async function upTo(maxBytes: number, { body }: Answer): Promise<{ body: Buffer; cut: boolean }> {
+  const chunks: Buffer[] = []
+  let length = 0
+  // Proven by undici: without setEncoding, a body's chunks are Buffers.
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    chunks.push(chunk)
+    length += chunk.length
+    if (length > maxBytes) break
+  }
+  return { body: Buffer.concat(chunks).subarray(0, maxBytes), cut: length > maxBytes }
+}
+
+function headerOf({ headers }: Answer, name: string): string {
+  const value = headers[name]
+  return typeof value === 'string' ? value.trim() : (value?.join(', ') ?? '')
+}
+
+/** One sentence for all that may lie behind a name: forbidden, unknown and silent must not be told apart. */
+const UNREACHABLE = 'The server could not be reached or broke off.'
+
+function failureOf(error: unknown, signal: AbortSignal): FetchFailure {
+  if (error instanceof FetchFailure) return error
+  if (error instanceof EgressRefused) {
+    return new FetchFailure('address_refused', UNREACHABLE, { range: error.reason })
+  }
+  if (signal.aborted) return endedBy(signal.reason)
+  const code = error instanceof Error && 'code' in error ? String(error.code).slice(0, 64) : 'unknown'
+  return new FetchFailure('unreachable', UNREACHABLE, { code })
+}
+
+function endedBy(reason: unknown): FetchFailure {
+  return reason instanceof Error && reason.name === 'TimeoutError'
+    ? new FetchFailure('timeout', 'The fetch took too long.')
+    : new FetchFailure('aborted', 'The fetch was called off.')
+}

@@ -1,0 +1,58 @@
+import { refusedHost } from '../../egress/address.ts'
+import { type AllowedHosts, checkAllowedHost } from './allowed-hosts.ts'
+import { FetchFailure } from './failure.ts'
+
+const MAX_URL_LENGTH = 2048
+
+/**
+ * The URL that a caller asks for, judged without asking DNS (WIRE.md §4, SECURITY threat 19). Refuses with
+ * {@link FetchFailure}. It must be spelled as it will be connected to: a policy rule or a person who reads the argument
+ * sees the same host as the parser. Does NOT judge where a name leads: the agent does.
+ */
+export function firstHop(text: string, allowed: AllowedHosts): URL {
+  if (text.length > MAX_URL_LENGTH) throw malformed(`longer than ${MAX_URL_LENGTH} characters`)
+  if (/[\x00-\x20\x7f\\]/.test(text)) throw malformed('with a space, a control character or a backslash')
+  const authority = /^https?:\/\/([^/?#]*)/i.exec(text)?.[1]
+  if (authority === undefined) throw malformed('other than http:// or https://')
+  const url = URL.parse(text)
+  if (!url) throw malformed('that cannot be read')
+  if (url.username !== '' || url.password !== '') throw malformed('with a user name')
+  const why = refusedHost(url, false)
+  if (why !== null) {
+    throw new FetchFailure('host_refused', 'This host is not on the public internet.', { range: why })
+  }
+  if (!isPlain(authority.toLowerCase(), url)) throw malformed(`whose host is not spelled ${url.host}`)
+  checkAllowedHost(url, allowed)
+  return url
+}
+
+/**
+ * Where a redirect leads: judged like a first hop, and never from https to http (SECURITY threat 19).
+ * `location` is the header as it came. Refuses with {@link FetchFailure}.
+ */
+export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
+  const absolute = location.startsWith('//') ? current.protocol + location : location
+  const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(absolute)
+  const next = firstHop(hasScheme ? absolute : resolved(current, location), allowed)
+  if (current.protocol === 'https:' && next.protocol === 'http:') {
+    throw new FetchFailure('redirect_downgrade', 'The server redirects from https to http.')
+  }
+  return next
+}
+
+/** A reference without scheme or host, so that the host stays the one it was. */
+function resolved(current: URL, reference: string): string {
+  // Asked before the parser drops or turns them, and makes an authority of what was a path.
+  if (/[\x00-\x20\x7f\\]/.test(reference)) throw malformed('with a space, a control character or a backslash')
+  const next = URL.parse(reference, current.href)
+  if (!next) throw malformed('that cannot be read')
+  return next.href
+}
+
+function isPlain(authority: string, url: URL): boolean {
+  const usualPort = url.protocol === 'https:' ? 443 : 80
+  return authority === url.host || (url.port === '' && authority === `${url.host}:${usualPort}`)
+}
+
+const malformed = (how: string): FetchFailure =>
+  new FetchFailure('url_refused', `A URL ${how} is not accepted.`)

@@ -1,0 +1,177 @@
+import type { Agent } from 'undici'
+import { z } from 'zod'
+import type { JsonObject } from '../../../db/json.ts'
+import { egressAgent, type Resolve } from '../../egress/agent.ts'
+import { VERSION } from '../../version.ts'
+import { type AllowedHosts, parseAllowedHosts } from './allowed-hosts.ts'
+import { FetchFailure } from './failure.ts'
+import { type Fetched, type FetchRequest, fetchVia } from './fetch.ts'
+import { firstHop } from './hop.ts'
+
+export interface HttpGetOptions {
+  /** Names, `*.name`, or either with `:port`. Empty: any public host on the ports 80 and 443. */
+  readonly allowed_hosts: readonly string[]
+  /** For a whole fetch, redirects included. ms. */
+  readonly timeout_ms: number
+  /** What is returned of a body at most. */
+  readonly max_bytes: number
+}
+
+export interface HttpGetResult {
+  /** A CallToolResult (MCP, `tools/call`). */
+  readonly result: JsonObject
+  /** For the outcome row: hosts, status, sizes, and the reason of a failure. Never a path or a query. */
+  readonly report: JsonObject
+}
+
+export type HttpGet = (args: Readonly<Record<string, unknown>>, signal: AbortSignal) => Promise<HttpGetResult>
+
+/** What a caller may send along. Nothing here can identify or authorise anybody. */
+const CALLER_HEADERS: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-language',
+  'if-modified-since',
+  'if-none-match',
+  'range',
+])
+
+/** The tool as `tools/list` shows it. */
+export const HTTP_GET_TOOL = {
+  name: 'http.get',
+  title: 'HTTP GET',
+  description:
+    'Fetches a public http or https URL and returns its status, content type and text. Text formats only; long ' +
+    'bodies are cut. Hosts on private networks cannot be reached. At most three redirects are followed.',
+  inputSchema: {
+    type: 'object',
+    properties: {
+      url: { type: 'string', maxLength: 2048, description: 'The http:// or https:// URL to fetch.' },
+      headers: {
+        type: 'object',
+        additionalProperties: { type: 'string' },
+        description: `Request headers. Accepted: ${[...CALLER_HEADERS].join(', ')}.`,
+      },
+      max_bytes: { type: 'integer', minimum: 1, description: 'Cuts the body after so many bytes.' },
+    },
+    required: ['url'],
+    additionalProperties: false,
+  },
+  annotations: { readOnlyHint: true, openWorldHint: true },
+} as const satisfies JsonObject
+
+const callArguments = z.strictObject({
+  url: z.string(),
+  headers: z.record(z.string(), z.string()).default({}),
+  max_bytes: z.int().min(1).optional(),
+})
+
+const ARGUMENTS =
+  'The arguments are url, and optionally headers (strings by name) and max_bytes (an integer above 0).'
+
+/**
+ * The built-in tool `http.get` (specification §2.3, WIRE.md §4, SECURITY threat 19) on an agent of its own. What is
+ * refused or fails is a tool result with `isError` and one plain sentence. Private addresses stay out of reach whatever
+ * the operator allows MCP servers. Throws an Error for an entry of `allowed_hosts` that cannot be read.
+ */
+export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
+  const stage = options.timeout_ms
+  const agent = egressAgent({
+    allowPrivate: false,
+    connectMs: stage,
+    headersMs: stage,
+    idleMs: stage,
+    keepAlive: false,
+    ...(resolve && { resolve }),
+  })
+  return httpGetVia(agent, options)
+}
+
+/** {@link httpGet} over a given agent, which alone decides what a name may lead to. For the service: `httpGet`. */
+export function httpGetVia(agent: Agent, options: HttpGetOptions): HttpGet {
+  const allowed = parseAllowedHosts(options.allowed_hosts)
+  return async (args, signal) => {
+    const asked = attempt(() => requestOf(args, options, allowed, signal))
+    if (asked instanceof FetchFailure) {
+      return { result: failed(asked), report: { host: hostOf(args.url), ...reasonOf(asked) } }
+    }
+    const { hops, outcome } = await fetchVia(agent, asked.url, asked.request)
+    const report = { host: asked.url.hostname, ...trail(hops) }
+    return outcome instanceof FetchFailure
+      ? { result: failed(outcome), report: { ...report, ...reasonOf(outcome) } }
+      : { result: shown(outcome), report: { ...report, ...sizes(outcome) } }
+  }
+}
+
+function attempt<Made>(make: () => Made): Made | FetchFailure {
+  try {
+    return make()
+  } catch (error) {
+    if (error instanceof FetchFailure) return error
+    throw error
+  }
+}
+
+function requestOf(
+  args: Readonly<Record<string, unknown>>,
+  options: HttpGetOptions,
+  allowed: AllowedHosts,
+  signal: AbortSignal,
+): { url: URL; request: FetchRequest } {
+  const parsed = callArguments.safeParse(args)
+  if (!parsed.success) throw new FetchFailure('arguments', ARGUMENTS)
+  const { url, headers, max_bytes: asked = options.max_bytes } = parsed.data
+  return {
+    url: firstHop(url, allowed),
+    request: {
+      headers: requestHeaders(headers),
+      maxBytes: Math.min(asked, options.max_bytes),
+      allowed,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(options.timeout_ms)]),
+    },
+  }
+}
+
+function requestHeaders(asked: Readonly<Record<string, string>>): Record<string, string> {
+  const headers: Record<string, string> = { accept: '*/*' }
+  for (const [given, value] of Object.entries(asked)) {
+    const name = given.toLowerCase()
+    if (!CALLER_HEADERS.has(name)) {
+      throw new FetchFailure(
+        'header_refused',
+        `The header ${JSON.stringify(given.slice(0, 64))} may not be sent.`,
+      )
+    }
+    if (!/^[\x20-\x7e]{0,1024}$/.test(value)) {
+      throw new FetchFailure('header_refused', `The value of the header ${name} cannot be sent.`)
+    }
+    headers[name] = value
+  }
+  return { ...headers, 'accept-encoding': 'identity', 'user-agent': `sallyport-http-get/${VERSION}` }
+}
+
+function shown({ status, mediaType, text, bytes, cut }: Fetched): JsonObject {
+  const note = cut ? `\n\n[The body was cut after ${bytes} bytes.]` : ''
+  const head = mediaType === '' ? `HTTP ${status}` : `HTTP ${status} ${mediaType}`
+  return content(`${head}\n\n${text}${note}`, false)
+}
+
+const failed = ({ message }: FetchFailure): JsonObject => content(message, true)
+
+const content = (text: string, isError: boolean): JsonObject => ({
+  content: [{ type: 'text', text }],
+  isError,
+})
+
+const reasonOf = ({ reason, detail }: FetchFailure): JsonObject => ({ reason, ...detail })
+
+const sizes = ({ status, bytes, cut }: Fetched): JsonObject => ({ status, bytes, cut })
+
+function trail(hops: readonly URL[]): JsonObject {
+  const redirects = hops.length - 1
+  return redirects === 0 ? { redirects } : { redirects, final_host: hops.at(-1)?.hostname ?? null }
+}
+
+/** Of a URL that was refused: whoever reads the ledger wants to know what was tried. */
+function hostOf(url: unknown): string | null {
+  return typeof url === 'string' ? (URL.parse(url)?.hostname.slice(0, 253) ?? null) : null
+}

@@ -1,0 +1,160 @@
+import { createHash } from 'node:crypto'
+import { LedgerError } from '../../../db/audit/entry.ts'
+import type { Ledger } from '../../../db/audit/ledger.ts'
+import type { Database } from '../../../db/database.ts'
+import type { JsonObject } from '../../../db/json.ts'
+import { type McpResource, recordRead } from '../../../db/mcp/resources.ts'
+import { type McpTool, putMcpTool } from '../../../db/mcp/tools.ts'
+import type { Statement } from '../../../db/statement.ts'
+import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
+import type { Inspection } from './inspect.ts'
+import type { PinPlan } from './plan.ts'
+
+/** How many tools a row names; it counts them all. */
+const MOST_NAMES = 64
+/** How much of the differences one row keeps, and all rows of a read: an upstream must not choose the size of the ledger. Characters, as JSON. */
+const MOST_DIFFERENCE = 24_576
+const MOST_DIFFERENCES = 262_144
+const MOST_LINE = 1_024
+const MOST_PROBLEM = 512
+
+/** What must be stored together for a read of an upstream to count. */
+export interface AppliedRead {
+  readonly statements: readonly Statement[]
+  readonly notes: readonly AuditNote[]
+}
+
+/**
+ * What a read of the upstream changes, and the audit rows that say so: one `mcp_resource.tool_quarantined` for each tool
+ * that was quarantined, with the readable differences, and one `mcp_resource.updated` where tools were pinned, came back
+ * or went, and one where the server's instructions are others. None where nothing has changed, or where the upstream could not be read. `at`: ms since the epoch.
+ * The unit is refused as a `conflict` where the read was overtaken by a change of the resource or by another read.
+ */
+export function applyRead(
+  { database, at }: { readonly database: Database; readonly at: number },
+  resource: McpResource,
+  result: Inspection,
+): AppliedRead {
+  if (!result.ok) {
+    return { statements: [recordRead(database, resource, { problem: sentence(result.problem) })], notes: [] }
+  }
+  const { era, protocolVersion, facts, pins } = result
+  return {
+    statements: [
+      recordRead(database, resource, { era, protocolVersion, facts, at }),
+      ...pins.tools.map((tool) => putMcpTool(database, tool)),
+    ],
+    notes: [...pinned(resource, pins), ...instructed(resource, facts), ...quarantined(resource, pins)],
+  }
+}
+
+interface Storing {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly configDigest: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * Stores a read that no operator has asked for: instructions stay as they are. False where it was overtaken, and then
+ * nothing was stored. Rejects where the ledger cannot record.
+ */
+export async function storeRead(
+  { database, ledger, configDigest, at }: Storing,
+  resource: McpResource,
+  result: Inspection,
+): Promise<boolean> {
+  const { statements, notes } = applyRead(
+    { database, at },
+    resource,
+    withoutNewInstructions(resource, result),
+  )
+  try {
+    await ledger.commit({ statements, entries: notes.map((note) => noteEntry(note, at, configDigest)) })
+    return true
+  } catch (error) {
+    if (error instanceof LedgerError && error.code === 'conflict') return false
+    throw error
+  }
+}
+
+/**
+ * A server's instructions reach models as the descriptions of its tools do, so they are not its own to change either
+ * (SECURITY threat 17): those of the first read stand, or of the last that an operator asked for, who is shown them.
+ */
+function withoutNewInstructions(
+  { server_facts: before, last_read_at: readAt }: McpResource,
+  result: Inspection,
+): Inspection {
+  if (!result.ok || readAt === null) return result
+  const { instructions: _, ...facts } = result.facts
+  const kept = before?.instructions
+  return { ...result, facts: typeof kept === 'string' ? { ...facts, instructions: kept } : facts }
+}
+
+function instructed(
+  { resource_id: subject, name, server_facts: before }: McpResource,
+  { instructions }: JsonObject,
+): readonly AuditNote[] {
+  if (before?.instructions === instructions) return []
+  const digest =
+    typeof instructions === 'string' ? createHash('sha256').update(instructions).digest('hex') : null
+  return [{ action: 'mcp_resource.updated', detail: { subject, name, instructions_sha256: digest } }]
+}
+
+function pinned({ resource_id: subject, name }: McpResource, { tools }: PinPlan): readonly AuditNote[] {
+  const approved = tools.filter(({ state }) => state === 'approved')
+  const gone = tools.filter(({ state }) => state === 'gone')
+  if (approved.length + gone.length === 0) return []
+  const detail = {
+    subject,
+    name,
+    approved: namesOf(approved),
+    approved_count: approved.length,
+    approved_sha256: digestOf(approved),
+    gone: namesOf(gone),
+    gone_count: gone.length,
+  }
+  return [{ action: 'mcp_resource.updated', detail }]
+}
+
+function quarantined(
+  { resource_id: subject, name }: McpResource,
+  { quarantined: all }: PinPlan,
+): readonly AuditNote[] {
+  const limit = Math.min(MOST_DIFFERENCE, Math.floor(MOST_DIFFERENCES / all.length))
+  return all.map(({ tool, digest, changes }) => ({
+    action: 'mcp_resource.tool_quarantined',
+    detail: { subject, name, tool, digest, changes: bounded(changes, limit) },
+    tool: `${name}.${tool}`,
+  }))
+}
+
+const namesOf = (tools: readonly McpTool[]): readonly string[] =>
+  tools
+    .map(({ name }) => name)
+    .sort()
+    .slice(0, MOST_NAMES)
+
+/** Over names and digests, so that the row says what was approved without holding it. */
+function digestOf(tools: readonly McpTool[]): string {
+  const lines = tools.map(({ name, digest }) => JSON.stringify([name, digest])).sort()
+  return createHash('sha256').update(lines.join('\n')).digest('hex')
+}
+
+function bounded(changes: readonly string[], limit: number): readonly string[] {
+  const kept: string[] = []
+  let size = 0
+  for (const change of changes) {
+    const line = change.slice(0, MOST_LINE)
+    size += JSON.stringify(line).length
+    if (size > limit) return [...kept, `and ${changes.length - kept.length} more`]
+    kept.push(line)
+  }
+  return kept
+}
+
+/** For a person to read: on one line, with nothing that an upstream could hide in it. */
+const sentence = (problem: string): string =>
+  problem.slice(0, MOST_PROBLEM).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ')

@@ -1,0 +1,128 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { placeOf } from '../../visible.ts'
+import { isMembers } from '../protocol/json-values.ts'
+import { subschemas } from '../schema/subschemas.ts'
+
+/** An argument that a header repeats (MCP 2026-07-28, custom headers from tool parameters). */
+export interface HeaderParam {
+  /** Lower case: `mcp-param-region`. */
+  readonly header: string
+  /** The names of the properties that lead to the argument. */
+  readonly path: readonly string[]
+  readonly type: HeaderParamType
+}
+
+type HeaderParamType = 'boolean' | 'integer' | 'string'
+
+const ANNOTATION = 'x-mcp-header'
+const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/
+const TYPES: ReadonlySet<unknown> = new Set<HeaderParamType>(['boolean', 'integer', 'string'])
+
+/**
+ * The arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with one sentence, in which
+ * nothing of the schema but a place stands, where an annotation breaks the rules: the tool is then flagged, and a client of
+ * 2026-07-28 must leave it out of its list. Expects a document that is no deeper than a stack.
+ */
+export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
+  if (!isMembers(inputSchema)) return []
+  const found = new Map<string, HeaderParam>()
+  for (const { schema, path, properties } of subschemas(inputSchema)) {
+    if (!Object.hasOwn(schema, ANNOTATION)) continue
+    const { [ANNOTATION]: name, type } = schema
+    const fault = (problem: string): Error =>
+      new Error(`${placeOf(path) || 'the schema'}: ${ANNOTATION} ${problem}`)
+    if (!properties || properties.length === 0) throw fault('may only stand below properties')
+    if (typeof name !== 'string' || !TOKEN.test(name)) throw fault('must be the rest of a header name')
+    if (!isType(type)) throw fault('demands the type string, integer or boolean')
+    const header = `mcp-param-${name.toLowerCase()}`
+    if (found.has(header)) throw fault('is there twice')
+    found.set(header, { header, path: properties, type })
+  }
+  return [...found.values()]
+}
+
+const isType = (type: unknown): type is HeaderParamType => TYPES.has(type)
+
+const PLAIN = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/
+const ENCODED_START = '=?base64?'
+const ENCODED_END = '?='
+
+/** The header value for any text: as it is where a header can carry that, else as `=?base64?…?=` of its UTF-8. */
+export function encodeHeaderValue(value: string): string {
+  if (PLAIN.test(value) && !isEncoded(value)) return value
+  return `${ENCODED_START}${Buffer.from(value).toString('base64')}${ENCODED_END}`
+}
+
+/** The text that a header value stands for. Null where it is not allowed: other characters, or not the Base64 of UTF-8. */
+export function decodeHeaderValue(header: string): string | null {
+  if (!PLAIN.test(header)) return null
+  if (!isEncoded(header)) return header
+  const bytes = Buffer.from(header.slice(ENCODED_START.length, -ENCODED_END.length), 'base64')
+  // Node decodes leniently: only what encodes to the same again was Base64.
+  if (`${ENCODED_START}${bytes.toString('base64')}${ENCODED_END}` !== header) return null
+  const text = bytes.toString()
+  return Buffer.from(text).equals(bytes) ? text : null
+}
+
+const isEncoded = (value: string): boolean => value.startsWith(ENCODED_START) && value.endsWith(ENCODED_END)
+
+/**
+ * What is wrong with the headers that repeat arguments: one sentence that names the header and no value, or null. An
+ * argument that is null or absent must have none. Integers are compared as numbers, everything else as text.
+ * Headers that no annotation names are NOT looked at.
+ */
+export function headerParamFault(
+  params: readonly HeaderParam[],
+  headers: IncomingHttpHeaders,
+  args: unknown,
+): string | null {
+  for (const param of params) {
+    const { [param.header]: header } = headers
+    const value = valueAt(args, param.path)
+    const name = `${param.header} of ${placeOf(param.path)}`
+    if (value === undefined || value === null) {
+      if (header !== undefined) return `The header ${name} is there, the argument is not.`
+      continue
+    }
+    if (header === undefined) return `The header ${name} is missing.`
+    const decoded = typeof header === 'string' ? decodeHeaderValue(header) : null
+    if (decoded === null) return `The header ${name} is not written as it must be.`
+    if (!repeats(decoded, value, param.type)) return `The header ${name} is not what the argument is.`
+  }
+  return null
+}
+
+/** The headers that repeat these arguments for an upstream. A value that a header cannot carry has none. */
+export function headerParamHeaders(params: readonly HeaderParam[], args: unknown): Record<string, string> {
+  const headers: Record<string, string> = {}
+  for (const { header, path } of params) {
+    const text = textOf(valueAt(args, path))
+    if (text !== null) headers[header] = encodeHeaderValue(text)
+  }
+  return headers
+}
+
+/** Own members only: an argument named `constructor` is absent until somebody sends one. */
+function valueAt(args: unknown, path: readonly string[]): unknown {
+  let value = args
+  for (const name of path) {
+    if (!isMembers(value) || !Object.hasOwn(value, name)) return undefined
+    value = value[name]
+  }
+  return value
+}
+
+// Without leading zeros and exponents: others may read those as another number.
+const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.0+)?$/
+
+function repeats(decoded: string, value: unknown, type: HeaderParamType): boolean {
+  const text = textOf(value)
+  if (type !== 'integer' || typeof value !== 'number') return decoded === text
+  return text !== null && DECIMAL.test(decoded) && Number(decoded) === value
+}
+
+function textOf(value: unknown): string | null {
+  if (typeof value === 'string') return value
+  if (typeof value === 'boolean') return String(value)
+  return typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : null
+}

@@ -1,0 +1,60 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Database } from '../../../db/database.ts'
+import type { JsonObject } from '../../../db/json.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import { listMcpTools } from '../../../db/mcp/tools.ts'
+import type { Era } from '../protocol/versions.ts'
+import type { McpUpstream } from '../upstream/client.ts'
+import { McpUpstreamError } from '../upstream/errors.ts'
+import { type PinPlan, pinPlan } from './plan.ts'
+import { readTools } from './tool-definition.ts'
+
+/** What reading an upstream came to. */
+export type Inspection =
+  | {
+      readonly ok: true
+      readonly era: Era
+      readonly protocolVersion: string
+      readonly facts: JsonObject
+      readonly pins: PinPlan
+    }
+  | { readonly ok: false; readonly problem: string }
+
+/** Reads the upstream of a resource and works out what changes by it. Writes nothing; never rejects because of the upstream. */
+export type Inspect = (resource: McpResource, signal: AbortSignal) => Promise<Inspection>
+
+export const inspector =
+  (database: Database, upstream: McpUpstream, clock: () => number): Inspect =>
+  async (resource, signal) => {
+    try {
+      const { era, protocolVersion, facts, tools } = await upstream.read(resource, signal)
+      const listed = await withoutHurry(readTools(tools))
+      const known = await listMcpTools(database, resource.resource_id)
+      const pins = pinPlan({
+        resourceId: resource.resource_id,
+        known,
+        listed,
+        first: resource.last_read_at === null,
+        at: clock(),
+      })
+      return { ok: true, era, protocolVersion, facts, pins }
+    } catch (error) {
+      return { ok: false, problem: problemOf(error) }
+    }
+  }
+
+/** All of them, with everybody else's turn in between: an upstream must not hold up calls by listing much. */
+async function withoutHurry<Made>(work: Iterable<Made>): Promise<Made[]> {
+  const made: Made[] = []
+  for (const one of work) {
+    made.push(one)
+    await nextTurn()
+  }
+  return made
+}
+
+/** For the operator: what is wrong, without anything that the upstream could have put into it. */
+function problemOf(error: unknown): string {
+  if (error instanceof McpUpstreamError) return error.message
+  return error instanceof Error ? error.message.slice(0, 256) : 'it could not be read'
+}

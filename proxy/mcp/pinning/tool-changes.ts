@@ -1,0 +1,70 @@
+import { cut, placeOf, visible } from '../../visible.ts'
+import { isMembers, type Members } from '../protocol/json-values.ts'
+
+type Path = readonly (string | number)[]
+
+const MOST = 50
+const MAX_VALUE = 120
+const MAX_PLACE = 200
+/** Of a long text that both have in common, what is shown before and after the change. Characters. */
+const CONTEXT = 20
+
+/**
+ * What differs between two definitions of a tool, for an operator to read: a line for each changed place, values as JSON,
+ * cut at 120 characters around what differs, what hides written as `\u{200b}`. At most 50 lines, then how many more.
+ */
+export function toolChanges(before: Members, after: Members): readonly string[] {
+  const lines: string[] = []
+  let more = 0
+  const note: Note = (path, change) => {
+    if (lines.length === MOST) more += 1
+    else lines.push(`${cut(placeOf(path), MAX_PLACE)}: ${change()}`)
+  }
+  compareMembers(before, after, [], note)
+  return more === 0 ? lines : [...lines, `and ${more} more`]
+}
+
+/** Takes a change down. `change` is asked for its text only where there is room for it. */
+type Note = (path: Path, change: () => string) => void
+
+function compare(before: unknown, after: unknown, path: Path, note: Note): void {
+  if (isMembers(before) && isMembers(after)) compareMembers(before, after, path, note)
+  else if (Array.isArray(before) && Array.isArray(after)) compareItems(before, after, path, note)
+  else if (typeof before === 'string' && typeof after === 'string' && before !== after) {
+    note(path, () => apart(before, after).map(shown).join(' → '))
+  } else if (before !== after) note(path, () => `${shown(before)} → ${shown(after)}`)
+}
+
+function compareMembers(before: Members, after: Members, path: Path, note: Note): void {
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const inner = [...path, name]
+    if (!Object.hasOwn(before, name)) note(inner, () => `added ${shown(after[name])}`)
+    else if (!Object.hasOwn(after, name)) note(inner, () => `removed ${shown(before[name])}`)
+    else compare(before[name], after[name], inner, note)
+  }
+}
+
+function compareItems(before: readonly unknown[], after: readonly unknown[], path: Path, note: Note): void {
+  for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
+    const inner = [...path, index]
+    if (index >= before.length) note(inner, () => `added ${shown(after[index])}`)
+    else if (index >= after.length) note(inner, () => `removed ${shown(before[index])}`)
+    else compare(before[index], after[index], inner, note)
+  }
+}
+
+/** Two texts without most of what they begin and end with alike: a change must not hide behind a long beginning. */
+function apart(before: string, after: string): readonly string[] {
+  const shorter = Math.min(before.length, after.length)
+  let start = 0
+  while (start < shorter && before[start] === after[start]) start += 1
+  let end = 0
+  while (end < shorter - start && before.at(-1 - end) === after.at(-1 - end)) end += 1
+  const from = Math.max(0, start - CONTEXT)
+  const kept = Math.max(0, end - CONTEXT)
+  const part = (text: string): string =>
+    `${from > 0 ? '…' : ''}${text.slice(from, text.length - kept)}${kept > 0 ? '…' : ''}`
+  return [part(before), part(after)]
+}
+
+const shown = (value: unknown): string => cut(visible(JSON.stringify(value) ?? 'nothing'), MAX_VALUE)

@@ -1,0 +1,70 @@
+import { createHash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import { scanJson } from '../../../plugins/json-body/scan.ts'
+import { isMembers } from '../protocol/json-values.ts'
+import { toolFlags } from './tool-flags.ts'
+
+/** A tool as its upstream defines it. */
+export interface ToolDefinition {
+  readonly name: string
+  /** JSON, as the upstream wrote it: fields that nobody knows are still in it. */
+  readonly text: string
+  readonly value: Readonly<Record<string, unknown>>
+  /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of what a model and a gateway go by. */
+  readonly digest: string
+  /** Why an operator should look closely: {@link toolFlags}. */
+  readonly flags: readonly string[]
+}
+
+interface RawTool {
+  readonly text: string
+  readonly value: Readonly<Record<string, unknown>>
+}
+
+const MAX_BYTES = 256 * 1024
+// What a name must be in MCP is a should; what is in no header, log or table ambiguous is this.
+const NAME = /^[\x21-\x7e]{1,128}$/
+const PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
+
+/**
+ * The tools of a list that an upstream gave, one by one, since each may take some ten milliseconds and there may be
+ * thousands; `value` is what `text` says. Throws an Error with one sentence, in which
+ * nothing stands that the upstream could choose freely, where one has no name or a name that is not 1 to 128 visible ASCII
+ * characters, a name is there twice, a definition is larger than 256 KiB or is JSON that two readers could take for two
+ * things, or `inputSchema` is not the schema of an object.
+ */
+export function* readTools(raw: readonly RawTool[]): Generator<ToolDefinition> {
+  const names = new Set<string>()
+  for (const [index, one] of raw.entries()) {
+    const tool = readTool(one, index)
+    if (names.has(tool.name)) throw new Error(`the tool ${tool.name} is listed twice`)
+    names.add(tool.name)
+    yield tool
+  }
+}
+
+function readTool({ text, value }: RawTool, index: number): ToolDefinition {
+  const place = `tool ${index + 1} of the list`
+  const { name, inputSchema } = value
+  if (typeof name !== 'string' || name === '') throw new Error(`${place} has no name`)
+  if (!NAME.test(name)) throw new Error(`${place} has a name that is not 1 to 128 visible ASCII characters`)
+  const bytes = Buffer.from(text)
+  if (bytes.length > MAX_BYTES) throw new Error(`the definition of the tool ${name} is larger than 256 KiB`)
+  if (!isMembers(inputSchema) || inputSchema.type !== 'object') {
+    throw new Error(`the inputSchema of the tool ${name} is not the schema of an object`)
+  }
+  return { name, text, value, digest: digestOf(name, bytes, value), flags: toolFlags(value) }
+}
+
+function digestOf(name: string, bytes: Buffer, value: RawTool['value']): string {
+  try {
+    // What is listed is the text, what is judged the value: a member twice would make them two tools.
+    scanJson(bytes)
+    const pinned = PINNED.filter((field) => Object.hasOwn(value, field)).map((field) => [field, value[field]])
+    return createHash('sha256')
+      .update(canonicalize(Object.fromEntries(pinned)) ?? '')
+      .digest('hex')
+  } catch (error) {
+    throw new Error(`the definition of the tool ${name} is not unambiguous JSON`, { cause: error })
+  }
+}

@@ -1,0 +1,68 @@
+import { cut, hiddenIn, placeOf } from '../../visible.ts'
+import { isMembers, type Members } from '../protocol/json-values.ts'
+import { usableSchema } from '../schema/arguments.ts'
+import { headerParams } from './header-params.ts'
+
+const MOST = 50
+const MAX_FLAG = 250
+const MAX_PLACE = 200
+
+type Path = readonly (string | number)[]
+
+/**
+ * Why an operator should look closely at a tool (SECURITY threat 17), each a code with its subject: text that hides
+ * (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the definition, names included),
+ * a schema that arguments cannot be checked against, wholly (`dialect_unknown`, `schema_too_large`, `schema_unusable:`) or
+ * in one place (`pattern_not_checked:`), and `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing.
+ * Expects a document that is no deeper than a stack.
+ */
+export function toolFlags(definition: Members): readonly string[] {
+  const flags: string[] = []
+  let more = 0
+  const note: Note = (flag) => {
+    if (flags.length === MOST) more += 1
+    else flags.push(cut(flag(), MAX_FLAG))
+  }
+  for (const flag of schemaFlags(definition.inputSchema)) note(() => flag)
+  noteHidden(definition, [], note)
+  return more === 0 ? flags : [...flags, `and ${more} more`]
+}
+
+/** Takes a flag down. It is asked for its text only where there is room for it. */
+type Note = (flag: () => string) => void
+
+function schemaFlags(inputSchema: unknown): readonly string[] {
+  const usable = usableSchema(inputSchema)
+  const annotation = annotationFault(inputSchema)
+  const flags = annotation === null ? [] : [`header_annotation_invalid:${annotation}`]
+  if ('unchecked' in usable)
+    return [...flags, ...usable.unchecked.map((place) => `pattern_not_checked:${place}`)]
+  return [...flags, usable.code === 'schema_unusable' ? `${usable.code}:${usable.problem}` : usable.code]
+}
+
+function annotationFault(inputSchema: unknown): string | null {
+  try {
+    headerParams(inputSchema)
+    return null
+  } catch (error) {
+    return error instanceof Error ? error.message : 'it cannot be read'
+  }
+}
+
+function noteHidden(value: unknown, path: Path, note: Note): void {
+  if (typeof value === 'string') noteText(value, () => placeOf(path), note)
+  else if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) noteHidden(item, [...path, index], note)
+  } else if (isMembers(value)) {
+    for (const [name, inner] of Object.entries(value)) {
+      noteText(name, () => `a name in ${placeOf(path) || 'the tool'}`, note)
+      noteHidden(inner, [...path, name], note)
+    }
+  }
+}
+
+function noteText(text: string, place: () => string, note: Note): void {
+  for (const [kind, points] of hiddenIn(text)) {
+    note(() => `${kind}:${cut(place(), MAX_PLACE)} ${points.slice(0, 5).join(' ')}`)
+  }
+}

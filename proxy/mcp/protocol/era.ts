@@ -1,0 +1,79 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { decodeHeaderValue } from '../pinning/header-params.ts'
+import { NAMED } from './methods.ts'
+import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSAID } from './versions.ts'
+
+type Members = Readonly<Record<string, unknown>>
+
+interface Said {
+  readonly era: Era
+  readonly version: string
+}
+
+/**
+ * Which protocol version a message is in: header and `_meta` must say the same (MCP 2026-07-28, protocol version header).
+ * Without either it is of the legacy era: a client need not initialize to be served (WIRE.md §7).
+ * `lone`: a notification or response, which carries no `_meta`.
+ */
+export function eraOf(headers: IncomingHttpHeaders, meta: Members, lone: boolean): Said {
+  const header = headers['mcp-protocol-version']
+  const declared = meta[META.version]
+  if (declared === undefined) return undeclared(header, lone)
+  if (typeof declared !== 'string') throw metaInvalid(`${META.version} must be a string.`)
+  if (header !== declared) throw mismatch(`MCP-Protocol-Version is not the ${META.version} of the body.`)
+  // What server/discover says: a client in this form has no use for a version without it.
+  if (declared !== MODERN) throw unsupported(declared, [MODERN])
+  const capabilities = meta[META.capabilities]
+  if (typeof capabilities !== 'object' || capabilities === null || Array.isArray(capabilities)) {
+    throw metaInvalid(`${META.capabilities} must be an object.`)
+  }
+  return { era: 'modern', version: MODERN }
+}
+
+function undeclared(header: string | string[] | undefined, lone: boolean): Said {
+  if (header === undefined) return { era: 'legacy', version: UNSAID }
+  if (typeof header === 'string' && LEGACY.includes(header)) return { era: 'legacy', version: header }
+  if (header !== MODERN) throw unsupported(String(header), SUPPORTED)
+  if (lone) return { era: 'modern', version: MODERN }
+  throw metaInvalid(`${META.version} is missing in params._meta.`)
+}
+
+interface Named {
+  readonly era: Era
+  readonly kind: string
+  readonly method: string
+  readonly params: Members
+}
+
+/**
+ * `Mcp-Method` and `Mcp-Name` must repeat the body (MCP 2026-07-28, standard request headers): somebody in front of us may
+ * have judged by them. A modern request must carry them; an older one need not, but may not contradict itself either.
+ */
+export function standardHeaders({ era, kind, method, params }: Named, headers: IncomingHttpHeaders): void {
+  const required = era === 'modern' && kind === 'request'
+  compare('Mcp-Method', headers['mcp-method'], method, required)
+  const member = NAMED.get(method)
+  const name = member === undefined ? undefined : params[member]
+  const header = headers['mcp-name']
+  // A name that is no string is refused for what it is, by whoever reads the parameters.
+  if (member === undefined || typeof name !== 'string') return
+  const decoded = typeof header === 'string' ? decodeHeaderValue(header) : undefined
+  compare('Mcp-Name', decoded, name, required)
+}
+
+function compare(
+  name: string,
+  header: string | string[] | null | undefined,
+  value: string,
+  required: boolean,
+): void {
+  if (header === undefined && !required) return
+  if (header !== value) throw mismatch(`${name} is not what the body says.`)
+}
+
+const mismatch = (message: string): Refusal => new Refusal('mcp_header_mismatch', { message })
+const metaInvalid = (message: string): Refusal => new Refusal('mcp_meta_invalid', { message })
+
+const unsupported = (requested: string, supported: readonly string[]): Refusal =>
+  new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })

@@ -1,0 +1,182 @@
+import { placeOf } from '../../visible.ts'
+import { extentOf, isMembers } from '../protocol/json-values.ts'
+import { linearPattern } from './pattern.ts'
+import { type Subschema, subschemas } from './subschemas.ts'
+
+/** A JSON Schema of somebody else's that is small enough to compile, refers to nothing but itself, and runs no pattern. */
+export interface PreparedSchema {
+  readonly dialect: Dialect
+  /** A copy: what is left out of it says nothing in either dialect, or cannot be checked. */
+  readonly schema: Record<string, unknown>
+  /** Characters of JSON. */
+  readonly size: number
+  readonly patterns: number
+  /** Where a pattern stands that will not be checked. */
+  readonly unchecked: readonly string[]
+}
+
+export type Dialect = '2020-12' | 'draft-07'
+
+/** Why a schema cannot be used: a code for the operator, and a sentence for who calls. */
+export interface SchemaFault {
+  readonly code: 'dialect_unknown' | 'schema_too_large' | 'schema_unusable'
+  readonly problem: string
+}
+
+const MAX_CHARACTERS = 256 * 1024
+const MAX_DEPTH = 64
+const MAX_SUBSCHEMAS = 1_000
+const MAX_VALUES = 20_000
+/** Characters that the compiled code repeats: of each keyword its place, of each name of a list the whole list. */
+const MAX_REPEATED = 2_000_000
+const MAX_PATTERNS = 256
+const MAX_PATTERN_WEIGHT = 25_000
+
+const DIALECTS: ReadonlyMap<unknown, Dialect> = new Map([
+  [undefined, '2020-12'],
+  ['https://json-schema.org/draft/2020-12/schema', '2020-12'],
+  ['http://json-schema.org/draft-07/schema', 'draft-07'],
+  ['https://json-schema.org/draft-07/schema', 'draft-07'],
+])
+
+/**
+ * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 where it names no dialect, or draft-07. What compiles
+ * it generates code, at worst with the place of every keyword in it, so those are bounded, not only its length.
+ * Does NOT check that its keywords have the values they should have.
+ */
+export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
+  const { depth, values } = extentOf(given, MAX_VALUES)
+  if (depth > MAX_DEPTH || values > MAX_VALUES) return TOO_LARGE
+  if (!isMembers(given)) return unusable('it is not an object')
+  const text = JSON.stringify(given)
+  if (text.length > MAX_CHARACTERS) return TOO_LARGE
+  const dialect = DIALECTS.get(
+    typeof given.$schema === 'string' ? given.$schema.replace(/#$/, '') : given.$schema,
+  )
+  if (!dialect) return { code: 'dialect_unknown', problem: 'its dialect is not supported' }
+  // Written and read again: a copy without ties to the original. JSON.parse of an object's text gives an object.
+  const schema = JSON.parse(text) as Record<string, unknown>
+  return prepared(schema, dialect, text.length)
+}
+
+function prepared(
+  schema: Record<string, unknown>,
+  dialect: Dialect,
+  size: number,
+): PreparedSchema | SchemaFault {
+  const all = subschemas(schema)
+  if (all.length > MAX_SUBSCHEMAS || sum(all.map(repeatedIn)) > MAX_REPEATED) return TOO_LARGE
+  const astray = settleReferences(all)
+  if (astray) return astray
+  const patterns = all.flatMap(patternsOf)
+  if (patterns.length > MAX_PATTERNS) return TOO_LARGE
+  const unchecked: string[] = []
+  let weight = 0
+  for (const { source, place, leaveOut } of patterns) {
+    const pattern = linearPattern(source)
+    weight += pattern?.weight ?? 0
+    if (pattern) continue
+    leaveOut()
+    unchecked.push(place)
+  }
+  if (weight > MAX_PATTERN_WEIGHT) return TOO_LARGE
+  for (const { schema } of all) leaveOutForeign(schema)
+  return { dialect, schema, size, patterns: patterns.length, unchecked }
+}
+
+const TOO_LARGE: SchemaFault = { code: 'schema_too_large', problem: 'it is too large' }
+const unusable = (problem: string): SchemaFault => ({ code: 'schema_unusable', problem })
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0)
+
+function repeatedIn({ schema, path }: Subschema): number {
+  const members = Object.values(schema).map((value) =>
+    typeof value === 'object' && value !== null ? 1 + Object.keys(value).length : 1,
+  )
+  const lists = [schema.dependentRequired, schema.dependencies].filter(isMembers).flatMap(Object.values)
+  const listed = lists
+    .filter((list) => Array.isArray(list))
+    .map((list) => list.length * JSON.stringify(list).length)
+  return sum(members) * (1 + sum(path.map((step) => String(step).length + 1))) + sum(listed)
+}
+
+/**
+ * A reference may point at a schema of this document, by its place or by an anchor, and at nothing else. Afterwards each
+ * names a place: within one document that is what anchors and dynamic references come to.
+ */
+function settleReferences(all: readonly Subschema[]): SchemaFault | null {
+  const referring = all.filter(({ schema }) => schema.$ref !== undefined || schema.$dynamicRef !== undefined)
+  if (referring.length === 0) return null
+  if (all.some(({ schema, path }) => path.length > 0 && typeof schema.$id === 'string')) {
+    return unusable('it embeds a schema with an $id of its own')
+  }
+  const places = placesByFragment(all)
+  for (const { schema } of referring) {
+    const { $ref, $dynamicRef = $ref } = schema
+    if ($ref !== undefined && $ref !== $dynamicRef) return unusable('it has two references in one schema')
+    const place = typeof $dynamicRef === 'string' ? places.get(fragmentOf($dynamicRef)) : undefined
+    if (place === undefined) return unusable('it refers to a schema outside itself, or to none')
+    schema.$ref = `#${place.split('/').map(encodeURIComponent).join('/')}`
+    delete schema.$dynamicRef
+  }
+  return null
+}
+
+/** The JSON pointer of every schema, by each fragment that names it. */
+function placesByFragment(all: readonly Subschema[]): ReadonlyMap<unknown, string> {
+  const places = new Map<unknown, string>()
+  for (const { schema, path } of all) {
+    const place = path.map(pointerStep).join('')
+    places.set(place, place)
+    for (const anchor of [schema.$anchor, schema.$dynamicAnchor]) {
+      if (typeof anchor === 'string' && !anchor.startsWith('/')) places.set(anchor, place)
+    }
+  }
+  return places
+}
+
+const pointerStep = (step: string | number): string =>
+  `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`
+
+/** Null where it is none, or of another document. */
+function fragmentOf(reference: string): string | null {
+  if (!reference.startsWith('#')) return null
+  try {
+    return decodeURIComponent(reference.slice(1))
+  } catch {
+    // A lone per cent sign names nothing.
+    return null
+  }
+}
+
+interface Pattern {
+  readonly source: string
+  readonly place: string
+  /** Takes it out of the schema, or makes it allow anything. */
+  readonly leaveOut: () => void
+}
+
+function patternsOf({ schema, path }: Subschema): readonly Pattern[] {
+  const { pattern, patternProperties } = schema
+  const found: Pattern[] = []
+  if (typeof pattern === 'string') {
+    const place = placeOf([...path, 'pattern'])
+    found.push({ source: pattern, place, leaveOut: () => delete schema.pattern })
+  }
+  if (!isMembers(patternProperties)) return found
+  for (const source of Object.keys(patternProperties)) {
+    const place = placeOf([...path, 'patternProperties', source])
+    const leaveOut = () => Object.defineProperty(patternProperties, source, { value: true })
+    found.push({ source, place, leaveOut })
+  }
+  return found
+}
+
+/** Words of the compiler's own, which neither dialect knows, and the names that it would file the schema under. */
+function leaveOutForeign(schema: Record<string, unknown>): void {
+  delete schema.$async
+  delete schema.$id
+  delete schema.id
+  delete schema.$anchor
+  delete schema.$dynamicAnchor
+  if (schema.type === undefined) delete schema.nullable
+}

@@ -1,0 +1,41 @@
+import type { Principal } from '../../../plugins/facts.ts'
+import type { McpMessage } from '../protocol/message.ts'
+import type { Session } from './sessions.ts'
+
+interface Caller {
+  readonly principal: Principal
+  readonly session: Session | null
+  readonly message: McpMessage
+}
+
+export interface Ticket {
+  /** Fires when the caller takes the request back. */
+  readonly signal: AbortSignal
+  readonly end: () => void
+}
+
+/** The requests of legacy callers under way, which `notifications/cancelled` can take back: their own, in their own session. */
+export class Cancellations {
+  readonly #underWay = new Map<string, AbortController>()
+
+  begin(caller: Caller): Ticket {
+    const controller = new AbortController()
+    const { id, era } = caller.message
+    if (era === 'modern' || id === null) return { signal: controller.signal, end: () => {} }
+    const key = keyOf(caller, JSON.parse(id))
+    // Two requests of one id are the client's mistake; the later one can be taken back.
+    this.#underWay.set(key, controller)
+    const end = (): void => {
+      if (this.#underWay.get(key) === controller) this.#underWay.delete(key)
+    }
+    return { signal: controller.signal, end }
+  }
+
+  /** `requestId` as the notification says it. */
+  cancel(caller: Caller, requestId: unknown): void {
+    this.#underWay.get(keyOf(caller, requestId))?.abort()
+  }
+}
+
+const keyOf = ({ principal, session }: Caller, id: unknown): string =>
+  JSON.stringify([principal.id, session?.id ?? null, id])

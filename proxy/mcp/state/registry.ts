@@ -1,0 +1,95 @@
+import type { Database } from '../../../db/database.ts'
+import { boundResources, isBound } from '../../../db/mcp/bindings.ts'
+import { findMcpResource, type McpResource, mcpResourceByName } from '../../../db/mcp/resources.ts'
+import { listMcpTools, type McpTool, mcpToolByName, onlyMcpTool } from '../../../db/mcp/tools.ts'
+import type { Principal } from '../../../plugins/facts.ts'
+
+/** A pinned tool and the resource it belongs to. */
+export interface Found {
+  readonly resource: McpResource
+  readonly tool: McpTool
+}
+
+/** What the gate asks about resources, tools and bindings: the database, each time, so that a change holds at once. */
+export interface Registry {
+  /** The enabled resource of that name. */
+  readonly resource: (name: string) => Promise<McpResource | undefined>
+  /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
+  readonly current: (resource: McpResource) => Promise<McpResource | undefined>
+  /** What a name at the aggregate door means: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4). */
+  readonly exposed: (name: string) => Promise<Found | undefined>
+  readonly tool: (resource: McpResource, name: string) => Promise<Found | undefined>
+  readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
+  readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
+  readonly isBound: (principal: Principal, resource: McpResource) => Promise<boolean>
+  /** The enabled resource that the first part of `<resource>.<rest>` names, and the rest. */
+  readonly split: (name: string) => Promise<{ resource: McpResource; rest: string } | undefined>
+}
+
+export function openRegistry(database: Database): Registry {
+  const byName = mcpResourceByName(database)
+  const toolByName = mcpToolByName(database)
+  const onlyTool = onlyMcpTool(database)
+  const bound = isBound(database)
+
+  const resource: Registry['resource'] = async (name) => {
+    const found = await byName(name)
+    return found?.enabled ? found : undefined
+  }
+  const current: Registry['current'] = async (of) => {
+    const named = await byName(of.name)
+    // By its id where it was renamed: rarely, and that is no reason to lose it.
+    const found =
+      named?.resource_id === of.resource_id ? named : await findMcpResource(database, of.resource_id)
+    return found?.enabled ? found : undefined
+  }
+  const tool: Registry['tool'] = async (of, name) => {
+    const found = await toolByName(of.resource_id, name)
+    return found && found.state !== 'gone' ? { resource: of, tool: found } : undefined
+  }
+  const split: Registry['split'] = async (name) => {
+    // Names that would make this ambiguous were refused when they were registered: the first that fits is the only one.
+    for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
+      const found = await resource(name.slice(0, dot))
+      if (found) return { resource: found, rest: name.slice(dot + 1) }
+    }
+    return undefined
+  }
+  const alone = async (name: string): Promise<Found | undefined> => {
+    const of = await resource(name)
+    if (!of) return undefined
+    // Also one that is gone: the name must not come to mean another tool because the upstream drops this one.
+    if (await toolByName(of.resource_id, name)) return tool(of, name)
+    const only = await onlyTool(of.resource_id)
+    return only && { resource: of, tool: only }
+  }
+  return {
+    resource,
+    current,
+    tool,
+    split,
+    exposed: async (name) => {
+      const parts = await split(name)
+      return parts ? tool(parts.resource, parts.rest) : alone(name)
+    },
+    tools: (of) => listMcpTools(database, of.resource_id),
+    bound: (principal) => boundResources(database, principal.type, principal.id),
+    isBound: async (principal, of) => bound(principal.type, principal.id, of.resource_id),
+  }
+}
+
+/** What calling a tool demands: its own capability where the operator gave it one, else its resource's. */
+export const capabilityOf = (
+  { tool_capabilities: own, required_capability: all }: McpResource,
+  tool: string,
+): string =>
+  // Own members only: a tool may be called `constructor`.
+  (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
+
+/**
+ * Whether a tool may be listed and called as it stands: its definition is the approved one, and a modern upstream has not
+ * annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
+ */
+export const isUsable = ({ era }: McpResource, { state, flags }: McpTool): boolean =>
+  state === 'approved' &&
+  !(era === 'modern' && flags.some((flag) => flag.startsWith('header_annotation_invalid')))

@@ -1,0 +1,46 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { Principal } from '../../../plugins/facts.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+/** Whose state it is, and for what: a state is worth nothing to anybody else or for anything else. */
+export interface StateOwner {
+  readonly principal: Principal
+  readonly resourceId: string
+  readonly method: string
+  /** The tool, prompt or URI that was asked for. */
+  readonly name: string
+}
+
+/**
+ * Binds the opaque state of a multi round-trip request to the principal and the call it was given to (MCP 2026-07-28,
+ * mrtr; SECURITY threat 6): an upstream knows only this gateway, so it cannot tell two principals apart.
+ */
+export interface RequestStates {
+  readonly seal: (state: string, owner: StateOwner) => string
+  /** The upstream's own state, or `mcp_params_invalid`. */
+  readonly open: (sealed: string, owner: StateOwner) => string
+}
+
+export const stateRefused = (): Refusal =>
+  new Refusal('mcp_params_invalid', { message: 'requestState was not given to this call.' })
+
+const TAG_LENGTH = 43
+
+export function requestStates(secret: Buffer): RequestStates {
+  // A key of its own: what signs nonces must not sign what an upstream writes.
+  const key = createHmac('sha256', secret).update('mcp request state').digest()
+  const tag = (state: string, { principal, resourceId, method, name }: StateOwner): string =>
+    createHmac('sha256', key)
+      .update(JSON.stringify([principal.type, principal.id, resourceId, method, name, state]))
+      .digest('base64url')
+  return {
+    seal: (state, owner) => tag(state, owner) + state,
+    open: (sealed, owner) => {
+      const state = sealed.slice(TAG_LENGTH)
+      const given = Buffer.from(sealed.slice(0, TAG_LENGTH))
+      const right = Buffer.from(tag(state, owner))
+      if (given.length === right.length && timingSafeEqual(given, right)) return state
+      throw stateRefused()
+    },
+  }
+}

@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto'
+import type { JsonObject } from '../../../db/json.ts'
+
+/** What a legacy client said when it initialized. */
+export interface Session {
+  readonly id: string
+  readonly principalId: string
+  /** The resource whose door it was opened at, or null for the aggregate door. */
+  readonly resourceId: string | null
+  readonly capabilities: JsonObject
+  readonly clientInfo: JsonObject | null
+}
+
+/** A session that nobody uses for so long is forgotten; its client is told to initialize again. ms. */
+const IDLE_MS = 60 * 60 * 1000
+/** Open at once for one principal; the one unused for longest goes. */
+const PER_PRINCIPAL = 64
+
+interface Kept extends Session {
+  usedAt: number
+}
+
+/**
+ * The sessions of legacy clients at our door, each bound to the principal that opened it: the id alone opens nothing
+ * (SECURITY threat 6). They live in memory: after a restart a client is told 404 and initializes anew, as its protocol says.
+ */
+export class Sessions {
+  readonly #byPrincipal = new Map<string, Map<string, Kept>>()
+  readonly #onEnd: (session: Session) => void
+
+  /** `onEnd` is told of every session that ends, whichever way. */
+  constructor(onEnd: (session: Session) => void) {
+    this.#onEnd = onEnd
+  }
+
+  open(opened: Omit<Session, 'id'>, at: number): Session {
+    const own = this.#byPrincipal.get(opened.principalId) ?? new Map<string, Kept>()
+    this.#byPrincipal.set(opened.principalId, own)
+    for (const session of own.values()) {
+      // In the order of their last use: the first that is young enough ends the search.
+      const tooMany = own.size >= PER_PRINCIPAL
+      if (!tooMany && at - session.usedAt < IDLE_MS) break
+      this.end(session.principalId, session.id)
+    }
+    const session = { ...opened, id: randomBytes(24).toString('base64url'), usedAt: at }
+    own.set(session.id, session)
+    this.#byPrincipal.set(opened.principalId, own)
+    return session
+  }
+
+  /** Undefined where there is none of that id, or it is another principal's. */
+  find(principalId: string, id: string, at: number): Session | undefined {
+    const own = this.#byPrincipal.get(principalId)
+    const session = own?.get(id)
+    if (!own || !session) return undefined
+    if (at - session.usedAt >= IDLE_MS) {
+      this.end(principalId, id)
+      return undefined
+    }
+    own.delete(id)
+    own.set(id, session)
+    session.usedAt = at
+    return session
+  }
+
+  /** False where there was none. */
+  end(principalId: string, id: string): boolean {
+    const own = this.#byPrincipal.get(principalId)
+    const session = own?.get(id)
+    if (!own || !session) return false
+    own.delete(id)
+    if (own.size === 0) this.#byPrincipal.delete(principalId)
+    this.#onEnd(session)
+    return true
+  }
+}

@@ -1,0 +1,53 @@
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { LedgerPoint } from '../ledger.ts'
+import type { Es256 } from '../load/es256.ts'
+import type { Children } from './children.ts'
+
+/** Runs scripts/bench/ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
+export async function measureLedger(
+  children: Children,
+  directory: string,
+  seconds: number,
+): Promise<readonly LedgerPoint[]> {
+  const run = { name: 'ledger', args: [directory, String(seconds)], core: null, limitS: seconds * 8 + 30 }
+  return (await runAlone(children, directory, run)) as readonly LedgerPoint[]
+}
+
+/** Runs scripts/bench/load/es256.ts on the core of what is measured. */
+export async function measureEs256(
+  children: Children,
+  directory: string,
+  core: number | null,
+  seconds: number,
+): Promise<Es256> {
+  const run = { name: 'es256', args: [String(seconds)], core, limitS: seconds * 4 + 30 }
+  return (await runAlone(children, directory, run)) as Es256
+}
+
+interface Alone {
+  /** Of the program in this directory, and of its log. */
+  readonly name: string
+  readonly args: readonly string[]
+  readonly core: number | null
+  readonly limitS: number
+}
+
+/** Runs a program that measures something without a server and prints one line of JSON. Resolves with what it said. */
+async function runAlone(
+  children: Children,
+  directory: string,
+  { name, args, core, limitS }: Alone,
+): Promise<unknown> {
+  const { process: child } = await children.start({
+    name,
+    command: process.execPath,
+    args: [join(import.meta.dirname, `${name}.ts`), ...args],
+    core,
+  })
+  if (child.exitCode === null) await once(child, 'exit', { signal: AbortSignal.timeout(limitS * 1_000) })
+  const said = await readFile(join(directory, `${name}.log`), 'utf8')
+  if (child.exitCode !== 0) throw new Error(`${name} could not be measured:\n${said.slice(-2_000)}`)
+  return JSON.parse(said)
+}

@@ -1,0 +1,68 @@
+import { type Era, LEGACY, META, MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { CALL_RESULTS, eventText, PROGRESS_EVENTS, SERVER_PATHS, TOOL } from '../load/mcp-messages.ts'
+
+/** The era of the MCP server that a request is for, by its head. Null: it is for none. */
+export function mcpEraOf(head: string): Era | null {
+  if (head.startsWith(`POST ${SERVER_PATHS.legacy} `)) return 'legacy'
+  return head.startsWith(`POST ${SERVER_PATHS.modern} `) ? 'modern' : null
+}
+
+/** What is read of a message. */
+interface Asked {
+  readonly id?: string | number
+  readonly method: string
+  readonly params?: { readonly _meta?: { readonly progressToken?: string } }
+}
+
+/**
+ * A whole HTTP answer of an MCP server that keeps no sessions and has one tool: JSON, or an event stream to a call that asks for
+ * progress. Each era knows its own handshake alone. Does NOT check anything.
+ */
+export function mcpAnswer(era: Era, body: string): string {
+  // Only the gateway and the load generator write any.
+  const { id, method, params } = JSON.parse(body) as Asked
+  if (id === undefined) return 'HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n'
+  const result = RESULTS[era][method]
+  // Thus a server says that it does not know the method: no error that only one of the modern era gives.
+  if (result === undefined) return json('400 Bad Request', UNKNOWN)
+  const message = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`
+  const streams = method === 'tools/call' && params?._meta?.progressToken !== undefined
+  return streams ? PROGRESS_CHUNKS + chunk(eventText(message)) + LAST_CHUNK : json('200 OK', message)
+}
+
+const UNKNOWN = '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Not initialized"}}'
+
+/** By method, JSON text. All of it is ASCII, so characters are bytes. */
+const RESULTS: Readonly<Record<Era, Readonly<Record<string, string>>>> = {
+  legacy: {
+    initialize: JSON.stringify({
+      protocolVersion: LEGACY[0],
+      capabilities: { tools: {} },
+      serverInfo: { name: 'bench', version: '1' },
+    }),
+    'tools/list': JSON.stringify({ tools: [TOOL] }),
+    'tools/call': CALL_RESULTS.legacy,
+  },
+  modern: {
+    'server/discover': modern({
+      supportedVersions: [MODERN],
+      capabilities: { tools: {} },
+      _meta: { [META.serverInfo]: { name: 'bench', version: '1' } },
+    }),
+    'tools/list': modern({ tools: [TOOL] }),
+    'tools/call': CALL_RESULTS.modern,
+  },
+}
+
+function modern(result: object): string {
+  return JSON.stringify({ resultType: 'complete', ...result, ttlMs: 300_000, cacheScope: 'private' })
+}
+
+const json = (status: string, body: string): string =>
+  `HTTP/1.1 ${status}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+
+const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
+const LAST_CHUNK = '0\r\n\r\n'
+const PROGRESS_CHUNKS =
+  'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n' +
+  PROGRESS_EVENTS.map(chunk).join('')

@@ -1,0 +1,16 @@
+// Signs proofs in a thread of its own: how many and by what key is its workerData, the proofs are its one message.
+import { parentPort, workerData } from 'node:worker_threads'
+import { proofSigner } from '../../client/signing/proof.ts'
+import type { Signing } from '../job.ts'
+
+/** What one thread is asked for. */
+export interface Share {
+  readonly signing: Signing
+  readonly count: number
+}
+
+// Only scripts/bench/load/proving.ts starts this.
+const { signing, count } = workerData as Share
+const { jwk, ...target } = signing
+const sign = proofSigner(jwk)
+parentPort?.postMessage(Array.from({ length: count }, () => sign({ ...target, at: Date.now() })))

@@ -1,0 +1,187 @@
+import type { Dispatcher } from 'undici'
+import { envelope } from '../envelope.ts'
+import { withCredentials } from '../headers.ts'
+import { GatewayRefusal } from '../refusal.ts'
+import type { AnswerHeaders } from './nonces.ts'
+import { type ReplayableBody, replayable } from './replayable.ts'
+
+type Options = Dispatcher.DispatchOptions
+type Handler = Dispatcher.DispatchHandler
+type Controller = Dispatcher.DispatchController
+
+/** What proves to the gateway who makes one attempt at a call. */
+export interface Credentials {
+  readonly accessToken: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Signs attempts, and learns from their answers. */
+export interface CallSigner {
+  /** The only origin that is ever sent anything. */
+  readonly origin: string
+  /** Credentials for one attempt. `path` may have a query. Rejects where no access token is to be had. */
+  readonly sign: (method: string, path: string) => Promise<Credentials>
+  /** Keeps the nonce of an answer; says whether there was one. */
+  readonly learn: (headers: AnswerHeaders) => boolean
+  /** This access token was not taken. */
+  readonly spoil: (accessToken: string) => void
+}
+
+/**
+ * An undici interceptor that signs every attempt anew and repeats a call at most once for each of the two refusals that
+ * a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. Where the token endpoint itself refuses,
+ * the call is answered with that refusal, so that an SDK shows its sentence.
+ * Throws where a call is for another origin.
+ */
+export function signedDispatch(signer: CallSigner): Dispatcher.DispatcherComposeInterceptor {
+  return (dispatch) => (options, handler) => {
+    const origin = String(options.origin)
+    if (URL.parse(origin)?.origin !== signer.origin) {
+      throw new Error(`this identity is for ${signer.origin} only, and the call is for ${origin}`)
+    }
+    new SignedCall(signer, dispatch, options, handler).begin()
+    return true
+  }
+}
+
+/** One call in one or more attempts, which look like one to the client: it is this call's controller that it holds. */
+class SignedCall implements Controller {
+  aborted = false
+  paused = false
+  reason: Error | null = null
+  rawHeaders: NonNullable<Controller['rawHeaders']> | null = null
+  rawTrailers: NonNullable<Controller['rawTrailers']> | null = null
+  readonly #signer: CallSigner
+  readonly #dispatch: Dispatcher.Dispatch
+  readonly #options: Options
+  readonly #handler: Handler
+  readonly #body: ReplayableBody
+  readonly #cures = new Set(['use_dpop_nonce', 'invalid_token'])
+  #attempted: Controller | null = null
+  #over = false
+
+  constructor(signer: CallSigner, dispatch: Dispatcher.Dispatch, options: Options, handler: Handler) {
+    this.#signer = signer
+    this.#dispatch = dispatch
+    this.#options = options
+    this.#handler = handler
+    this.#body = replayable(options.body)
+  }
+
+  begin(): void {
+    this.#handler.onRequestStart?.(this, {})
+    void this.#attempt()
+  }
+
+  abort(reason: Error): void {
+    if (this.aborted || this.#over) return
+    this.aborted = true
+    this.reason = reason
+    // Between two attempts, or before the first, there is nothing on the wire to be told.
+    if (this.#attempted) this.#attempted.abort(reason)
+    else this.#fail(reason)
+  }
+
+  pause(): void {
+    this.paused = true
+    this.#attempted?.pause()
+  }
+
+  resume(): void {
+    this.paused = false
+    this.#attempted?.resume()
+  }
+
+  async #attempt(): Promise<void> {
+    if (this.#over) return
+    try {
+      const { method, path, headers } = this.#options
+      const credentials = await this.#signer.sign(method, path)
+      if (this.#over) return
+      const attempt = {
+        ...this.#options,
+        headers: withCredentials(headers, credentials.headers),
+        body: this.#body.attempt(),
+      }
+      // Only the type of the body widens: undici takes any iterable of bytes.
+      this.#dispatch(attempt as Options, this.#watch(credentials.accessToken))
+    } catch (error) {
+      if (error instanceof GatewayRefusal) this.#answer(error)
+      else this.#fail(error instanceof Error ? error : new Error(String(error)))
+    }
+  }
+
+  /** Hears one attempt; passes everything on, but for an answer that is a reason to try again. */
+  #watch(accessToken: string): Handler {
+    let cured = false
+    return {
+      onRequestStart: (controller) => {
+        this.#attempted = controller
+      },
+      onResponseStarted: () => this.#handler.onResponseStarted?.(),
+      onResponseStart: (controller, status, headers, statusText) => {
+        this.rawHeaders = controller.rawHeaders ?? null
+        if (status >= 200) cured = this.#cure(status, headers, accessToken)
+        if (!cured) this.#handler.onResponseStart?.(this, status, headers, statusText)
+      },
+      onResponseData: (_controller, chunk) => {
+        if (!cured) this.#handler.onResponseData?.(this, chunk)
+      },
+      onResponseEnd: (controller, trailers) => {
+        if (cured) return this.#again()
+        this.rawTrailers = controller.rawTrailers ?? null
+        this.#end(() => this.#handler.onResponseEnd?.(this, trailers))
+      },
+      onResponseError: (_controller, error) => {
+        // The refusal stands, however its connection ended: the gateway may not have read all of the body.
+        if (cured && !this.aborted) this.#again()
+        else this.#fail(error)
+      },
+    }
+  }
+
+  #cure(status: number, headers: AnswerHeaders, accessToken: string): boolean {
+    const hasNonce = this.#signer.learn(headers)
+    if (status !== 401 || !this.#body.canReplay()) return false
+    const error = challengeOf(headers)
+    if (error === 'use_dpop_nonce' && !hasNonce) return false
+    if (!this.#cures.delete(error)) return false
+    if (error === 'invalid_token') this.#signer.spoil(accessToken)
+    return true
+  }
+
+  #again(): void {
+    this.#attempted = null
+    void this.#attempt()
+  }
+
+  #answer({ status: said, reason, message, final }: GatewayRefusal): void {
+    // The token endpoint's 400 is about its own request: to this one it says that nobody could be authenticated.
+    const status = said === 400 ? 401 : said
+    const { headers, body } = envelope({ status, reason, message, final })
+    this.rawHeaders = headers
+    this.rawTrailers = {}
+    this.#end(() => {
+      this.#handler.onResponseStart?.(this, status, headers, '')
+      this.#handler.onResponseData?.(this, Buffer.from(body))
+      this.#handler.onResponseEnd?.(this, {})
+    })
+  }
+
+  #fail(error: Error): void {
+    this.#end(() => this.#handler.onResponseError?.(this, error))
+  }
+
+  #end(tell: () => void): void {
+    if (this.#over) return
+    this.#over = true
+    this.#body.close()
+    tell()
+  }
+}
+
+/** The error of a DPoP challenge (RFC 9449 §7.1); empty where there is none. */
+function challengeOf(headers: AnswerHeaders): string {
+  const challenges = [headers['www-authenticate'] ?? []].flat().join(', ')
+  return /\bDPoP\b.*?\berror="([a-z_]+)"/i.exec(challenges)?.[1] ?? ''
+}

@@ -1,0 +1,118 @@
+import { type Dispatcher, request } from 'undici'
+import { membersOf, refusalOf } from '../refusal.ts'
+import type { Nonces } from './nonces.ts'
+import type { ProofSigner } from './proof.ts'
+
+/** How long before its end a token is replaced, or half its life where that is shorter. ms. */
+const EARLY_MS = 30_000
+/** A token is made at once or not at all; calls wait for it. ms. */
+const TIMEOUT_MS = 30_000
+
+export interface TokenSource {
+  /** The gateway's origin. */
+  readonly origin: string
+  /** Connections with the client certificate, and nothing signed yet. */
+  readonly agent: Dispatcher
+  readonly sign: ProofSigner
+  readonly nonces: Nonces
+  /** Capabilities to narrow the token to, separated by spaces; undefined for all that are held. */
+  readonly scope: string | undefined
+  readonly now: () => number
+}
+
+interface Token {
+  readonly value: string
+  /** When to ask for the next. ms since the epoch. */
+  readonly freshUntil: number
+}
+
+/** The access token of this process. */
+export interface Tokens {
+  /**
+   * A token that holds for a while yet. However many ask at once, the gateway is asked once.
+   * Rejects with a `GatewayRefusal`, or with undici's error where the gateway could not be reached; nothing is kept then.
+   */
+  readonly current: () => Promise<string>
+  /** The gateway did not take this token: the next call asks for another. Has no effect on a newer one. */
+  readonly spoil: (value: string) => void
+}
+
+/** Keeps one access token from `POST /v1/auth/token` (client_credentials, WIRE.md §5), bound to the DPoP key. */
+export function keepToken(source: TokenSource): Tokens {
+  let kept: Token | null = null
+  let asking: Promise<Token> | null = null
+  const ask = async (): Promise<Token> => {
+    try {
+      kept = await askToken(source)
+      return kept
+    } finally {
+      asking = null
+    }
+  }
+  return {
+    current: async () => {
+      if (kept && source.now() < kept.freshUntil) return kept.value
+      asking ??= ask()
+      return (await asking).value
+    },
+    spoil: (value) => {
+      if (kept?.value === value) kept = null
+    },
+  }
+}
+
+async function askToken(source: TokenSource): Promise<Token> {
+  const first = await post(source)
+  const answer = wantsNonce(first) && first.learned ? await post(source) : first
+  if (answer.status !== 200) throw refusalOf(answer.status, answer.text, answer.advice)
+  return tokenOf(answer.text, source.now())
+}
+
+interface Answer {
+  readonly status: number
+  readonly text: string
+  /** Whether a nonce came with it. */
+  readonly learned: boolean
+  readonly advice: unknown
+}
+
+async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): Promise<Answer> {
+  const url = `${origin}/v1/auth/token`
+  const proof = sign({ method: 'POST', url, accessToken: null, nonce: nonces.get('token'), at: now() })
+  const form = new URLSearchParams({
+    grant_type: 'client_credentials',
+    ...(scope !== undefined && { scope }),
+  })
+  const { statusCode, headers, body } = await request(url, {
+    method: 'POST',
+    dispatcher: agent,
+    headers: { 'content-type': 'application/x-www-form-urlencoded', accept: 'application/json', dpop: proof },
+    body: form.toString(),
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+  })
+  const learned = nonces.learn('token', headers)
+  return { status: statusCode, text: await body.text(), learned, advice: headers['x-should-retry'] }
+}
+
+// RFC 9449 §8 says 400 with the error in the body, §9 says 401 with a challenge; the body is the same here.
+function wantsNonce({ status, text }: Answer): boolean {
+  if (status !== 400 && status !== 401) return false
+  const { error, reason } = membersOf(text)
+  return error === 'use_dpop_nonce' || reason === 'use_dpop_nonce'
+}
+
+function tokenOf(text: string, at: number): Token {
+  const { access_token: value, token_type: type, expires_in: seconds } = membersOf(text)
+  if (typeof value !== 'string' || typeof type !== 'string' || typeof seconds !== 'number') {
+    throw new Error('the gateway answered the token request with something that is not a token')
+  }
+  // RFC 9449 §5: a client that asked for a bound token discards one that is not.
+  if (type.toLowerCase() !== 'dpop') {
+    throw new Error(
+      `the gateway gave a ${type} token that is not bound to this key: is egress_dpop_mode off there?`,
+    )
+  }
+  const lifeMs = seconds * 1000
+  return { value, freshUntil: at + lifeMs - Math.min(EARLY_MS, lifeMs / 2) }
+}

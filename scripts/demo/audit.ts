@@ -1,0 +1,73 @@
+import { join } from 'node:path'
+import type { AuditRow } from '../../db/audit/read.ts'
+import type { Json, JsonObject } from '../../db/json.ts'
+import type { DemoGateway } from './gateway.ts'
+
+/** How long the last outcome rows may take: they are written after the caller has the answer. ms. */
+const OUTCOMES_MS = 5_000
+
+/** Prints the rows of the ledger as a table and verifies their chain offline, from the database file. */
+export async function showAudit(gateway: DemoGateway, say: (line: string) => void): Promise<void> {
+  const rows = await completeRows(gateway)
+  say(
+    '\nThe audit ledger: decisions before anything is sent, outcomes after it, each row sealing the one before.\n',
+  )
+  say(line(['seq', 'who', 'action', 'status', 'sealed', 'what']))
+  for (const row of rows) say(line(cells(row)))
+  const verdict = await gateway.script('verify-audit.ts', join(gateway.directory, 'data', 'sallyport.db'))
+  if (!verdict.startsWith('whole: ')) throw new Error(`the ledger should be whole: ${verdict.trim()}`)
+  say(`\n  node scripts/verbs/verify-audit.ts data/sallyport.db\n  ${verdict.trim()}`)
+}
+
+async function completeRows({ admin }: DemoGateway): Promise<readonly AuditRow[]> {
+  const deadline = performance.now() + OUTCOMES_MS
+  for (;;) {
+    // The admin API's own shape (WIRE.md §2).
+    const { rows } = (await admin('GET', '/v1/admin/audit?order=asc&limit=1000')) as { rows: AuditRow[] }
+    const open = rows.filter((row) => row.status === 'allowed' && !hasOutcome(row, rows))
+    if (open.length === 0) return rows
+    if (performance.now() > deadline) throw new Error(`${open.length} allowed calls have no outcome row`)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+const hasOutcome = ({ request_id: id, seq }: AuditRow, rows: readonly AuditRow[]): boolean =>
+  rows.some((row) => row.request_id === id && row.seq > seq)
+
+function cells(row: AuditRow): string[] {
+  const who = row.principal_id ?? 'gateway'
+  return [String(row.seq), who, row.action, row.status, row.row_hash.slice(0, 8), whatOf(row)]
+}
+
+function whatOf({ status, model, tool, detail }: AuditRow): string {
+  const called = model ?? tool ?? ''
+  if (status === 'allowed') return model !== null && detail.stream === true ? `${model}, streamed` : called
+  if (status === 'denied') return `${called}: ${texts(detail.reason, detail.required_capability)}`
+  return 'http_status' in detail ? outcomeOf(detail) : tool || changeOf(detail)
+}
+
+function outcomeOf({ http_status: http, latency_ms: ms, ...detail }: JsonObject): string {
+  const { input_tokens: input, output_tokens: output, result_bytes: bytes } = detail
+  const size = bytes === undefined ? `${text(input)} + ${text(output)} tokens` : `${text(bytes)} bytes`
+  return `${text(http)}, ${size}, ${text(ms)} ms`
+}
+
+/** What an operator, or a read of an MCP server, has changed. */
+function changeOf(detail: JsonObject): string {
+  const { subject, name, resource, capabilities, approved, required_capability: demanded } = detail
+  if (Array.isArray(capabilities)) return `${text(subject)} [${texts(...capabilities)}]`
+  if (Array.isArray(approved)) return `${text(name)}: pinned ${texts(...approved)}`
+  if (demanded !== undefined) return `${text(name)} demands ${text(demanded)}`
+  return resource === undefined ? '' : `${text(subject)} to ${text(resource)}`
+}
+
+const texts = (...values: readonly (Json | undefined)[]): string =>
+  values.flatMap((value) => (value === undefined ? [] : text(value))).join(' ')
+
+const text = (value: Json | undefined): string =>
+  typeof value === 'string' ? value : JSON.stringify(value ?? null)
+
+const WIDTHS = [5, 14, 31, 9, 10]
+
+const line = (columns: readonly string[]): string =>
+  `  ${columns.map((column, i) => column.padEnd(WIDTHS[i] ?? 0)).join('')}`.trimEnd()

@@ -1,0 +1,136 @@
+import Anthropic from '@anthropic-ai/sdk'
+import OpenAI from 'openai'
+import { type DemoAgent, enrollDemoAgent, NO_KEY } from './agents.ts'
+import type { DemoGateway } from './gateway.ts'
+import type { MockProvider } from './provider.ts'
+
+export type Say = (line: string) => void
+
+const PROMPT = [{ role: 'user' as const, content: 'Say hello.' }]
+const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }]
+
+/** Calls that reach the provider: two allowed, two streamed, one after the grant. */
+const SERVED = 5
+
+/**
+ * Enrolls two agents and plays every call with both SDKs. Rejects at the first that goes otherwise than it should; gives the
+ * agent that may call.
+ */
+export async function playCalls(
+  gateway: DemoGateway,
+  provider: MockProvider,
+  stage: AsyncDisposableStack,
+  say: Say,
+): Promise<DemoAgent> {
+  const writer = await enrollDemoAgent(gateway, 'writer', ['llm.chat'])
+  const guest = await enrollDemoAgent(gateway, 'guest', [])
+  stage.defer(writer.close)
+  stage.defer(guest.close)
+  say(`  agents    ${writer.id} holds llm.chat; ${guest.id} holds nothing; each has a client certificate\n`)
+
+  say(row('allowed', writer, 'openai', quoted(await askOpenai(writer))))
+  say(row('allowed', writer, 'anthropic', quoted(await askAnthropic(writer))))
+  say(row('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
+  say(row('denied', guest, 'anthropic', await refusal(askAnthropic(guest), Anthropic.PermissionDeniedError)))
+  await streamed('openai', writer, streamOpenai(writer))
+  await streamed('anthropic', writer, streamAnthropic(writer))
+  await grantAndRevoke(gateway, guest, say)
+  await checkKeys(provider, say)
+  return writer
+}
+
+export const row = (what: string, { name }: Pick<DemoAgent, 'name'>, sdk: string, said: string): string =>
+  `  ${what.padEnd(8)}  ${name.padEnd(8)}  ${sdk.padEnd(9)}  ${said}`
+
+const quoted = (text: string): string => `"${text}"`
+
+async function askOpenai({ openai }: DemoAgent): Promise<string> {
+  const { choices } = await openai.chat.completions.create({ model: 'gpt-demo', messages: PROMPT })
+  return answer(choices[0]?.message.content)
+}
+
+async function askAnthropic({ anthropic }: DemoAgent): Promise<string> {
+  const asked = { model: 'claude-demo', max_tokens: 64, messages: PROMPT }
+  const { content } = await anthropic.messages.create(asked)
+  return answer(content.map((block) => (block.type === 'text' ? block.text : '')).join(''))
+}
+
+function answer(text: string | null | undefined): string {
+  if (text) return text
+  throw new Error('an allowed call was answered without any text')
+}
+
+/** How a denied call looks to a program: the SDK's own error, and the sentence it carries. */
+async function refusal(
+  call: Promise<string>,
+  denied: typeof OpenAI.PermissionDeniedError | typeof Anthropic.PermissionDeniedError,
+): Promise<string> {
+  const error = await call.then(
+    () => new Error('it was served'),
+    (reason: unknown) => reason,
+  )
+  if (error instanceof denied) return `${error.constructor.name}: ${error.message}`
+  const what = error instanceof Error ? error.message : String(error)
+  throw new Error(`a call without the capability should be a PermissionDeniedError: ${what}`)
+}
+
+async function* streamOpenai({ openai }: DemoAgent): AsyncGenerator<string> {
+  const counted = { stream_options: { include_usage: true } }
+  const asked = { model: 'gpt-demo', messages: SLOW_PROMPT, stream: true as const, ...counted }
+  for await (const { choices } of await openai.chat.completions.create(asked)) {
+    yield choices[0]?.delta.content ?? ''
+  }
+}
+
+async function* streamAnthropic({ anthropic }: DemoAgent): AsyncGenerator<string> {
+  const asked = { model: 'claude-demo', max_tokens: 64, messages: SLOW_PROMPT, stream: true as const }
+  for await (const event of await anthropic.messages.create(asked)) {
+    if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') yield event.delta.text
+  }
+}
+
+/** Prints each piece as it comes; a stream that came in one piece was held back on its way. */
+async function streamed(sdk: string, agent: DemoAgent, pieces: AsyncIterable<string>): Promise<void> {
+  process.stdout.write(`${row('streamed', agent, sdk, '')}"`)
+  const started = performance.now()
+  const arrivals: number[] = []
+  for await (const piece of pieces) {
+    if (piece === '') continue
+    arrivals.push(performance.now() - started)
+    process.stdout.write(piece)
+  }
+  const [first = 0, last = 0] = [arrivals.at(0), arrivals.at(-1)].map((ms) => Math.round(ms ?? 0))
+  process.stdout.write(`" (${arrivals.length} pieces, the first after ${first} ms, the last after ${last})\n`)
+  if (arrivals.length < 2 || last <= first) throw new Error('a streamed answer did not come piece by piece')
+}
+
+async function grantAndRevoke({ admin }: DemoGateway, guest: DemoAgent, say: Say): Promise<void> {
+  const patch = (capabilities: readonly string[]): Promise<unknown> =>
+    admin('PATCH', `/v1/admin/agents/${guest.id}/capabilities`, { capabilities })
+  const operator = { name: 'operator' }
+  await patch(['llm.chat'])
+  say(row('granted', operator, 'admin API', `PATCH ${guest.id} to ["llm.chat"]`))
+  say(row('allowed', guest, 'openai', quoted(await askOpenai(guest))))
+  await patch([])
+  say(row('revoked', operator, 'admin API', `PATCH ${guest.id} to [], which holds from the next call on:`))
+  say(row('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
+}
+
+/** The provider got its key from the gateway, and never heard of the denied calls. */
+async function checkKeys(provider: MockProvider, say: Say): Promise<void> {
+  const came = provider.answered()
+  if (came.length !== SERVED || came.some((status) => status !== 200)) {
+    throw new Error(
+      `the provider should have answered ${SERVED} calls with 200, and answered ${came.join(', ')}`,
+    )
+  }
+  const direct = new OpenAI({ baseURL: `${provider.url}/v1`, apiKey: NO_KEY, maxRetries: 0 })
+  const { status } = await direct.chat.completions
+    .create({ model: 'gpt-demo', messages: PROMPT })
+    .asResponse()
+    .catch((error: unknown) => (error instanceof OpenAI.APIError ? error : { status: 0 }))
+  if (status !== 401) throw new Error('the provider should refuse the key of the agents')
+  say(
+    `\n  The provider saw ${SERVED} calls, each with the gateway's key; asked directly with the agents' key, it answers 401.`,
+  )
+}

@@ -1,0 +1,159 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import { Agent, fetch } from 'undici'
+import { type MockProvider, operatorFiles } from './provider.ts'
+
+/** The gateway of the demo: a process of its own, started as `make start` does. */
+export interface DemoGateway {
+  readonly url: string
+  readonly directory: string
+  readonly adminSecret: string
+  /** Calls the admin API with the operator's secret. Rejects where the status is not 2xx. */
+  readonly admin: (method: string, path: string, body?: unknown) => Promise<unknown>
+  /** Runs a script of this folder beside the gateway and gives its standard output. Rejects where it fails. */
+  readonly script: (name: string, ...args: readonly string[]) => Promise<string>
+  /** Resolves with a sentence when the process has ended. */
+  readonly ended: Promise<string>
+  readonly stop: () => Promise<void>
+}
+
+interface Wanted {
+  readonly directory: string
+  readonly port: number | null
+  readonly provider: MockProvider
+}
+
+const DEFAULT_PORT = 9443
+
+/** Starts `proxy/main.ts` on the scratch directory; resolves when it accepts connections. */
+export async function startDemoGateway({ directory, port, provider }: Wanted): Promise<DemoGateway> {
+  const adminSecret = randomBytes(18).toString('base64url')
+  await writeOperatorFiles(directory, provider.url)
+  const env = {
+    // Each verb is a process of its own, and what the first has compiled the others take.
+    NODE_COMPILE_CACHE: join(directory, 'compiled'),
+    ...ownEnvironment(),
+    DEMO_PROVIDER_KEY: provider.key,
+    MCP_PROXY_LISTEN: `127.0.0.1:${port ?? ((await isFree(DEFAULT_PORT)) ? DEFAULT_PORT : 0)}`,
+    MCP_PROXY_DATA_DIR: join(directory, 'data'),
+    MCP_PROXY_PLUGINS_DIR: join(directory, 'config'),
+    MCP_PROXY_ADMIN_SECRET: adminSecret,
+    // The demo's MCP servers are on this machine.
+    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+    MCP_PROXY_SHUTDOWN_GRACE_S: '2',
+  }
+  const child = spawn(process.execPath, [fileOf('../../proxy/main.ts')], {
+    env,
+    cwd: directory,
+    stdio: 'pipe',
+  })
+  const ended = endOf(child)
+  const url = await Promise.race([ready(child, join(directory, 'gateway.log')), ended.then(complain)])
+  return {
+    url,
+    directory,
+    adminSecret,
+    admin: adminOf(url, directory, adminSecret),
+    script: (name, ...args) => runScript(name, args, env),
+    ended,
+    stop: () => stop(child),
+  }
+}
+
+const fileOf = (path: string): string => join(import.meta.dirname, path)
+
+async function runScript(name: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+  const child = spawn(process.execPath, [fileOf(`../verbs/${name}`), ...args], { env, stdio: 'pipe' })
+  const [out, err] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
+  if (child.exitCode === 0) return out
+  throw new Error(`${name} failed: ${(out + err).trim().split('\n').at(-1)}`)
+}
+
+/** The caller's environment without its own gateway's settings: the demo must not meet a real data directory. */
+function ownEnvironment(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('MCP_PROXY_')))
+}
+
+async function writeOperatorFiles(directory: string, providerUrl: string): Promise<void> {
+  await mkdir(join(directory, 'config'))
+  for (const [name, yaml] of Object.entries(operatorFiles(providerUrl))) {
+    await writeFile(join(directory, 'config', name), yaml)
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
+  const probe = createServer()
+  return new Promise((resolve) => {
+    probe.once('error', () => resolve(false))
+    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)))
+  })
+}
+
+/** Waits for the ready line. All that the gateway logs goes to a file in the scratch directory. */
+function ready(child: ChildProcess, logFile: string): Promise<string> {
+  const log = createWriteStream(logFile, { mode: 0o600 })
+  child.stderr?.pipe(log, { end: false })
+  child.stdout?.pipe(log, { end: false })
+  return new Promise((resolve) => {
+    if (!child.stdout) return
+    const lines = createInterface(child.stdout)
+    lines.on('line', (line) => {
+      const url = readyUrl(line)
+      if (url === null) return
+      lines.removeAllListeners('line')
+      resolve(url)
+    })
+  })
+}
+
+/** The gateway's one line `{"msg":"ready","url":…}` (WIRE.md §8); null for what it logs. */
+function readyUrl(line: string): string | null {
+  if (!line.startsWith('{"msg":"ready"')) return null
+  const said: unknown = JSON.parse(line)
+  const url = typeof said === 'object' && said !== null && 'url' in said ? said.url : null
+  return typeof url === 'string' ? url : null
+}
+
+async function endOf(child: ChildProcess): Promise<string> {
+  let complaint = ''
+  child.stderr?.on('data', (chunk: Buffer) => {
+    complaint = chunk.toString().trim().split('\n').at(-1) ?? ''
+  })
+  const [code, signal] = await once(child, 'close')
+  return `the gateway ended (${signal ?? `exit code ${code}`}): ${complaint}`
+}
+
+function complain(why: string): never {
+  throw new Error(why)
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = once(child, 'exit')
+  child.kill('SIGTERM')
+  await ended
+}
+
+function adminOf(url: string, directory: string, secret: string): DemoGateway['admin'] {
+  return async (method, path, body) => {
+    // The root stands in the file that operators hand to clients.
+    const ca = await readFile(join(directory, 'data', 'org-ca.crt'), 'utf8')
+    const dispatcher = new Agent({ connect: { ca } })
+    const headers = { 'x-admin-secret': secret, 'content-type': 'application/json' }
+    try {
+      const payload = body === undefined ? {} : { body: JSON.stringify(body) }
+      const response = await fetch(url + path, { method, headers, dispatcher, ...payload })
+      if (!response.ok) throw new Error(`${method} ${path} was answered ${response.status}`)
+      return await response.json()
+    } finally {
+      await dispatcher.close()
+    }
+  }
+}

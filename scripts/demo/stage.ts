@@ -1,0 +1,73 @@
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { showAudit } from './audit.ts'
+import { playCalls } from './calls.ts'
+import { startDemoGateway } from './gateway.ts'
+import { curlLines } from './lines.ts'
+import { playMcp } from './mcp.ts'
+import { startMockProvider } from './provider.ts'
+
+interface Wanted {
+  /** True: the gateway stays until SIGINT or SIGTERM. */
+  readonly stay: boolean
+  /** Null: 9443, or any other while that is taken. */
+  readonly port: number | null
+}
+
+/**
+ * Plays the whole demo on standard output. Rejects with one sentence at the first step that does not do what it should.
+ * Whatever happens, the gateway and the provider are stopped and the scratch directory is removed before it settles.
+ */
+export async function demo(wanted: Wanted): Promise<void> {
+  const interrupted = interruption()
+  await using stage = new AsyncDisposableStack()
+  try {
+    await play(wanted, stage, interrupted)
+  } catch (error) {
+    // Ctrl-C reaches the gateway too, so that a call under way fails for that reason.
+    throw interrupted.aborted ? interrupted.reason : error
+  }
+}
+
+async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interrupted: AbortSignal) {
+  // Each step says how it went, so an interrupted demo ends at the next line, with everything it started known here.
+  const say = (line: string): void => {
+    interrupted.throwIfAborted()
+    process.stdout.write(`${line}\n`)
+  }
+  const started = performance.now()
+  say('Sallyport demo: the main job, on this machine alone, with no key and no account.\n')
+
+  const directory = await mkdtemp(join(tmpdir(), 'sallyport-demo-'))
+  stage.defer(() => rm(directory, { recursive: true, force: true }))
+  const provider = await startMockProvider()
+  stage.defer(provider.stop)
+  say(`  provider  ${provider.url}, a mock (aimock) that answers to one key, which the gateway has`)
+
+  const gateway = await startDemoGateway({ directory, port, provider })
+  stage.defer(gateway.stop)
+  const seconds = ((performance.now() - started) / 1000).toFixed(1)
+  say(`  gateway   ${gateway.url}, with a CA and an audit ledger of its own, made in ${seconds} s`)
+
+  const writer = await playCalls(gateway, provider, stage, say)
+  await playMcp(gateway, writer, stage, say)
+  await showAudit(gateway, say)
+  if (!stay) return
+  say(curlLines(gateway))
+  await Promise.race([once(interrupted, 'abort'), gateway.ended.then(complain)])
+}
+
+/** Aborts at Ctrl-C, or when this process is told to end. */
+function interruption(): AbortSignal {
+  const controller = new AbortController()
+  const abort = (): void => controller.abort(new Error('the demo was stopped before its end'))
+  process.once('SIGINT', abort)
+  process.once('SIGTERM', abort)
+  return controller.signal
+}
+
+function complain(why: string): never {
+  throw new Error(why)
+}

@@ -1,0 +1,114 @@
+import { visibleJson } from '../../proxy/admin/mcp/visible-json.ts'
+import { visible } from '../../proxy/visible.ts'
+import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
+
+/**
+ * Lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a terminal obeys what
+ * it prints: so everything that hides or controls is written as `\u{1b}`.
+ */
+export const printable = (lines: readonly string[]): string =>
+  lines.map((line) => `${visible(line)}\n`).join('')
+
+/** JSON, indented. What hides or controls is escaped in it as JSON does, so that it reads back as the same value. */
+export const jsonLines = (value: unknown): readonly string[] =>
+  JSON.stringify(value, null, 2).split('\n').map(visibleJson)
+
+/** A line for each server, under a line of titles. */
+export function resourceTable(
+  all: readonly ShownResource[],
+  bindings: readonly ShownBinding[],
+): readonly string[] {
+  if (all.length === 0) return ['no MCP server is registered: sallyport mcp add NAME URL']
+  const bound = Map.groupBy(bindings, (binding) => binding.resource_id)
+  const rows = all.map((one) => [
+    one.name,
+    stateOf(one),
+    one.required_capability,
+    String(bound.get(one.resource_id)?.length ?? 0),
+    shownUrl(one),
+    toolTotals(one.tools),
+  ])
+  return columns([['NAME', 'STATE', 'DEMANDS', 'BOUND', 'ENDPOINT', 'TOOLS'], ...rows])
+}
+
+/** All that an operator should know of a server. */
+export function resourceLines(resource: WholeResource, bindings: readonly ShownBinding[]): readonly string[] {
+  const { name, description, last_error: error, tools } = resource
+  const bound = bindings.map(({ agent_id: id }) => id).join(', ')
+  const facts: readonly (readonly [string, string | null])[] = [
+    ['about', description],
+    ['state', stateOf(resource)],
+    ['error', error],
+    ['read', readOf(resource)],
+    ['credential', credentialOf(resource)],
+    ['hosts', resource.allowed_domains.join(', ') || null],
+    ['demands', resource.required_capability],
+    ['bound', bound || 'nobody'],
+    ['tools', toolTotals(tools)],
+  ]
+  const shown = facts.flatMap(([title, text]) => (text === null ? [] : `  ${title.padEnd(12)}${text}`))
+  return [`${name}  ${shownUrl(resource)}`, ...shown, ...toolLines(tools), ...unknownLines(resource)]
+}
+
+/** What a name that no tool has demands of nobody: most likely the operator meant another one. */
+export const unknownLines = ({ unknown_tools: unknown }: WholeResource): readonly string[] =>
+  unknown.map((tool) => `tool_capabilities names ${tool}, which the server does not have`)
+
+/** A tool with its definitions whole, so that nothing of what is approved was cut; below them how they differ. */
+export const wholeToolLines = (tool: WholeTool): readonly string[] => [
+  ...(tool.definition === null ? [] : ['approved:', ...jsonLines(tool.definition)]),
+  ...pendingLines(tool),
+]
+
+/** What waits for approval, whole, and how it differs from what was approved. */
+export const pendingLines = (tool: WholeTool): readonly string[] => [
+  ...(tool.pending_definition ? ['waits for approval:', ...jsonLines(tool.pending_definition)] : []),
+  ...toolLines([tool]),
+]
+
+/** Each tool with its state and what it demands; below it the digest that waits, how it differs, and its flags. */
+export function toolLines(tools: readonly ShownTool[]): readonly string[] {
+  const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, tool.required_capability]))
+  return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
+}
+
+function below({ pending_digest: digest, changes = [], flags }: ShownTool): readonly string[] {
+  return [
+    ...(digest === null ? [] : [`waits as ${digest}`]),
+    ...changes,
+    ...flags.map((flag) => `look closely: ${flag}`),
+  ].map((line) => `      ${line}`)
+}
+
+/** How many tools are in which state: `3 approved, 1 quarantined`. */
+export function toolTotals(tools: readonly ShownTool[]): string {
+  const states = Map.groupBy(tools, ({ state }) => state)
+  return [...states].map(([state, { length }]) => `${length} ${state}`).join(', ') || 'no tools'
+}
+
+function stateOf({ enabled, last_error: error }: ShownResource): string {
+  if (!enabled) return 'disabled'
+  return error === null ? 'ok' : 'unreadable'
+}
+
+const readOf = ({ last_read_at: at, protocol_version: version }: ShownResource): string =>
+  at === null ? 'never' : `${at}${version === null ? '' : `, speaks ${version}`}`
+
+const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ShownResource): string =>
+  ref === null ? type : `${type}, from ${ref}`
+
+/** A query may be a key, and a terminal is looked at by others too. */
+function shownUrl({ endpoint_url: endpoint }: ShownResource): string {
+  const { origin, pathname, search } = new URL(endpoint)
+  return `${origin}${pathname}${search === '' ? '' : '?…'}`
+}
+
+function columns(rows: readonly (readonly string[])[]): readonly string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}

@@ -1,0 +1,117 @@
+import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
+import { type Call, type ControlAnswer, expect } from '../control-client.ts'
+
+/** Tells the operator something, each text on a line of its own. */
+export type Say = (...lines: readonly string[]) => void
+
+/** What is left to do once the arguments were understood. */
+export type Work = (call: Call, say: Say) => Promise<void>
+
+/** A tool as the admin API shows it (WIRE.md §2). */
+export interface ShownTool {
+  readonly name: string
+  readonly required_capability: string
+  readonly state: 'approved' | 'quarantined' | 'gone'
+  /** Of the definition that waits for approval, or null. */
+  readonly pending_digest: string | null
+  readonly flags: readonly string[]
+  /** Of a quarantined tool: how it differs from what was approved. */
+  readonly changes?: readonly string[]
+}
+
+/** A tool with what it is said to do, whole. */
+export interface WholeTool extends ShownTool {
+  /** What was approved; null where nothing ever was. */
+  readonly definition: object | null
+  /** Of a quarantined tool: what waits. */
+  readonly pending_definition?: object | null
+}
+
+/** An MCP server as the admin API lists it (WIRE.md §2). */
+export interface ShownResource {
+  readonly resource_id: string
+  readonly name: string
+  readonly description: string | null
+  readonly endpoint_url: string
+  readonly auth_type: string
+  readonly auth_secret_ref: string | null
+  readonly required_capability: string
+  readonly allowed_domains: readonly string[]
+  readonly enabled: boolean
+  readonly protocol_version: string | null
+  readonly last_read_at: string | null
+  readonly last_error: string | null
+  readonly tools: readonly ShownTool[]
+}
+
+/** An MCP server as the admin API shows it alone. */
+export interface WholeResource extends ShownResource {
+  readonly tools: readonly WholeTool[]
+  /** Names in its `tool_capabilities` that no tool has. */
+  readonly unknown_tools: readonly string[]
+}
+
+/** Who may reach an MCP server. */
+export interface ShownBinding {
+  readonly binding_id: string
+  /** Of an agent, a user or a workload. */
+  readonly agent_id: string
+  readonly resource_id: string
+}
+
+export const RESOURCES = '/v1/admin/mcp-resources'
+export const BINDINGS = `${RESOURCES}/bindings`
+
+/** Where the admin API has a resource. */
+export const resourcePath = (resourceId: string): string => `${RESOURCES}/${encodeURIComponent(resourceId)}`
+
+/** Every MCP server, by name. */
+export async function resources(call: Call): Promise<readonly ShownResource[]> {
+  return listOf<ShownResource>(expect(await call('GET', RESOURCES), 200))
+}
+
+/** The MCP server of that name. Throws one sentence where there is none. */
+export async function resourceNamed(call: Call, name: string): Promise<ShownResource> {
+  const all = await resources(call)
+  const found = all.find((one) => one.name === name)
+  if (found) return found
+  const near = nearestName(
+    name,
+    all.map((one) => one.name),
+  )
+  const hint = near === undefined ? 'none is registered' : `did you mean ${near}?`
+  throw new Error(`there is no MCP server of the name ${JSON.stringify(name)}: ${hint}`)
+}
+
+/** The MCP server of that name, with the definitions of its tools. Throws one sentence where there is none. */
+export async function wholeResourceNamed(call: Call, name: string): Promise<WholeResource> {
+  const { resource_id: id } = await resourceNamed(call, name)
+  return wholeResource(await call('GET', resourcePath(id)), 200)
+}
+
+/** The MCP server that an answer holds. Throws the service's own sentence where its status is not the expected one. */
+export const wholeResource = (answer: ControlAnswer, status: number): WholeResource =>
+  // The admin API's own shape (WIRE.md §2), of the version that runs.
+  expect(answer, status) as unknown as WholeResource
+
+/** The tool of that name. Throws one sentence where the server has none. */
+export function toolNamed({ name, tools }: WholeResource, tool: string): WholeTool {
+  const found = tools.find((one) => one.name === tool)
+  if (!found) throw new Error(`${name} has no tool of the name ${JSON.stringify(tool)}`)
+  return found
+}
+
+/** The bindings to one MCP server, or all, oldest first. */
+export async function bindingsOf(
+  call: Call,
+  resource?: Pick<ShownResource, 'resource_id'>,
+): Promise<readonly ShownBinding[]> {
+  const query = resource ? `?${new URLSearchParams({ resource_id: resource.resource_id }).toString()}` : ''
+  return listOf<ShownBinding>(expect(await call('GET', BINDINGS + query), 200))
+}
+
+function listOf<T>(body: unknown): readonly T[] {
+  if (!Array.isArray(body)) throw new Error('the gateway answered with something other than a list')
+  // The admin API's own shape (WIRE.md §2), of the version that runs.
+  return body as readonly T[]
+}

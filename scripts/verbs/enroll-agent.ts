@@ -1,0 +1,63 @@
+import { access, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { writePrivate } from '../../certs/authority/key-store.ts'
+import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { gatewayText } from '../client/identity-files.ts'
+import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
+import { expect, withControl } from '../control-client.ts'
+
+interface Wanted {
+  readonly name: string
+  readonly capabilities: readonly string[]
+  /** Where the identity's files go. Made with mode 0700. */
+  readonly directory: string
+}
+
+/** Enrolls an agent and writes its identity; prints where, and a line to try it with. Throws one sentence on a refusal. */
+export async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<void> {
+  const settings = readSettings(process.env, process.cwd())
+  const key = join(directory, 'agent.key')
+  // Before anything is enrolled: the key is shown once, so there must be a place for it that holds no other.
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  if (await exists(key))
+    throw new Error(`${key} exists already: choose another NAME, or move that identity away`)
+  const agent = await withControl(settings, async (call) => {
+    const enrolled = expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201)
+    await writePrivate(key, String(enrolled.private_key_pem))
+    await writePrivate(join(directory, 'agent.crt'), String(enrolled.cert_chain_pem))
+    await writePrivate(join(directory, 'org-ca.crt'), String((await call('GET', '/pki/ca.crt')).body))
+    const path = `/v1/admin/agents/${String(enrolled.agent_id)}/dpop-jwk`
+    expect(await call('POST', path, publicJwk(dpopKeyIn(directory))), 200)
+    return enrolled
+  })
+  await writePrivate(join(directory, 'gateway.json'), gatewayText(urlOf(settings), String(agent.agent_id)))
+  process.stdout.write(summary(urlOf(settings), agent, directory))
+}
+
+/** Where clients reach the gateway, as far as its settings tell: a port that is picked at each start they do not know. */
+function urlOf({ publicUrls, hostnames, listen }: Settings): string {
+  const [host = 'localhost'] = hostnames
+  return new URL(publicUrls?.[0] ?? `https://${host.includes(':') ? `[${host}]` : host}:${listen.port}`)
+    .origin
+}
+
+function summary(url: string, agent: Record<string, unknown>, directory: string): string {
+  const held =
+    Array.isArray(agent.capabilities) && agent.capabilities.length > 0
+      ? agent.capabilities.join(', ')
+      : 'none'
+  return `enrolled ${String(agent.agent_id)} (capabilities: ${held}) in ${directory}
+try it:
+  curl --cacert ${directory}/org-ca.crt --cert ${directory}/agent.crt --key ${directory}/agent.key \\
+    ${url}/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'
+or let any client of this machine speak as it, by DPoP: make connect IDENTITY=${directory}
+`
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
+}

@@ -1,0 +1,101 @@
+import t from 'tap'
+import {
+  boundResources,
+  deleteMcpBinding,
+  insertMcpBinding,
+  isBound,
+  isBoundQuery,
+  listMcpBindings,
+} from '../../../db/mcp/bindings.ts'
+import type { PrincipalType } from '../../../db/schema.ts'
+import { AT, stored } from '../../support/db/mcp-rows.ts'
+import { opened } from '../../support/db/writer.ts'
+
+const binding = (
+  id: string,
+  resource: string,
+  more: { type?: PrincipalType; principal?: string; at?: number } = {},
+) => ({
+  binding_id: `mcpb_${id}`,
+  principal_type: more.type ?? 'agent',
+  principal_id: more.principal ?? 'acme::bot',
+  resource_id: `mcpr_${resource}`,
+  at: more.at ?? AT,
+})
+
+t.test('§2.3 a binding is of one principal, of one type, to one resource', async (t) => {
+  const at = await opened(t)
+  await stored(at, 'a')
+  await stored(at, 'b')
+  const bound = isBound(at.db)
+  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), false)
+  at.run(insertMcpBinding(at.db, binding('1', 'a')))
+  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), true)
+  t.equal(bound('user', 'acme::bot', 'mcpr_a'), false)
+  t.equal(bound('agent', 'acme::other', 'mcpr_a'), false)
+  t.equal(bound('agent', 'acme::bot', 'mcpr_b'), false)
+  t.same(at.run(deleteMcpBinding(at.db, 'mcpb_1')), [1])
+  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), false)
+  t.equal(deleteMcpBinding(at.db, 'mcpb_1').changes, 1)
+})
+
+t.test('the same two are bound once, and nobody to a resource that is not there', async (t) => {
+  const at = await opened(t)
+  await stored(at, 'a')
+  at.run(insertMcpBinding(at.db, binding('1', 'a')))
+  t.throws(() => at.run(insertMcpBinding(at.db, binding('2', 'a'))), { code: 'SQLITE_CONSTRAINT_UNIQUE' })
+  t.throws(() => at.run(insertMcpBinding(at.db, binding('3', 'none'))), {
+    code: 'SQLITE_CONSTRAINT_FOREIGNKEY',
+  })
+})
+
+t.test('§2.3 the resources of a principal are the enabled ones it is bound to, by name', async (t) => {
+  const at = await opened(t)
+  for (const name of ['b', 'a', 'c']) await stored(at, name)
+  await stored(at, 'off', { enabled: false })
+  for (const name of ['b', 'a', 'off']) at.run(insertMcpBinding(at.db, binding(name, name)))
+  at.run(insertMcpBinding(at.db, binding('u', 'c', { type: 'user' })))
+  const names = async (type: PrincipalType, id: string) =>
+    (await boundResources(at.db, type, id)).map(({ name }) => name)
+  t.same(await names('agent', 'acme::bot'), ['a', 'b'])
+  t.same(await names('user', 'acme::bot'), ['c'])
+  t.same(await names('agent', 'acme::other'), [])
+})
+
+t.test(
+  'WIRE §2 bindings are listed by principal, by resource, or all of them, with the name of the resource',
+  async (t) => {
+    const at = await opened(t)
+    await stored(at, 'a')
+    await stored(at, 'b')
+    at.run(
+      insertMcpBinding(at.db, binding('2', 'b', { at: AT + 1 })),
+      insertMcpBinding(at.db, binding('1', 'a')),
+    )
+    at.run(insertMcpBinding(at.db, binding('3', 'a', { principal: 'acme::x', at: AT + 2 })))
+    const ids = async (filter?: Parameters<typeof listMcpBindings>[1]) =>
+      (await listMcpBindings(at.db, filter)).map(({ binding_id: id }) => id.slice(5)).join('')
+    t.equal(await ids(), '123')
+    t.equal(await ids({ principalId: 'acme::bot' }), '12')
+    t.equal(await ids({ resourceId: 'mcpr_a' }), '13')
+    t.equal(await ids({ principalId: 'acme::x', resourceId: 'mcpr_b' }), '')
+    t.strictSame(await listMcpBindings(at.db, { bindingId: 'mcpb_1' }), [
+      {
+        binding_id: 'mcpb_1',
+        principal_type: 'agent',
+        principal_id: 'acme::bot',
+        resource_id: 'mcpr_a',
+        created_at: '2026-01-01T00:00:00.000Z',
+        resource_name: 'a',
+      },
+    ])
+  },
+)
+
+t.test('the question of every call searches an index', async (t) => {
+  const at = await opened(t)
+  const plan = at.writer
+    .prepare<unknown[], { detail: string }>(`explain query plan ${isBoundQuery(at.db).compile().sql}`)
+    .all('agent', 'p', 'r')
+  t.match(plan, [{ detail: /^SEARCH mcp_bindings USING COVERING INDEX/ }])
+})

@@ -1,0 +1,40 @@
+import { join } from 'node:path'
+import SQLite from 'better-sqlite3'
+import { Kysely, SqliteDialect } from 'kysely'
+import { Migrator } from 'kysely/migration'
+import t from 'tap'
+import { openDatabase } from '../../../db/database.ts'
+import { MIGRATIONS } from '../../../db/migrate.ts'
+import type { Schema } from '../../../db/schema.ts'
+
+t.test(
+  '§2.4 0047 adds resources, tools and bindings, and leaves every row of before as it was',
+  async (t) => {
+    const file = join(t.testdir(), 'old.db')
+    const connection = new SQLite(file)
+    const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+    const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+    const { error } = await migrator.migrateTo('0046_identity')
+    t.equal(error, undefined)
+    const tables = () =>
+      connection
+        .prepare<[], { name: string }>(
+          "select name from sqlite_schema where type = 'table' and name like 'mcp_%'",
+        )
+        .all()
+        .map(({ name }) => name)
+    t.same(tables(), [])
+    const insert =
+      'insert into internal_agents (agent_id, name, enrollment_method, created_at, updated_at) values'
+    connection.exec(`${insert} ('acme::bot', 'bot', 'minted', '2026', '2026')`)
+    const before = connection.prepare('select * from internal_agents').all()
+    await db.destroy()
+
+    const migrated = await openDatabase(`sqlite:${file}`)
+    t.teardown(() => migrated.close())
+    for (const table of ['mcp_resources', 'mcp_tools', 'mcp_bindings'] as const) {
+      t.same(await migrated.kysely.selectFrom(table).selectAll().execute(), [], table)
+    }
+    t.same(await migrated.kysely.selectFrom('internal_agents').selectAll().execute(), before)
+  },
+)

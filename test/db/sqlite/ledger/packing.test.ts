@@ -1,0 +1,65 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { draftOf } from '../../../../db/audit/draft.ts'
+import type { Work, WorkResult } from '../../../../db/audit/writer.ts'
+import { packBatch, packResults, unpackBatch, unpackResults } from '../../../../db/sqlite/ledger/packing.ts'
+import { entry } from '../../../support/db/scratch-ledger.ts'
+
+const text = fc.oneof(
+  fc.constantFrom('', '\u0001', '\u0001\u0001', '\0', 'a\0b', '\u0001a'),
+  fc.string({ unit: 'binary', maxLength: 8 }),
+)
+const optional = fc.option(text, { nil: null })
+const draft = fc
+  .record({
+    request_id: optional,
+    principal_id: optional,
+    principal_type: optional,
+    action: text,
+    status: text,
+    tool: optional,
+    model: optional,
+    provider: optional,
+    cert_thumbprint: optional,
+    dpop_jkt: optional,
+    config_digest: text,
+    detail: fc.dictionary(fc.constantFrom('a', 'b'), text),
+  })
+  .map((values) => draftOf(entry(values)))
+const statement = fc.record({ sql: text, parameters: fc.array(fc.constantFrom(null, 1n, 0.5, 'x')) })
+const work: fc.Arbitrary<Work> = fc.record({
+  statements: fc.array(statement, { maxLength: 2 }),
+  drafts: fc.array(draft, { maxLength: 3 }),
+})
+
+t.test('AUDIT Appending: a batch is the same on the writer’s side, whatever its texts hold', async (t) => {
+  fc.assert(
+    fc.property(fc.array(work, { maxLength: 5 }), (batch) => {
+      t.same(unpackBatch(structuredClone(packBatch(batch))), batch)
+      return true
+    }),
+    { numRuns: 300 },
+  )
+})
+
+t.test('AUDIT Appending: each unit hears of its own rows, and of its own refusal', async (t) => {
+  const unit = (rows: number): Work => ({
+    statements: [],
+    drafts: Array.from({ length: rows }, () => draftOf(entry())),
+  })
+  const sealed = (...seqs: number[]): WorkResult => ({
+    sealed: seqs.map((seq) => ({ stream: 'main', seq, hash: String(seq % 10).repeat(64) })),
+  })
+  const refused: WorkResult = { refused: 'duplicate', message: 'there already' }
+  const cases: readonly (readonly [readonly Work[], readonly WorkResult[]])[] = [
+    [
+      [unit(1), unit(2), unit(0), unit(3), unit(1)],
+      [sealed(41), refused, sealed(), sealed(42, 43, 44), sealed(45)],
+    ],
+    [[unit(1)], [refused]],
+    [[], []],
+  ]
+  for (const [batch, results] of cases)
+    t.same(unpackResults(structuredClone(packResults(results)), batch), results)
+  t.throws(() => unpackResults(packResults([sealed(1)]), [unit(2)]), /64 characters of hashes for 2 rows/)
+})

@@ -1,0 +1,64 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { openLedger } from '../../../../db/audit/ledger.ts'
+import { openDatabase } from '../../../../db/database.ts'
+import { findMcpResource, insertMcpResource } from '../../../../db/mcp/resources.ts'
+import { readUpstream } from '../../../../proxy/admin/mcp/read.ts'
+import { loadConfiguration } from '../../../../proxy/configuration.ts'
+import { inspector } from '../../../../proxy/mcp/pinning/inspect.ts'
+import { madeAuthority } from '../../../support/certs/made.ts'
+import { AT, fieldsOf } from '../../../support/db/mcp-rows.ts'
+import { PLUGIN_FILES, scratch, writeFiles } from '../../../support/gateway.ts'
+import { rawMcp, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
+import { tool, toolServer } from '../../../support/mcp/stage.ts'
+import { arrival } from '../../../support/plugins/arrival.ts'
+
+/** What an operator's read of a server at that address leaves behind, when it may take no longer than `withinMs`. */
+async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?: number) {
+  const root = await scratch(t)
+  await writeFiles(root, PLUGIN_FILES, 'http://127.0.0.1:9')
+  const configuration = await loadConfiguration(root, {})
+  const database = await openDatabase(`sqlite:${join(root, 'sallyport.db')}`)
+  const ledger = await openLedger({ file: database.file, version: '0' })
+  t.teardown(async () => {
+    await ledger.close()
+    await database.close()
+  })
+  const resource_id = 'mcpr_up'
+  const registering = insertMcpResource(database, { ...fieldsOf('up'), resource_id, endpoint_url: url })
+  await ledger.commit({ statements: [registering], entries: [] })
+  const found = async () => {
+    const resource = await findMcpResource(database, resource_id)
+    if (!resource) throw new Error('it is not there')
+    return resource
+  }
+  const context = {
+    database,
+    ledger,
+    authority: (await madeAuthority()).authority,
+    organisation: 'acme',
+    trustDomain: 'sallyport.local',
+    configuration: () => configuration,
+    clientCasChanged: () => Promise.resolve(),
+    mcp: { inspect: inspector(database, upstreamFor(t), () => AT), allowPrivateUpstreams: true },
+  }
+  const facts = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }
+  await readUpstream(context, facts, await found(), withinMs)
+  return found()
+}
+
+await t.test(
+  'an operator who waits for a silent server is told that it did not answer in time',
+  async (t) => {
+    const silent = await rawMcp(t)
+    t.match(await readOnce(t, silent.url, 50), {
+      last_error: 'it did not answer in time (50 ms)',
+      last_read_at: null,
+    })
+  },
+)
+
+await t.test('one that answers is read, and then there is nothing to complain of', async (t) => {
+  const server = await toolServer(t, [tool('go')])
+  t.match(await readOnce(t, server.url), { last_error: null, last_read_at: /./ })
+})

@@ -1,0 +1,70 @@
+import t from 'tap'
+import type { Route } from '../../../proxy/http/route.ts'
+import { router } from '../../../proxy/http/router.ts'
+import { refused } from '../../support/refused.ts'
+
+const route = (method: Route['method'], path: string): Route => ({
+  method,
+  path,
+  answer: () => Promise.reject(new Error('not called')),
+})
+
+const find = router([
+  route('GET', '/v1/agents'),
+  route('POST', '/v1/agents'),
+  route('GET', '/v1/agents/{id}'),
+  route('PATCH', '/v1/agents/{id}/capabilities'),
+  route('POST', '/v1/agents/enroll/capabilities'),
+])
+
+await t.test('T17 a path matches exactly as it was sent', (t) => {
+  t.equal(find('GET', '/v1/agents').route.path, '/v1/agents')
+  for (const path of [
+    '/v1/agents/',
+    '//v1/agents',
+    '/V1/agents',
+    '/v1/./agents',
+    '/v1/%61gents',
+    '/v1/agents;x',
+    '',
+    '/',
+  ]) {
+    t.throws(() => find('GET', path), refused('not_found'), path)
+  }
+  t.end()
+})
+
+await t.test('a variable segment is decoded once', (t) => {
+  t.strictSame(find('GET', '/v1/agents/acme%3A%3Abot').params, { id: 'acme::bot' })
+  t.strictSame(find('GET', '/v1/agents/acme::bot').params, { id: 'acme::bot' })
+  t.strictSame(find('GET', '/v1/agents/a%252Fb').params, { id: 'a%2Fb' })
+  for (const path of ['/v1/agents/%', '/v1/agents/%ff', '/v1/agents/a/b', '/v1/agents//capabilities']) {
+    t.throws(() => find('GET', path), refused('not_found'), path)
+  }
+  t.end()
+})
+
+await t.test('an exact path goes before one with a variable', (t) => {
+  t.equal(find('POST', '/v1/agents/enroll/capabilities').route.path, '/v1/agents/enroll/capabilities')
+  t.equal(find('PATCH', '/v1/agents/enroll2/capabilities').route.path, '/v1/agents/{id}/capabilities')
+  t.end()
+})
+
+await t.test('a known path and another method: 405 with Allow', (t) => {
+  t.throws(
+    () => find('DELETE', '/v1/agents'),
+    refused('method_not_allowed', { headers: { allow: 'GET, POST' } }),
+  )
+  t.throws(() => find('get', '/v1/agents'), refused('method_not_allowed'))
+  t.end()
+})
+
+await t.test('WIRE §3 /v1/v1 gets a hint about the base URL', (t) => {
+  t.throws(() => find('POST', '/v1/v1/chat/completions'), refused('base_url_wrong'))
+  t.end()
+})
+
+await t.test('two routes for one method and path are refused at boot', (t) => {
+  t.throws(() => router([route('GET', '/x'), route('GET', '/x')]), /two routes/)
+  t.end()
+})

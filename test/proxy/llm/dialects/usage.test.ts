@@ -1,0 +1,150 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { type Usage, usageTap } from '../../../../proxy/llm/dialects/usage.ts'
+
+const SSE = 'text/event-stream; charset=utf-8'
+
+const read = (type: string, chunks: readonly (string | Buffer)[], encoding?: string): Usage => {
+  const tap = usageTap(type, encoding)
+  for (const chunk of chunks) tap.observe(Buffer.from(chunk))
+  return tap.usage()
+}
+
+const event = (value: unknown, name?: string): string =>
+  `${name ? `event: ${name}\n` : ''}data: ${JSON.stringify(value)}\n\n`
+
+const CHAT =
+  event({ model: 'gpt-4o-2024', choices: [{ delta: { content: 'the "usage" of é\u2028' } }], usage: null }) +
+  event({
+    model: 'gpt-4o-2024',
+    choices: [],
+    usage: {
+      prompt_tokens: 10,
+      completion_tokens: 5,
+      total_tokens: 15,
+      prompt_tokens_details: { cached_tokens: 4 },
+    },
+  }) +
+  'data: [DONE]\n\n'
+const CHAT_USAGE = { input_tokens: 10, output_tokens: 5, cached_tokens: 4, upstream_model: 'gpt-4o-2024' }
+
+const MESSAGES =
+  event(
+    {
+      type: 'message_start',
+      message: {
+        model: 'claude-haiku-4-5',
+        usage: {
+          input_tokens: 3,
+          cache_creation_input_tokens: 20,
+          cache_read_input_tokens: 100,
+          output_tokens: 1,
+        },
+      },
+    },
+    'message_start',
+  ) +
+  event({ type: 'content_block_delta', delta: { text: 'hi' } }, 'content_block_delta') +
+  event({ type: 'message_delta', delta: {}, usage: { output_tokens: 42 } }, 'message_delta') +
+  event({ type: 'message_stop' }, 'message_stop')
+const MESSAGES_USAGE = {
+  input_tokens: 123,
+  output_tokens: 42,
+  cached_tokens: 100,
+  upstream_model: 'claude-haiku-4-5',
+}
+
+const RESPONSES =
+  event({ type: 'response.created', response: { model: 'gpt-5', usage: null } }, 'response.created') +
+  event(
+    {
+      type: 'response.completed',
+      response: {
+        model: 'gpt-5',
+        usage: {
+          input_tokens: 7,
+          input_tokens_details: { cached_tokens: 2 },
+          output_tokens: 9,
+          total_tokens: 16,
+        },
+      },
+    },
+    'response.completed',
+  )
+const RESPONSES_USAGE = { input_tokens: 7, output_tokens: 9, cached_tokens: 2, upstream_model: 'gpt-5' }
+
+for (const [name, stream, usage] of [
+  ['OpenAI chat', CHAT, CHAT_USAGE],
+  ['Anthropic messages', MESSAGES, MESSAGES_USAGE],
+  ['OpenAI responses', RESPONSES, RESPONSES_USAGE],
+] as const) {
+  await t.test(
+    `§3 the usage of an ${name} stream is read, wherever the stream is cut into chunks`,
+    async (t) => {
+      t.strictSame(read(SSE, [stream]), usage)
+      t.strictSame(read(SSE, [stream.replaceAll('\n', '\r\n')]), usage)
+      const bytes = Buffer.from(stream)
+      t.strictSame(
+        read(
+          SSE,
+          Array.from(bytes, (_, i) => bytes.subarray(i, i + 1)),
+        ),
+        usage,
+      )
+      fc.assert(
+        fc.property(fc.array(fc.nat(bytes.length)), (cuts) => {
+          const edges = [0, ...cuts.toSorted((a, b) => a - b), bytes.length]
+          const chunks = edges.slice(1).map((end, i) => bytes.subarray(edges[i], end))
+          return JSON.stringify(read(SSE, chunks)) === JSON.stringify(usage)
+        }),
+      )
+    },
+  )
+}
+
+await t.test('§3 the usage of a JSON answer is read in both dialects', async (t) => {
+  const chat = JSON.stringify({ model: 'gpt-4o', usage: { prompt_tokens: 1, completion_tokens: 2 } })
+  t.strictSame(read('application/json', [chat.slice(0, 9), chat.slice(9)]), {
+    input_tokens: 1,
+    output_tokens: 2,
+    upstream_model: 'gpt-4o',
+  })
+  const message = { model: 'c', usage: { input_tokens: 1, cache_read_input_tokens: 8, output_tokens: 2 } }
+  t.match(read('application/json', [JSON.stringify(message)]), { input_tokens: 9, cached_tokens: 8 })
+  t.match(read('application/json', [JSON.stringify({ usage: { prompt_tokens: 6 } })]), { input_tokens: 6 })
+})
+
+await t.test('§3 what is not a whole number is unknown, and a model name that is too long too', async (t) => {
+  const odd = { prompt_tokens: 1.5, completion_tokens: -1, prompt_tokens_details: { cached_tokens: '4' } }
+  t.strictSame(read('application/json', [JSON.stringify({ model: 'm'.repeat(257), usage: odd })]), {})
+})
+
+await t.test('§3 what the answer merely talks about is not its usage', async (t) => {
+  const talk = {
+    choices: [{ message: { content: '"usage":{"prompt_tokens":9}' } }],
+    other: { usage: { prompt_tokens: 9 } },
+  }
+  t.strictSame(read('application/json', [JSON.stringify(talk)]), {})
+  t.strictSame(read(SSE, [event(talk), `: {"usage":{"prompt_tokens":9}}\n\n`]), {})
+})
+
+await t.test(
+  'threat 38 nothing an upstream sends makes the tap throw, or keep more than 4 MiB',
+  async (t) => {
+    t.strictSame(read('application/json', ['{"usage":']), {})
+    t.strictSame(read('application/json', ['null']), {})
+    t.strictSame(read(SSE, ['data: {"usage"\n\ndata: {"usage":3}\ndata: "usage"\n']), {})
+    const chunk = Buffer.alloc(1024 * 1024, 0x20)
+    t.strictSame(read('application/json', [...Array(5).fill(chunk), '{"usage":{"prompt_tokens":1}}']), {})
+    // A line that is too long is given up, the next one is read.
+    t.match(read(SSE, [...Array(5).fill(chunk), '\n', event({ usage: { prompt_tokens: 1 } })]), {
+      input_tokens: 1,
+    })
+  },
+)
+
+await t.test('§3 a compressed answer, or one of another type, is not read', async (t) => {
+  t.strictSame(read(SSE, [CHAT], 'gzip'), {})
+  t.strictSame(read('text/html', [CHAT]), {})
+  t.strictSame(read(SSE, [CHAT], 'identity'), CHAT_USAGE)
+})

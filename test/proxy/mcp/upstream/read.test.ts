@@ -1,0 +1,230 @@
+import t from 'tap'
+import {
+  type Act,
+  error,
+  legacy,
+  rawMcp,
+  resourceAt,
+  sendJson,
+  upstreamFor,
+} from '../../../support/mcp/raw-upstream.ts'
+import { failure } from '../../../support/mcp/upstream-calls.ts'
+import { DISCOVERED, modern, named, read } from '../../../support/mcp/upstream-servers.ts'
+
+await t.test('2026-07-28 a server of the modern era is known by its answer to server/discover', async (t) => {
+  const raw = await rawMcp(
+    t,
+    modern(() => ({ tools: named(2) })),
+  )
+  const reading = await read(t, raw)
+  t.match(reading, {
+    era: 'modern',
+    protocolVersion: '2026-07-28',
+    facts: {
+      capabilities: { tools: { listChanged: true } },
+      serverInfo: { name: 'raw', version: '1' },
+      instructions: 'Be kind.',
+      legacy: false,
+    },
+  })
+  t.same(Object.keys(reading.facts).length, 4)
+  t.same(
+    reading.tools.map(({ value }) => value),
+    named(2),
+  )
+  t.same(
+    reading.tools.map(({ text }) => text),
+    named(2).map((value) => JSON.stringify(value)),
+  )
+  t.same(
+    raw.told.map(({ rpc }) => rpc),
+    ['server/discover', 'tools/list', 'initialize'],
+  )
+  for (const { headers, message, rpc } of raw.told.slice(0, 2)) {
+    t.match(headers, { 'mcp-protocol-version': '2026-07-28', 'mcp-method': rpc })
+    t.match(message, {
+      params: {
+        _meta: {
+          'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+          'io.modelcontextprotocol/clientInfo': { name: 'sallyport' },
+          'io.modelcontextprotocol/clientCapabilities': { sampling: {}, elicitation: {}, roots: {} },
+        },
+      },
+    })
+  }
+})
+
+await t.test('2026-07-28 an error that only the modern era has makes a server modern', async (t) => {
+  for (const [code, data] of [
+    [-32020, undefined],
+    [-32021, { requiredCapabilities: {} }],
+    [-32022, { supported: ['2026-07-28'], requested: '2026-07-28' }],
+  ] as const) {
+    const list = modern(() => ({ tools: named(1) }))
+    const raw = await rawMcp(t, (res, told) =>
+      told.rpc === 'server/discover' ? sendJson(res, error(told.id, code, 'no', data), 400) : list(res, told),
+    )
+    t.match(await read(t, raw), { era: 'modern', facts: {}, tools: [{ value: { name: 't0' } }] }, `${code}`)
+    t.match((await read(t, raw)).facts, { legacy: false }, 'it answered initialize with no handshake')
+  }
+})
+
+await t.test(
+  '2025-11-25 any other server is of the legacy era, and its session is ended after reading',
+  async (t) => {
+    const answers: [number, (id: unknown) => unknown][] = [
+      [400, () => error(null, -32000, 'Bad Request: Server not initialized')],
+      [400, (id) => error(id, -32000, 'Bad Request: No valid session ID provided')],
+      [200, (id) => error(id, -32601, 'Method not found')],
+      [404, (id) => error(id, -32601, 'Method not found')],
+      [404, () => '<html>'],
+      [405, () => ''],
+      [406, () => ''],
+      [500, () => 'oops'],
+      [200, (id) => ({ jsonrpc: '2.0', id, result: {} })],
+      [200, (id) => ({ jsonrpc: '2.0', id, result: { ...DISCOVERED, supportedVersions: ['2025-06-18'] } })],
+      [400, (id) => error(id, -32022, 'no', { supported: ['2025-11-25'] })],
+    ]
+    for (const [status, body] of answers) {
+      const serve = legacy({ tools: named(2) })
+      const raw = await rawMcp(t, (res, told) =>
+        told.rpc === 'server/discover' ? sendJson(res, body(told.id), status) : serve(res, told),
+      )
+      const reading = await read(t, raw)
+      t.match(reading, {
+        era: 'legacy',
+        protocolVersion: '2025-11-25',
+        facts: { capabilities: { tools: {} }, serverInfo: { name: 'raw' } },
+        tools: [{ value: { name: 't0' } }, { value: { name: 't1' } }],
+      })
+      t.same(
+        raw.told.map(({ rpc, session }) => `${rpc} ${session}`),
+        [
+          'server/discover undefined',
+          'initialize undefined',
+          'notifications/initialized s1',
+          'tools/list s1',
+          'DELETE s1',
+        ],
+      )
+    }
+  },
+)
+
+await t.test('a server is read as by a client that can answer whatever its tools ask', async (t) => {
+  const raw = await rawMcp(t, legacy())
+  await read(t, raw)
+  t.match(raw.of('initialize')[0]?.message, {
+    params: { capabilities: { roots: {}, sampling: {}, elicitation: {} }, clientInfo: { name: 'sallyport' } },
+  })
+})
+
+await t.test('a server with which we have no revision in common cannot be read', async (t) => {
+  const versions = [['2027-01-01'], []]
+  for (const supportedVersions of versions) {
+    const raw = await rawMcp(
+      t,
+      modern(() => ({}), { ...DISCOVERED, supportedVersions }),
+    )
+    await t.rejects(read(t, raw), failure('failed'))
+    t.equal(raw.told.length, 1)
+  }
+})
+
+await t.test('a server that is down, silent, or refuses us is asked no second question', async (t) => {
+  for (const status of [401, 403]) {
+    const raw = await rawMcp(t, (res) => sendJson(res, '', status))
+    await t.rejects(read(t, raw), failure('failed', { status }))
+    t.equal(raw.told.length, 1)
+  }
+  const silent = await rawMcp(t)
+  await t.rejects(read(t, silent, { answerMs: 50 }), failure('timeout'))
+  t.equal(silent.told.length, 1)
+  const dead = await rawMcp(t, (res) => void res.socket?.destroy())
+  await t.rejects(read(t, dead), failure('unreachable'))
+  t.equal(dead.told.length, 1)
+})
+
+await t.test('a server without tools is not asked for any', async (t) => {
+  const without = { ...DISCOVERED, capabilities: { prompts: {} } }
+  const first = await rawMcp(
+    t,
+    modern(() => ({}), without),
+  )
+  t.same((await read(t, first)).tools, [])
+  t.equal(first.of('tools/list').length, 0)
+  const second = await rawMcp(t, legacy({ capabilities: {} }))
+  t.same((await read(t, second)).tools, [])
+  t.equal(second.of('tools/list').length, 0)
+})
+
+await t.test('a failing tools/list fails the read, and the session is ended all the same', async (t) => {
+  const serve = legacy()
+  for (const act of [
+    (res, { id }) => sendJson(res, error(id, -32603, 'no')),
+    (res) => sendJson(res, '', 500),
+    (res) => void res.socket?.destroy(),
+  ] satisfies Act[]) {
+    const raw = await rawMcp(t, (res, told) =>
+      told.rpc === 'tools/list' ? act(res, told) : serve(res, told),
+    )
+    await t.rejects(read(t, raw), { name: 'Error' })
+    t.equal(raw.of('DELETE').length, 1)
+  }
+})
+
+await t.test('a server that knows no tools/list has no tools', async (t) => {
+  const raw = await rawMcp(t, legacy({ act: (res, { id }) => sendJson(res, error(id, -32601, 'no')) }))
+  t.same((await read(t, raw)).tools, [])
+})
+
+await t.test('what a server says of itself is kept as far as it is of a sane size', async (t) => {
+  const long = '\u{1F600}'.repeat(10_000)
+  const discovered = {
+    ...DISCOVERED,
+    capabilities: { tools: {}, experimental: { long } },
+    instructions: `x${long}`,
+    _meta: { 'io.modelcontextprotocol/serverInfo': 'raw' },
+    serverInfo: { name: 'old style' },
+  }
+  const raw = await rawMcp(
+    t,
+    modern(() => ({ tools: named(1) }), discovered),
+  )
+  const { facts, tools } = await read(t, raw)
+  t.same(Object.keys(facts), ['instructions', 'legacy'])
+  const { instructions } = facts
+  if (typeof instructions !== 'string') return t.fail('there are none')
+  t.ok(instructions.isWellFormed())
+  t.equal(instructions.length, 16_383)
+  t.equal(tools.length, 1, 'and it has the tools that it says it has')
+})
+
+await t.test('a read of its own session leaves those of callers alone', async (t) => {
+  const raw = await rawMcp(t, legacy())
+  const upstream = upstreamFor(t)
+  const resource = resourceAt(raw.url, { era: 'legacy' })
+  const call = {
+    resource,
+    owner: { principalId: 'acme::alice', sessionId: null },
+    method: 'ping',
+    params: null,
+    headers: {},
+    client: { capabilities: {}, clientInfo: null },
+    signal: new AbortController().signal,
+  }
+  const ping = async () => {
+    for await (const _ of (await upstream.call(call)).messages);
+  }
+  await ping()
+  await upstream.read(resource, call.signal)
+  await ping()
+  t.match(raw.of('DELETE'), [{ session: 's2' }])
+  t.same(
+    raw.of('ping').map(({ session, message }) => [session, message.params]),
+    [
+      ['s1', undefined],
+      ['s1', undefined],
+    ],
+  )
+})

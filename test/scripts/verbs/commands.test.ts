@@ -1,0 +1,118 @@
+import { execFileSync } from 'node:child_process'
+import { readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { ADMIN_SECRET, CHAT, scratch, testGateway } from '../../support/gateway.ts'
+import { run } from '../../support/run.ts'
+
+const identityIn = async (directory: string, id: string) => ({
+  id,
+  cert: await readFile(join(directory, 'agent.crt'), 'utf8'),
+  key: await readFile(join(directory, 'agent.key'), 'utf8'),
+})
+
+await t.test('make agent beside a running gateway: the identity works at once', async (t) => {
+  const gateway = await testGateway(t)
+  const out = join(await scratch(t), 'bot')
+  const env = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
+  const ran = await run('scripts/verbs/agent.ts', ['bot', '--caps', 'llm.chat, http.get', '--out', out], env)
+  t.equal(ran.code, 0, ran.err)
+  t.match(ran.out, /enrolled acme::bot \(capabilities: llm\.chat, http\.get\)/)
+  t.match(ran.out, /curl --cacert .* --cert .* --key /)
+  for (const name of ['agent.crt', 'agent.key', 'org-ca.crt']) {
+    t.equal((await stat(join(out, name))).mode & 0o777, 0o600, name)
+  }
+  t.equal(await readFile(join(out, 'org-ca.crt'), 'utf8'), gateway.ca)
+  const answered = await gateway.call(await identityIn(out, 'acme::bot'), 'POST', '/v1/chat/completions', {
+    body: CHAT,
+  })
+  t.equal(answered.status, 200)
+  const [row] = await gateway.rows({ action: 'agent.created' })
+  t.equal(row?.detail.via, 'control_socket', 'the ledger says by which door')
+})
+
+await t.test('make agent without a gateway: it is there when one starts', async (t) => {
+  const root = await scratch(t)
+  const env = { MCP_PROXY_DATA_DIR: join(root, 'data') }
+  const ran = await run('scripts/verbs/agent.ts', ['bot', '--out', join(root, 'bot')], env)
+  t.equal(ran.code, 0, ran.err)
+  const exported = await run('scripts/verbs/ca-export.ts', [], env)
+  t.equal(exported.out, await readFile(join(root, 'bot', 'org-ca.crt'), 'utf8'))
+  const certs = await run('scripts/verbs/certs.ts', [], env)
+  t.match(certs.out, /root\.crt: O=acme, CN=acme Root CA, valid to .*\n.*intermediate\.crt.*\n.*server\.crt/)
+  const verified = await run('scripts/verbs/verify-audit.ts', [join(root, 'data', 'sallyport.db')])
+  t.equal(verified.code, 0, verified.out + verified.err)
+  t.equal((await stat(join(root, 'data'))).mode & 0o777, 0o700)
+})
+
+await t.test('make agent refuses in one sentence, and leaves nothing half-done', async (t) => {
+  const root = await scratch(t)
+  const env = { MCP_PROXY_DATA_DIR: join(root, 'data') }
+  const agent = (...args: string[]) => run('scripts/verbs/agent.ts', args, env)
+  t.match(await agent(''), { code: 1, err: /^sallyport: say one name: / })
+  t.match(await agent('bot', '--caps', 'LLM.CHAT', '--out', join(root, 'bot')), {
+    code: 1,
+    err: /^sallyport: capabilities\[0\]: must match .*\n$/,
+  })
+  t.match(await agent('bot', '--wrong'), { code: 1, err: /^sallyport: .*--wrong/ })
+  t.equal((await agent('bot', '--out', join(root, 'bot'))).code, 0, 'the name is still free')
+  t.match(await agent('other', '--out', join(root, 'bot')), { code: 1, err: /agent\.key exists already/ })
+  t.match(await agent('bot', '--out', join(root, 'bot-2')), { code: 1, err: /^sallyport: .*exists/i })
+})
+
+await t.test(
+  '§5.1 make admin-secret sets a secret that works, and ends the environment variable',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const env = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
+    const ran = await run('scripts/verbs/admin-secret.ts', [], env)
+    t.equal(ran.code, 0, ran.err)
+    const secret = ran.out.trim()
+    const list = async (value: string) =>
+      (await gateway.call(null, 'GET', '/v1/admin/agents', { headers: { 'x-admin-secret': value } })).status
+    t.strictSame([await list(ADMIN_SECRET), await list(secret)], [403, 200])
+    const own = await run('scripts/verbs/admin-secret.ts', ['--stdin'], env, 'my-own-operator-secret\n')
+    t.match(own, { code: 0, out: 'the operator secret is set\n' })
+    t.strictSame([await list(secret), await list('my-own-operator-secret')], [403, 200])
+    t.match(await run('scripts/verbs/admin-secret.ts', ['--stdin'], env, 'short\n'), {
+      code: 1,
+      err: /12 to 72 bytes/,
+    })
+  },
+)
+
+await t.test('every verb has --help', async (t) => {
+  for (const verb of [
+    'agent',
+    'admin-secret',
+    'ca-export',
+    'certs',
+    'check-config',
+    'verify-audit',
+    'export-audit',
+  ]) {
+    t.match(await run(`scripts/${verb}.ts`, ['--help']), { code: 0, out: /^usage: sallyport / }, verb)
+  }
+  t.match(await run('proxy/main.ts', ['--help']), { code: 0, out: /^usage: node proxy\/main/ })
+})
+
+await t.test('a lost CA or passphrase stops the boot: never a second one beside the first', async (t) => {
+  const root = await scratch(t)
+  const data = join(root, 'data')
+  const env = { MCP_PROXY_DATA_DIR: data }
+  await run('scripts/verbs/agent.ts', ['bot', '--out', join(root, 'bot')], env)
+  execFileSync('mv', [join(data, 'ca'), join(root, 'ca')])
+  t.match(await run('scripts/verbs/certs.ts', [], env), { code: 1, err: /there are principals, but the CA/ })
+  execFileSync('mv', [join(root, 'ca'), join(data, 'ca')])
+  const passphrase = await readFile(join(data, 'key-passphrase'), 'utf8')
+  execFileSync('rm', [join(data, 'key-passphrase')])
+  t.match(await run('scripts/verbs/certs.ts', [], env), { code: 1, err: /its passphrase is not in/ })
+  await writeFile(join(data, 'key-passphrase'), passphrase, { mode: 0o644 })
+  t.match(await run('scripts/verbs/certs.ts', [], env), { code: 1, err: /chmod 600/ })
+  execFileSync('chmod', ['600', join(data, 'key-passphrase')])
+  t.equal((await run('scripts/verbs/certs.ts', [], env)).code, 0)
+  t.match(await run('scripts/verbs/certs.ts', [], { ...env, MCP_PROXY_ORG: 'other' }), {
+    code: 1,
+    err: /other/,
+  })
+})

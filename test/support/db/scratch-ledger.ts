@@ -1,0 +1,91 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import SQLite from 'better-sqlite3'
+import type { Entry } from '../../../db/audit/entry.ts'
+import type { StoredRow } from '../../../db/audit/leaf.ts'
+import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/ledger.ts'
+import { type Verdict, verify } from '../../../db/audit/verify.ts'
+import { openDatabase } from '../../../db/database.ts'
+import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
+
+export const VERSION = '0.6.4'
+export const AT = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
+
+/** A migrated database in a directory of its test. */
+export async function scratchDatabase(directory: string): Promise<string> {
+  const file = join(directory, 'sallyport.db')
+  const database = await openDatabase(`sqlite:${file}`)
+  await database.close()
+  return file
+}
+
+export const open = (file: string, options: Partial<LedgerOptions> = {}): Promise<Ledger> =>
+  openLedger({ file, version: VERSION, ...options })
+
+export function entry(values: Partial<Entry> = {}): Entry {
+  return {
+    at: AT,
+    request_id: 'req_1',
+    principal_id: 'acme::bot',
+    principal_type: 'agent',
+    action: 'egress_llm_chat',
+    status: 'allowed',
+    tool: null,
+    model: 'gpt-5',
+    provider: null,
+    cert_thumbprint: 'ab'.repeat(32),
+    dpop_jkt: null,
+    detail: { body_bytes: 12 },
+    config_digest: 'cd'.repeat(32),
+    ...values,
+  }
+}
+
+/** `count` calls, each with its decision and its outcome, one of eight through the MCP path. */
+export async function appendCalls(ledger: Ledger, count: number, from = 0): Promise<void> {
+  const calls = Array.from({ length: count }, (_, index) => from + index)
+  await Promise.all(calls.map((call) => appendCall(ledger, call)))
+}
+
+async function appendCall(ledger: Ledger, call: number): Promise<void> {
+  const action = call % 8 === 0 ? 'mcp_tools_call' : 'egress_llm_chat'
+  const common = { at: AT + call, request_id: `req_${call}`, action }
+  await ledger.commit({ entries: [entry({ ...common, detail: { path: '/é"\u0001', body_bytes: call } })] })
+  await ledger.commit({ entries: [entry({ ...common, status: 'success', provider: 'openai', detail: {} })] })
+}
+
+/** Runs `work` on a connection of its own, as any tool on the machine could. */
+export function withRaw<T>(file: string, work: (db: SQLite.Database) => T): T {
+  const db = new SQLite(file)
+  try {
+    return work(db)
+  } finally {
+    db.close()
+  }
+}
+
+export const rowsOf = (file: string): readonly StoredRow[] =>
+  withRaw(file, (db) => db.prepare<[], StoredRow>('select * from audit_log order by seq').all())
+
+export async function verifyFile(file: string): Promise<Verdict> {
+  const db = new SQLite(file, { readonly: true })
+  try {
+    return await verify(storedRows(db))
+  } finally {
+    db.close()
+  }
+}
+
+/**
+ * How many transactions a write-ahead log holds. A frame that ends one says how many pages the database has then; the others
+ * say 0.
+ */
+export function commitsInLog(path: string): number {
+  const log = readFileSync(path)
+  const frame = 24 + log.readUInt32BE(8)
+  let commits = 0
+  for (let at = 32; at + frame <= log.length; at += frame) {
+    if (log.readUInt32BE(at + 4) > 0) commits += 1
+  }
+  return commits
+}

@@ -1,0 +1,232 @@
+import { constants, existsSync, rmSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { Agent, request } from 'node:https'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import type { Test } from 'tap'
+import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
+import { openDatabase } from '../../db/database.ts'
+import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/gateway.ts'
+import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { type TestUpstream, testUpstream } from './upstream.ts'
+
+export const ADMIN_SECRET = 'correct-horse-battery'
+
+/** What an agent holds: PEM texts. */
+export interface Identity {
+  readonly id: string
+  readonly cert: string
+  readonly key: string
+}
+
+export interface Answered {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly text: string
+  // Parsed where it is JSON. Tests reach into it freely.
+  readonly json: Json
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: a test reads the answer as its caller would, field by field
+export type Json = any
+
+export interface Asked {
+  readonly headers?: Record<string, string>
+  readonly body?: unknown
+  /** Default: a connection of its own. */
+  readonly agent?: Agent
+}
+
+export interface TestGateway extends Gateway {
+  readonly settings: Settings
+  readonly ca: string
+  readonly upstream: TestUpstream
+  /** The lines logged so far, parsed. */
+  readonly log: readonly Json[]
+  readonly pluginsDir: string
+  /** Calls with a client certificate, or without one. A body that is no string or Buffer is sent as JSON. */
+  readonly call: (who: Identity | null, method: string, path: string, asked?: Asked) => Promise<Answered>
+  /** Calls the admin API with the operator's secret. */
+  readonly admin: (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers?: Record<string, string>,
+  ) => Promise<Answered>
+  readonly enroll: (name: string, capabilities: readonly string[]) => Promise<Identity>
+  /** Every audit row, oldest first. Outcome rows follow their answers: close the gateway before you look for them. */
+  readonly rows: (filter?: Parameters<typeof listRows>[1]) => Promise<readonly AuditRow[]>
+}
+
+export interface TestOptions extends GatewayOptions {
+  readonly settings?: Record<string, string>
+  /** Operator files, by name: added to, or in place of, {@link PLUGIN_FILES}. Null leaves one out. */
+  readonly files?: Readonly<Record<string, string | null>>
+  /** True: a CA that no other gateway of this test file has. */
+  readonly ownCa?: boolean
+  /** Whether the whole audit chain must verify when the test ends. Default true; false where the test breaks it. */
+  readonly verify?: boolean
+}
+
+/** The operator files of a test gateway. `UPSTREAM` stands for the test provider's address. */
+export const PLUGIN_FILES: Readonly<Record<string, string>> = {
+  '10-pin.yaml': 'plugin: pin\n',
+  '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',
+  '30-capability.yaml': 'plugin: capability\n',
+  '40-audit.yaml': 'plugin: audit\n',
+  '50-llm.yaml': `plugin: llm
+default_provider: openai
+providers:
+  - name: openai
+    dialect: openai
+    base_url: UPSTREAM/v1
+    api_key: sk-upstream-openai
+    models: ["gpt-*"]
+  - name: anthropic
+    dialect: anthropic
+    base_url: UPSTREAM/v1
+    api_key: sk-upstream-anthropic
+    models: ["claude-*"]
+`,
+}
+
+/** A whole gateway on a directory and ports of its own. When the test ends it is closed and its whole chain verified. */
+export async function testGateway(t: Test, options: TestOptions = {}): Promise<TestGateway> {
+  const upstream = await testUpstream(t)
+  const root = await scratch(t)
+  const pluginsDir = join(root, 'config')
+  await writeFiles(pluginsDir, { ...PLUGIN_FILES, ...options.files }, upstream.url)
+  const settings = readSettings(
+    {
+      MCP_PROXY_LISTEN: '127.0.0.1:0',
+      MCP_PROXY_DATA_DIR: join(root, 'data'),
+      MCP_PROXY_PLUGINS_DIR: pluginsDir,
+      MCP_PROXY_ADMIN_SECRET: ADMIN_SECRET,
+      ...options.settings,
+    },
+    root,
+  )
+  const log: Json[] = []
+  const logTo = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      for (const line of chunk.toString().split('\n')) if (line !== '') log.push(JSON.parse(line))
+      done()
+    },
+  })
+  if (!options.ownCa) await furnish(settings)
+  const gateway = await startGateway(settings, { env: {}, logTo, ...options })
+  if (!options.ownCa) await keepCa(settings)
+  t.teardown(async () => {
+    await gateway.close(0)
+    if (options.verify !== false) await verifyWhole(t, settings)
+  })
+  return { ...gateway, settings, upstream, log, pluginsDir, ...(await caller(gateway, settings)) }
+}
+
+// Sealing keys is slow by design, and every gateway of a test file may as well have the same CA: the first one makes it,
+// those after it find it in their data directory, as a gateway does that starts again.
+const madeCas = new Map<string, string>()
+const caOf = ({ org, trustDomain }: Settings): string => `${org} ${trustDomain}`
+
+async function furnish(settings: Settings): Promise<void> {
+  const made = madeCas.get(caOf(settings))
+  if (made === undefined || settings.keyPassphrase !== null || existsSync(settings.dataDir)) return
+  await cp(made, settings.dataDir, { recursive: true, mode: constants.COPYFILE_EXCL })
+  await chmod(settings.dataDir, 0o700)
+}
+
+async function keepCa(settings: Settings): Promise<void> {
+  if (madeCas.has(caOf(settings)) || settings.keyPassphrase !== null) return
+  const kept = await mkdtemp(join(tmpdir(), 'sallyport-ca-'))
+  process.once('exit', () => rmSync(kept, { recursive: true, force: true }))
+  await cp(join(settings.dataDir, 'ca'), join(kept, 'ca'), { recursive: true })
+  await cp(join(settings.dataDir, 'key-passphrase'), join(kept, 'key-passphrase'))
+  madeCas.set(caOf(settings), kept)
+}
+
+/** A directory of its own, short enough for a Unix socket, gone with the test. One test may ask for several. */
+export async function scratch(t: Test): Promise<string> {
+  const root = await mkdtemp(join(tmpdir(), 'sallyport-'))
+  t.teardown(() => rm(root, { recursive: true, force: true }))
+  return root
+}
+
+/** Writes operator files; a name that maps to null is left out. */
+export async function writeFiles(
+  directory: string,
+  files: Readonly<Record<string, string | null>>,
+  upstreamUrl: string,
+): Promise<void> {
+  await mkdir(directory, { recursive: true })
+  for (const [name, text] of Object.entries(files)) {
+    if (text !== null) await writeFile(join(directory, name), text.replaceAll('UPSTREAM', upstreamUrl))
+  }
+}
+
+async function verifyWhole(t: Test, settings: Settings): Promise<void> {
+  const database = await openDatabase(settings.databaseUrl)
+  const verdict = await verifyDatabase(database.kysely)
+  await database.close()
+  if (!verdict.ok) t.fail('the audit chain does not verify', verdict)
+}
+
+async function caller(gateway: Gateway, settings: Settings) {
+  // The root, as an operator would hand it to a client: fetched once, trusted on first use on loopback.
+  const { text: ca } = await ask(`${gateway.url}/pki/ca.crt`, 'GET', {
+    agent: new Agent({ rejectUnauthorized: false }),
+  })
+  const call: TestGateway['call'] = async (who, method, path, asked = {}) => {
+    const own = asked.agent ?? agentOf(ca, who)
+    const answered = await ask(gateway.url + path, method, { ...asked, agent: own })
+    if (!asked.agent) own.destroy()
+    return answered
+  }
+  const admin: TestGateway['admin'] = (method, path, body, headers = {}) =>
+    call(null, method, path, { body, headers: { 'x-admin-secret': ADMIN_SECRET, ...headers } })
+  const enroll: TestGateway['enroll'] = async (name, capabilities) => {
+    const { status, json, text } = await admin('POST', '/v1/admin/agents', { agent_name: name, capabilities })
+    if (status !== 201) throw new Error(`enrolling ${name}: ${status} ${text}`)
+    return { id: json.agent_id, cert: json.cert_chain_pem, key: json.private_key_pem }
+  }
+  const rows: TestGateway['rows'] = async (filter = { order: 'asc', limit: 1000 }) => {
+    const database = await openDatabase(settings.databaseUrl)
+    const page = await listRows(database.kysely, filter)
+    await database.close()
+    return page.rows
+  }
+  return { ca, call, admin, enroll, rows }
+}
+
+/** A TLS agent that trusts the gateway's CA and presents an identity, or none. `keepAlive`: one connection for all. */
+export function agentOf(ca: string, who: Identity | null, keepAlive = false): Agent {
+  const credentials = who ? { cert: who.cert, key: who.key } : {}
+  return new Agent({ ca, ...credentials, keepAlive, maxSockets: keepAlive ? 1 : Number.POSITIVE_INFINITY })
+}
+
+/** One HTTPS request, whole answer. */
+export function ask(url: string, method: string, { headers = {}, body, agent }: Asked): Promise<Answered> {
+  const payload =
+    body === undefined || typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body)
+  const type: Record<string, string> = payload === undefined ? {} : { 'content-type': 'application/json' }
+  return new Promise((resolve, reject) => {
+    const req = request(url, { method, agent, headers: { ...type, ...headers } }, (res) => {
+      buffer(res).then((bytes) => {
+        const text = bytes.toString()
+        const isJson = res.headers['content-type'] === 'application/json' && text !== ''
+        resolve({
+          status: res.statusCode ?? 0,
+          headers: res.headers,
+          text,
+          json: isJson ? JSON.parse(text) : null,
+        })
+      }, reject)
+    })
+    req.on('error', reject)
+    req.end(payload)
+  })
+}
+
+/** The smallest chat call. */
+export const CHAT = { model: 'gpt-test', messages: [{ role: 'user', content: 'hi' }] }

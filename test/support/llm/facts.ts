@@ -1,0 +1,124 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { capability } from '../../../plugins/capability.ts'
+import type { Granted } from '../../../plugins/facts.ts'
+import { jsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Reply } from '../../../proxy/http/reply.ts'
+import { llmCall } from '../../../proxy/llm/call.ts'
+import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/endpoints.ts'
+import type { LlmFacts } from '../../../proxy/llm/handler.ts'
+import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
+
+interface Request {
+  readonly path?: string
+  readonly headers?: IncomingHttpHeaders
+  readonly body?: unknown
+  readonly signal?: AbortSignal
+  readonly at?: number
+}
+
+export function arrival({
+  path = '/v1/chat/completions',
+  headers = {},
+  body,
+  signal,
+  at = 0,
+}: Request = {}): Arrival {
+  const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(JSON.stringify(body ?? null))
+  return {
+    id: 'req_test',
+    at,
+    method: 'POST',
+    path,
+    query: '',
+    params: {},
+    headers,
+    remoteAddress: '127.0.0.1',
+    peer: null,
+    readBody: () => Promise.resolve(bytes),
+    answer: {},
+    signal: signal ?? new AbortController().signal,
+  }
+}
+
+export function endpointAt(path: string): Endpoint {
+  const endpoint = ENDPOINTS.find((one) => one.path === path)
+  if (!endpoint) throw new Error(`no endpoint at ${path}`)
+  return endpoint
+}
+
+/** The facts as the pipeline would establish them, by the real plugins. A body that is a string goes as it is. */
+export async function facts(request: Request): Promise<LlmFacts> {
+  const start = arrival(request)
+  const withBody = { ...start, ...(await jsonBody({ limit: 1024 * 1024 * 32 }).admit(start)) }
+  const withCall = { ...withBody, ...(await llmCall(endpointAt(start.path)).admit(withBody)) }
+  return { ...withCall, granted: await grant() }
+}
+
+async function grant(): Promise<Granted> {
+  const principal = {
+    id: 'acme::bot',
+    type: 'agent',
+    capabilities: ['llm.chat'],
+    dpopJkt: null,
+    previousDpopJkt: null,
+    inGrace: false,
+  } as const
+  const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
+  return (await capability.admit({ principal, proof: null, token: null, demand })).granted
+}
+
+type Loose = Readonly<Record<string, unknown>>
+
+/** Options as an operator's file would give them. */
+export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptions =>
+  llmOptions.parse({ providers, ...more })
+
+export const openai = (base_url: string, more: Loose = {}): Loose => ({
+  name: 'openai',
+  dialect: 'openai',
+  base_url,
+  api_key: 'sk-up-1',
+  models: ['gpt-*'],
+  ...more,
+})
+
+export const anthropic = (base_url: string, more: Loose = {}): Loose => ({
+  name: 'anthropic',
+  dialect: 'anthropic',
+  base_url,
+  api_key: 'sk-ant-up-1',
+  models: ['claude-*'],
+  ...more,
+})
+
+export interface Received {
+  readonly text: string
+  readonly chunks: readonly string[]
+  /** The event that a client would get after the last chunk; null where the answer came whole. */
+  readonly brokenOff: string | null
+}
+
+/** Takes a reply as the server's sender would, without a client. */
+export async function receive({ body }: Reply): Promise<Received> {
+  if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) {
+    return { text: String(body ?? ''), chunks: [], brokenOff: null }
+  }
+  const chunks: Buffer[] = []
+  let whole = false
+  body.source.on('data', (piece: Buffer) => {
+    chunks.push(piece)
+    body.observe?.(piece)
+  })
+  body.source.once('end', () => {
+    whole = true
+  })
+  await new Promise((resolve) => {
+    body.source.once('close', resolve)
+  })
+  return {
+    text: Buffer.concat(chunks).toString(),
+    chunks: chunks.map(String),
+    brokenOff: whole ? null : (body.brokenOff?.() ?? ''),
+  }
+}

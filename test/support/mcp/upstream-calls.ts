@@ -1,0 +1,34 @@
+import type { UpstreamAnswer, UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
+import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
+import type { Message } from '../../../proxy/mcp/upstream/message.ts'
+import { resourceAt } from './raw-upstream.ts'
+
+/** A call of a tool by alice, with what a test wants different. */
+export function callOf(url: string, fields: Partial<UpstreamCall> = {}): UpstreamCall {
+  return {
+    resource: resourceAt(url),
+    owner: { principalId: 'acme::alice', sessionId: null },
+    method: 'tools/call',
+    params: '{"name":"echo"}',
+    headers: {},
+    client: { capabilities: {}, clientInfo: null },
+    signal: new AbortController().signal,
+    ...fields,
+  }
+}
+
+/** Every message of an answer. */
+export async function all({ messages }: UpstreamAnswer): Promise<Message[]> {
+  const found: Message[] = []
+  for await (const message of messages) found.push(message)
+  return found
+}
+
+export const values = async (answer: UpstreamAnswer): Promise<unknown[]> =>
+  (await all(answer)).map(({ value }) => value)
+
+/** What `t.throws` and `t.rejects` match a failure of an upstream with. */
+export const failure = (
+  kind: FailureKind,
+  more: { readonly status?: number; readonly message?: RegExp } = {},
+): { name: 'Error' } => ({ ...{ kind, ...more }, name: 'Error' })

@@ -1,0 +1,20 @@
+import type { Arrival } from '../../../plugins/plugin.ts'
+
+/** An arrival as a literal object: nothing known about its sender. */
+export function arrival(over: Partial<Arrival> = {}): Arrival {
+  return {
+    id: 'req_test',
+    at: Date.UTC(2026, 0, 1),
+    method: 'POST',
+    path: '/v1/chat/completions',
+    query: '',
+    params: {},
+    headers: {},
+    remoteAddress: '127.0.0.1',
+    peer: null,
+    readBody: () => Promise.resolve(Buffer.alloc(0)),
+    answer: {},
+    signal: new AbortController().signal,
+    ...over,
+  }
+}

@@ -1,0 +1,17 @@
+import type { DpopMode, DpopSources } from '../../../plugins/dpop/dpop.ts'
+import { Nonces } from '../../../plugins/dpop/nonce.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+export const BASE_URL = 'https://gateway.test'
+
+/** What the dpop plugin is made of where a test brings no token of ours. */
+export function constrained(mode: DpopMode, over: Partial<DpopSources> = {}): DpopSources {
+  return {
+    mode,
+    noDowngrade: false,
+    nonces: new Nonces(Buffer.alloc(32, 7)),
+    baseUrls: () => [BASE_URL],
+    tokens: { isOurs: () => false, verify: () => Promise.reject(new Refusal('token_invalid')) },
+    ...over,
+  }
+}
