@@ -13,7 +13,7 @@ import type { Settings } from './settings.ts'
 import { VERSION } from './version.ts'
 
 /** Everything that lies in the data directory, opened: what stays the same while configurations come and go. */
-export interface House {
+export interface DataDirectory {
   readonly settings: Settings
   readonly database: Database
   readonly ledger: Ledger
@@ -29,7 +29,11 @@ export interface House {
  * database. Throws one sentence for the operator where something is there and cannot be trusted or read.
  * The caller must hold the directory's lease (`openControl`).
  */
-export async function openHouse(settings: Settings, queueLimit: number, at: number): Promise<House> {
+export async function openDataDirectory(
+  settings: Settings,
+  queueLimit: number,
+  at: number,
+): Promise<DataDirectory> {
   const made: string[] = []
   const database = await openDatabase(settings.databaseUrl)
   try {

@@ -1,24 +1,24 @@
-import type { RouteSources } from './handlers.ts'
+import type { Handlers } from './handlers.ts'
 import { type Router, router } from './http/router.ts'
 import { type PipelineSources, pipelines } from './pipelines.ts'
 import { adminRoutes, publicRoutes, runtimeRoutes, setupRoutes } from './routes.ts'
 
 /** The routers of each place that listens, made from one configuration and swapped together. */
-export interface Doors {
+export interface Routers {
   readonly runtime: Router
   readonly admin: Router
   readonly control: Router
 }
 
-export interface DoorSources {
+export interface RouterSources {
   /** Of the questions asked at each door. */
   readonly questions: PipelineSources
   /** Whether administration has a listener of its own; else it shares the runtime's. */
   readonly adminApart: boolean
-  readonly routes: RouteSources
+  readonly routes: Handlers
 }
 
-export function doors({ questions, adminApart, routes }: DoorSources): Doors {
+export function doors({ questions, adminApart, routes }: RouterSources): Routers {
   const p = pipelines(questions)
   const admin = [...adminRoutes(p.admin, routes), ...setupRoutes(p, routes)]
   const runtime = runtimeRoutes(p, routes)

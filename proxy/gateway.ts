@@ -3,19 +3,19 @@ import type { DestinationStream } from 'pino'
 import { serviceEntry } from '../plugins/audit/anonymous.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { type Configuration, loadConfiguration } from './configuration.ts'
-import { type House, makeDataDirectory, openHouse } from './data-directory.ts'
-import { type Doors, doors } from './doors.ts'
+import { type DataDirectory, makeDataDirectory, openDataDirectory } from './data-directory.ts'
+import { doors, type Routers } from './doors.ts'
 import { type FederationTask, federationTask } from './federation/publish.ts'
-import { routeSources } from './handlers.ts'
+import { handlers } from './handlers.ts'
 import { type Control, openControl } from './http/control-socket.ts'
 import { openListeners } from './http/listeners.ts'
 import { type ServeOptions, serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import { type Reload, reloader } from './reload.ts'
-import { openParts, type Parts } from './services.ts'
+import { openServices, type Services } from './services.ts'
 import type { Settings } from './settings.ts'
-import { shut } from './shut.ts'
+import { shutdown } from './shut.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
 import { type RefreshTask, refreshMcp } from './tasks/refresh-mcp.ts'
@@ -66,11 +66,11 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   await makeDataDirectory(settings)
   const control = await openControl(settings.dataDir)
   try {
-    const house = await openHouse(settings, configuration.audit.queue_limit, clock())
+    const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, clock())
     try {
-      return await open({ house, control, configuration, load, logs, clock, options })
+      return await open({ dataDirectory, control, configuration, load, logs, clock, options })
     } catch (error) {
-      await house.close()
+      await dataDirectory.close()
       throw error
     }
   } catch (error) {
@@ -90,8 +90,8 @@ async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environm
 /** Writes a row about the service itself. */
 type Note = (action: string, detail: Record<string, string | number>) => Promise<unknown>
 
-interface Opening {
-  readonly house: House
+interface OpenOptions {
+  readonly dataDirectory: DataDirectory
   readonly control: Control
   readonly configuration: Configuration
   readonly load: () => Promise<Configuration>
@@ -100,41 +100,41 @@ interface Opening {
   readonly options: GatewayOptions
 }
 
-async function open(opening: Opening): Promise<Gateway> {
-  const { house, control, load, logs, clock, options } = opening
-  const { settings } = house
-  const parts = await openParts(house, logs, clock, options.env ?? process.env)
-  const { metrics, drain, ledger } = parts
-  const doorsOf = (configuration: Configuration): Doors =>
+async function open(opening: OpenOptions): Promise<Gateway> {
+  const { dataDirectory, control, load, logs, clock, options } = opening
+  const { settings } = dataDirectory
+  const services = await openServices(dataDirectory, logs, clock, options.env ?? process.env)
+  const { metrics, drain, ledger } = services
+  const routersOf = (configuration: Configuration): Routers =>
     doors({
-      questions: { configuration, ...parts.plugins, mcp: parts.mcp },
+      questions: { configuration, ...services.plugins, mcp: services.mcp },
       adminApart: settings.adminListen !== null,
-      routes: routeSources(parts, configuration),
+      routes: handlers(services, configuration),
     })
-  let inForce = { configuration: opening.configuration, doors: doorsOf(opening.configuration) }
+  let inForce = { configuration: opening.configuration, doors: routersOf(opening.configuration) }
   const use = (configuration: Configuration): void => {
     const before = inForce.configuration
-    inForce = { configuration, doors: doorsOf(configuration) }
+    inForce = { configuration, doors: routersOf(configuration) }
     void before.close()
   }
   const digest = (): string => inForce.configuration.digest
   const note: Note = (action, detail) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), digest())] })
 
-  const serveWith = (router: ServeOptions['router']) => serve(serveOptions(parts, router, options.timers))
+  const serveWith = (router: ServeOptions['router']) => serve(serveOptions(services, router, options.timers))
   const tasks: (RefreshTask | FederationTask)[] = []
   let stopTasks = (): void => {}
-  const tls = await tlsMaterial(house, clock())
+  const tls = await tlsMaterial(dataDirectory, clock())
   if (!options.controlOnly) {
-    await begin(parts, note, digest())
+    await begin(services, note, digest())
     const handlers = {
       runtime: serveWith(() => inForce.doors.runtime),
       admin: serveWith(() => inForce.doors.admin),
     }
-    parts.doors.listeners = await openListeners(settings, tls, { ...TIMERS, ...options.timers }, handlers)
+    services.doors.listeners = await openListeners(settings, tls, { ...TIMERS, ...options.timers }, handlers)
     const current = (): Configuration => inForce.configuration
-    tasks.push(rereading(parts, current), ...federation(parts))
-    stopTasks = runTasks([...standing(parts, current), ...tasks], logs.log)
+    tasks.push(rereading(services, current), ...federation(services))
+    stopTasks = runTasks([...standing(services, current), ...tasks], logs.log)
   }
   control.serve(serveWith(() => inForce.doors.control))
 
@@ -146,8 +146,8 @@ async function open(opening: Opening): Promise<Gateway> {
   const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
     // Asked a second time, the operator will not wait: calls end now, still in order.
     if (closing) drain.cut()
-    closing ??= shut({
-      parts,
+    closing ??= shutdown({
+      services,
       control,
       note,
       digest,
@@ -158,22 +158,22 @@ async function open(opening: Opening): Promise<Gateway> {
     return closing
   }
 
-  const { listeners } = parts.doors
+  const { listeners } = services.doors
   return {
     url: listeners?.url ?? '',
     adminUrl: listeners?.adminUrl ?? '',
-    made: house.made,
-    hasAdminSecret: parts.hasAdminSecret,
-    setupCode: parts.setup.code,
+    made: dataDirectory.made,
+    hasAdminSecret: services.hasAdminSecret,
+    setupCode: services.setup.code,
     configuration: () => inForce.configuration,
-    reload: reloader({ load, use, note, log: logs.log, metrics, renew: parts.clientCasChanged }),
+    reload: reloader({ load, use, note, log: logs.log, metrics, renew: services.clientCasChanged }),
     failed: ledger.failed,
     close,
   }
 }
 
 function serveOptions(
-  { logs, metrics, clock, drain }: Parts,
+  { logs, metrics, clock, drain }: Services,
   router: ServeOptions['router'],
   timers: Partial<Timers> = {},
 ): ServeOptions {
@@ -183,7 +183,7 @@ function serveOptions(
 }
 
 /** The first rows of a run: what an earlier one left open is closed before this one begins. */
-async function begin({ ledger, clock, logs }: Parts, note: Note, configDigest: string): Promise<void> {
+async function begin({ ledger, clock, logs }: Services, note: Note, configDigest: string): Promise<void> {
   const recovered = await ledger.recover(clock(), configDigest)
   if (recovered > 0) {
     logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
@@ -192,19 +192,22 @@ async function begin({ ledger, clock, logs }: Parts, note: Note, configDigest: s
 }
 
 /** What is done from time to time, whatever comes in. */
-function standing(parts: Parts, inForce: () => Configuration): readonly Task[] {
-  const { house, doors: open, drain, clock } = parts
-  const { database, settings } = house
+function standing(services: Services, inForce: () => Configuration): readonly Task[] {
+  const { dataDirectory, doors: open, drain, clock } = services
+  const { database, settings } = dataDirectory
   const configDigest = (): string => inForce().digest
   return [
-    ...ledgerTasks({ ...parts, database, organisation: settings.org, configDigest }),
-    renewCertificate(house, open.listeners, clock),
+    ...ledgerTasks({ ...services, database, organisation: settings.org, configDigest }),
+    renewCertificate(dataDirectory, open.listeners, clock),
     cutRevoked(drain.calls, clock),
   ]
 }
 
-function rereading({ house, ledger, mcp, clock, logs }: Parts, inForce: () => Configuration): RefreshTask {
-  const { database } = house
+function rereading(
+  { dataDirectory, ledger, mcp, clock, logs }: Services,
+  inForce: () => Configuration,
+): RefreshTask {
+  const { database } = dataDirectory
   return refreshMcp({
     database,
     ledger,
@@ -217,8 +220,8 @@ function rereading({ house, ledger, mcp, clock, logs }: Parts, inForce: () => Co
   })
 }
 
-function federation({ house, ledger, keys, issuer, clock, logs }: Parts): FederationTask[] {
-  const { settings, database } = house
+function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): FederationTask[] {
+  const { settings, database } = dataDirectory
   if (settings.federationUrl === null) return []
   return [
     federationTask({ database, ledger, keys, url: settings.federationUrl, issuer, clock, log: logs.log }),

@@ -21,14 +21,14 @@ import { endSession, handshake } from './mcp/handlers/handshake.ts'
 import { atOnce } from './mcp/http-get/at-once.ts'
 import { httpGet } from './mcp/http-get/tool.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
-import type { Parts } from './services.ts'
+import type { Services } from './services.ts'
 
 /** What the doors are made of: the handlers that work, and who records. One set per configuration in force. */
-export interface RouteSources {
+export interface Handlers {
   readonly recorder: Recorder<Arrival & Recorded>
   readonly settle: Settle<Arrival & Recorded>
   /** Counts those who were refused before they were known. */
-  readonly strangers: Recorder<Arrival>
+  readonly anonymous: Recorder<Arrival>
   readonly llm: (facts: Arrival & JsonBody & { call: LlmCall; granted: Granted }) => Promise<Reply>
   readonly models: (facts: Arrival) => Promise<Reply>
   readonly mcp: {
@@ -51,27 +51,27 @@ export interface RouteSources {
 }
 
 /** Fetches of http.get under way at once: they go anywhere, and may take their time. */
-const MOST_FETCHES = 64
+const MAX_FETCHES = 64
 
 /** Puts together what one configuration's doors need. */
-export function routeSources(parts: Parts, configuration: Configuration): RouteSources {
-  const { house, ledger, outcomes, strangers, upstream, seen, keys, logins, baseUrls } = parts
-  const { database, settings, authority } = house
-  const { registry, sessions, cancellations, pending, states, changed } = parts.mcp
-  const mcpUpstream = parts.mcp.upstream(configuration.mcp)
+export function handlers(services: Services, configuration: Configuration): Handlers {
+  const { dataDirectory, ledger, outcomes, anonymous, upstream, seen, keys, logins, baseUrls } = services
+  const { database, settings, authority } = dataDirectory
+  const { registry, sessions, cancellations, serverRequests, states, changed } = services.mcp
+  const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const { enforce_tools_call: enforced, http_get: httpGetOptions } = configuration.mcp
   const { digest: configDigest } = configuration
-  const countStranger = (reason: string): void => strangers.count(reason)
+  const countAnonymous = (reason: string): void => anonymous.count(reason)
   return {
-    recorder: audit({ ledger, database, configDigest, countStranger }),
+    recorder: audit({ ledger, database, configDigest, countAnonymous }),
     settle: (facts, ended) => {
       seen.set(facts.principal.id, facts.principal)
       outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), configDigest))
     },
-    strangers: {
+    anonymous: {
       allowed: () => Promise.resolve(null),
       refused: (_facts, { reason }) => {
-        countStranger(reason)
+        countAnonymous(reason)
         return Promise.resolve(null)
       },
     },
@@ -81,18 +81,18 @@ export function routeSources(parts: Parts, configuration: Configuration): RouteS
       work: mcpHandler({
         registry,
         upstream: mcpUpstream,
-        pending,
+        serverRequests,
         cancellations,
         states,
         onToolsChanged: ({ resource_id: id }) => changed.add(id),
         enforced,
         httpGet: httpGetOptions.enabled,
-        fetchUrl: atOnce(MOST_FETCHES, httpGet(httpGetOptions)),
+        fetchUrl: atOnce(MAX_FETCHES, httpGet(httpGetOptions)),
       }),
       handshake: handshake({ registry, sessions, cancellations }),
       endSession: endSession(sessions),
     },
-    readiness: parts.ready,
+    readiness: services.ready,
     admin: {
       database,
       ledger,
@@ -100,9 +100,9 @@ export function routeSources(parts: Parts, configuration: Configuration): RouteS
       organisation: settings.org,
       trustDomain: settings.trustDomain,
       configuration: () => configuration,
-      clientCasChanged: parts.clientCasChanged,
+      clientCasChanged: services.clientCasChanged,
       mcp: {
-        inspect: inspector(database, mcpUpstream, parts.clock),
+        inspect: inspector(database, mcpUpstream, services.clock),
         allowPrivateUpstreams: settings.allowPrivateUpstreams,
       },
     },
@@ -113,7 +113,7 @@ export function routeSources(parts: Parts, configuration: Configuration): RouteS
       baseUrls,
       proofRequired: configuration.dpopMode === 'required',
     },
-    setup: parts.setup,
-    registry: parts.metrics.registry,
+    setup: services.setup,
+    registry: services.metrics.registry,
   }
 }

@@ -14,8 +14,8 @@ import type { Endpoint } from './llm/dialects/endpoints.ts'
 import { mcpState, mcpTool, methodGate } from './mcp/gate/checks.ts'
 import { demandNow } from './mcp/gate/demand-now.ts'
 import { mcpOrigin } from './mcp/gate/origin.ts'
-import { mcpAsked } from './mcp/gate/peek.ts'
-import { mcpScope, type Scope } from './mcp/gate/resource-path.ts'
+import { mcpPeek } from './mcp/gate/peek.ts'
+import { mcpResourcePath, type ResourcePath } from './mcp/gate/resource-path.ts'
 import { mcpTarget, reachedBy, type Target } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage } from './mcp/protocol/message.ts'
@@ -40,13 +40,13 @@ export interface PipelineSources {
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
   /** Made once: sessions and open questions outlive a configuration. */
-  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'pending' | 'states'>
+  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'states'>
 }
 
 /** What is known of an MCP request once its message was read. */
 type McpRead = Arrival &
   JsonBody &
-  Scope & {
+  ResourcePath & {
     readonly principal: Principal
     readonly proof: Proof | null
     readonly token: AccessToken | null
@@ -105,7 +105,7 @@ export function pipelines({
   /** WIRE.md §4: what is meant, who may, and whether it is still what was approved; then the organisation's own rules. */
   const work = () => {
     const call = Pipeline.start<McpRead>()
-      .pass(mcpTarget(mcp.registry, mcp.pending, mcpOptions.http_get.enabled))
+      .pass(mcpTarget(mcp.registry, mcp.serverRequests, mcpOptions.http_get.enabled))
       .pass(pin)
       .pass(capability)
       .pass(mcpMethod)
@@ -149,9 +149,9 @@ export function pipelines({
         .pass(proof)
         .pass(apiKey)
         .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
-        .pass(mcpAsked)
+        .pass(mcpPeek)
         .pass(mcpMessage)
-        .pass(mcpScope(mcp.registry, mcp.sessions)),
+        .pass(mcpResourcePath(mcp.registry, mcp.sessions)),
       session: anyone.pass(sameOrigin).pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
       handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
       work: work(),

@@ -27,23 +27,23 @@ import {
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
-import type { RouteSources } from './handlers.ts'
+import type { Handlers } from './handlers.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
-import { forked, gated, gatedWay, open, openWay, type Refuse, type Route } from './http/route.ts'
+import { forked, gated, gatedBranch, open, openBranch, type Refuse, type Route } from './http/route.ts'
 import { ENDPOINTS } from './llm/dialects/endpoints.ts'
 import { isHandshake } from './mcp/protocol/methods.ts'
 import { refuseMcp } from './mcp/refuse.ts'
 import type { Pipelines } from './pipelines.ts'
 
 /** Every door of the runtime listener: what agents and their SDKs call. */
-export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+export function runtimeRoutes(p: Pipelines, s: Handlers): readonly Route[] {
   const audited = { recorder: s.recorder, settle: s.settle, recheck: p.stillHolds }
   return [
     ...ENDPOINTS.map((endpoint) =>
       gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
     ),
-    open('GET', '/v1/models', p.known, s.models, s.strangers),
-    open('GET', '/v1/egress/models', p.known, s.models, s.strangers),
+    open('GET', '/v1/models', p.known, s.models, s.anonymous),
+    open('GET', '/v1/egress/models', p.known, s.models, s.anonymous),
     ...mcpRoutes(p, s),
     ...signInRoutes(p, s),
     ...publicRoutes(p, s),
@@ -51,30 +51,30 @@ export function runtimeRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
 }
 
 /** MCP: all bound resources behind one door, and each behind one of its own (WIRE.md §4). */
-function mcpRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
-  const { recorder, settle, strangers } = s
+function mcpRoutes(p: Pipelines, s: Handlers): readonly Route[] {
+  const { recorder, settle, anonymous } = s
   const refuse = refuseMcp(s.auth.baseUrls)
-  const handshake = openWay(p.mcp.handshake, s.mcp.handshake, strangers, refuse)
-  const work = gatedWay(
+  const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
+  const work = gatedBranch(
     { pipeline: p.mcp.work, recorder, settle, recheck: p.mcpStillHolds, refuse },
     s.mcp.work,
   )
   const read = { pipeline: p.mcp.read, recorder, refuse }
   return ['/v1/mcp', '/v1/mcp/{resource}'].flatMap((path) => [
     forked('POST', path, read, ({ message }) => (isHandshake(message) ? handshake : work)),
-    open('DELETE', path, p.mcp.session, s.mcp.endSession, strangers, refuse),
+    open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse),
   ])
 }
 
 /** Signing in: tokens, the Python helper's login, and what tells clients about both. */
-function signInRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+function signInRoutes(p: Pipelines, s: Handlers): readonly Route[] {
   const { issue, logins, keys, baseUrls, proofRequired } = s.auth
   const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
   const resource = '/.well-known/oauth-protected-resource'
   return [
-    open('POST', '/v1/auth/token', p.token, issue, s.strangers, asOAuth),
-    open('POST', '/v1/auth/login-challenge', p.login, logins.challenge, s.strangers),
-    open('POST', '/v1/auth/sign-challenged-assertion', p.login, logins.sign, s.strangers),
+    open('POST', '/v1/auth/token', p.token, issue, s.anonymous, asOAuth),
+    open('POST', '/v1/auth/login-challenge', p.login, logins.challenge, s.anonymous),
+    open('POST', '/v1/auth/sign-challenged-assertion', p.login, logins.sign, s.anonymous),
     open('GET', '/.well-known/oauth-authorization-server', p.anyone, authorizationServer(baseUrls)),
     open('GET', resource, p.anyone, protectedResource(baseUrls, '', proofRequired)),
     open('GET', `${resource}/v1/mcp`, p.anyone, protectedResource(baseUrls, '/v1/mcp', proofRequired)),
@@ -83,7 +83,7 @@ function signInRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
 }
 
 /** Health and public keys: on every listener. */
-export function publicRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
+export function publicRoutes(p: Pipelines, s: Handlers): readonly Route[] {
   const live = ['/health', '/healthz', '/health/liveness', '/health/liveliness']
   const fit = ['/ready', '/readyz', '/health/readiness']
   return [
@@ -105,17 +105,17 @@ export function publicRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
 }
 
 /** The first operator secret: open until there is one. */
-export function setupRoutes(p: Pipelines, s: RouteSources): readonly Route[] {
-  return [open('POST', '/v1/admin/setup', p.setup, s.setup.handler(s.admin), s.strangers)]
+export function setupRoutes(p: Pipelines, s: Handlers): readonly Route[] {
+  return [open('POST', '/v1/admin/setup', p.setup, s.setup.handler(s.admin), s.anonymous)]
 }
 
 /** Administration: behind `X-Admin-Secret` on a listener, behind the file system on the control socket. */
 export function adminRoutes(
   { read, write }: Pipelines['admin'] | Pipelines['control'],
-  s: RouteSources,
+  s: Handlers,
 ): readonly Route[] {
   const a = s.admin
-  const refused = s.strangers
+  const refused = s.anonymous
   const principals = [AGENT, USER, WORKLOAD].flatMap((kind) => {
     const all = `/v1/admin/${kind.plural}`
     return [

@@ -2,7 +2,7 @@ import { countQuarantinedTools, countUnreadableResources } from '../db/mcp/count
 import { findApiKey } from '../db/principals/api-keys.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { readSetting } from '../db/settings.ts'
-import { Strangers } from '../plugins/audit/anonymous.ts'
+import { AnonymousRefusals } from '../plugins/audit/anonymous.ts'
 import { Outcomes } from '../plugins/audit/outcomes.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/nonce.ts'
@@ -17,7 +17,7 @@ import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
 import { openTokenKeys } from './auth/token-keys.ts'
-import type { House } from './data-directory.ts'
+import type { DataDirectory } from './data-directory.ts'
 import { Drain } from './http/drain.ts'
 import type { Listeners } from './http/listeners.ts'
 import { readiness } from './http/readiness.ts'
@@ -29,12 +29,17 @@ import { createMetrics } from './telemetry/metrics.ts'
 import { watched } from './watched-ledger.ts'
 
 /** Everything that lives as long as the process, whichever configuration is in force. */
-export type Parts = Awaited<ReturnType<typeof openParts>>
+export type Services = Awaited<ReturnType<typeof openServices>>
 
 /** Puts it together on an open house. What it holds open, `house.close`, `upstream.close` and `mcp.close` close. */
-export async function openParts(house: House, logs: Logs, clock: () => number, env: Environment) {
-  const { settings, database, authority, passphrase } = house
-  const ledger = watched(house.ledger)
+export async function openServices(
+  dataDirectory: DataDirectory,
+  logs: Logs,
+  clock: () => number,
+  env: Environment,
+) {
+  const { settings, database, authority, passphrase } = dataDirectory
+  const ledger = watched(dataDirectory.ledger)
   const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
   const drain = new Drain()
   // Set once the listeners are open: a port may be known only then, so URLs are asked for when they are needed.
@@ -46,7 +51,7 @@ export async function openParts(house: House, logs: Logs, clock: () => number, e
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
 
   return {
-    house,
+    dataDirectory,
     logs,
     clock,
     ledger,
@@ -56,7 +61,7 @@ export async function openParts(house: House, logs: Logs, clock: () => number, e
     baseUrls,
     issuer,
     keys,
-    strangers: new Strangers(clock()),
+    anonymous: new AnonymousRefusals(clock()),
     /** Principals that were served since it was last written down. */
     seen: new Map<string, Principal>(),
     upstream: openUpstream(),
@@ -78,7 +83,7 @@ export async function openParts(house: House, logs: Logs, clock: () => number, e
     setup: new Setup(),
     logins: new Logins(nonceSecret),
     hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
-    clientCasChanged: () => renewCertificate(house, doors.listeners, clock).run(),
+    clientCasChanged: () => renewCertificate(dataDirectory, doors.listeners, clock).run(),
     /** Plugins that remember something, and so are made once. */
     plugins: {
       adminSecret: adminSecret({ storedHash, environment: settings.adminSecret ?? '' }),

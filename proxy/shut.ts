@@ -1,10 +1,10 @@
 import type { Logger } from 'pino'
 import type { Control } from './http/control-socket.ts'
-import type { Parts } from './services.ts'
-import { recordStrangers } from './tasks/tend-ledger.ts'
+import type { Services } from './services.ts'
+import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
 
-interface Shutting {
-  readonly parts: Parts
+interface ShutdownOptions {
+  readonly services: Services
   readonly control: Control
   readonly note: (action: string, detail: Record<string, string | number>) => Promise<unknown>
   readonly digest: () => string
@@ -20,9 +20,17 @@ interface Shutting {
  * Stops in order (SECURITY F-30): nothing new is accepted, what is under way ends or is cut when its grace is over, every
  * outcome is written, and only then are ledger and database let go. Never rejects for a ledger that fails meanwhile.
  */
-export async function shut({ parts, control, note, digest, stop, checks, graceMs }: Shutting): Promise<void> {
-  const { house, ledger, outcomes, strangers, drain, upstream, mcp, clock, logs } = parts
-  const { listeners } = parts.doors
+export async function shutdown({
+  services,
+  control,
+  note,
+  digest,
+  stop,
+  checks,
+  graceMs,
+}: ShutdownOptions): Promise<void> {
+  const { dataDirectory, ledger, outcomes, anonymous, drain, upstream, mcp, clock, logs } = services
+  const { listeners } = services.doors
   drain.begin()
   await stop()
   const closed = listeners?.close()
@@ -35,12 +43,12 @@ export async function shut({ parts, control, note, digest, stop, checks, graceMs
   await drain.finish(0)
   await outcomes.flushed()
   await outcomes.retry()
-  await recordStrangers({ ledger, strangers, configDigest: digest, clock }).catch(logged(logs.log))
+  await recordAnonymousRefusals({ ledger, anonymous, configDigest: digest, clock }).catch(logged(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
   await checks()
   upstream.close()
   await mcp.close()
-  await house.close()
+  await dataDirectory.close()
   logs.flush()
 }
 

@@ -36,7 +36,7 @@ export interface LedgerOptions {
   /** How many rows may wait. Default 8,192. */
   readonly queueLimit?: number
   /** How long lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes behind a crash. */
-  readonly lingerMs?: number
+  readonly delayMs?: number
 }
 
 /**
@@ -44,7 +44,7 @@ export interface LedgerOptions {
  * schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the sentence names the first such row.
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
-  return new Line(await openSqliteWriter(options.file, options.version), options)
+  return new CommitQueue(await openSqliteWriter(options.file, options.version), options)
 }
 
 // A batch's memory and the time it holds the write lock stay small; the line takes what is beyond.
@@ -60,10 +60,10 @@ interface Waiter {
  * The line in front of a writer. While one batch is under way the next one gathers: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  */
-class Line implements Ledger {
+class CommitQueue implements Ledger {
   readonly #writer: Writer
   readonly #limit: number
-  readonly #lingerMs: number
+  readonly #delayMs: number
   readonly #failed = Promise.withResolvers<Error>()
   #line: Waiter[] = []
   #waiting = 0
@@ -75,10 +75,10 @@ class Line implements Ledger {
   #fault: Error | null = null
   #closed: Promise<void> | null = null
 
-  constructor(writer: Writer, { queueLimit = 8_192, lingerMs = 5 }: LedgerOptions) {
+  constructor(writer: Writer, { queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
     this.#writer = writer
     this.#limit = queueLimit
-    this.#lingerMs = lingerMs
+    this.#delayMs = delayMs
     this.#head = writer.head
     void writer.lost.then((fault) => this.#fail(fault))
   }
@@ -104,14 +104,14 @@ class Line implements Ledger {
     const size = sizeOf(work)
     if (this.#waiting + size > this.#limit) {
       // Those who wait may all be lazy.
-      this.#press()
+      this.#flush()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
     }
     this.#waiting += size
     this.#line.push({ work, resolve, reject })
     // A full batch gains nothing by waiting.
-    if (unit.lazy && this.#line.length < BATCH_LIMIT) this.#linger()
-    else this.#press()
+    if (unit.lazy && this.#line.length < BATCH_LIMIT) this.#delay()
+    else this.#flush()
     return promise
   }
 
@@ -131,12 +131,12 @@ class Line implements Ledger {
   }
 
   async #finish(): Promise<void> {
-    this.#press()
+    this.#flush()
     await this.#draining
     await this.#writer.close()
   }
 
-  #press(): void {
+  #flush(): void {
     if (this.#lingering) clearTimeout(this.#lingering)
     this.#lingering = null
     if (this.#line.length === 0) return
@@ -144,10 +144,10 @@ class Line implements Ledger {
     this.#draining ??= this.#drain()
   }
 
-  #linger(): void {
+  #delay(): void {
     // What is under way looks at its end who is still in line.
     if (this.#draining) return
-    this.#lingering ??= setTimeout(() => this.#press(), this.#lingerMs)
+    this.#lingering ??= setTimeout(() => this.#flush(), this.#delayMs)
   }
 
   async #drain(): Promise<void> {
@@ -160,7 +160,7 @@ class Line implements Ledger {
       for (const { work } of batch) this.#waiting -= sizeOf(work)
     }
     this.#draining = null
-    if (this.#line.length > 0) this.#linger()
+    if (this.#line.length > 0) this.#delay()
   }
 
   async #write(batch: readonly Waiter[]): Promise<void> {

@@ -37,7 +37,7 @@ export interface Page {
 }
 
 const DEFAULT_LIMIT = 100
-const HIGHEST_LIMIT = 1_000
+const MAX_LIMIT = 1_000
 const EXPORT_PAGE = 500
 
 const SHOWN = [
@@ -61,7 +61,7 @@ const SHOWN = [
  */
 export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<Page> {
   const { order = 'desc' } = filter
-  const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), HIGHEST_LIMIT)
+  const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), MAX_LIMIT)
   const found = await db
     .selectFrom('audit_log')
     .select(SHOWN)

@@ -87,14 +87,14 @@ export function mcpResourceOf(row: Row): McpResource {
 }
 
 /** How many different texts are remembered: a request must not pay for parsing what did not change. */
-const MOST_TEXTS = 1024
+const MAX_TEXTS = 1024
 const texts = new Map<string, unknown>()
 
 function read(text: string): unknown {
   const known = texts.get(text)
   if (known !== undefined) return known
   const value = frozen(JSON.parse(text))
-  if (texts.size >= MOST_TEXTS) texts.clear()
+  if (texts.size >= MAX_TEXTS) texts.clear()
   texts.set(text, value)
   return value
 }

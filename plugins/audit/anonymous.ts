@@ -4,7 +4,7 @@ import type { Entry } from '../../db/audit/entry.ts'
  * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and minute
  * (`auth.refused`, AUDIT.md), never one row per packet: a stranger must not be able to grow the chain.
  */
-export class Strangers {
+export class AnonymousRefusals {
   readonly #counts = new Map<string, number>()
   #since: number
   #taken: { readonly counts: ReadonlyMap<string, number>; readonly since: number } | null = null

@@ -32,7 +32,7 @@ export interface AuditSource {
   readonly database: Database
   readonly configDigest: string
   /** Counts a refusal before any principal was known; a task writes one row per reason and minute. */
-  readonly countStranger: (reason: string) => void
+  readonly countAnonymous: (reason: string) => void
 }
 
 /**
@@ -45,7 +45,7 @@ export function audit({
   ledger,
   database,
   configDigest,
-  countStranger,
+  countAnonymous,
 }: AuditSource): Recorder<Arrival & Recorded> {
   const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
     decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
@@ -68,7 +68,7 @@ export function audit({
       if (facts.principal && facts.demand) {
         return record(facts, denied(facts, refusal.reason, by, required(refusal)))
       }
-      countStranger(refusal.reason)
+      countAnonymous(refusal.reason)
       return null
     },
   }

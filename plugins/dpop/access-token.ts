@@ -33,7 +33,7 @@ export interface VerifierSources {
 
 const TOKEN_MAX_BYTES = 8_192
 /** Tokens whose signature need not be checked again. Each is asked about many times in its quarter of an hour. */
-const REMEMBERED = 10_000
+const CACHE_MAX = 10_000
 
 interface Remembered {
   readonly claims: TokenClaims
@@ -58,7 +58,7 @@ export function tokenVerifier(sources: VerifierSources): TokenVerifier {
       known.delete(digest)
       const checked = await check(token, at, sources)
       const [oldest] = known.keys()
-      if (known.size >= REMEMBERED && oldest !== undefined) known.delete(oldest)
+      if (known.size >= CACHE_MAX && oldest !== undefined) known.delete(oldest)
       known.set(digest, checked)
       return checked.claims
     },

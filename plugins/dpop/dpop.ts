@@ -108,7 +108,7 @@ function checkKey(
 }
 
 /** Paths whose URLs are remembered. A path may have a variable segment, which callers choose. */
-const REMEMBERED = 256
+const CACHE_MAX = 256
 
 /** The URLs of a path, made once for each of the first paths that come. */
 export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
@@ -118,7 +118,7 @@ export function targetUrls(baseUrls: () => readonly string[]): (path: string) =>
     if (found) return found
     const urls = new Set(baseUrls().flatMap((base) => normalUrl(base + path) ?? []))
     // None while the listeners are opening: that is not to be remembered.
-    if (urls.size > 0 && known.size < REMEMBERED) known.set(path, urls)
+    if (urls.size > 0 && known.size < CACHE_MAX) known.set(path, urls)
     return urls
   }
 }

@@ -26,7 +26,7 @@ const RSA_MAX_BITS = 4_096
 const RSA_MIN_EXPONENT = 3n
 const RSA_MAX_EXPONENT = 0xffff_ffffn
 /** Keys remembered by their thumbprint: importing one costs as much as half a signature check. */
-const REMEMBERED = 10_000
+const CACHE_MAX = 10_000
 
 const known = new Map<string, ProofKey>()
 
@@ -52,7 +52,7 @@ export function proofKey(jwk: unknown): ProofKey | null {
 
 function remember(jkt: string, key: ProofKey): void {
   const [oldest] = known.keys()
-  if (known.size >= REMEMBERED && oldest !== undefined) known.delete(oldest)
+  if (known.size >= CACHE_MAX && oldest !== undefined) known.delete(oldest)
   known.set(jkt, key)
 }
 

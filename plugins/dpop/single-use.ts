@@ -18,7 +18,7 @@ export interface ClaimSources {
  */
 export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: Proof | null }, object> {
   return {
-    name: 'single-use',
+    name: 'single_use',
     needs: ['proof'],
     gives: [],
     admit: async ({ proof }) => {

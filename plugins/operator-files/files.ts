@@ -36,7 +36,7 @@ interface Source {
 }
 
 const NAME = /^\d{2}-[a-z0-9][a-z0-9-]*\.ya?ml$/
-const LARGEST_FILE = 1_048_576
+const MAX_FILE_BYTES = 1_048_576
 const WORLD_WRITABLE = 0o002
 
 /**
@@ -94,7 +94,7 @@ async function readBytes(directory: string, file: string, faults: Fault[]): Prom
     const stats = await handle.stat()
     if (!stats.isFile()) return refuse('is not a regular file')
     if ((stats.mode & WORLD_WRITABLE) !== 0) return refuse('everybody may write to this file: chmod o-w it')
-    if (stats.size > LARGEST_FILE) return refuse('is larger than 1 MiB')
+    if (stats.size > MAX_FILE_BYTES) return refuse('is larger than 1 MiB')
     return await handle.readFile()
   } catch (error) {
     return refuse(`cannot be read (${errorCode(error)})`)

@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 
 /** No secret of ours is longer. Bytes. */
-const LONGEST_SECRET = 65_536
+const MAX_SECRET_LENGTH = 65_536
 
 /** Who besides the owner may touch a secret file, as bits of its mode that must be clear. */
 export const OWNER_ONLY = 0o077
@@ -23,7 +23,7 @@ export function readSecretFile(path: string, refusedModeBits: number): string {
         `${path} has mode ${octal(mode)} and is open to others: make it 0600 with chmod 600 ${path}`,
       )
     }
-    if (size > LONGEST_SECRET) throw new Error(`${path} is larger than any secret: ${size} bytes`)
+    if (size > MAX_SECRET_LENGTH) throw new Error(`${path} is larger than any secret: ${size} bytes`)
     return readFileSync(descriptor, 'utf8').replace(/\r?\n$/, '')
   } finally {
     closeSync(descriptor)

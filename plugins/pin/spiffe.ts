@@ -7,9 +7,9 @@ import { spiffePrincipal } from '../../db/principals/spiffe.ts'
 import type { Peer } from '../plugin.ts'
 
 /** Certificates whose chain need not be built again, */
-const REMEMBERED = 10_000
+const CACHE_MAX = 10_000
 /** and for how long: the CAs above them have an end too. ms. */
-const REMEMBERED_MS = 60_000
+const CACHE_MS = 60_000
 
 /** Who this certificate speaks for by its SPIFFE id, or undefined. */
 export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
@@ -32,8 +32,8 @@ export function spiffePin(database: Database): SpiffeLookup {
     if (known && at < known.until) return (await known.holds) ? principal : undefined
     // A refusal is remembered as well, and as soon as it is asked: many requests may come on one connection.
     const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, at })
-    if (judged.size >= REMEMBERED) judged.clear()
-    judged.set(key, { holds, until: at + REMEMBERED_MS })
+    if (judged.size >= CACHE_MAX) judged.clear()
+    judged.set(key, { holds, until: at + CACHE_MS })
     return (await holds) ? principal : undefined
   }
 }

@@ -22,8 +22,8 @@ interface Source {
   readonly directory: string
 }
 
-const LARGEST_FILE = 16 * 1_048_576
-const LARGEST_UNPACKED = 4 * LARGEST_FILE
+const MAX_FILE_BYTES = 16 * 1_048_576
+const MAX_UNPACKED_BYTES = 4 * MAX_FILE_BYTES
 const WORLD_WRITABLE = 0o002
 
 /**
@@ -56,7 +56,7 @@ async function readPolicyFile(path: string, name: string): Promise<Buffer> {
     if (((stats.mode | mode) & WORLD_WRITABLE) !== 0) {
       throw new Error(`everybody may write to ${name} or to its directory: chmod o-w them`)
     }
-    if (stats.size > LARGEST_FILE) throw new Error(`${name} is larger than 16 MiB`)
+    if (stats.size > MAX_FILE_BYTES) throw new Error(`${name} is larger than 16 MiB`)
     return await handle.readFile()
   } catch (error) {
     if (error instanceof Error && !('code' in error)) throw error
@@ -77,7 +77,7 @@ function unpack(bytes: Buffer, name: string): { wasm: Buffer; data: Buffer | nul
 
 function archiveOf(bytes: Buffer, name: string): ReadonlyMap<string, Buffer> {
   try {
-    return tarFiles(gunzipSync(bytes, { maxOutputLength: LARGEST_UNPACKED }))
+    return tarFiles(gunzipSync(bytes, { maxOutputLength: MAX_UNPACKED_BYTES }))
   } catch (error) {
     throw new Error(`${name} cannot be unpacked: ${messageOf(error)}`, { cause: error })
   }

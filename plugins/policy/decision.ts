@@ -5,7 +5,7 @@ export type PolicyDecision =
   | { readonly allow: false; readonly reason: string | null }
 
 /** In characters. */
-const LONGEST_REASON = 256
+const MAX_REASON_LENGTH = 256
 
 /**
  * Reads a policy's answer. Only `true` and `{allow: true}` allow; `false`, `{allow: false}` and no answer at all
@@ -40,5 +40,5 @@ function members(answer: unknown): Readonly<Record<string, unknown>> {
 /** It may quote what the caller sent: nothing in it may steer a terminal or hide from a reader. */
 function printable(reason: string): string | null {
   const seen = reason.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '').trim()
-  return Array.from(seen).slice(0, LONGEST_REASON).join('') || null
+  return Array.from(seen).slice(0, MAX_REASON_LENGTH).join('') || null
 }

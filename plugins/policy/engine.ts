@@ -10,6 +10,6 @@ export interface Engine {
 }
 
 /** An answer is a verdict and a sentence. Bytes. */
-export const LARGEST_ANSWER = 65_536
+export const MAX_ANSWER_BYTES = 65_536
 /** Further questions are refused while so many are under way. */
-export const MOST_QUESTIONS = 1024
+export const MAX_QUESTIONS = 1024

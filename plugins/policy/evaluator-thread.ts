@@ -1,6 +1,6 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { type Engine, MOST_QUESTIONS } from './engine.ts'
+import { type Engine, MAX_QUESTIONS } from './engine.ts'
 import type { EvaluatorOptions, FromEvaluator } from './evaluator-messages.ts'
 
 interface Limits {
@@ -57,7 +57,7 @@ class Evaluator {
   }
 
   evaluate(input: string): Promise<unknown> {
-    if (this.#waiting.length >= MOST_QUESTIONS) {
+    if (this.#waiting.length >= MAX_QUESTIONS) {
       return Promise.reject(new Error('too many calls wait for the policy'))
     }
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()

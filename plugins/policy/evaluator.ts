@@ -1,7 +1,7 @@
 // The thread that runs a compiled policy: one that never ends can be ended only from outside (docs/policy.md).
 import { parentPort, workerData } from 'node:worker_threads'
 import { loadPolicy } from '@open-policy-agent/opa-wasm'
-import { LARGEST_ANSWER } from './engine.ts'
+import { MAX_ANSWER_BYTES } from './engine.ts'
 import type { EvaluatorOptions, FromEvaluator } from './evaluator-messages.ts'
 
 type Policy = Awaited<ReturnType<typeof loadPolicy>>
@@ -55,7 +55,7 @@ function evaluate(policy: Policy, input: string): string | null {
   if (typeof only !== 'object' || only === null || !('result' in only))
     throw new Error('its answer has no result')
   const text = JSON.stringify(only.result)
-  if (text.length > LARGEST_ANSWER) throw new Error(`its answer is larger than ${LARGEST_ANSWER} bytes`)
+  if (text.length > MAX_ANSWER_BYTES) throw new Error(`its answer is larger than ${MAX_ANSWER_BYTES} bytes`)
   return text
 }
 

@@ -1,6 +1,6 @@
 import { Agent, request } from 'undici'
 import { scanJson } from '../json-body/scan.ts'
-import { type Engine, LARGEST_ANSWER, MOST_QUESTIONS } from './engine.ts'
+import { type Engine, MAX_ANSWER_BYTES, MAX_QUESTIONS } from './engine.ts'
 
 interface Options {
   readonly url: string
@@ -24,7 +24,7 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
     allowH2: false,
     keepAliveTimeout: IDLE_MS,
     keepAliveMaxTimeout: IDLE_MS,
-    maxResponseSize: LARGEST_ANSWER,
+    maxResponseSize: MAX_ANSWER_BYTES,
     connect: { rejectUnauthorized: true, timeout: deadlineMs },
   })
   const headers = {
@@ -47,7 +47,7 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
 
   return {
     evaluate: async (input) => {
-      if (underWay >= MOST_QUESTIONS) throw new Error('too many questions wait for the policy agent')
+      if (underWay >= MAX_QUESTIONS) throw new Error('too many questions wait for the policy agent')
       underWay += 1
       try {
         return await ask(input)

@@ -20,7 +20,7 @@ export interface LoadedPolicy {
 
 /** Of a policy's memory. Bytes. */
 const PAGE = 65_536
-const LARGEST_MEMORY = 256 * 1_048_576
+const MAX_MEMORY_BYTES = 256 * 1_048_576
 /** How long a compiled policy may take until it can be asked. ms. */
 const START_MS = 10_000
 
@@ -85,7 +85,7 @@ async function openEngine(
   const { wasm, data: found, digest } = await readBundle({ bundle: path, data, directory })
   // What a module declares for itself cannot be asked; its own data are part of it, so this is enough.
   const initialPages = Math.ceil(wasm.length / PAGE) + 16
-  const maximumPages = LARGEST_MEMORY / PAGE
+  const maximumPages = MAX_MEMORY_BYTES / PAGE
   try {
     const start = { wasm, data: found, entrypoint, initialPages, maximumPages }
     return { engine: await startEvaluator(start, { deadlineMs, startMs: START_MS }), digest }

@@ -25,7 +25,7 @@ export function adminSecret(source: SecretSource): Plugin<Arrival, { actor: Acto
   const throttle = new Throttle()
   const verifier = new SecretVerifier()
   return {
-    name: 'admin-secret',
+    name: 'admin_secret',
     needs: [],
     gives: ['actor'],
     admit: async ({ headers, remoteAddress, at }) => {
@@ -56,7 +56,7 @@ async function matches(
 
 /** The door of the local control socket: the file's mode (0600, in a 0700 directory) has already said who may. */
 export const localOperator: Plugin<Arrival, { actor: Actor }> = {
-  name: 'local-operator',
+  name: 'local_operator',
   needs: [],
   gives: ['actor'],
   admit: () => ({ actor: { id: 'admin', via: 'control_socket' } }),

@@ -21,7 +21,7 @@ export function apiKey(
   const verifier = new SecretVerifier(1)
   const throttle = new Throttle()
   return {
-    name: 'api-key',
+    name: 'api_key',
     needs: ['principal'],
     gives: [],
     admit: ({ headers, principal, at }) => {

@@ -3,10 +3,10 @@ import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
 /** How long a secret that held is remembered, as a keyed digest. ms. A rotation ends it at once: the digest covers the hash. */
-const REMEMBERED_MS = 300_000
+const CACHE_MS = 300_000
 /** Verifications waiting behind the one that runs. Past it: 503, so that guesses cannot occupy the thread pool (SECURITY T15). */
 const WAITING = 4
-const MOST = 1_000
+const CACHE_MAX = 1_000
 
 /** Runs one verification at a time and remembers what held. Owns its key; nothing of it is stored. */
 export class SecretVerifier {
@@ -61,8 +61,8 @@ export class SecretVerifier {
   }
 
   #remember(digest: string, at: number): void {
-    if (this.#known.size >= MOST) this.#known.clear()
-    this.#known.set(digest, at + REMEMBERED_MS)
+    if (this.#known.size >= CACHE_MAX) this.#known.clear()
+    this.#known.set(digest, at + CACHE_MS)
   }
 
   #digest(text: string): Buffer {

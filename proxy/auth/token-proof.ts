@@ -14,7 +14,7 @@ export function tokenProof(
 ): Plugin<Arrival, { proof: Proof | null }> {
   const urls = targetUrls(baseUrls)
   return {
-    name: 'token-proof',
+    name: 'token_proof',
     needs: [],
     gives: ['proof'],
     admit: ({ headers, method, path, at, answer }) => {

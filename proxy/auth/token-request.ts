@@ -25,7 +25,7 @@ const BODY_LIMIT = 64 * 1024
  * `scope_invalid`. Does NOT check the client, the proof or the assertion.
  */
 export const tokenRequest: Plugin<Arrival, { tokenRequest: TokenRequest }> = {
-  name: 'token-request',
+  name: 'token_request',
   needs: [],
   gives: ['tokenRequest'],
   admit: async ({ headers, readBody }) => {

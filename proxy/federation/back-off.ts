@@ -1,9 +1,9 @@
 const FIRST_MS = 2_000
-const LONGEST_MS = 300_000
+const MAX_MS = 300_000
 
 /** How long to wait after so many failures in a row, at least 1. `random`: from 0 to 1. ms, at most five minutes. */
 export function retryDelayMs(failures: number, random: number): number {
-  const longest = Math.min(LONGEST_MS, FIRST_MS * 2 ** (failures - 1))
+  const longest = Math.min(MAX_MS, FIRST_MS * 2 ** (failures - 1))
   // Half of it by chance: agents that failed together must not come back together.
   return Math.round((longest / 2) * (1 + random))
 }

@@ -47,7 +47,7 @@ export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
 /** Whether facts that were established once hold at a later instant. */
 export type Recheck<Facts> = (facts: Facts, at: number) => Promise<boolean>
 
-interface Passage<Facts extends Arrival, From extends Arrival> {
+interface GatedRoute<Facts extends Arrival, From extends Arrival> {
   readonly pipeline: Pipeline<Facts, From>
   readonly refuse: Refuse
   readonly recorder: Recorder<Facts>
@@ -64,32 +64,32 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
   path: string,
-  passage: Omit<Passage<Facts, Arrival>, 'refuse'>,
+  passage: Omit<GatedRoute<Facts, Arrival>, 'refuse'>,
   handler: Handler<Facts>,
 ): Route {
-  return { method, path, answer: gatedWay({ ...passage, refuse: overHttp }, handler) }
+  return { method, path, answer: gatedBranch({ ...passage, refuse: overHttp }, handler) }
 }
 
 /** How a request goes on, with what is known of it by then. */
-export type Way<From extends Arrival> = (facts: From) => Promise<Answered>
+export type Branch<From extends Arrival> = (facts: From) => Promise<Answered>
 
 /** What stands behind a gated door, by itself: for a door where only the message says what is asked. */
-export const gatedWay =
+export const gatedBranch =
   <Facts extends Arrival & { granted: Granted }, From extends Arrival>(
-    passage: Passage<Facts, From>,
+    passage: GatedRoute<Facts, From>,
     handler: Handler<Facts>,
-  ): Way<From> =>
+  ): Branch<From> =>
   (facts) =>
     pass(facts, passage, handler)
 
 /** What stands behind an open door, by itself. */
-export const openWay =
+export const openBranch =
   <Facts extends Arrival, From extends Arrival>(
     pipeline: Pipeline<Facts, From>,
     handler: Handler<Facts>,
     recorder: Recorder<Arrival>,
     refuse: Refuse,
-  ): Way<From> =>
+  ): Branch<From> =>
   (facts) =>
     pass(facts, { pipeline, recorder, refuse, settle: () => {}, recheck: null }, handler)
 
@@ -100,8 +100,8 @@ export const openWay =
 export function forked<Facts extends Arrival>(
   method: Route['method'],
   path: string,
-  { pipeline, recorder, refuse }: Pick<Passage<Facts, Arrival>, 'pipeline' | 'recorder' | 'refuse'>,
-  choose: (facts: Facts) => Way<Facts>,
+  { pipeline, recorder, refuse }: Pick<GatedRoute<Facts, Arrival>, 'pipeline' | 'recorder' | 'refuse'>,
+  choose: (facts: Facts) => Branch<Facts>,
 ): Route {
   const refusalsOnly: Recorder<Facts> = { ...recorder, allowed: () => Promise.resolve(null) }
   const answer = async (arrival: Arrival): Promise<Answered> => {
@@ -120,7 +120,7 @@ export function open<Facts extends Arrival>(
   recorder: Recorder<Arrival> = UNRECORDED,
   refuse: Refuse = overHttp,
 ): Route {
-  return { method, path, answer: openWay(pipeline, handler, recorder, refuse) }
+  return { method, path, answer: openBranch(pipeline, handler, recorder, refuse) }
 }
 
 const overHttp: Refuse = (refusal, { id }) => refusalReply(refusal, id)
@@ -133,7 +133,7 @@ const UNRECORDED: Recorder<Arrival> = {
 
 async function pass<Facts extends Arrival, From extends Arrival>(
   known: From,
-  { pipeline, recorder, refuse, settle, recheck }: Passage<Facts, From>,
+  { pipeline, recorder, refuse, settle, recheck }: GatedRoute<Facts, From>,
   handler: Handler<Facts>,
 ): Promise<Answered> {
   const decision = await pipeline.decide(known, recorder)

@@ -4,7 +4,7 @@ import type { McpOptions } from './options.ts'
 import { Cancellations } from './state/cancellations.ts'
 import { openRegistry, type Registry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
-import { Pending } from './state/server-requests.ts'
+import { ServerRequests } from './state/server-requests.ts'
 import { Sessions } from './state/sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
 import { upstreamSecret } from './upstream/secret.ts'
@@ -25,7 +25,7 @@ interface Opening {
 export interface Mcp {
   readonly registry: Registry
   readonly sessions: Sessions
-  readonly pending: Pending
+  readonly serverRequests: ServerRequests
   readonly cancellations: Cancellations
   readonly states: RequestStates
   /** Resources that said that their tools have changed, by id: read again soon. */
@@ -60,7 +60,7 @@ export function openMcp({ database, env, dataDir, allowPrivate, secret, clock }:
   return {
     registry: openRegistry(database),
     sessions,
-    pending: new Pending(),
+    serverRequests: new ServerRequests(),
     cancellations: new Cancellations(),
     states: requestStates(secret),
     changed: new Set(),

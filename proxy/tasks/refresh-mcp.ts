@@ -30,11 +30,11 @@ export interface RefreshTask extends Task {
  * so often, since what it says costs rows in the ledger. ms.
  */
 const RETRY_MS = 30_000
-const LONGEST_READ_MS = 60_000
+const MAX_READ_MS = 60_000
 /** So many upstreams are read at once. */
 const AT_ONCE = 8
 /** How many tools of one read are named in the log; the ledger has them all. */
-const MOST_LINES = 64
+const MAX_LINES = 64
 
 /**
  * Reads the tools of each enabled resource again, so that a changed definition is quarantined soon after it changed, and not
@@ -118,7 +118,7 @@ class Refresher {
     // Read now, not when it was found due: it may have been switched off while it waited for its turn.
     const resource = await findMcpResource(database, id)
     if (!resource?.enabled) return
-    const inspection = await inspectWithin(inspect(), LONGEST_READ_MS)(resource, signal)
+    const inspection = await inspectWithin(inspect(), MAX_READ_MS)(resource, signal)
     // Says nothing of the upstream.
     if (signal.aborted) return
     const storing = { database, ledger, configDigest: configDigest(), at: clock() }
@@ -144,7 +144,7 @@ function tell(log: Logger, { name }: McpResource, inspection: Inspection): void 
     return
   }
   const { quarantined } = inspection.pins
-  for (const { tool } of quarantined.slice(0, MOST_LINES)) {
+  for (const { tool } of quarantined.slice(0, MAX_LINES)) {
     log.warn({ resource: name, tool, quarantined: quarantined.length }, 'an MCP tool was quarantined')
   }
 }

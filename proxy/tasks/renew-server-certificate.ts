@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { openServerCertificate } from '../../certs/authority/files.ts'
 import { listAttachedCas } from '../../db/attached-cas.ts'
-import type { House } from '../data-directory.ts'
+import type { DataDirectory } from '../data-directory.ts'
 import type { Listeners } from '../http/listeners.ts'
 import type { TlsMaterial } from '../http/server.ts'
 import type { Task } from './every.ts'
@@ -10,7 +10,7 @@ const HOUR_MS = 3_600_000
 
 /** The server's certificate from the data directory, made anew where it is missing, for other names, or near its end. */
 export async function tlsMaterial(
-  { settings, authority, passphrase, database }: House,
+  { settings, authority, passphrase, database }: DataDirectory,
   at: number,
 ): Promise<TlsMaterial> {
   const { certPem, keyPem } = await openServerCertificate({
@@ -26,7 +26,11 @@ export async function tlsMaterial(
 }
 
 /** Looks at the server's certificate every hour and swaps in what lies on the disk, without a restart. */
-export function renewCertificate(house: House, listeners: Listeners | null, clock: () => number): Task {
-  const run = async (): Promise<void> => listeners?.useCertificate(await tlsMaterial(house, clock()))
+export function renewCertificate(
+  dataDirectory: DataDirectory,
+  listeners: Listeners | null,
+  clock: () => number,
+): Task {
+  const run = async (): Promise<void> => listeners?.useCertificate(await tlsMaterial(dataDirectory, clock()))
   return { name: 'renew-server-certificate', everyMs: HOUR_MS, run }
 }

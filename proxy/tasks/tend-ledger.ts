@@ -2,7 +2,7 @@ import type { Database } from '../../db/database.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
 import { writeSetting } from '../../db/settings.ts'
 import { forgetClaims } from '../../db/single-uses.ts'
-import type { Strangers } from '../../plugins/audit/anonymous.ts'
+import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { Outcomes } from '../../plugins/audit/outcomes.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import { TIMERS } from '../http/server.ts'
@@ -19,7 +19,7 @@ interface Tended {
   readonly database: Database
   readonly ledger: WatchedLedger
   readonly outcomes: Outcomes
-  readonly strangers: Strangers
+  readonly anonymous: AnonymousRefusals
   readonly seen: Map<string, Principal>
   readonly organisation: string
   readonly configDigest: () => string
@@ -30,7 +30,7 @@ interface Tended {
 export function ledgerTasks(tended: Tended): readonly Task[] {
   return [
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
-    { name: 'record-strangers', everyMs: 60_000, run: () => recordStrangers(tended) },
+    { name: 'record-anonymous-refusals', everyMs: 60_000, run: () => recordAnonymousRefusals(tended) },
     { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
     { name: 'forget-claims', everyMs: 1_000, run: () => forget(tended) },
   ]
@@ -48,18 +48,18 @@ async function settleOwed({ ledger, outcomes, database, organisation, clock }: T
 }
 
 /** Writes the rows for those who were refused unknown. Also called once more while stopping. */
-export async function recordStrangers({
+export async function recordAnonymousRefusals({
   ledger,
-  strangers,
+  anonymous,
   configDigest,
   clock,
-}: Pick<Tended, 'ledger' | 'strangers' | 'configDigest' | 'clock'>): Promise<void> {
-  const entries = strangers.take(clock(), configDigest())
+}: Pick<Tended, 'ledger' | 'anonymous' | 'configDigest' | 'clock'>): Promise<void> {
+  const entries = anonymous.take(clock(), configDigest())
   if (entries.length === 0) return
   try {
     await ledger.commit({ entries })
   } catch (error) {
-    strangers.giveBack()
+    anonymous.giveBack()
     throw error
   }
 }

@@ -3,8 +3,8 @@
 import type { Recorded } from '../../plugins/audit/audit.ts'
 import { type Arrival, Pipeline, type Recorder } from '../../plugins/plugin.ts'
 import { loadConfiguration } from '../../proxy/configuration.ts'
-import { openHouse } from '../../proxy/data-directory.ts'
-import { routeSources } from '../../proxy/handlers.ts'
+import { openDataDirectory } from '../../proxy/data-directory.ts'
+import { handlers } from '../../proxy/handlers.ts'
 import { openListeners } from '../../proxy/http/listeners.ts'
 import type { Reply } from '../../proxy/http/reply.ts'
 import { gated, open, type Route, type Settle } from '../../proxy/http/route.ts'
@@ -13,7 +13,7 @@ import { serve } from '../../proxy/http/serve.ts'
 import { TIMERS } from '../../proxy/http/server.ts'
 import { ENDPOINTS } from '../../proxy/llm/dialects/endpoints.ts'
 import { pipelines } from '../../proxy/pipelines.ts'
-import { openParts } from '../../proxy/services.ts'
+import { openServices } from '../../proxy/services.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { tlsMaterial } from '../../proxy/tasks/renew-server-certificate.ts'
 import { createLogs } from '../../proxy/telemetry/log.ts'
@@ -34,8 +34,8 @@ const UNRECORDED: Recorder<Arrival & Recorded> = {
 
 const settings = readSettings(process.env, process.cwd())
 const configuration = await loadConfiguration(settings.pluginsDir, process.env)
-const house = await openHouse(settings, configuration.audit.queue_limit, Date.now())
-const parts = await openParts(house, createLogs(settings.logLevel), Date.now, process.env)
+const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, Date.now())
+const parts = await openServices(dataDirectory, createLogs(settings.logLevel), Date.now, process.env)
 const asked = pipelines({ configuration, ...parts.plugins, mcp: parts.mcp })
 const routes = router([routeOf(process.argv[2] ?? '')])
 const { drain, metrics, logs, outcomes, upstream } = parts
@@ -49,7 +49,7 @@ const handle = serve({
   calls: drain.calls,
   track: drain.track,
 })
-const tls = await tlsMaterial(house, Date.now())
+const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, TIMERS, { runtime: handle, admin: handle })
 // From them the dpop plugin knows the URLs that proofs may be for.
 parts.doors.listeners = listeners
@@ -60,7 +60,7 @@ announce(listeners.url, async () => {
   await drain.finish(0)
   await outcomes.flushed()
   upstream.close()
-  await house.close()
+  await dataDirectory.close()
 })
 
 function routeOf(rung: string): Route {
@@ -71,7 +71,7 @@ function routeOf(rung: string): Route {
       return gate({ recorder: UNRECORDED, settle: () => {} })
     case 'audit':
       // As the gateway itself records: a row before the work, a row after it.
-      return gate(routeSources(parts, configuration))
+      return gate(handlers(parts, configuration))
     default:
       throw new Error('usage: node rung.ts pin|capability|audit')
   }

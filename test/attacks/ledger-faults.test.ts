@@ -8,8 +8,8 @@ import t, { type Test } from 'tap'
 import { openLedger } from '../../db/audit/ledger.ts'
 import { listRows } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
-import { Strangers } from '../../plugins/audit/anonymous.ts'
-import { recordStrangers } from '../../proxy/tasks/tend-ledger.ts'
+import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
+import { recordAnonymousRefusals } from '../../proxy/tasks/tend-ledger.ts'
 import { watched } from '../../proxy/watched-ledger.ts'
 import { ADMIN_SECRET, ask, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { lockDatabase } from '../support/locker.ts'
@@ -162,13 +162,13 @@ t.test(
       await ledger.close()
       await database.close()
     })
-    const strangers = new Strangers(0)
+    const anonymous = new AnonymousRefusals(0)
     const record = () =>
-      recordStrangers({ strangers, ledger, configDigest: () => 'digest', clock: () => 60_000 })
-    strangers.count('certificate_required')
+      recordAnonymousRefusals({ anonymous, ledger, configDigest: () => 'digest', clock: () => 60_000 })
+    anonymous.count('certificate_required')
     const release = await lockDatabase(t, database.file)
     await t.rejects(record(), { code: 'unavailable' })
-    strangers.count('certificate_required')
+    anonymous.count('certificate_required')
     await release()
     await record()
     await record()

@@ -73,7 +73,7 @@ export async function receiver(t: Test, port = 0): Promise<Receiver> {
   return opened
 }
 
-export interface House {
+export interface DataDirectory {
   readonly clock: { at: number }
   readonly keys: Awaited<ReturnType<typeof openTokenKeys>>
   readonly lines: () => readonly string[]
@@ -90,7 +90,7 @@ export interface House {
 }
 
 /** A database with its ledger and signing keys, in the test's own directory: a second one there is the restart. */
-export async function house(t: Test, directory: string): Promise<House> {
+export async function dataDirectory(t: Test, directory: string): Promise<DataDirectory> {
   const clock = { at: AT }
   const database = await openDatabase(`sqlite:${join(directory, 'sallyport.db')}`)
   const ledger = await openLedger({ file: database.file, version: '0.6.4' })
@@ -107,7 +107,7 @@ export async function house(t: Test, directory: string): Promise<House> {
     await database.close()
   }
   t.teardown(close)
-  const write: House['write'] = async (...statements) =>
+  const write: DataDirectory['write'] = async (...statements) =>
     void (await ledger.commit({ statements, entries: [] }))
   const sources = { database, ledger, keys, issuer: () => ISSUER, clock: () => clock.at, log }
   return {

@@ -6,10 +6,10 @@ import { json, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
 import { type AdminContext, change } from '../change.ts'
 import { parse } from '../parse.ts'
-import type { Asked, Sent } from '../principals/principals.ts'
+import type { AdminBodyRequest, AdminRequest } from '../principals/principals.ts'
 
 // The TLS listener names them all in each handshake, and a handshake's messages have an end.
-const MOST_CAS = 100
+const MAX_CAS = 100
 
 const attachment = z.strictObject({
   ca_pem: z.string().max(256 * 1024),
@@ -19,12 +19,12 @@ const attachment = z.strictObject({
 /** POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. Existing pins do not change. */
 export const attachCas =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const { ca_pem: text, kind } = parse(attachment, facts.json)
     const cas = read(text, facts.at)
     const { database } = context
-    if ((await listAttachedCas(database)).length + cas.length > MOST_CAS) {
-      throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MOST_CAS} attached CAs` }])
+    if ((await listAttachedCas(database)).length + cas.length > MAX_CAS) {
+      throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
     }
     const statements = cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at: facts.at }))
     const detail = { kind, digests: cas.map(({ digest }) => digest) }
@@ -43,7 +43,7 @@ export const listCas =
 /** DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it. What is pinned stays; what is known by SPIFFE id alone does not. */
 export const detach =
   (context: AdminContext) =>
-  async (facts: Asked): Promise<Reply> => {
+  async (facts: AdminRequest): Promise<Reply> => {
     const { digest = '' } = facts.params
     const found = (await listAttachedCas(context.database)).find((ca) => ca.digest === digest)
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })

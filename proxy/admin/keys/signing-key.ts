@@ -2,12 +2,12 @@ import { serviceEntry } from '../../../plugins/audit/anonymous.ts'
 import type { TokenKeys } from '../../auth/token-keys.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import type { AdminContext } from '../change.ts'
-import type { Asked } from '../principals/principals.ts'
+import type { AdminRequest } from '../principals/principals.ts'
 
 /** POST /v1/admin/signing-key/rotate: access tokens are signed with a new key from now on; those of the old one run out. */
 export const rotateSigningKey =
   ({ configuration }: AdminContext, keys: TokenKeys) =>
-  async ({ id, at, actor }: Asked): Promise<Reply> => {
+  async ({ id, at, actor }: AdminRequest): Promise<Reply> => {
     const kid = await keys.rotate((next) => ({
       ...serviceEntry(
         'admin.signing_key_rotated',

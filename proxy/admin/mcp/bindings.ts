@@ -14,7 +14,7 @@ import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { type AdminContext, change } from '../change.ts'
 import { parse } from '../parse.ts'
-import type { Asked, Sent } from '../principals/principals.ts'
+import type { AdminBodyRequest, AdminRequest } from '../principals/principals.ts'
 
 const TYPES: readonly PrincipalType[] = ['agent', 'user', 'workload']
 
@@ -29,7 +29,7 @@ const filter = z.strictObject({ agent_id: id.exactOptional(), resource_id: id.ex
 /** POST /v1/admin/mcp-resources/bindings: lets a principal of any type reach a resource (WIRE.md §2). */
 export const bindPrincipal =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const { agent_id, resource_id, principal_type: type } = parse(newBinding, facts.json)
     const { database } = context
     const principal = await principalOf(database, agent_id, type ? [type] : TYPES)
@@ -54,7 +54,7 @@ export const bindPrincipal =
 /** GET /v1/admin/mcp-resources/bindings: a bare array, oldest first; `?agent_id=&resource_id=` narrows it. */
 export const listBindings =
   ({ database }: AdminContext) =>
-  async ({ query }: Asked): Promise<Reply> => {
+  async ({ query }: AdminRequest): Promise<Reply> => {
     const asked = parse(filter, Object.fromEntries(new URLSearchParams(query)))
     const found = await listMcpBindings(database, {
       principalId: asked.agent_id,
@@ -66,13 +66,13 @@ export const listBindings =
 /** GET /v1/admin/mcp-resources/bindings/{binding_id} */
 export const getBinding =
   (context: AdminContext) =>
-  async ({ params }: Asked): Promise<Reply> =>
+  async ({ params }: AdminRequest): Promise<Reply> =>
     json(200, shown(await bindingOf(context, params.binding_id)), { etag: ETAG })
 
 /** DELETE /v1/admin/mcp-resources/bindings/{binding_id}: holds at the principal's very next call. */
 export const revokeBinding =
   (context: AdminContext) =>
-  async (facts: Asked): Promise<Reply> => {
+  async (facts: AdminRequest): Promise<Reply> => {
     const binding = await bindingOf(context, facts.params.binding_id)
     await change(context, facts, {
       action: 'mcp_binding.revoked',

@@ -2,12 +2,12 @@ import { normalize } from 'node:path'
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
 
-const MOST_DOMAINS = 32
-const MOST_TOOLS = 256
-const LONGEST_TOOL = 128
-const LONGEST_URL = 2048
+const MAX_DOMAINS = 32
+const MAX_TOOLS = 256
+const MAX_TOOL_LENGTH = 128
+const MAX_URL_LENGTH = 2048
 // The audit row of a change holds the old map and the new one whole.
-const MOST_TOOLS_TEXT = 16_384
+const MAX_TOOLS_TEXT = 16_384
 
 // `http.get` is a tool of our own, and `http` would make it one of somebody else's.
 const RESERVED: readonly string[] = ['http', 'http.get']
@@ -21,7 +21,7 @@ export const resourceName = z
 /** As `new URL()` writes it. Does NOT say whether this gateway would connect to it. */
 export const endpointUrl = z
   .string()
-  .max(LONGEST_URL)
+  .max(MAX_URL_LENGTH)
   // URL() would drop the white space and hide the rest.
   .regex(/^https?:\/\/[^\s\p{C}#\\]+$/iu, 'must be an http or https URL without white space and fragment')
   .transform((text, context) => {
@@ -37,7 +37,7 @@ function urlFault(url: URL, text: string): string | null {
   const authority = /^https?:\/\/([^/?]*)/i.exec(text)?.[1] ?? ''
   if (authority.includes('@'))
     return 'must not hold a user name or password: name the secret in auth_secret_ref'
-  return url.href.length > LONGEST_URL ? `must be at most ${LONGEST_URL} characters long` : null
+  return url.href.length > MAX_URL_LENGTH ? `must be at most ${MAX_URL_LENGTH} characters long` : null
 }
 
 /** Where a secret is. What looks like a secret itself is refused, and not repeated. */
@@ -77,7 +77,7 @@ const domain = z.string().transform((text, context) => {
 /** Host names as `new URL()` writes them, each once. */
 export const domains = z
   .array(domain)
-  .max(MOST_DOMAINS)
+  .max(MAX_DOMAINS)
   .transform((all) => [...new Set(all)])
 
 /** Own capabilities of tools, by name; without a prototype. */
@@ -90,12 +90,12 @@ export const toolCapabilities = z.unknown().transform((value, context): Readonly
     return kept
   }
   const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
-  if (entries.length > MOST_TOOLS) fault(`must have at most ${MOST_TOOLS} entries, got ${entries.length}`)
-  else if (JSON.stringify(entries).length > MOST_TOOLS_TEXT)
-    fault(`must be at most ${MOST_TOOLS_TEXT} characters long`)
+  if (entries.length > MAX_TOOLS) fault(`must have at most ${MAX_TOOLS} entries, got ${entries.length}`)
+  else if (JSON.stringify(entries).length > MAX_TOOLS_TEXT)
+    fault(`must be at most ${MAX_TOOLS_TEXT} characters long`)
   else {
     for (const [tool, token] of entries) {
-      if (!isToolName(tool)) fault(`names of tools must be 1 to ${LONGEST_TOOL} visible ASCII characters`)
+      if (!isToolName(tool)) fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
       else if (!isCapability(token)) fault('must be a capability', [tool])
       else kept[tool] = token
     }
@@ -103,7 +103,7 @@ export const toolCapabilities = z.unknown().transform((value, context): Readonly
   return kept
 })
 
-const isToolName = (text: string): boolean => text.length <= LONGEST_TOOL && /^[\x21-\x7e]+$/.test(text)
+const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
 
 /** Shown to people: as `displayName`, and longer. */
 export const description = z

@@ -3,10 +3,10 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { applyRead } from '../../mcp/pinning/apply-read.ts'
 import { inspectWithin } from '../../mcp/pinning/inspect-within.ts'
 import { type AdminContext, changeAll } from '../change.ts'
-import type { Asked } from '../principals/principals.ts'
+import type { AdminRequest } from '../principals/principals.ts'
 
 /** An operator waits for it, and a proxy or a client of his would not wait for much longer. ms. */
-const LONGEST_READ_MS = 30_000
+const MAX_READ_MS = 30_000
 
 /**
  * Reads the upstream of a resource and stores what that changes. An upstream that cannot be read is no refusal: the
@@ -15,9 +15,9 @@ const LONGEST_READ_MS = 30_000
  */
 export async function readUpstream(
   context: AdminContext,
-  facts: Asked,
+  facts: AdminRequest,
   resource: McpResource,
-  withinMs = LONGEST_READ_MS,
+  withinMs = MAX_READ_MS,
 ): Promise<void> {
   const { database, mcp } = context
   const result = await inspectWithin(mcp.inspect, withinMs)(resource, facts.signal)

@@ -18,7 +18,7 @@ import { json, type Reply } from '../../http/reply.ts'
 import { type AdminContext, change } from '../change.ts'
 import { checkIfMatch, etagOf } from '../etag.ts'
 import { parse } from '../parse.ts'
-import type { Asked, Sent } from '../principals/principals.ts'
+import type { AdminBodyRequest, AdminRequest } from '../principals/principals.ts'
 import {
   endpointFault,
   faultsBetween,
@@ -28,7 +28,7 @@ import {
   newMcpResource,
 } from './body.ts'
 import { readUpstream } from './read.ts'
-import { auditedFields, shownMcpResource, wholeMcpResource } from './view.ts'
+import { auditedFields, mcpResourceDetail, mcpResourceView } from './view.ts'
 import { visibleJson } from './visible-json.ts'
 
 /** How often a change is tried again when somebody else's came in between. */
@@ -42,7 +42,7 @@ type Patch = z.output<typeof mcpResourcePatch>
  */
 export const createMcpResource =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const fields = fieldsOfNew(parse(newMcpResource, facts.json))
     const { database, mcp } = context
     refuse([
@@ -69,7 +69,7 @@ export const listAllMcpResources =
   async (): Promise<Reply> => {
     const shown: Record<string, unknown>[] = []
     for (const resource of await listMcpResources(database)) {
-      shown.push(shownMcpResource(resource, await listMcpTools(database, resource.resource_id)))
+      shown.push(mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
     }
     return json(200, shown)
   }
@@ -77,7 +77,7 @@ export const listAllMcpResources =
 /** GET /v1/admin/mcp-resources/{resource_id} */
 export const getMcpResource =
   (context: AdminContext) =>
-  ({ params }: Asked): Promise<Reply> =>
+  ({ params }: AdminRequest): Promise<Reply> =>
     answerMcpResource(context, params.resource_id)
 
 /**
@@ -86,7 +86,7 @@ export const getMcpResource =
  */
 export const patchMcpResource =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const asked = parse(mcpResourcePatch, facts.json)
     for (let attempt = 1; ; attempt += 1) {
       const before = await mcpResource(context, facts.params.resource_id)
@@ -102,7 +102,12 @@ export const patchMcpResource =
     }
   }
 
-async function replace(context: AdminContext, facts: Sent, before: McpResource, asked: Patch): Promise<void> {
+async function replace(
+  context: AdminContext,
+  facts: AdminBodyRequest,
+  before: McpResource,
+  asked: Patch,
+): Promise<void> {
   const { database } = context
   const { resource_id: id, name } = before
   const fields = fieldsOfPatch(before, asked)
@@ -159,7 +164,7 @@ const only = (fields: McpResourceFields, names: readonly Field[]): Partial<McpRe
 /** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. If-Match is honoured. */
 export const removeMcpResource =
   (context: AdminContext) =>
-  async (facts: Asked): Promise<Reply> => {
+  async (facts: AdminRequest): Promise<Reply> => {
     const resource = await mcpResource(context, facts.params.resource_id)
     const revision = checkIfMatch(facts.headers['if-match'], resource)
     const { resource_id: id, name } = resource
@@ -174,7 +179,7 @@ export const removeMcpResource =
 /** POST …/{resource_id}/refresh: reads the upstream again. 200 too where it cannot be read: `last_error` says so. */
 export const refreshMcpResource =
   (context: AdminContext) =>
-  async (facts: Asked): Promise<Reply> => {
+  async (facts: AdminRequest): Promise<Reply> => {
     const resource = await mcpResource(context, facts.params.resource_id)
     await readUpstream(context, facts, resource)
     return answerMcpResource(context, resource.resource_id)
@@ -198,7 +203,7 @@ export async function answerMcpResource(
   return {
     status,
     headers: { 'content-type': 'application/json', etag: etagOf(resource) },
-    body: visibleJson(JSON.stringify(wholeMcpResource(resource, tools))),
+    body: visibleJson(JSON.stringify(mcpResourceDetail(resource, tools))),
   }
 }
 

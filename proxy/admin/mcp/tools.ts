@@ -4,7 +4,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { type AdminContext, change } from '../change.ts'
 import { parse } from '../parse.ts'
-import type { Sent } from '../principals/principals.ts'
+import type { AdminBodyRequest } from '../principals/principals.ts'
 import { answerMcpResource, mcpResource } from './resources.ts'
 
 const approval = z.strictObject({
@@ -20,7 +20,7 @@ const approval = z.strictObject({
  */
 export const approveTool =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const { digest: expected } = parse(approval, facts.json)
     const { resource_id: id, name } = await mcpResource(context, facts.params.resource_id)
     const { database } = context

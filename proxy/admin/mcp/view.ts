@@ -6,7 +6,7 @@ import { toolChanges } from '../../mcp/pinning/tool-changes.ts'
 import { capabilityOf } from '../../mcp/state/registry.ts'
 
 /** A resource with its tools as operators see it (WIRE.md §2). The revision is the ETag, not a field. */
-export const shownMcpResource = (
+export const mcpResourceView = (
   resource: McpResource,
   tools: readonly McpTool[],
 ): Record<string, unknown> => ({
@@ -26,21 +26,21 @@ export const shownMcpResource = (
   last_error: resource.last_error,
   created_at: resource.created_at,
   updated_at: resource.updated_at,
-  tools: tools.map((tool) => shownTool(resource, tool)),
+  tools: tools.map((tool) => toolView(resource, tool)),
 })
 
 /**
- * As {@link shownMcpResource}, with all that an operator must be able to look at before saying yes: what the server said of
+ * As {@link mcpResourceView}, with all that an operator must be able to look at before saying yes: what the server said of
  * itself, each definition whole, and the names in `tool_capabilities` that no tool has ever had.
  */
-export const wholeMcpResource = (
+export const mcpResourceDetail = (
   resource: McpResource,
   tools: readonly McpTool[],
 ): Record<string, unknown> => ({
-  ...shownMcpResource(resource, tools),
+  ...mcpResourceView(resource, tools),
   server: serverOf(resource),
   unknown_tools: unknownTools(resource, tools),
-  tools: tools.map((tool) => ({ ...shownTool(resource, tool), ...definitionsOf(tool) })),
+  tools: tools.map((tool) => ({ ...toolView(resource, tool), ...definitionsOf(tool) })),
 })
 
 /** Null where it was never read. What it did not say is left out by JSON. */
@@ -68,7 +68,7 @@ function definitionsOf({ state, definition, pending_definition: pending }: McpTo
 }
 
 /** A tool that was never approved has neither a digest nor an instant at which it was pinned. */
-function shownTool(resource: McpResource, tool: McpTool): Record<string, unknown> {
+function toolView(resource: McpResource, tool: McpTool): Record<string, unknown> {
   const { name, state, digest, pending_digest, flags, pinned_at, changed_at } = tool
   const approved = digest !== ''
   return {

@@ -11,7 +11,7 @@ import { checkIfMatch } from '../etag.ts'
 import { parse } from '../parse.ts'
 import { LEAF_DAYS } from './enroll.ts'
 import { type Kind, spiffeIdOf } from './kinds.ts'
-import { principalOf, type Sent } from './principals.ts'
+import { type AdminBodyRequest, principalOf } from './principals.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -27,7 +27,7 @@ const request = z.strictObject({
  */
 export const rotateCertificate =
   (context: AdminContext, kind: Kind) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const { grace_hours: hours } = parse(rotation, facts.json)
     const record = await principalOf(context, kind, facts.params.id)
     const issued = await issueClientCertificate(
@@ -49,7 +49,7 @@ export const rotateCertificate =
 /** POST …/{id}/certificate: a certificate for the key of a request, which never leaves its maker (WIRE.md §2). */
 export const certifyRequest =
   (context: AdminContext, kind: Kind) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const { csr_pem: csr, grace_hours: hours } = parse(request, facts.json)
     const record = await principalOf(context, kind, facts.params.id)
     const subject = subjectOf(context, kind, record)
@@ -65,7 +65,7 @@ export const certifyRequest =
     })
   }
 
-const term = ({ at }: Sent) => ({ at, days: LEAF_DAYS })
+const term = ({ at }: AdminBodyRequest) => ({ at, days: LEAF_DAYS })
 
 const subjectOf = (
   { organisation, trustDomain }: AdminContext,
@@ -86,7 +86,7 @@ interface Certificate {
 async function repin(
   context: AdminContext,
   { type }: Kind,
-  facts: Sent,
+  facts: AdminBodyRequest,
   record: PrincipalRecord,
   { thumbprint, notBefore, notAfter }: Certificate,
   hours = context.configuration().pin.rotation_grace_hours,

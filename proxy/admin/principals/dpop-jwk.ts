@@ -6,7 +6,7 @@ import { type AdminContext, change } from '../change.ts'
 import { checkIfMatch } from '../etag.ts'
 import { parse } from '../parse.ts'
 import type { Kind } from './kinds.ts'
-import { principalOf, type Sent } from './principals.ts'
+import { type AdminBodyRequest, principalOf } from './principals.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -29,7 +29,7 @@ const wrapped = z.strictObject({ jwk: publicJwk, grace_hours: z.number().min(0).
  */
 export const registerDpopJwk =
   (context: AdminContext, kind: Kind) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const { jwk, grace_hours: asked } = 'jwk' in facts.json ? parse(wrapped, facts.json) : bare(facts.json)
     const record = await principalOf(context, kind, facts.params.id)
     const revision = checkIfMatch(facts.headers['if-match'], record)

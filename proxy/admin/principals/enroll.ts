@@ -19,7 +19,7 @@ import { type AdminContext, change } from '../change.ts'
 import { capabilities, displayName, parse, shortName } from '../parse.ts'
 import { jktOf, publicJwk } from './dpop-jwk.ts'
 import { AGENT, idOf, spiffeIdOf } from './kinds.ts'
-import { answer, principalOf, type Sent } from './principals.ts'
+import { type AdminBodyRequest, answer, principalOf } from './principals.ts'
 
 /** How long a minted client certificate is valid. Days. */
 export const LEAF_DAYS = 90
@@ -50,7 +50,7 @@ const spiffe = z.strictObject({
 /** POST /v1/admin/agents: mints a certificate and shows its key this once (spec §4.1). The service keeps no copy of it. */
 export const mintAgent =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const asked = parse(minted, facts.json)
     const { organisation, trustDomain, authority } = context
     const commonName = idOf(AGENT, organisation, asked.agent_name)
@@ -73,7 +73,7 @@ export const mintAgent =
 /** POST /v1/admin/agents/enroll/byoca: pins a certificate of the organisation's own CA (spec §5.3); answers an API key, once. */
 export const enrollByoca =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const asked = parse(byoca, facts.json)
     const certificate = await checkByoca({
       certPem: asked.cert_pem,
@@ -94,7 +94,7 @@ export const enrollByoca =
 /** POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate (WIRE.md §2). */
 export const enrollSpiffe =
   (context: AdminContext) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const asked = parse(spiffe, facts.json)
     const bundle = asked.trust_bundle_pem === undefined ? null : bundleOf(asked.trust_bundle_pem, facts.at)
     const certificate = await checkSvid({
@@ -128,7 +128,11 @@ const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
 }
 
 /** The principal, its pin, what else belongs to it, and its one row: all or nothing. A deactivated agent's name may be taken anew. */
-async function enroll(context: AdminContext, facts: Sent, enrollment: Enrollment): Promise<Reply> {
+async function enroll(
+  context: AdminContext,
+  facts: AdminBodyRequest,
+  enrollment: Enrollment,
+): Promise<Reply> {
   const { agent_name: name, certificate, method } = enrollment
   const { database, organisation } = context
   const id = idOf(AGENT, organisation, name)
@@ -174,7 +178,7 @@ async function enroll(context: AdminContext, facts: Sent, enrollment: Enrollment
 /** `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (WIRE.md §2). */
 async function newApiKey(
   { database, organisation }: AdminContext,
-  { at }: Sent,
+  { at }: AdminBodyRequest,
   { agent_name: name }: { readonly agent_name: string },
 ): Promise<Pick<Enrollment, 'statements' | 'shownOnce'>> {
   const keyId = randomBytes(8).toString('hex')

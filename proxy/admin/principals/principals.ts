@@ -20,8 +20,8 @@ import { idOf, type Kind } from './kinds.ts'
 /** How often a replacement of capabilities is tried again when somebody else's change came in between. */
 const ATTEMPTS = 5
 
-export type Asked = Arrival & { readonly actor: Actor }
-export type Sent = Asked & JsonBody
+export type AdminRequest = Arrival & { readonly actor: Actor }
+export type AdminBodyRequest = AdminRequest & JsonBody
 
 const patch = z.strictObject({ capabilities })
 
@@ -32,7 +32,7 @@ export const createPrincipal = (context: AdminContext, kind: Kind) => {
     display_name: displayName.nullish(),
     capabilities: capabilities.default([]),
   })
-  return async (facts: Sent): Promise<Reply> => {
+  return async (facts: AdminBodyRequest): Promise<Reply> => {
     // The computed key makes zod's type a mere record; these are what the schema above says.
     const asked = parse(body, facts.json) as Readonly<Record<string, unknown>>
     const name = String(asked[kind.nameField])
@@ -63,7 +63,7 @@ export const createPrincipal = (context: AdminContext, kind: Kind) => {
  */
 export const listAll =
   ({ database }: AdminContext, kind: Kind) =>
-  async ({ path, query }: Asked): Promise<Reply> => {
+  async ({ path, query }: AdminRequest): Promise<Reply> => {
     const asked = new URLSearchParams(query)
     const limit = limitOf(asked.get('limit'))
     const page = { limit, cursor: cursorOf(asked.get('cursor')) }
@@ -80,7 +80,7 @@ export const listAll =
 /** GET /v1/admin/{agents,users,workloads}/{id} */
 export const getOne =
   (context: AdminContext, kind: Kind) =>
-  async ({ params }: Asked): Promise<Reply> =>
+  async ({ params }: AdminRequest): Promise<Reply> =>
     answer(kind, await principalOf(context, kind, params.id))
 
 /**
@@ -89,7 +89,7 @@ export const getOne =
  */
 export const patchCapabilities =
   (context: AdminContext, kind: Kind) =>
-  async (facts: Sent): Promise<Reply> => {
+  async (facts: AdminBodyRequest): Promise<Reply> => {
     const asked = parse(patch, facts.json)
     for (let attempt = 1; ; attempt += 1) {
       const record = await principalOf(context, kind, facts.params.id)
@@ -108,7 +108,7 @@ export const patchCapabilities =
 async function replaceCapabilities(
   context: AdminContext,
   { type }: Kind,
-  facts: Sent,
+  facts: AdminBodyRequest,
   { principal_id: id, revision, capabilities: previous }: PrincipalRecord,
   next: readonly string[],
 ): Promise<void> {
@@ -126,7 +126,7 @@ async function replaceCapabilities(
 /** DELETE …/{id} (204, the row is kept) and POST …/{id}/reactivate. */
 export const setActivity =
   (context: AdminContext, kind: Kind, active: boolean) =>
-  async (facts: Asked): Promise<Reply> => {
+  async (facts: AdminRequest): Promise<Reply> => {
     const record = await principalOf(context, kind, facts.params.id)
     const revision = checkIfMatch(facts.headers['if-match'], record)
     const { principal_id: id } = record

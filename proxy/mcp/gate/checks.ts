@@ -8,7 +8,7 @@ import { headerParamFault } from '../pinning/header-params.ts'
 import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { argumentsFault } from '../schema/arguments.ts'
-import { type Found, isUsable } from '../state/registry.ts'
+import { isUsable, type PinnedTool } from '../state/registry.ts'
 import { type RequestStates, stateRefused } from '../state/request-state.ts'
 import type { Target } from './target.ts'
 
@@ -75,7 +75,7 @@ function checkArguments(
   if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
 }
 
-const quarantined = ({ resource, tool }: Found): Refusal =>
+const quarantined = ({ resource, tool }: PinnedTool): Refusal =>
   new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
 
 /**

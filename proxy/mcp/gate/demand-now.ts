@@ -1,13 +1,13 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Demand, Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { capabilityOf, type Found, type Registry } from '../state/registry.ts'
+import { capabilityOf, type PinnedTool, type Registry } from '../state/registry.ts'
 
 /** What a call that was granted reaches. */
 export interface Reached {
   readonly resource: McpResource
   /** The pinned tool, where it is one. */
-  readonly found: Found | null
+  readonly found: PinnedTool | null
   /** What it demanded then. */
   readonly demand: Demand
 }

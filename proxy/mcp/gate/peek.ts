@@ -13,8 +13,8 @@ interface Gives {
  * What a message seems to ask for, before anything of it is believed: so that the row of a call that is refused while it is
  * read stands under that call, and not among what nobody could make out. Refuses nothing and decides nothing.
  */
-export const mcpAsked: Plugin<Pick<JsonBody, 'json'>, Gives> = {
-  name: 'mcp_asked',
+export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, Gives> = {
+  name: 'mcp_peek',
   needs: ['json'],
   gives: ['demand', 'call'],
   admit: ({ json: { method: name, params } }) => {

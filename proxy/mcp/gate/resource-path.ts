@@ -13,7 +13,7 @@ interface Needs extends Arrival {
 }
 
 /** Which door it is, and whose session. Given by `mcp_scope`. */
-export interface Scope {
+export interface ResourcePath {
   /** The one resource of a scoped door, which the principal is bound to; null at the aggregate door. */
   readonly scope: McpResource | null
   /** The caller's legacy session, or null where it has none. */
@@ -25,12 +25,12 @@ export interface Scope {
  * a binding are refused alike (`mcp_not_bound`): a door tells nobody what stands behind it. A session of another
  * principal, or of another door, does not exist (`mcp_session_unknown`).
  */
-export function mcpScope(
+export function mcpResourcePath(
   registry: Registry,
   sessions: Sessions,
-): Plugin<Needs, Scope & { call: CallSummary }> {
+): Plugin<Needs, ResourcePath & { call: CallSummary }> {
   return {
-    name: 'mcp_scope',
+    name: 'mcp_resource_path',
     needs: ['principal', 'message', 'call'],
     gives: ['scope', 'session', 'call'],
     admit: async (facts) => {

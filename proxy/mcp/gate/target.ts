@@ -10,10 +10,10 @@ import { canonicalText } from '../protocol/canonical-text.ts'
 import { isMembers } from '../protocol/json-values.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { METHODS } from '../protocol/methods.ts'
-import { capabilityOf, type Found, type Registry } from '../state/registry.ts'
-import type { Pending, Question } from '../state/server-requests.ts'
+import { capabilityOf, type PinnedTool, type Registry } from '../state/registry.ts'
+import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { demandNow, type Reached } from './demand-now.ts'
-import type { Scope } from './resource-path.ts'
+import type { ResourcePath } from './resource-path.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
@@ -22,10 +22,10 @@ export type Target =
   | { readonly kind: 'list_tools' }
   | { readonly kind: 'gather'; readonly member: string }
   | { readonly kind: 'built_in' }
-  | { readonly kind: 'tool'; readonly found: Found }
+  | { readonly kind: 'tool'; readonly found: PinnedTool }
   /** `name`: what the upstream calls it, where that is not what the caller called it. */
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
-  | { readonly kind: 'answer'; readonly question: Question; readonly id: string }
+  | { readonly kind: 'answer'; readonly question: ServerRequest; readonly id: string }
 
 /** The one resource that a target reaches, or null where it is of several, or of none. */
 export function reachedBy(target: Target, demand: Demand): Reached | null {
@@ -34,7 +34,7 @@ export function reachedBy(target: Target, demand: Demand): Reached | null {
   return target.kind === 'answer' ? target.question : null
 }
 
-interface Needs extends Arrival, Scope, Pick<JsonBody, 'json'> {
+interface Needs extends Arrival, ResourcePath, Pick<JsonBody, 'json'> {
   readonly principal: Principal
   readonly message: McpMessage
   readonly demand: Demand
@@ -62,14 +62,18 @@ interface Aim {
  * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`). States the capability it demands.
  * Does NOT check that the principal holds it.
  */
-export function mcpTarget(registry: Registry, pending: Pending, httpGet: boolean): Plugin<Needs, Gives> {
+export function mcpTarget(
+  registry: Registry,
+  serverRequests: ServerRequests,
+  httpGet: boolean,
+): Plugin<Needs, Gives> {
   return {
     name: 'mcp_target',
     needs: ['principal', 'message'],
     gives: ['target', 'demand', 'call', 'toolCall'],
     admit: async (facts) => {
       const { message, demand, call } = facts
-      const aim = await aimOf(facts, { registry, pending, httpGet })
+      const aim = await aimOf(facts, { registry, serverRequests, httpGet })
       const args = askedOf(message, aim.target)
       const canonical = args && canonicalText(args)
       const sha256 = canonical && hash('sha256', canonical)
@@ -98,7 +102,7 @@ export function mcpTarget(registry: Registry, pending: Pending, httpGet: boolean
 
 interface Sources {
   readonly registry: Registry
-  readonly pending: Pending
+  readonly serverRequests: ServerRequests
   readonly httpGet: boolean
 }
 
@@ -119,9 +123,9 @@ async function aimOf(facts: Needs, sources: Sources): Promise<Aim> {
 /** An answer demands what the call that is asked about would demand now. */
 async function answerAim(
   { json: { id }, session, principal }: Needs,
-  { pending, registry }: Sources,
+  { serverRequests, registry }: Sources,
 ): Promise<Aim> {
-  const question = pending.find(id, session)
+  const question = serverRequests.find(id, session)
   if (!question) throw noQuestion()
   const { capability } = await demandNow(registry, principal, question)
   return { target: { kind: 'answer', question, id: String(id) }, capability, resource: question.resource }

@@ -10,12 +10,12 @@ import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
 import { refusalOfUpstream } from './relay.ts'
 
 /** Of one upstream's list. A longer one is cut off: its own door pages it. */
-const MOST_PAGES = 20
+const MAX_PAGES = 20
 /** Likewise. Characters of JSON. */
-const MOST_CHARACTERS = 4 * 1024 * 1024
+const MAX_CHARACTERS = 4 * 1024 * 1024
 
 /** A list put together from several upstreams. */
-export interface Gathered {
+export interface Aggregated {
   /** Each item as JSON text. */
   readonly items: readonly string[]
   /** Resources that could not be asked, by name. */
@@ -26,12 +26,12 @@ export interface Gathered {
  * The prompts or resources of every bound resource in one list (WIRE.md §4): a prompt is shown as `<resource>.<prompt>`, a URI
  * is what it is. An upstream that fails leaves its part out; refuses only where every one fails.
  */
-export async function gather(
+export async function aggregate(
   upstream: McpUpstream,
   facts: Dispatched,
   resources: readonly McpResource[],
   member: string,
-): Promise<Gathered> {
+): Promise<Aggregated> {
   const asked = resources.filter((resource) => offers(resource, member))
   const parts = await Promise.allSettled(asked.map((of) => itemsOf(upstream, facts, of, member)))
   facts.signal.throwIfAborted()
@@ -61,7 +61,7 @@ async function itemsOf(
   const era = eraOf(resource, session)
   const items: string[] = []
   const cursors = new Set<string | null>([null])
-  let left = MOST_CHARACTERS
+  let left = MAX_CHARACTERS
   let cursor: string | null = null
   do {
     const params = {
@@ -89,7 +89,7 @@ async function itemsOf(
     // One that comes back would lead round in a circle.
     if (cursors.has(cursor) || left < 0) return items
     cursors.add(cursor)
-  } while (cursors.size <= MOST_PAGES)
+  } while (cursors.size <= MAX_PAGES)
   return items
 }
 

@@ -8,7 +8,7 @@ import type { HttpGetResult } from '../http-get/tool.ts'
 import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
 import { memberText } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, META } from '../protocol/versions.ts'
-import { gather } from './aggregate.ts'
+import { aggregate } from './aggregate.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
 import { type Dispatched, destinationOf } from './outgoing.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
@@ -51,7 +51,7 @@ async function toolList(sources: McpSources, facts: McpFacts): Promise<Reply> {
 
 async function gathered(sources: McpSources, facts: McpFacts, member: string): Promise<Reply> {
   const resources = await sources.registry.bound(facts.principal)
-  const { items, missing } = await gather(sources.upstream, facts, resources, member)
+  const { items, missing } = await aggregate(sources.upstream, facts, resources, member)
   const detail: JsonObject = { items: items.length, ...(missing.length > 0 && { missing: [...missing] }) }
   return listed(facts, member, items, detail)
 }
@@ -92,13 +92,13 @@ function done({ message }: McpFacts, result: string, { detail, ...report }: Repo
 
 /** Hands the caller's answer to the upstream that asked. */
 async function answered(
-  { upstream, pending }: McpSources,
+  { upstream, serverRequests }: McpSources,
   facts: McpFacts,
   { question, id }: Extract<Target, { kind: 'answer' }>,
 ): Promise<Reply> {
   const { resource, session, upstreamId } = question
   // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
-  if (!pending.close(id)) throw noQuestion()
+  if (!serverRequests.close(id)) throw noQuestion()
   const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
   const text =
     result === null

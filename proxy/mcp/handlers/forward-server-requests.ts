@@ -1,6 +1,6 @@
 import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
 import { edited, memberText } from '../protocol/json-text.ts'
-import type { Pending } from '../state/server-requests.ts'
+import type { ServerRequests } from '../state/server-requests.ts'
 import type { Session } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
@@ -8,13 +8,13 @@ import type { Message } from '../upstream/message.ts'
 import { type Destination, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
 
 /** What an upstream may ask of its caller during one call. */
-const MOST_QUESTIONS = 64
+const MAX_QUESTIONS = 64
 /** And in all, pings and what is declined included: each is answered with a request of ours. */
-const MOST_REQUESTS = 1_024
+const MAX_REQUESTS = 1_024
 
 interface Sources {
   readonly upstream: Pick<McpUpstream, 'respond'>
-  readonly pending: Pending
+  readonly serverRequests: ServerRequests
 }
 
 /** What an upstream asks during one call: put to a caller that can be asked, answered here otherwise. */
@@ -45,12 +45,12 @@ export class Questions {
 
   /** The call is over: nobody waits for an answer any more. */
   close(): void {
-    for (const id of this.#open) this.#sources.pending.close(id)
+    for (const id of this.#open) this.#sources.serverRequests.close(id)
   }
 
   #count(): void {
     this.#requests += 1
-    if (this.#requests > MOST_REQUESTS) throw endless()
+    if (this.#requests > MAX_REQUESTS) throw endless()
   }
 
   #asked(message: Message): string | null {
@@ -58,9 +58,9 @@ export class Questions {
     const { resource, found } = this.#to
     if (!session || call.era !== 'legacy' || eraOf(resource, session) !== 'legacy') return null
     if (!canBeAsked(session, message)) return null
-    if (this.#open.length === MOST_QUESTIONS) throw endless()
+    if (this.#open.length === MAX_QUESTIONS) throw endless()
     const upstreamId = memberText(message, 'id') ?? 'null'
-    const id = this.#sources.pending.ask({ resource, found, session, demand, upstreamId })
+    const id = this.#sources.serverRequests.ask({ resource, found, session, demand, upstreamId })
     this.#open.push(id)
     return edited(message, { id: JSON.stringify(id) })
   }

@@ -4,7 +4,7 @@ import type { Principal } from '../../../plugins/facts.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Scope } from '../gate/resource-path.ts'
+import type { ResourcePath } from '../gate/resource-path.ts'
 import { resultMessage } from '../protocol/json-rpc.ts'
 import { isMembers } from '../protocol/json-values.ts'
 import type { McpMessage } from '../protocol/message.ts'
@@ -19,13 +19,13 @@ export interface HandshakeSources {
   readonly cancellations: Cancellations
 }
 
-interface Greeted extends Arrival, Scope {
+interface Greeted extends Arrival, ResourcePath {
   readonly principal: Principal
   readonly message: McpMessage
 }
 
 /** What a client says of itself is kept for as long as its session. Characters of JSON text, of each object. */
-const MOST_KEPT = 16_384
+const MAX_KEPT = 16_384
 
 /** Methods and notifications that reach neither a tool nor an upstream: what is offered is answered from the last read. */
 export const handshake =
@@ -90,7 +90,7 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
   return answer(id, result, { 'mcp-session-id': session.id })
 }
 
-const fits = (object: object): boolean => JSON.stringify(object).length <= MOST_KEPT
+const fits = (object: object): boolean => JSON.stringify(object).length <= MAX_KEPT
 
 async function discovered({ registry }: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
   return answer(id, {

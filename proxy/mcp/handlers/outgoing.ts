@@ -2,21 +2,21 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Demand, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import type { Scope } from '../gate/resource-path.ts'
+import type { ResourcePath } from '../gate/resource-path.ts'
 import type { Target } from '../gate/target.ts'
 import { encodeHeaderValue, headerParamHeaders } from '../pinning/header-params.ts'
 import { definitionOf } from '../pinning/pinned-definition.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { NAMED } from '../protocol/methods.ts'
 import type { Era } from '../protocol/versions.ts'
-import type { Found } from '../state/registry.ts'
+import type { PinnedTool } from '../state/registry.ts'
 import type { StateOwner } from '../state/request-state.ts'
 import type { Session } from '../state/sessions.ts'
 import type { Owner, UpstreamCall } from '../upstream/client.ts'
 import { upstreamParams } from './params.ts'
 
 /** What was established about a call before it is dispatched. */
-export interface Dispatched extends Arrival, Scope, Pick<JsonBody, 'body' | 'spans'> {
+export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
   readonly principal: Principal
   readonly message: McpMessage
   readonly demand: Demand
@@ -30,7 +30,7 @@ export interface Destination {
   readonly resource: McpResource
   readonly name: string | null
   /** The pinned tool, where it is one that is called. */
-  readonly found: Found | null
+  readonly found: PinnedTool | null
 }
 
 /** Where a tool, or what is relayed, goes. */

@@ -9,7 +9,7 @@ import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
 import type { RequestStates } from '../state/request-state.ts'
-import type { Pending } from '../state/server-requests.ts'
+import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream, UpstreamAnswer } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
@@ -19,7 +19,7 @@ import { shapedError, shapedResult } from './shape.ts'
 
 export interface RelaySources {
   readonly upstream: McpUpstream
-  readonly pending: Pending
+  readonly serverRequests: ServerRequests
   readonly cancellations: Cancellations
   readonly states: RequestStates
   /** Told that a resource says its tools have changed. */

@@ -11,12 +11,12 @@ import type { Inspection } from './inspect.ts'
 import type { PinPlan } from './plan.ts'
 
 /** How many tools a row names; it counts them all. */
-const MOST_NAMES = 64
+const MAX_NAMES = 64
 /** How much of the differences one row keeps, and all rows of a read: an upstream must not choose the size of the ledger. Characters, as JSON. */
-const MOST_DIFFERENCE = 24_576
-const MOST_DIFFERENCES = 262_144
-const MOST_LINE = 1_024
-const MOST_PROBLEM = 512
+const MAX_DIFFERENCE = 24_576
+const MAX_DIFFERENCES = 262_144
+const MAX_LINE = 1_024
+const MAX_PROBLEM = 512
 
 /** What must be stored together for a read of an upstream to count. */
 export interface AppliedRead {
@@ -123,7 +123,7 @@ function quarantined(
   { resource_id: subject, name }: McpResource,
   { quarantined: all }: PinPlan,
 ): readonly AuditNote[] {
-  const limit = Math.min(MOST_DIFFERENCE, Math.floor(MOST_DIFFERENCES / all.length))
+  const limit = Math.min(MAX_DIFFERENCE, Math.floor(MAX_DIFFERENCES / all.length))
   return all.map(({ tool, digest, changes }) => ({
     action: 'mcp_resource.tool_quarantined',
     detail: { subject, name, tool, digest, changes: bounded(changes, limit) },
@@ -135,7 +135,7 @@ const namesOf = (tools: readonly McpTool[]): readonly string[] =>
   tools
     .map(({ name }) => name)
     .sort()
-    .slice(0, MOST_NAMES)
+    .slice(0, MAX_NAMES)
 
 /** Over names and digests, so that the row says what was approved without holding it. */
 function digestOf(tools: readonly McpTool[]): string {
@@ -147,7 +147,7 @@ function bounded(changes: readonly string[], limit: number): readonly string[] {
   const kept: string[] = []
   let size = 0
   for (const change of changes) {
-    const line = change.slice(0, MOST_LINE)
+    const line = change.slice(0, MAX_LINE)
     size += JSON.stringify(line).length
     if (size > limit) return [...kept, `and ${changes.length - kept.length} more`]
     kept.push(line)
@@ -157,4 +157,4 @@ function bounded(changes: readonly string[], limit: number): readonly string[] {
 
 /** For a person to read: on one line, with nothing that an upstream could hide in it. */
 const sentence = (problem: string): string =>
-  problem.slice(0, MOST_PROBLEM).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ')
+  problem.slice(0, MAX_PROBLEM).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ')

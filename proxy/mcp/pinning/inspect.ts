@@ -6,7 +6,7 @@ import { listMcpTools } from '../../../db/mcp/tools.ts'
 import type { Era } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import { type PinPlan, pinPlan } from './plan.ts'
+import { type PinPlan, planPins } from './plan.ts'
 import { readTools } from './tool-definition.ts'
 
 /** What reading an upstream came to. */
@@ -30,7 +30,7 @@ export const inspector =
       const { era, protocolVersion, facts, tools } = await upstream.read(resource, signal)
       const listed = await withoutHurry(readTools(tools))
       const known = await listMcpTools(database, resource.resource_id)
-      const pins = pinPlan({
+      const pins = planPins({
         resourceId: resource.resource_id,
         known,
         listed,

@@ -16,7 +16,7 @@ interface Kept extends PinnedDefinition {
   readonly text: string
 }
 
-const MOST = 5_000
+const CACHE_MAX = 5_000
 const kept = new Map<string, Kept>()
 
 /** The definition of a tool that was approved at some time. Taken apart once for as long as it stays what it is. */
@@ -29,7 +29,7 @@ export function definitionOf({ resource_id, name, definition: text, digest }: Mc
   const made = { text, digest, inputSchema, headerParams: annotated(inputSchema), object }
   kept.delete(key)
   const [oldest] = kept.keys()
-  if (kept.size >= MOST && oldest !== undefined) kept.delete(oldest)
+  if (kept.size >= CACHE_MAX && oldest !== undefined) kept.delete(oldest)
   kept.set(key, made)
   return made
 }

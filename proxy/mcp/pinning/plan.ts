@@ -36,7 +36,7 @@ interface Read {
  * field differs that the digest leaves out. A tool that is no longer listed is gone, and comes back approved only with the
  * pinned digest. The same read again changes nothing.
  */
-export function pinPlan({ resourceId, known, listed, first, at }: Read): PinPlan {
+export function planPins({ resourceId, known, listed, first, at }: Read): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))
   const names = new Set(listed.map(({ name }) => name))
   const now = timestamp(at)

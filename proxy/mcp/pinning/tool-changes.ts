@@ -3,7 +3,7 @@ import { isMembers, type Members } from '../protocol/json-values.ts'
 
 type Path = readonly (string | number)[]
 
-const MOST = 50
+const MAX_CHANGES = 50
 const MAX_VALUE = 120
 const MAX_PLACE = 200
 /** Of a long text that both have in common, what is shown before and after the change. Characters. */
@@ -17,7 +17,7 @@ export function toolChanges(before: Members, after: Members): readonly string[] 
   const lines: string[] = []
   let more = 0
   const note: Note = (path, change) => {
-    if (lines.length === MOST) more += 1
+    if (lines.length === MAX_CHANGES) more += 1
     else lines.push(`${cut(placeOf(path), MAX_PLACE)}: ${change()}`)
   }
   compareMembers(before, after, [], note)

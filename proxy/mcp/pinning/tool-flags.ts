@@ -3,7 +3,7 @@ import { isMembers, type Members } from '../protocol/json-values.ts'
 import { usableSchema } from '../schema/arguments.ts'
 import { headerParams } from './header-params.ts'
 
-const MOST = 50
+const MAX_FLAGS = 50
 const MAX_FLAG = 250
 const MAX_PLACE = 200
 
@@ -20,7 +20,7 @@ export function toolFlags(definition: Members): readonly string[] {
   const flags: string[] = []
   let more = 0
   const note: Note = (flag) => {
-    if (flags.length === MOST) more += 1
+    if (flags.length === MAX_FLAGS) more += 1
     else flags.push(cut(flag(), MAX_FLAG))
   }
   for (const flag of schemaFlags(definition.inputSchema)) note(() => flag)

@@ -2,7 +2,7 @@ import canonicalize from 'canonicalize'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 /** Values in one set of arguments. More of them would hold up everybody else while they are judged (SECURITY row 23). */
-const MOST_VALUES = 250_000
+const MAX_VALUES = 250_000
 
 /**
  * What a caller asks with as RFC 8785 writes it: two spellings of the same arguments have one digest. Refuses with
@@ -26,7 +26,7 @@ function checkValues(asked: unknown): void {
   while (waiting.length > 0) {
     const value = waiting.pop()
     values += 1
-    if (values > MOST_VALUES) throw invalid(`arguments hold more than ${MOST_VALUES} values.`)
+    if (values > MAX_VALUES) throw invalid(`arguments hold more than ${MAX_VALUES} values.`)
     if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
       throw invalid('arguments hold an integer beyond ±(2^53-1): send it as a string.')
     }

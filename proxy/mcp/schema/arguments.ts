@@ -8,7 +8,7 @@ interface Kept {
 }
 
 /** Of what is kept, characters of schemas and memory of patterns together. Bytes. */
-const MOST = 64 * 1024 * 1024
+const CACHE_MAX_BYTES = 64 * 1024 * 1024
 /** An entry of the smallest schema. Bytes. */
 const LEAST = 8 * 1024
 // Oldest use first. Owned by checkFor; a crash loses nothing but the time to compile again.
@@ -43,7 +43,7 @@ function checkFor({ digest, inputSchema }: { digest: string; inputSchema: unknow
   kept.set(digest, entry)
   if (!known) total += entry.weight
   for (const [oldest, { weight }] of kept) {
-    if (total <= MOST || oldest === digest) break
+    if (total <= CACHE_MAX_BYTES || oldest === digest) break
     kept.delete(oldest)
     total -= weight
   }

@@ -5,7 +5,7 @@ import { cut, visible } from '../../visible.ts'
 import { extentOf } from '../protocol/json-values.ts'
 import { linearPattern } from './pattern.ts'
 import type { Dialect, PreparedSchema } from './prepare.ts'
-import { type Meter, metered, meterOf } from './step-budget.ts'
+import { metered, type StepBudget, stepBudgetOf } from './step-budget.ts'
 
 /** What is wrong with a value: a sentence with the place, in which no value of it stands; null where nothing is. */
 export type Check = (value: unknown) => string | null
@@ -39,35 +39,35 @@ const metaChecks = new Map<Dialect, Check>()
 export function metaFault({ dialect, schema }: PreparedSchema): string | null {
   const known = metaChecks.get(dialect)
   if (known) return known(schema)
-  const meter = meterOf(MAX_STEPS)
-  const ajv = validator(dialect, meter, true)
-  const check = checkOf(ajv.compile({ $ref: META[dialect] }), meter)
+  const budget = stepBudgetOf(MAX_STEPS)
+  const ajv = validator(dialect, budget, true)
+  const check = checkOf(ajv.compile({ $ref: META[dialect] }), budget)
   metaChecks.set(dialect, check)
   return check(schema)
 }
 
 /** Throws an Error where the compiler does not take the schema. Blocks for some 0.1 ms for each schema in it. */
 export function compileSchema({ dialect, schema }: PreparedSchema): Check {
-  const meter = meterOf(MAX_STEPS)
+  const budget = stepBudgetOf(MAX_STEPS)
   // A validator of its own: nothing that one schema declares is known to another.
-  const validate = validator(dialect, meter, false).compile(schema)
+  const validate = validator(dialect, budget, false).compile(schema)
   // Code that is nested too deeply to run shows on the first run.
-  meter.start()
+  budget.start()
   validate({})
-  return checkOf(validate, meter)
+  return checkOf(validate, budget)
 }
 
 type Validate = ((value: unknown) => unknown) & { errors?: readonly ErrorObject[] | null }
 
 const checkOf =
-  (validate: Validate, meter: Meter): Check =>
+  (validate: Validate, budget: StepBudget): Check =>
   (value) => {
     const { depth, values, proto } = extentOf(value, MAX_VALUES)
     if (depth > MAX_DEPTH || values > MAX_VALUES) return 'too much to be checked'
     // No validator sees what such a member holds, and a careless reader takes it for something else.
     if (proto) return 'must not have a member named __proto__'
     try {
-      meter.start()
+      budget.start()
       return validate(value) === true ? null : sentenceOf(validate.errors?.[0])
     } catch {
       // Out of steps, or out of stack: what was not checked does not pass.
@@ -83,8 +83,8 @@ function sentenceOf(error: ErrorObject | undefined): string {
   return cut(visible(`${instancePath} ${message ?? 'does not fit the schema'}${named}`.trim()), MAX_SENTENCE)
 }
 
-function validator(dialect: Dialect, meter: Meter, meta: boolean): Ajv | Ajv2020 {
-  const options = { ...OPTIONS, meta, code: { optimize: false, regExp: linearRegExp(meter) } }
+function validator(dialect: Dialect, budget: StepBudget, meta: boolean): Ajv | Ajv2020 {
+  const options = { ...OPTIONS, meta, code: { optimize: false, regExp: linearRegExp(budget) } }
   const ajv = dialect === '2020-12' ? new Ajv2020(options) : new Ajv(options)
   ajv.removeKeyword('uniqueItems')
   ajv.addKeyword({
@@ -93,14 +93,14 @@ function validator(dialect: Dialect, meter: Meter, meta: boolean): Ajv | Ajv2020
     schemaType: 'boolean',
     errors: false,
     error: { message: 'must not have an item twice' },
-    validate: (wanted: boolean, items: readonly unknown[]) => !wanted || distinct(items, meter),
+    validate: (wanted: boolean, items: readonly unknown[]) => !wanted || distinct(items, budget),
   })
-  metered(ajv, meter)
+  metered(ajv, budget)
   return ajv
 }
 
 // The library compares every two items.
-function distinct(items: readonly unknown[], { spend }: Meter): boolean {
+function distinct(items: readonly unknown[], { spend }: StepBudget): boolean {
   const seen = new Set<string | undefined>()
   for (const item of items) {
     const text = typeof item === 'string' ? `"${item}` : canonicalize(item)
@@ -111,7 +111,7 @@ function distinct(items: readonly unknown[], { spend }: Meter): boolean {
   return true
 }
 
-function linearRegExp({ spend }: Meter) {
+function linearRegExp({ spend }: StepBudget) {
   const engine = (source: string) => {
     const pattern = linearPattern(source)
     const test = (text: string): boolean => {

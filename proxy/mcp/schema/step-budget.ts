@@ -1,12 +1,12 @@
 import { _, type Ajv, type AnySchema, type KeywordCxt, Name } from 'ajv'
 
 /** Counts the work of one check at a time, and ends it by throwing where there is too much of it. */
-export interface Meter {
+export interface StepBudget {
   readonly start: () => void
   readonly spend: (steps: number) => void
 }
 
-export function meterOf(steps: number): Meter {
+export function stepBudgetOf(steps: number): StepBudget {
   let left = 0
   return {
     start: () => {
@@ -36,7 +36,7 @@ const ERRORS = new Name('vErrors')
  * Makes each keyword of a validator that is compiled from now on spend what it is about to cost, so that no schema keeps it
  * busy with any value: references that fan out at every level, a thousand conditions for each of a million items.
  */
-export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: Meter): void {
+export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
   const charge = (data: unknown, price: number, looped: boolean): void => spend(price + sizeOf(data, looped))
   const chargeErrors = (errors: readonly unknown[] | null): void => spend(errors?.length ?? 0)
   for (const rule of Object.values(ajv.RULES.all)) {

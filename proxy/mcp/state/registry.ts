@@ -5,7 +5,7 @@ import { listMcpTools, type McpTool, mcpToolByName, onlyMcpTool } from '../../..
 import type { Principal } from '../../../plugins/facts.ts'
 
 /** A pinned tool and the resource it belongs to. */
-export interface Found {
+export interface PinnedTool {
   readonly resource: McpResource
   readonly tool: McpTool
 }
@@ -17,8 +17,8 @@ export interface Registry {
   /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /** What a name at the aggregate door means: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4). */
-  readonly exposed: (name: string) => Promise<Found | undefined>
-  readonly tool: (resource: McpResource, name: string) => Promise<Found | undefined>
+  readonly exposed: (name: string) => Promise<PinnedTool | undefined>
+  readonly tool: (resource: McpResource, name: string) => Promise<PinnedTool | undefined>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
   readonly isBound: (principal: Principal, resource: McpResource) => Promise<boolean>
@@ -55,7 +55,7 @@ export function openRegistry(database: Database): Registry {
     }
     return undefined
   }
-  const alone = async (name: string): Promise<Found | undefined> => {
+  const alone = async (name: string): Promise<PinnedTool | undefined> => {
     const of = await resource(name)
     if (!of) return undefined
     // Also one that is gone: the name must not come to mean another tool because the upstream drops this one.

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Demand } from '../../../plugins/facts.ts'
-import type { Found } from './registry.ts'
+import type { PinnedTool } from './registry.ts'
 import type { Session } from './sessions.ts'
 
 /** A question of an upstream to the caller of a tool (elicitation, sampling, roots), which the caller has not answered yet. */
-export interface Question {
+export interface ServerRequest {
   readonly resource: McpResource
   /** The pinned tool that asks, where it is one. */
-  readonly found: Found | null
+  readonly found: PinnedTool | null
   readonly session: Session
   /** What the call demanded that made the upstream ask: its answer passes the same gate. */
   readonly demand: Demand
@@ -20,18 +20,18 @@ export interface Question {
  * The questions under way between upstreams and callers of the legacy era. Each gets an id of ours, since two upstreams may
  * count alike; only the session that was asked can answer, once.
  */
-export class Pending {
-  readonly #open = new Map<string, Question>()
+export class ServerRequests {
+  readonly #open = new Map<string, ServerRequest>()
 
   /** Returns the id that the caller sees. */
-  ask(question: Question): string {
+  ask(question: ServerRequest): string {
     const id = `q-${randomUUID()}`
     this.#open.set(id, question)
     return id
   }
 
   /** The question of that id, if it was put to this session. */
-  find(id: unknown, session: Session | null): Question | undefined {
+  find(id: unknown, session: Session | null): ServerRequest | undefined {
     const question = typeof id === 'string' ? this.#open.get(id) : undefined
     return question && question.session.id === session?.id ? question : undefined
   }

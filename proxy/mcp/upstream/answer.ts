@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { Asked } from './asked.ts'
+import type { Expectation } from './asked.ts'
 import { drain, isEncoded, mediaTypeOf, readWhole } from './body.ts'
 import { echoes } from './credentials.ts'
 import { failed } from './errors.ts'
@@ -32,15 +32,15 @@ interface Progress {
  * Takes what begins with `head` for an answer. A body that comes with an HTTP error is read here.
  * Throws McpUpstreamError for what can be no answer: refused credentials, a redirect, another status, type or encoding.
  */
-export async function answerOf(head: Head, asked: Asked): Promise<UpstreamAnswer> {
+export async function answerOf(head: Head, expectation: Expectation): Promise<UpstreamAnswer> {
   const { status, body } = head
   const progress = { answered: status !== 200 }
-  const settle = () => asked.settled(progress.answered || body.readableEnded)
+  const settle = () => expectation.settled(progress.answered || body.readableEnded)
   // A body that broke together with its head has closed before anybody could listen.
   if (body.closed) settle()
   else body.once('close', settle)
   try {
-    return { status, requestId: asked.requestId, ...(await accepted(head, asked, progress)) }
+    return { status, requestId: expectation.requestId, ...(await accepted(head, expectation, progress)) }
   } catch (error) {
     drain(body)
     throw error
@@ -49,7 +49,7 @@ export async function answerOf(head: Head, asked: Asked): Promise<UpstreamAnswer
 
 async function accepted(
   head: Head,
-  asked: Asked,
+  expectation: Expectation,
   progress: Progress,
 ): Promise<Pick<UpstreamAnswer, 'streamed' | 'messages'>> {
   const { status, headers, body } = head
@@ -59,31 +59,39 @@ async function accepted(
   if (isEncoded(headers)) throw failed('the answer is compressed, which was not asked for', { status })
   const type = mediaTypeOf(headers)
   if (status >= 400) {
-    return { streamed: false, messages: onlyOne(await refusedAnswer(head, type, asked)) }
+    return { streamed: false, messages: onlyOne(await refusedAnswer(head, type, expectation)) }
   }
   if (status !== 200) throw failed(`an answer of status ${status} to a request`, { status })
   if (type === 'application/json') {
-    return { streamed: false, messages: closing(oneMessage(body, asked, progress), body, progress) }
+    return { streamed: false, messages: closing(oneMessage(body, expectation, progress), body, progress) }
   }
   if (type === 'text/event-stream') {
-    return { streamed: true, messages: closing(eventMessages(body, asked, progress), body, progress) }
+    return { streamed: true, messages: closing(eventMessages(body, expectation, progress), body, progress) }
   }
   throw failed('the answer is neither JSON nor an event stream', { status })
 }
 
-async function* oneMessage(body: Readable, asked: Asked, progress: Progress): AsyncGenerator<Message> {
-  const message = judged(readMessage(await readWhole(body, asked.limits.maxMessageBytes)), asked)
+async function* oneMessage(
+  body: Readable,
+  expectation: Expectation,
+  progress: Progress,
+): AsyncGenerator<Message> {
+  const message = judged(readMessage(await readWhole(body, expectation.limits.maxMessageBytes)), expectation)
   if (kindOfMessage(message) !== 'response') throw failed('the answer is not a response')
   progress.answered = true
   yield message
 }
 
-async function* eventMessages(body: Readable, asked: Asked, progress: Progress): AsyncGenerator<Message> {
+async function* eventMessages(
+  body: Readable,
+  expectation: Expectation,
+  progress: Progress,
+): AsyncGenerator<Message> {
   // Not destroyed with the loop: what follows the response is read, so that the connection can serve again.
   const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false })
   try {
-    for await (const data of eventData(chunks, asked.limits)) {
-      const message = judged(readMessage(data), asked)
+    for await (const data of eventData(chunks, expectation.limits)) {
+      const message = judged(readMessage(data), expectation)
       progress.answered = kindOfMessage(message) === 'response'
       yield message
       if (progress.answered) return
@@ -96,7 +104,7 @@ async function* eventMessages(body: Readable, asked: Asked, progress: Progress):
 }
 
 /** A message that may be passed on. */
-function judged(message: Message, { era, requestId, credentials }: Asked): Message {
+function judged(message: Message, { era, requestId, credentials }: Expectation): Message {
   if (echoes(credentials, message.bytes)) throw failed('a message holds the secret of our credentials')
   const kind = kindOfMessage(message)
   if (kind === 'response' && message.value.id !== requestId) throw failed('a response to another request')

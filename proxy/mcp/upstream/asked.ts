@@ -3,7 +3,7 @@ import type { Credentials } from './credentials.ts'
 import type { Limits } from './events.ts'
 
 /** What an answer is held against. */
-export interface Asked {
+export interface Expectation {
   readonly requestId: number
   readonly era: Era
   readonly credentials: Credentials

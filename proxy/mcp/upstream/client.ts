@@ -2,12 +2,12 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Resolve } from '../../egress/agent.ts'
 import type { UpstreamAnswer } from './answer.ts'
 import type { UpstreamCall } from './call.ts'
-import { openLinks } from './connections.ts'
+import { openConnections } from './connections.ts'
 import { failed } from './errors.ts'
 import { callLegacy } from './legacy.ts'
 import { callModern } from './modern.ts'
 import { type Reading, readUpstream } from './reading.ts'
-import { tell, type Wire } from './request.ts'
+import { notify, type Transport } from './request.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
 import { type Owner, UpstreamSessions } from './sessions.ts'
 
@@ -58,16 +58,16 @@ export interface McpUpstream {
  * Does NOT decide who may call what, nor look into params and results.
  */
 export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
-  const wire = wireOf(options)
+  const transport = wireOf(options)
   const sessions = new UpstreamSessions({
-    open: async (...asked) => (await openSession(wire, ...asked)).session,
-    end: (resource, session) => endSession(wire, resource, session),
+    open: async (...given) => (await openSession(transport, ...given)).session,
+    end: (resource, session) => endSession(transport, resource, session),
     clock: options.clock,
   })
   const sweeper = setInterval(() => {
     const at = options.clock()
     sessions.sweep(at)
-    wire.links.sweep(at)
+    transport.connections.sweep(at)
   }, SWEEP_MS).unref()
   const closed = new AbortController()
 
@@ -75,35 +75,35 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
     async call(call) {
       const { era } = call.resource
       if (era === null) throw failed('it has never been read, so its era is unknown')
-      return era === 'modern' ? callModern(wire, call) : callLegacy(wire, sessions, call)
+      return era === 'modern' ? callModern(transport, call) : callLegacy(transport, sessions, call)
     },
     async respond(resource, owner, response) {
       const lease = await sessions.leaseExisting(resource, owner, closed.signal)
       if (lease === null) throw failed('there is no session that could have asked')
       const headers = sessionHeaders(lease.session)
       try {
-        await tell(wire, { resource, text: response, headers, signal: closed.signal })
+        await notify(transport, { resource, text: response, headers, signal: closed.signal })
       } finally {
         lease.release()
       }
     },
     endSession: (principalId, sessionId) => sessions.endOf(principalId, sessionId),
-    read: (resource, signal) => readUpstream(wire, resource, signal),
+    read: (resource, signal) => readUpstream(transport, resource, signal),
     async close() {
       clearInterval(sweeper)
       closed.abort(failed('the gateway stops'))
       await sessions.close()
-      await wire.links.close()
+      await transport.connections.close()
     },
   }
 }
 
-function wireOf(options: UpstreamOptions): Wire {
+function wireOf(options: UpstreamOptions): Transport {
   const { allowPrivate, connectMs, answerMs, totalMs, maxMessageBytes, maxTotalBytes } = options
   const { clock, secret, resolve } = options
   let last = 0
   return {
-    links: openLinks({
+    connections: openConnections({
       allowPrivate,
       connectMs,
       headersMs: answerMs,

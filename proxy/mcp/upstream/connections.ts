@@ -9,20 +9,20 @@ import { failed } from './errors.ts'
 const AGENT_IDLE_MS = 600_000
 
 /** How a resource can be reached now. */
-export interface Link {
+export interface Connection {
   readonly agent: Agent
   readonly url: URL
   readonly credentials: Credentials
 }
 
-export interface LinkOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'> {
+export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'> {
   readonly secret: (reference: string) => Promise<string>
   readonly clock: () => number
 }
 
-export interface Links {
+export interface Connections {
   /** Throws McpUpstreamError `failed` where the resource's credentials or its endpoint cannot be used. */
-  readonly of: (resource: McpResource) => Promise<Link>
+  readonly of: (resource: McpResource) => Promise<Connection>
   /** Gives up the agents that have not been asked for lately. What is under way on them goes on. */
   readonly sweep: (at: number) => void
   /** Ends every connection at once. */
@@ -38,7 +38,7 @@ interface Entry {
  * Ways out, one for each revision of a resource and each certificate it shows, so that no two resources share a connection
  * and none outlives a change of its endpoint. Does NOT look at who calls: what belongs to callers is their sessions.
  */
-export function openLinks({ secret, clock, ...egress }: LinkOptions): Links {
+export function openConnections({ secret, clock, ...egress }: ConnectionOptions): Connections {
   const credentialsOf: CredentialsOf = credentialsReader({ secret, clock })
   const agents = new Map<string, Entry>()
 

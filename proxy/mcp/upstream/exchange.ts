@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { EgressRefused } from '../../egress/agent.ts'
-import type { Link } from './connections.ts'
+import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[] | undefined>>
@@ -30,7 +30,7 @@ export interface Head {
  * made is tried once more; a request of which a byte may have gone out never is, for it may have acted.
  * Throws {@link McpUpstreamError}, or the signal's reason.
  */
-export async function exchange(link: Link, outgoing: Outgoing): Promise<Head> {
+export async function exchange(link: Connection, outgoing: Outgoing): Promise<Head> {
   try {
     return await new Exchange(link, outgoing).head
   } catch (error) {
@@ -52,7 +52,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** Why we ended it ourselves. */
   #ended: { readonly reason: unknown } | null = null
 
-  constructor({ agent, url, credentials }: Link, outgoing: Outgoing) {
+  constructor({ agent, url, credentials }: Connection, outgoing: Outgoing) {
     const { method, body, headers, totalMs, signal } = outgoing
     this.#outgoing = outgoing
     this.#timer = setTimeout(() => this.#end(new McpUpstreamError('timeout', 'it took too long')), totalMs)

@@ -3,7 +3,7 @@ import type { UpstreamCall } from './call.ts'
 import { McpUpstreamError } from './errors.ts'
 import type { Message } from './message.ts'
 import { notificationText } from './protocol.ts'
-import { ask, tell, type Wire } from './request.ts'
+import { notify, send, type Transport } from './request.ts'
 import { type Session, sessionHeaders } from './session.ts'
 import { mayBeGone } from './session-gone.ts'
 import type { Lease, UpstreamSessions } from './sessions.ts'
@@ -16,33 +16,33 @@ const CANCEL_MS = 2_000
  * upstream does not know the session any more it has done nothing yet: the request is sent once more, in a new one.
  */
 export async function callLegacy(
-  wire: Wire,
+  transport: Transport,
   sessions: UpstreamSessions,
   call: UpstreamCall,
 ): Promise<UpstreamAnswer> {
   try {
-    return await inSession(wire, sessions, call)
+    return await inSession(transport, sessions, call)
   } catch (error) {
     if (!(error instanceof McpUpstreamError && error.cure === 'new_session')) throw error
-    return inSession(wire, sessions, call)
+    return inSession(transport, sessions, call)
   }
 }
 
 async function inSession(
-  wire: Wire,
+  transport: Transport,
   sessions: UpstreamSessions,
   call: UpstreamCall,
 ): Promise<UpstreamAnswer> {
   const { resource, owner, client, method, params, signal } = call
   const lease = await sessions.lease(resource, owner, client, signal)
   const { session } = lease
-  const requestId = wire.nextId()
+  const requestId = transport.nextId()
   const settled = (answered: boolean) => {
     lease.release()
-    if (!answered) void cancel(wire, call, session, requestId)
+    if (!answered) void cancel(transport, call, session, requestId)
   }
   try {
-    const { answer } = await ask(wire, {
+    const { answer } = await send(transport, {
       resource,
       requestId,
       era: 'legacy',
@@ -70,7 +70,7 @@ async function* watched({ status, messages }: UpstreamAnswer, lease: Lease): Asy
 
 /** Hanging up cancels nothing in this era (2025-11-25, transports); this does. Best effort: nobody waits for it. */
 async function cancel(
-  wire: Wire,
+  transport: Transport,
   { resource }: UpstreamCall,
   session: Session,
   requestId: number,
@@ -79,7 +79,7 @@ async function cancel(
   const text = notificationText('notifications/cancelled', params)
   const signal = AbortSignal.timeout(CANCEL_MS)
   try {
-    await tell(wire, { resource, text, headers: sessionHeaders(session), signal })
+    await notify(transport, { resource, text, headers: sessionHeaders(session), signal })
   } catch {
     // The upstream finishes what nobody will read.
   }

@@ -1,7 +1,7 @@
 import { MODERN } from '../protocol/versions.ts'
 import type { UpstreamAnswer } from './answer.ts'
 import type { UpstreamCall } from './call.ts'
-import { ask, type Wire } from './request.ts'
+import { send, type Transport } from './request.ts'
 
 type Headers = Readonly<Record<string, string>>
 
@@ -13,13 +13,13 @@ const modernHeaders = (method: string): Headers => ({
 
 /** Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all that cancels it. */
 export async function callModern(
-  wire: Wire,
+  transport: Transport,
   call: Omit<UpstreamCall, 'owner' | 'client'>,
 ): Promise<UpstreamAnswer> {
   const { resource, method, params, signal } = call
-  const { answer } = await ask(wire, {
+  const { answer } = await send(transport, {
     resource,
-    requestId: wire.nextId(),
+    requestId: transport.nextId(),
     era: 'modern',
     session: 'none',
     method,

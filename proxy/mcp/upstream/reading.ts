@@ -13,7 +13,7 @@ import {
   READER_CAPABILITIES,
   UNSUPPORTED_VERSION,
 } from './protocol.ts'
-import { ask, type Wire } from './request.ts'
+import { send, type Transport } from './request.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
 import { listTools, type RawTool } from './tools.ts'
 
@@ -40,34 +40,42 @@ type Discovery = { readonly result: Members | null } | null
  * (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended again.
  * Throws McpUpstreamError where any of it fails, or the signal's reason.
  */
-export async function readUpstream(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Reading> {
-  const discovery = await discover(wire, resource, signal)
+export async function readUpstream(
+  transport: Transport,
+  resource: McpResource,
+  signal: AbortSignal,
+): Promise<Reading> {
+  const discovery = await discover(transport, resource, signal)
   return discovery === null
-    ? readLegacy(wire, resource, signal)
-    : readModern(wire, resource, discovery.result, signal)
+    ? readLegacy(transport, resource, signal)
+    : readModern(transport, resource, discovery.result, signal)
 }
 
 async function readModern(
-  wire: Wire,
+  transport: Transport,
   resource: McpResource,
   result: Members | null,
   signal: AbortSignal,
 ): Promise<Reading> {
   // Where the upstream did not say what it has, asking for its tools tells.
   const hasTools = result === null || isMembers(capabilitiesOf(result).tools)
-  const page = (params: Members) => askModern(wire, resource, 'tools/list', params, signal)
-  const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
-  const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(wire, resource, signal) }
+  const page = (params: Members) => askModern(transport, resource, 'tools/list', params, signal)
+  const tools = hasTools ? await listTools(page, transport.limits.maxTotalBytes) : []
+  const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(transport, resource, signal) }
   return { era: 'modern', protocolVersion: MODERN, facts, tools }
 }
 
 /** Whether a modern upstream lets older clients initialize too: only there can their users be asked something. */
-async function speaksLegacy(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<boolean> {
+async function speaksLegacy(
+  transport: Transport,
+  resource: McpResource,
+  signal: AbortSignal,
+): Promise<boolean> {
   // A server that leaves the question open has answered it.
   const soon = AbortSignal.any([signal, AbortSignal.timeout(SOON_MS)])
   try {
-    const { session } = await openSession(wire, resource, { capabilities: {}, clientInfo: null }, soon)
-    await endSession(wire, resource, session)
+    const { session } = await openSession(transport, resource, { capabilities: {}, clientInfo: null }, soon)
+    await endSession(transport, resource, session)
     return true
   } catch (error) {
     if (signal.aborted) throw error
@@ -75,14 +83,18 @@ async function speaksLegacy(wire: Wire, resource: McpResource, signal: AbortSign
   }
 }
 
-async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Reading> {
+async function readLegacy(
+  transport: Transport,
+  resource: McpResource,
+  signal: AbortSignal,
+): Promise<Reading> {
   const reader = { capabilities: READER_CAPABILITIES, clientInfo: null }
-  const { session, result } = await openSession(wire, resource, reader, signal)
+  const { session, result } = await openSession(transport, resource, reader, signal)
   try {
     const page = async (params: Members) => {
-      const { answer } = await ask(wire, {
+      const { answer } = await send(transport, {
         resource,
-        requestId: wire.nextId(),
+        requestId: transport.nextId(),
         era: 'legacy',
         session: 'none',
         method: 'tools/list',
@@ -94,19 +106,23 @@ async function readLegacy(wire: Wire, resource: McpResource, signal: AbortSignal
       return responseOf(answer)
     }
     const hasTools = isMembers(capabilitiesOf(result).tools)
-    const tools = hasTools ? await listTools(page, wire.limits.maxTotalBytes) : []
+    const tools = hasTools ? await listTools(page, transport.limits.maxTotalBytes) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
-    await endSession(wire, resource, session)
+    await endSession(transport, resource, session)
   }
 }
 
 const capabilitiesOf = ({ capabilities }: Members): Members => (isMembers(capabilities) ? capabilities : {})
 
-async function discover(wire: Wire, resource: McpResource, signal: AbortSignal): Promise<Discovery> {
+async function discover(
+  transport: Transport,
+  resource: McpResource,
+  signal: AbortSignal,
+): Promise<Discovery> {
   let response: Message
   try {
-    response = await askModern(wire, resource, 'server/discover', {}, signal)
+    response = await askModern(transport, resource, 'server/discover', {}, signal)
   } catch (error) {
     // What a server does to a question that it does not know: anything but answer.
     if (!signal.aborted && error instanceof McpUpstreamError && isNoAnswer(error)) return null
@@ -137,12 +153,14 @@ function supportedIn({ value: { error } }: Message): readonly unknown[] {
 }
 
 async function askModern(
-  wire: Wire,
+  transport: Transport,
   resource: McpResource,
   method: string,
   params: Members,
   signal: AbortSignal,
 ): Promise<Message> {
-  const asked = JSON.stringify({ ...params, _meta: modernMeta(READER_CAPABILITIES) })
-  return responseOf(await callModern(wire, { resource, method, params: asked, headers: {}, signal }))
+  const paramsText = JSON.stringify({ ...params, _meta: modernMeta(READER_CAPABILITIES) })
+  return responseOf(
+    await callModern(transport, { resource, method, params: paramsText, headers: {}, signal }),
+  )
 }

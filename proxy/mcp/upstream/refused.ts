@@ -1,4 +1,4 @@
-import type { Asked } from './asked.ts'
+import type { Expectation } from './asked.ts'
 import { readWhole } from './body.ts'
 import { echoes } from './credentials.ts'
 import { failed } from './errors.ts'
@@ -11,8 +11,12 @@ import { sessionIsGone } from './session-gone.ts'
  * Throws McpUpstreamError `failed` where the body is anything else; `new_session` is its cure where it says that the
  * session is unknown.
  */
-export async function refusedAnswer({ status, body }: Head, type: string, asked: Asked): Promise<Message> {
-  const { requestId, credentials, limits, session } = asked
+export async function refusedAnswer(
+  { status, body }: Head,
+  type: string,
+  expectation: Expectation,
+): Promise<Message> {
+  const { requestId, credentials, limits, session } = expectation
   const bytes = await readWhole(body, limits.maxMessageBytes)
   const message = type === 'application/json' ? messageIn(bytes) : null
   const named = session === 'named'

@@ -1,17 +1,17 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { VERSION } from '../../version.ts'
 import { answerOf, type UpstreamAnswer } from './answer.ts'
-import type { Asked } from './asked.ts'
+import type { Expectation } from './asked.ts'
 import { drain } from './body.ts'
-import type { Link, Links } from './connections.ts'
+import type { Connection, Connections } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import type { Limits } from './events.ts'
 import { exchange, type Head, type Outgoing } from './exchange.ts'
 import { requestText } from './protocol.ts'
 
 /** What sending a message takes, whoever it is for. */
-export interface Wire {
-  readonly links: Links
+export interface Transport {
+  readonly connections: Connections
   readonly limits: Limits & { readonly totalMs: number }
   /** An id that no request of ours has had. */
   readonly nextId: () => number
@@ -27,7 +27,7 @@ const FIXED: Headers = {
   'user-agent': `sallyport/${VERSION}`,
 }
 
-export interface Request extends Pick<Asked, 'requestId' | 'era' | 'session' | 'settled'> {
+export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'session' | 'settled'> {
   readonly resource: McpResource
   readonly method: string
   /** JSON text of an object, or null for none. */
@@ -41,20 +41,23 @@ export interface Request extends Pick<Asked, 'requestId' | 'era' | 'session' | '
  * Sends a request and resolves with the head of its answer and the answer that begins with it.
  * Throws {@link McpUpstreamError}, or the signal's reason. `settled` is called once, whatever happens.
  */
-export async function ask(wire: Wire, request: Request): Promise<{ head: Head; answer: UpstreamAnswer }> {
+export async function send(
+  transport: Transport,
+  request: Request,
+): Promise<{ head: Head; answer: UpstreamAnswer }> {
   const { resource, requestId, method, params, settled } = request
-  let link: Link
+  let link: Connection
   let head: Head
   try {
-    link = await wire.links.of(resource)
-    head = await exchange(link, post(wire, requestText(requestId, method, params), request))
+    link = await transport.connections.of(resource)
+    head = await exchange(link, post(transport, requestText(requestId, method, params), request))
   } catch (error) {
     // Silence, and a caller who gave up, say nothing of the upstream: it may be at work.
     settled(error instanceof McpUpstreamError && error.kind !== 'timeout')
     throw error
   }
   const { credentials } = link
-  return { head, answer: await answerOf(head, { ...request, credentials, limits: wire.limits }) }
+  return { head, answer: await answerOf(head, { ...request, credentials, limits: transport.limits }) }
 }
 
 export interface Telling {
@@ -66,9 +69,9 @@ export interface Telling {
 }
 
 /** Sends what has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or the signal's reason. */
-export async function tell(wire: Wire, { resource, text, ...rest }: Telling): Promise<void> {
-  const link = await wire.links.of(resource)
-  const { status, body } = await exchange(link, post(wire, text, rest))
+export async function notify(transport: Transport, { resource, text, ...rest }: Telling): Promise<void> {
+  const link = await transport.connections.of(resource)
+  const { status, body } = await exchange(link, post(transport, text, rest))
   drain(body)
   if (status !== 202 && status !== 200 && status !== 204) {
     throw failed(`HTTP status ${status} to a message without an answer`, { status })
@@ -76,7 +79,7 @@ export async function tell(wire: Wire, { resource, text, ...rest }: Telling): Pr
 }
 
 const post = (
-  { limits }: Wire,
+  { limits }: Transport,
   body: string,
   { headers, signal }: { readonly headers: Headers; readonly signal: AbortSignal },
 ): Outgoing => ({ method: 'POST', headers: { ...headers, ...FIXED }, body, totalMs: limits.totalMs, signal })

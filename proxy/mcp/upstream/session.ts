@@ -8,7 +8,7 @@ import { failed } from './errors.ts'
 import { exchange, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, resultOf } from './message.ts'
 import { notificationText } from './protocol.ts'
-import { ask, tell, type Wire } from './request.ts'
+import { notify, send, type Transport } from './request.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
 const END_MS = 2_000
@@ -37,16 +37,16 @@ export function sessionHeaders({ id, protocolVersion }: Session): Readonly<Recor
  * Throws McpUpstreamError, or the signal's reason.
  */
 export async function openSession(
-  wire: Wire,
+  transport: Transport,
   resource: McpResource,
   { capabilities, clientInfo }: Client,
   signal: AbortSignal,
 ): Promise<{ session: Session; result: Members }> {
   const [protocolVersion] = LEGACY
   const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? IMPLEMENTATION }
-  const { head, answer } = await ask(wire, {
+  const { head, answer } = await send(transport, {
     resource,
-    requestId: wire.nextId(),
+    requestId: transport.nextId(),
     era: 'legacy',
     session: 'none',
     method: 'initialize',
@@ -61,21 +61,25 @@ export async function openSession(
   const session = { id: sessionIdOf(head.headers), protocolVersion: versionOf(result) }
   const text = notificationText('notifications/initialized', null)
   try {
-    await tell(wire, { resource, text, headers: sessionHeaders(session), signal })
+    await notify(transport, { resource, text, headers: sessionHeaders(session), signal })
   } catch (error) {
-    await endSession(wire, resource, session)
+    await endSession(transport, resource, session)
     throw error
   }
   return { session, result }
 }
 
 /** Tells the upstream that a session is over. Best effort: never throws, and takes two seconds at most. */
-export async function endSession(wire: Wire, resource: McpResource, session: Session): Promise<void> {
+export async function endSession(
+  transport: Transport,
+  resource: McpResource,
+  session: Session,
+): Promise<void> {
   if (session.id === null) return
   const headers = sessionHeaders(session)
   const signal = AbortSignal.timeout(END_MS)
   try {
-    const link = await wire.links.of(resource)
+    const link = await transport.connections.of(resource)
     const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, signal } as const
     const { body } = await exchange(link, ending)
     drain(body)

@@ -19,13 +19,13 @@ export interface RawTool {
 }
 
 /**
- * All tools of a server, over all pages of `tools/list`, each with a name of its own. `ask` sends one request with these params.
+ * All tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one request with these params.
  * Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or `maxTotalBytes`, `failed` where a page is none, a cursor
  * comes back, or two tools have one name. A server without that method has no tools.
  * Does NOT look at a definition beyond its name.
  */
 export async function listTools(
-  ask: (params: Members) => Promise<Message>,
+  send: (params: Members) => Promise<Message>,
   maxTotalBytes: number,
 ): Promise<readonly RawTool[]> {
   const tools = new Map<string, RawTool>()
@@ -33,7 +33,7 @@ export async function listTools(
   let params: Members = {}
   let total = 0
   for (let page = 0; page < MAX_PAGES; page += 1) {
-    const response = await ask(params)
+    const response = await send(params)
     if (page === 0 && errorCodeOf(response) === METHOD_NOT_FOUND) return []
     total += response.bytes.length
     if (total > Math.min(maxTotalBytes, MAX_LIST))

@@ -2,7 +2,7 @@ import type { JsonWebKey } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openHouse } from '../../../proxy/data-directory.ts'
+import { openDataDirectory } from '../../../proxy/data-directory.ts'
 import { readSettings } from '../../../proxy/settings.ts'
 import { tlsMaterial } from '../../../proxy/tasks/renew-server-certificate.ts'
 import { newDpopKey, publicJwk } from '../../client/signing/dpop-key.ts'
@@ -62,9 +62,9 @@ export async function layGround(directory: string, upstreamPort: number): Promis
     await registerMcp(call, upstreamPort, ['acme::allowed', 'acme::proven'])
     return enrolled
   })
-  const house = await openHouse(settings, 1_024, Date.now())
-  const { certPem, keyPem, clientCaPems } = await tlsMaterial(house, Date.now())
-  await house.close()
+  const dataDirectory = await openDataDirectory(settings, 1_024, Date.now())
+  const { certPem, keyPem, clientCaPems } = await tlsMaterial(dataDirectory, Date.now())
+  await dataDirectory.close()
   await writeFile(join(directory, 'server.crt'), certPem)
   await writeFile(join(directory, 'server.key'), keyPem, { mode: 0o600 })
   await writeFile(join(directory, 'clients-ca.crt'), clientCaPems.join(''))

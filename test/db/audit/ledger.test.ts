@@ -162,7 +162,7 @@ t.test(
   'AUDIT Appending: a lazy unit waits for one that is not, and shares its transaction, in the order of coming',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
-    const ledger = await open(file, { lingerMs: AN_HOUR_MS })
+    const ledger = await open(file, { delayMs: AN_HOUR_MS })
     await ledger.commit({ entries: [entry()] })
     const before = commitsInLog(`${file}-wal`)
     const outcomes = [ledger.commit(lazy('a')), ledger.commit(lazy('b'))]
@@ -181,7 +181,7 @@ t.test(
 
 t.test('AUDIT Appending: lazy units go by themselves when nobody comes', async (t) => {
   const file = await scratchDatabase(t.testdir())
-  const ledger = await open(file, { lingerMs: 1 })
+  const ledger = await open(file, { delayMs: 1 })
   t.match(await ledger.commit(lazy('a')), [{ seq: 1 }])
   const busy = ledger.commit({ entries: [entry()] })
   await nextTurn()
@@ -194,7 +194,7 @@ t.test(
   'AUDIT Appending: lazy units are stored by close, and a full batch of them waits for nobody',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
-    const ledger = await open(file, { lingerMs: AN_HOUR_MS })
+    const ledger = await open(file, { delayMs: AN_HOUR_MS })
     const batch = Array.from({ length: 512 }, () => ledger.commit(lazy('a')))
     t.equal((await Promise.all(batch)).length, 512)
     const last = ledger.commit(lazy('z'))
@@ -207,7 +207,7 @@ t.test(
   'AUDIT Appending: a line that is full of lazy units moves on when it has refused somebody',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
-    const ledger = await open(file, { lingerMs: AN_HOUR_MS, queueLimit: 2 })
+    const ledger = await open(file, { delayMs: AN_HOUR_MS, queueLimit: 2 })
     const two = [ledger.commit(lazy('a')), ledger.commit(lazy('b'))]
     await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'busy' })
     t.match(await Promise.all(two), [[{ seq: 1 }], [{ seq: 2 }]])

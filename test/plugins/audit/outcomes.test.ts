@@ -7,7 +7,7 @@ t.test(
   'AUDIT A row: outcomes wait for the next decision, and for nobody once they are flushed',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
-    const ledger = await open(file, { lingerMs: 3_600_000 })
+    const ledger = await open(file, { delayMs: 3_600_000 })
     t.teardown(ledger.close.bind(ledger))
     await ledger.commit({ entries: [entry({ request_id: 'a' })] })
     const before = commitsInLog(`${file}-wal`)

@@ -5,15 +5,15 @@ import t, { type Test } from 'tap'
 import { odd } from '../../support/certs/made.ts'
 import {
   answering,
+  type DataDirectory,
+  dataDirectory,
   FIVE_MINUTES_MS,
-  type House,
-  house,
   type Receiver,
   receiver,
 } from '../../support/federation.ts'
 
-const opened = async (t: Test): Promise<readonly [House, Receiver]> =>
-  Promise.all([house(t, t.testdir()), receiver(t)])
+const opened = async (t: Test): Promise<readonly [DataDirectory, Receiver]> =>
+  Promise.all([dataDirectory(t, t.testdir()), receiver(t)])
 
 await t.test('§3 a push that was not answered 2xx is tried again, later and until it is', async (t) => {
   const [gate, hub] = await opened(t)
@@ -51,7 +51,7 @@ await t.test('§3 a receiver that cannot be reached is tried again', async (t) =
 await t.test('§3 what was received and could not be noted is sent again under the same key', async (t) => {
   const directory = t.testdir()
   const hub = await receiver(t)
-  const before = await house(t, directory)
+  const before = await dataDirectory(t, directory)
   await before.enroll('far')
   const task = before.task(hub.url)
   hub.answer = async (_received, response) => {
@@ -62,7 +62,7 @@ await t.test('§3 what was received and could not be noted is sent again under t
   t.match(before.lines().join(''), /the audit ledger is closed/)
   await before.close()
   hub.answer = answering(204)
-  const after = await house(t, directory)
+  const after = await dataDirectory(t, directory)
   t.strictSame(await after.pushed(), { far: 0 })
   await after.task(hub.url).run()
   t.strictSame(
@@ -186,7 +186,7 @@ await t.test('§3 an answer without an end is cut, and its status counts', async
 })
 
 await t.test('§3 a receiver whose certificate does not verify is sent nothing', async (t) => {
-  const gate = await house(t, t.testdir())
+  const gate = await dataDirectory(t, t.testdir())
   await gate.enroll('far')
   const { pem, key } = await odd({
     extensions: [],

@@ -6,16 +6,16 @@ import { serviceEntry } from '../../../plugins/audit/anonymous.ts'
 import {
   AT,
   answering,
+  type DataDirectory,
+  dataDirectory,
   FIVE_MINUTES_MS,
-  type House,
-  house,
   ISSUER,
   type Receiver,
   receiver,
 } from '../../support/federation.ts'
 
-const opened = async (t: Test): Promise<readonly [House, Receiver]> =>
-  Promise.all([house(t, t.testdir()), receiver(t)])
+const opened = async (t: Test): Promise<readonly [DataDirectory, Receiver]> =>
+  Promise.all([dataDirectory(t, t.testdir()), receiver(t)])
 
 await t.test('§3 a changed federated agent is pushed as a JWS that the published keys verify', async (t) => {
   const [gate, hub] = await opened(t)
@@ -167,14 +167,14 @@ await t.test('§3 a change during a push is pushed next, and not beside it', asy
 await t.test('§3 a restart goes on where last_pushed_revision says', async (t) => {
   const directory = t.testdir()
   const hub = await receiver(t)
-  const before = await house(t, directory)
+  const before = await dataDirectory(t, directory)
   await before.enroll('a')
   await before.enroll('b')
   hub.answer = ({ label }, response) => void response.writeHead(label === 'b@1' ? 500 : 200).end()
   await before.task(hub.url).run()
   t.strictSame(hub.labels().toSorted(), ['a@1', 'b@1'])
   await before.close()
-  const after = await house(t, directory)
+  const after = await dataDirectory(t, directory)
   await after.task(hub.url).run()
   t.strictSame(hub.labels().slice(2), ['b@1'])
 })

@@ -3,7 +3,7 @@ import t from 'tap'
 import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/database.ts'
 import { claimOnce, forgetClaims } from '../../../db/single-uses.ts'
-import { Strangers } from '../../../plugins/audit/anonymous.ts'
+import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../../plugins/audit/outcomes.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
 import { watched } from '../../../proxy/watched-ledger.ts'
@@ -26,7 +26,7 @@ await t.test(
       database,
       ledger,
       outcomes: new Outcomes(ledger, () => {}),
-      strangers: new Strangers(AT),
+      anonymous: new AnonymousRefusals(AT),
       seen: new Map(),
       organisation: 'acme',
       configDigest: () => '',

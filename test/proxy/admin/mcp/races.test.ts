@@ -10,7 +10,7 @@ import {
   patchMcpResource,
   refreshMcpResource,
 } from '../../../../proxy/admin/mcp/resources.ts'
-import type { Sent } from '../../../../proxy/admin/principals/principals.ts'
+import type { AdminBodyRequest } from '../../../../proxy/admin/principals/principals.ts'
 import type { Inspection } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { AT } from '../../../support/db/mcp-rows.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
@@ -26,7 +26,7 @@ async function handlers(t: Test, inspect: () => Promise<Inspection>) {
   const mcp = { inspect, allowPrivateUpstreams: false }
   // All that these handlers look at.
   const context = { database, ledger, configuration: () => ({ digest: 'c' }), mcp } as unknown as AdminContext
-  const sent = (json: object, params = {}): Sent => ({
+  const sent = (json: object, params = {}): AdminBodyRequest => ({
     ...arrival({ at: AT, params }),
     actor: { id: 'admin', via: 'admin_api' },
     body: Buffer.alloc(0),

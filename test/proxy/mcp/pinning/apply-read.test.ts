@@ -6,7 +6,7 @@ import { openDatabase } from '../../../../db/database.ts'
 import { findMcpResource, insertMcpResource, type McpResource } from '../../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../../db/mcp/tools.ts'
 import { applyRead, storeRead } from '../../../../proxy/mcp/pinning/apply-read.ts'
-import { pinPlan } from '../../../../proxy/mcp/pinning/plan.ts'
+import { planPins } from '../../../../proxy/mcp/pinning/plan.ts'
 import { readTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
 import { AT, fieldsOf } from '../../../support/db/mcp-rows.ts'
 
@@ -25,7 +25,7 @@ async function registered(t: Parameters<typeof openedAt>[0]) {
   }
   const inspected = async (resource: McpResource, ...texts: string[]) => ({
     ...FOUND,
-    pins: pinPlan({
+    pins: planPins({
       resourceId: resource_id,
       known: await listMcpTools(database, resource_id),
       listed: [...readTools(texts.map((text) => ({ text, value: JSON.parse(text) })))],

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { McpTool } from '../../../../db/mcp/tools.ts'
-import { type PinPlan, pinPlan } from '../../../../proxy/mcp/pinning/plan.ts'
+import { type PinPlan, planPins } from '../../../../proxy/mcp/pinning/plan.ts'
 import { readTools, type ToolDefinition } from '../../../../proxy/mcp/pinning/tool-definition.ts'
 
 const AT = Date.UTC(2026, 0, 1)
@@ -18,7 +18,7 @@ function listed(
 }
 
 const read = (known: readonly McpTool[], tools: readonly ToolDefinition[], first = false): PinPlan =>
-  pinPlan({ resourceId: 'r', known, listed: tools, first, at: AT })
+  planPins({ resourceId: 'r', known, listed: tools, first, at: AT })
 
 function after(known: readonly McpTool[], plan: PinPlan): readonly McpTool[] {
   const rows = new Map([...known, ...plan.tools].map((row) => [row.name, row]))

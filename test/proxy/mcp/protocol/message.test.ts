@@ -2,7 +2,7 @@ import t from 'tap'
 import { type JsonBody, jsonBody } from '../../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../../plugins/plugin.ts'
 import type { Refusal } from '../../../../plugins/refusal.ts'
-import { mcpAsked } from '../../../../proxy/mcp/gate/peek.ts'
+import { mcpPeek } from '../../../../proxy/mcp/gate/peek.ts'
 import { mcpMessage } from '../../../../proxy/mcp/protocol/message.ts'
 import { META, MODERN } from '../../../../proxy/mcp/protocol/versions.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
@@ -19,7 +19,7 @@ const body = jsonBody({ limit: 1_000_000, otherwise: 'mcp_message_invalid' })
 async function read(text: string, headers: Headers = {}) {
   const facts = arrival({ headers, readBody: () => Promise.resolve(Buffer.from(text)) })
   const given: JsonBody = await body.admit(facts)
-  const asked = await mcpAsked.admit(given)
+  const asked = await mcpPeek.admit(given)
   return { ...asked, ...(await mcpMessage.admit({ ...facts, ...given, ...asked })) }
 }
 
