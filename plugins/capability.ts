@@ -1,12 +1,13 @@
-import type { AccessToken, Demand, Granted, Principal, Proof } from './facts.ts'
+import type { AccessToken, Demand, Principal } from './facts.ts'
+import type { Granted } from './permit.ts'
 import type { Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
-interface Needs {
-  readonly principal: Principal
-  readonly proof: Proof | null
+interface Needs<Target> {
+  readonly holder: Principal
   readonly token: AccessToken | null
   readonly demand: Demand
+  readonly target: Target
 }
 
 /**
@@ -14,28 +15,28 @@ interface Needs {
  * An empty set holds nothing, so it is refused everywhere; there is no other way to a {@link Granted}.
  * Refuses with `capability_missing` and `required_capability`.
  */
-export const capability: Plugin<Needs, { granted: Granted }> = {
-  name: 'capability',
-  needs: ['principal', 'proof', 'token'],
-  gives: ['granted'],
-  admit: ({ principal, token, demand }) => {
-    const { capability: required } = demand
-    if (!principal.capabilities.includes(required)) {
-      throw missing(
-        required,
-        `${principal.id} does not hold the capability ${required}. Ask an operator to grant it.`,
-      )
-    }
-    // A token may have been narrowed to less than its principal holds (RFC 6749 §3.3); it never widens it.
-    if (token?.scope?.includes(required) === false) {
-      throw missing(required, `The access token is narrowed to other capabilities than ${required}.`)
-    }
-    // The one place that makes a Granted: the lines above have just proven it.
-    return { granted: demand as Granted }
-  },
+export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<Target> }> {
+  return {
+    name: 'capability',
+    admit: ({ holder, token, demand, target }) => {
+      const { capability: required } = demand
+      if (!holder.capabilities.includes(required)) {
+        throw missing(
+          required,
+          `${holder.id} does not hold the capability ${required}. Ask an operator to grant it.`,
+        )
+      }
+      // A token may have been narrowed to less than its principal holds (RFC 6749 §3.3); it never widens it.
+      if (token?.scope?.includes(required) === false) {
+        throw missing(required, `The access token is narrowed to other capabilities than ${required}.`)
+      }
+      // The one place that makes a Granted: the lines above have just proven it.
+      return { granted: { kind: 'call', principal: holder, demand, target } as Granted<Target> }
+    },
+  }
 }
 
-/** Whether the gate would let this principal, with this token, through for `capability`. */
+/** Returns whether the gate would let this principal, with this token, through for `capability`. */
 export function holds({ capabilities }: Principal, token: AccessToken | null, required: string): boolean {
   return capabilities.includes(required) && token?.scope?.includes(required) !== false
 }
@@ -52,5 +53,5 @@ export function missing(required: string, message: string): Refusal {
 /** States what a route asks for, where the route alone decides it. */
 export function demand(action: string, capability: string): Plugin<object, { demand: Demand }> {
   const stated = { demand: { action, capability } }
-  return { name: 'demand', needs: [], gives: ['demand'], admit: () => stated }
+  return { name: 'demand', admit: () => stated }
 }

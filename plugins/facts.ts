@@ -1,7 +1,10 @@
 import type { JsonObject } from '../db/json.ts'
 import type { PrincipalType } from '../db/schema.ts'
 
-/** The facts that plugins establish about a request, by name. Each file says which plugin gives it. */
+/**
+ * The facts that plugins establish about a request, by name. Each is written once: what a later plugin asks again or
+ * refines has a name of its own. `principal` is who calls, `holder` the same one as the database says it at the gate.
+ */
 
 export type { PrincipalType } from '../db/schema.ts'
 
@@ -24,11 +27,6 @@ export interface Demand {
   readonly action: string
   readonly capability: string
 }
-
-declare const granted: unique symbol
-
-/** A demand that was checked against the principal's capabilities. Only `plugins/capability.ts` makes one. */
-export type Granted = Demand & { readonly [granted]: true }
 
 /** What the audit rows of a call say about its content, never the content itself. */
 export interface CallSummary {

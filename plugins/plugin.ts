@@ -1,5 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import type { JsonObject } from '../db/json.ts'
+import type { Principal } from './facts.ts'
 import { Refusal } from './refusal.ts'
 
 /** The leaf certificate of a TLS client that has proven it holds the key. Says nothing about who that is. */
@@ -38,17 +40,44 @@ export interface Arrival {
   readonly signal: AbortSignal
 }
 
+/** How a call ended, for plugins that count what came of it. */
+export interface Settlement {
+  /** When it ended. ms since the epoch. */
+  readonly at: number
+  /** `refused`: a plugin behind this one, the record or the handler refused it. Else the status of its outcome row. */
+  readonly status: 'success' | 'error' | 'truncated' | 'refused'
+  /** The provider, MCP resource or built-in tool that did the work; null where none was reached. */
+  readonly provider: string | null
+  /** What the outcome row says of it: tokens, sizes, the upstream's status. */
+  readonly detail: JsonObject
+}
+
 /**
  * Looks at the facts known so far and either adds facts or throws a {@link Refusal}.
- * `needs` and `gives` say the same as the types, for operators' files, which escape the compiler.
+ *
+ * @example
+ * const weekdays: Plugin<Arrival, object> = {
+ *   name: 'weekdays',
+ *   admit: ({ at }) => {
+ *     if ([0, 6].includes(new Date(at).getUTCDay())) throw new Refusal('policy_denied')
+ *     return {}
+ *   },
+ * }
  */
 export interface Plugin<Needs extends object, Gives extends object> {
+  /** snake_case. It stands in the ledger as `refused_by`, for ever. */
   readonly name: string
-  readonly needs: readonly string[]
-  readonly gives: readonly string[]
   // A property, not a method: so that Needs is contravariant and a wrong order does not compile.
   readonly admit: (facts: Needs) => Gives | Promise<Gives>
+  /**
+   * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for budgets and
+   * counters. Must not throw; what it throws is logged and counted, and reaches nobody.
+   */
+  readonly settled?: (facts: Needs & Gives, settlement: Settlement) => void
 }
+
+/** A fact is written once: a plugin that gives one that is known already does not compile. */
+type Fresh<Known, Gives> = [keyof Known & keyof Gives] extends [never] ? unknown : never
 
 /** Where a decision stands in the ledger: the caller's receipt. */
 export interface Receipt {
@@ -57,10 +86,14 @@ export interface Receipt {
   readonly hash: string
 }
 
+/** Tells every plugin that had let the call through how it ended. To be called once. Throws nothing of theirs. */
+export type Settling = (settlement: Settlement, onFault: (plugin: string, error: unknown) => void) => void
+
 export interface Admitted<Facts> {
   readonly allowed: true
   readonly facts: Facts
   readonly receipt: Receipt | null
+  readonly settled: Settling
 }
 
 export interface Refused<Facts> {
@@ -69,8 +102,9 @@ export interface Refused<Facts> {
   /** The name of the plugin that refused. */
   readonly by: string
   /** What was known by then. */
-  readonly facts: Arrival & Partial<Facts>
+  readonly facts: Arrival & Partial<Facts> & { readonly principal?: Principal }
   readonly receipt: Receipt | null
+  readonly settled: Settling
 }
 
 export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
@@ -98,14 +132,16 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     return new Pipeline<Known, Known>([])
   }
 
-  pass<Gives extends object>(plugin: Plugin<Facts, Gives>): Pipeline<Facts & Gives, From> {
+  pass<Gives extends object>(
+    plugin: Plugin<Facts, Gives> & Fresh<Facts, Gives>,
+  ): Pipeline<Facts & Gives, From> {
     // Proven by the parameter's type: whatever stands before it gives what `plugin` needs.
     return new Pipeline<Facts & Gives, From>([...this.#plugins, plugin as unknown as AnyPlugin])
   }
 
-  /** The plugins' names in their order: what a reviewer and `check-config` print. */
+  /** The plugins' names in their order, as `check-config` prints them. */
   get names(): readonly string[] {
-    return this.#plugins.map((plugin) => plugin.name)
+    return this.#plugins.map(({ name }) => name)
   }
 
   /**
@@ -114,20 +150,41 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     let facts: Arrival = arrival
-    for (const plugin of this.#plugins) {
+    for (const [index, plugin] of this.#plugins.entries()) {
       try {
         const given = plugin.admit(facts)
-        facts = { ...facts, ...(given instanceof Promise ? await given : given) }
+        facts = { ...facts, ...(isThenable(given) ? await given : given) }
       } catch (error) {
-        return refuse(facts as Arrival & Partial<Facts>, asRefusal(error), plugin.name, recorder)
+        const settled = settling(this.#plugins.slice(0, index), facts)
+        return refuse(facts as Arrival & Partial<Facts>, asRefusal(error), plugin.name, recorder, settled)
       }
     }
     // Proven by construction: every plugin of `Facts` has run.
     const all = facts as Facts
+    const settled = settling(this.#plugins, facts)
     try {
-      return { allowed: true, facts: all, receipt: await recorder.allowed(all) }
+      return { allowed: true, facts: all, receipt: await recorder.allowed(all), settled }
     } catch (error) {
-      return unrecorded<Facts>(all, error)
+      return unrecorded<Facts>(all, error, settled)
+    }
+  }
+}
+
+const isThenable = (given: object): given is PromiseLike<object> =>
+  'then' in given && typeof given.then === 'function'
+
+const NOBODY: Settling = () => {}
+
+function settling(passed: readonly AnyPlugin[], facts: object): Settling {
+  const counting = passed.filter(({ settled }) => settled !== undefined)
+  if (counting.length === 0) return NOBODY
+  return (settlement, onFault) => {
+    for (const plugin of counting) {
+      try {
+        plugin.settled?.(facts, settlement)
+      } catch (error) {
+        onFault(plugin.name, error)
+      }
     }
   }
 }
@@ -137,17 +194,23 @@ async function refuse<Facts extends Arrival>(
   refusal: Refusal,
   by: string,
   recorder: Recorder<Facts>,
+  settled: Settling,
 ): Promise<Refused<Facts>> {
   try {
-    return { allowed: false, refusal, by, facts, receipt: await recorder.refused(facts, refusal, by) }
+    const receipt = await recorder.refused(facts, refusal, by)
+    return { allowed: false, refusal, by, facts, receipt, settled }
   } catch (error) {
-    return unrecorded<Facts>(facts, error)
+    return unrecorded<Facts>(facts, error, settled)
   }
 }
 
-function unrecorded<Facts>(facts: Arrival & Partial<Facts>, error: unknown): Refused<Facts> {
+function unrecorded<Facts>(
+  facts: Arrival & Partial<Facts>,
+  error: unknown,
+  settled: Settling,
+): Refused<Facts> {
   const refusal = error instanceof Refusal ? error : new Refusal('audit_unavailable', { cause: error })
-  return { allowed: false, refusal, by: 'audit', facts, receipt: null }
+  return { allowed: false, refusal, by: 'audit', facts, receipt: null, settled }
 }
 
 function asRefusal(error: unknown): Refusal {

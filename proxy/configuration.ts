@@ -89,6 +89,8 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
 /** What stands between the gate and the record: an operator's module, or the policy. */
 interface LoadedCheck {
   readonly check: Check
+  /** The facts that a module of an operator's own declares; the policy's stand in the list of built-in plugins. */
+  readonly needs?: readonly string[]
   /** Hex SHA-256 of its code; null where that lies elsewhere. */
   readonly digest: string | null
   readonly close: () => Promise<void>
@@ -131,7 +133,8 @@ async function closeAll(checks: Checks): Promise<void> {
 function declarations(files: readonly OperatorFile[], checks: Checks): ReadonlyMap<string, Declared> {
   const declared = new Map<string, Declared>()
   for (const { plugin, file } of files) {
-    const found = BUILT_IN.get(plugin) ?? checks.get(file)?.check
+    const needs = checks.get(file)?.needs
+    const found = BUILT_IN.get(plugin) ?? (needs && { needs, gives: [] })
     if (found) declared.set(file, found)
   }
   return declared

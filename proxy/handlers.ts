@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client'
 import { audit, outcomeEntry, type Recorded } from '../plugins/audit/audit.ts'
-import type { Granted } from '../plugins/facts.ts'
 import type { JsonBody } from '../plugins/json-body/json-body.ts'
+import type { Granted } from '../plugins/permit.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { AdminContext } from './admin/change.ts'
 import type { Setup } from './admin/setup.ts'
@@ -13,7 +13,7 @@ import type { Checks } from './http/health.ts'
 import { outcomeOf } from './http/outcome.ts'
 import type { Reply } from './http/reply.ts'
 import type { Settle } from './http/route.ts'
-import type { LlmCall } from './llm/call.ts'
+import type { LlmTarget } from './llm/call.ts'
 import { llmHandler } from './llm/handler.ts'
 import { listModels } from './llm/models.ts'
 import { mcpHandler } from './mcp/handlers/dispatch.ts'
@@ -29,7 +29,7 @@ export interface Handlers {
   readonly settle: Settle<Arrival & Recorded>
   /** Counts those who were refused before they were known. */
   readonly anonymous: Recorder<Arrival>
-  readonly llm: (facts: Arrival & JsonBody & { call: LlmCall; granted: Granted }) => Promise<Reply>
+  readonly llm: (facts: Arrival & JsonBody & { granted: Granted<LlmTarget> }) => Promise<Reply>
   readonly models: (facts: Arrival) => Promise<Reply>
   readonly mcp: {
     readonly work: ReturnType<typeof mcpHandler>

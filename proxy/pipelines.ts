@@ -1,25 +1,26 @@
 import { capability, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
-import type { AccessToken, CallSummary, Demand, Principal, Proof } from '../plugins/facts.ts'
+import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
+import type { Granted } from '../plugins/permit.ts'
+import { stillPinned } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
-import { type Actor, localOperator } from '../plugins/secrets/admin-secret.ts'
+import { type Actor, localOperator, stillOperator } from '../plugins/secrets/admin-secret.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
-import { llmCall } from './llm/call.ts'
+import { type LlmTarget, llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/dialects/endpoints.ts'
 import { mcpState, mcpTool, methodGate } from './mcp/gate/checks.ts'
 import { demandNow } from './mcp/gate/demand-now.ts'
 import { mcpOrigin } from './mcp/gate/origin.ts'
-import { mcpPeek } from './mcp/gate/peek.ts'
+import { mcpPeek, type Peeked } from './mcp/gate/peek.ts'
 import { mcpResourcePath, type ResourcePath } from './mcp/gate/resource-path.ts'
 import { mcpTarget, reachedBy, type Target } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage } from './mcp/protocol/message.ts'
-import { UNREAD } from './mcp/protocol/methods.ts'
 
 const MIB = 1024 * 1024
 /** Prompts carry pictures and long histories (WIRE.md §3). */
@@ -50,21 +51,14 @@ type McpRead = Arrival &
     readonly principal: Principal
     readonly proof: Proof | null
     readonly token: AccessToken | null
+    readonly peeked: Peeked
     readonly message: McpMessage
-    readonly demand: Demand
-    readonly call: CallSummary
   }
 
-interface McpAimed {
-  readonly message: McpMessage
-  readonly target: Target
-}
-
-/** What the gate asked for, and of whom. */
-interface Gated {
-  readonly proof: Proof | null
+/** What was granted, and to whom. */
+interface Gated<Target> extends Arrival {
   readonly token: AccessToken | null
-  readonly demand: Demand
+  readonly granted: Granted<Target>
 }
 
 /** Every question that is asked at each kind of door, in its order. The first refusal ends it. */
@@ -86,13 +80,17 @@ export function pipelines({
   const sameOrigin = mcpOrigin(baseUrls, mcpOptions.allowed_origins)
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
+  const again = stillPinned(pin)
+  const llmGate = capability<LlmTarget>()
+  const mcpGate = capability<Target>()
+
   /** Whether `gates` would let the same caller through at a later instant. */
   const stillAdmitted =
-    <Facts extends Arrival & Gated>(gates: (facts: Facts & { principal: Principal }) => Promise<unknown>) =>
+    <Facts extends Arrival>(gates: (facts: Facts, holder: Principal) => unknown) =>
     async (facts: Facts, at: number): Promise<boolean> => {
       try {
-        const { principal } = await pin.admit({ ...facts, at })
-        await gates({ ...facts, principal })
+        const { holder } = await again.admit({ ...facts, at })
+        await gates(facts, holder)
         return true
       } catch (error) {
         if (error instanceof Refusal) return false
@@ -106,8 +104,8 @@ export function pipelines({
   const work = () => {
     const call = Pipeline.start<McpRead>()
       .pass(mcpTarget(mcp.registry, mcp.serverRequests, mcpOptions.http_get.enabled))
-      .pass(pin)
-      .pass(capability)
+      .pass(again)
+      .pass(mcpGate)
       .pass(mcpMethod)
       .pass(mcpTool)
       .pass(mcpState(mcp.states))
@@ -135,8 +133,8 @@ export function pipelines({
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
         // Once more: a body may take two minutes to come, and what was revoked meanwhile must hold (SECURITY M-06).
-        .pass(pin)
-        .pass(capability)
+        .pass(again)
+        .pass(llmGate)
       return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
@@ -144,7 +142,6 @@ export function pipelines({
     mcp: {
       read: anyone
         .pass(sameOrigin)
-        .pass(demand(UNREAD.action, UNREAD.capability))
         .pass(pin)
         .pass(proof)
         .pass(apiKey)
@@ -158,19 +155,24 @@ export function pipelines({
     },
 
     /** Whether a call that was granted would be granted now: what an open stream is asked. */
-    stillHolds: stillAdmitted(async (facts) => capability.admit(facts)),
-    mcpStillHolds: stillAdmitted<Arrival & Gated & McpAimed>(async (facts) => {
-      const reached = reachedBy(facts.target, facts.demand)
-      const demand = reached ? await demandNow(mcp.registry, facts.principal, reached) : facts.demand
-      await mcpMethod.admit({ ...facts, ...(await capability.admit({ ...facts, demand })) })
-    }),
+    stillHolds: stillAdmitted<Gated<LlmTarget>>(({ token, granted }, holder) =>
+      llmGate.admit({ ...granted, holder, token }),
+    ),
+    mcpStillHolds: stillAdmitted<Gated<Target> & { readonly message: McpMessage }>(
+      async ({ token, message, granted }, holder) => {
+        const { target } = granted
+        const reached = reachedBy(target, granted.demand)
+        const demand = reached ? await demandNow(mcp.registry, holder, reached) : granted.demand
+        const now = await mcpGate.admit({ holder, token, demand, target })
+        await mcpMethod.admit({ token, message, ...now })
+      },
+    ),
 
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: anyone.pass(adminBody),
 
     /** Administration: the operator's secret over TLS, or the file system's word on the control socket. */
-    // Once more behind the body: a secret that was rotated while it came is worth nothing.
-    admin: { read: operator, write: operator.pass(adminBody).pass(adminSecret) },
+    admin: { read: operator, write: operator.pass(adminBody).pass(stillOperator(adminSecret)) },
     control: { read: local, write: local.pass(adminBody) },
   }
 }

@@ -31,6 +31,7 @@ import type { Handlers } from './handlers.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
 import { forked, gated, gatedBranch, open, openBranch, type Refuse, type Route } from './http/route.ts'
 import { ENDPOINTS } from './llm/dialects/endpoints.ts'
+import { mcpRecorder } from './mcp/gate/recorded.ts'
 import { isHandshake } from './mcp/protocol/methods.ts'
 import { refuseMcp } from './mcp/refuse.ts'
 import type { Pipelines } from './pipelines.ts'
@@ -52,14 +53,15 @@ export function runtimeRoutes(p: Pipelines, s: Handlers): readonly Route[] {
 
 /** MCP: all bound resources behind one door, and each behind one of its own (WIRE.md §4). */
 function mcpRoutes(p: Pipelines, s: Handlers): readonly Route[] {
-  const { recorder, settle, anonymous } = s
+  const { settle, anonymous } = s
+  const recorder = mcpRecorder(s.recorder)
   const refuse = refuseMcp(s.auth.baseUrls)
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
   const work = gatedBranch(
     { pipeline: p.mcp.work, recorder, settle, recheck: p.mcpStillHolds, refuse },
     s.mcp.work,
   )
-  const read = { pipeline: p.mcp.read, recorder, refuse }
+  const read = { pipeline: p.mcp.read, refused: recorder.refused, refuse }
   return ['/v1/mcp', '/v1/mcp/{resource}'].flatMap((path) => [
     forked('POST', path, read, ({ message }) => (isHandshake(message) ? handshake : work)),
     open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse),

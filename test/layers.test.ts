@@ -41,16 +41,23 @@ await t.test('imports point only right and down', async (t) => {
   }
 })
 
-await t.test('a Granted is made in one place', async (t) => {
-  const makers: string[] = []
+const PERMIT_MAKERS: Readonly<Record<string, string>> = {
+  Granted: 'plugins/capability.ts',
+  OperatorPermit: 'proxy/mcp/pinning/inspect.ts',
+  CatalogPermit: 'proxy/llm/models.ts',
+}
+
+await t.test('each kind of permit is made in one place, and no other file claims to have one', async (t) => {
+  const makers: Record<string, string[]> = {}
   for (const folder of Object.keys(MAY_IMPORT)) {
     for (const name of await readdir(join(ROOT, folder), { recursive: true })) {
       if (!name.endsWith('.ts')) continue
       const text = await readFile(join(ROOT, folder, name), 'utf8')
-      if (/\bas (unknown as )?Granted\b/.test(text)) makers.push(join(folder, name))
+      for (const [, kind = ''] of text.matchAll(/\bas\s+(?:unknown\s+as\s+)?(\w*(?:Permit|Granted))\b/g))
+        makers[kind] = [...(makers[kind] ?? []), join(folder, name)]
     }
   }
-  t.same(makers, ['plugins/capability.ts'])
+  t.same(makers, Object.fromEntries(Object.entries(PERMIT_MAKERS).map(([kind, file]) => [kind, [file]])))
 })
 
 await t.test('no file imports itself in a circle', async (t) => {

@@ -12,6 +12,8 @@ import { Refusal } from '../refusal.ts'
 /** The facts a decision row is made of. */
 export interface Recorded {
   readonly principal: Principal
+  /** The same one as the gate judged it, where the call came so far. */
+  readonly holder?: Principal
   readonly proof: Proof | null
   readonly demand: Demand
   readonly call: CallSummary
@@ -118,7 +120,8 @@ function content({ body, call }: Known): JsonObject {
   return call ? { ...digest, stream: call.stream, ...call.detail } : digest
 }
 
-const grace = ({ principal }: Known): JsonObject => (principal?.inGrace ? { certificate: 'previous' } : {})
+const grace = ({ principal, holder = principal }: Known): JsonObject =>
+  holder?.inGrace ? { certificate: 'previous' } : {}
 
 function required({ detail }: Refusal): JsonObject {
   const { required_capability: capability } = detail

@@ -37,8 +37,6 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
   const urls = targetUrls(sources.baseUrls)
   return {
     name: 'dpop',
-    needs: ['principal'],
-    gives: ['proof', 'token'],
     admit: (facts) => {
       if (sources.mode !== 'off') facts.answer['dpop-nonce'] = sources.nonces.current('resource', facts.at)
       const credentials = credentialsOf(facts.headers, sources.tokens.isOurs)

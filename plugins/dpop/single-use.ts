@@ -19,8 +19,6 @@ export interface ClaimSources {
 export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: Proof | null }, object> {
   return {
     name: 'single_use',
-    needs: ['proof'],
-    gives: [],
     admit: async ({ proof }) => {
       if (!proof) return {}
       try {

@@ -33,8 +33,6 @@ export function jsonBody({
 }: Options): Plugin<Arrival, JsonBody> {
   return {
     name: 'json_body',
-    needs: [],
-    gives: ['body', 'json', 'spans'],
     async admit(arrival) {
       checkHeaders(arrival.headers)
       const body = await arrival.readBody(limit)

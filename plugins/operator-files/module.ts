@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { CallSummary, Demand, Granted, Principal, Proof } from '../facts.ts'
+import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
+import type { Granted } from '../permit.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { errorCode } from './secret-file.ts'
@@ -24,7 +25,7 @@ export type Check = Plugin<Arrival & CheckFacts, object>
  * Never headers, body or answer: they hold credentials, and a check must not change what is dispatched.
  */
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
-  Partial<CheckFacts>
+  Partial<Omit<CheckFacts, 'granted'> & { readonly granted: Demand }>
 
 /** What `plugin(options)` of an operator's module returns. */
 export interface OperatorPlugin {
@@ -41,6 +42,8 @@ export interface OperatorTools {
 
 export interface LoadedModule {
   readonly check: Check
+  /** The facts that it declared. */
+  readonly needs: readonly string[]
   /** Hex SHA-256 of the module's file: not of what it imports. */
   readonly digest: string
 }
@@ -74,7 +77,8 @@ export async function loadOperatorModule(source: Source): Promise<LoadedModule> 
   const digest = await digestOf(file, path)
   const late = `${path} did not load within ${loadDeadline} ms`
   const made = await within(loadDeadline, late, () => make(file, path, digest, options))
-  return { check: checkOf(validate(made, path), admitDeadline), digest }
+  const plugin = validate(made, path)
+  return { check: checkOf(plugin, admitDeadline), needs: plugin.needs, digest }
 }
 
 async function digestOf(file: string, path: string): Promise<string> {
@@ -142,8 +146,6 @@ function checkOf({ name, needs, admit }: OperatorPlugin, deadline: number): Chec
   const chosen = FACTS.filter((fact) => needs.includes(fact))
   return {
     name,
-    needs: chosen,
-    gives: [],
     admit: async (facts) => {
       try {
         await within(deadline, `${name} did not settle within ${deadline} ms`, async () =>
@@ -158,10 +160,12 @@ function checkOf({ name, needs, admit }: OperatorPlugin, deadline: number): Chec
 }
 
 function copy(facts: Arrival & CheckFacts, chosen: readonly (keyof CheckFacts)[]): OperatorFacts {
-  const { id, at, method, path, remoteAddress } = facts
+  const { id, at, method, path, remoteAddress, granted } = facts
+  // As the gate judged it; and of the grant no more than what was granted: its target holds what is ours alone.
+  const judged = { ...facts, principal: granted.principal, granted: granted.demand }
   const needed = chosen.map((fact) => {
-    if (facts[fact] === undefined) throw new Error(`the fact ${fact} is not known on ${path}`)
-    return [fact, facts[fact]] as const
+    if (judged[fact] === undefined) throw new Error(`the fact ${fact} is not known on ${path}`)
+    return [fact, judged[fact]] as const
   })
   return structuredClone({ id, at, method, path, remoteAddress, ...Object.fromEntries(needed) })
 }

@@ -25,8 +25,6 @@ export function pin(
 ): Plugin<Arrival, { principal: Principal }> {
   return {
     name: 'pin',
-    needs: [],
-    gives: ['principal'],
     admit: ({ peer, at, headers }) => {
       if (!peer) throw missing(headers)
       if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
@@ -36,6 +34,25 @@ export function pin(
     },
   }
 }
+
+/**
+ * Asks the pin once more, behind what may take its time: what was revoked meanwhile must hold (SECURITY M-06). Gives the
+ * principal as the gate is to judge it.
+ */
+export function stillPinned({
+  name,
+  admit,
+}: Plugin<Arrival, { principal: Principal }>): Plugin<Arrival, { holder: Principal }> {
+  return {
+    name,
+    admit: (facts) => {
+      const found = admit(facts)
+      return found instanceof Promise ? found.then(asHolder) : asHolder(found)
+    },
+  }
+}
+
+const asHolder = ({ principal }: { principal: Principal }) => ({ holder: principal })
 
 // A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked for (RFC 6750 §3.1).
 function missing({ authorization }: Arrival['headers']): Refusal {

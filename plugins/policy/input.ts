@@ -56,7 +56,7 @@ export function policyInput(facts: PolicyFacts, mode: ArgumentMode): PolicyInput
   }
 }
 
-function principalOf({ principal, token }: PolicyFacts): PolicyInput['principal'] {
+function principalOf({ granted: { principal }, token }: PolicyFacts): PolicyInput['principal'] {
   // Optional in the type only, because operators' modules do not know it: without it a narrowed token would look wide.
   if (token === undefined) throw new Error('whether an access token came is not known here')
   const { id, type } = principal

@@ -47,8 +47,6 @@ export async function openPolicy(options: PolicyOptions, directory: string): Pro
 export function policy(engine: Engine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
   return {
     name: 'policy',
-    needs: ['principal', 'proof', 'token', 'demand', 'call', 'granted'],
-    gives: [],
     admit: async (facts) => {
       const decision = await decide(engine, policyInput(facts, mode))
       if (!decision.allow) throw denied(decision.reason)

@@ -22,8 +22,6 @@ export function apiKey(
   const throttle = new Throttle()
   return {
     name: 'api_key',
-    needs: ['principal'],
-    gives: [],
     admit: ({ headers, principal, at }) => {
       const keys = apiKeysOf(headers)
       if (keys.length === 0) return {}

@@ -15,8 +15,6 @@ export function tokenProof(
   const urls = targetUrls(baseUrls)
   return {
     name: 'token_proof',
-    needs: [],
-    gives: ['proof'],
     admit: ({ headers, method, path, at, answer }) => {
       answer['dpop-nonce'] = nonces.current('token', at)
       const { dpop: sent } = headers

@@ -26,8 +26,6 @@ const BODY_LIMIT = 64 * 1024
  */
 export const tokenRequest: Plugin<Arrival, { tokenRequest: TokenRequest }> = {
   name: 'token_request',
-  needs: [],
-  gives: ['tokenRequest'],
   admit: async ({ headers, readBody }) => {
     const body = await readBody(BODY_LIMIT)
     const [type = ''] = (headers['content-type'] ?? '').toLowerCase().split(';')

@@ -1,4 +1,4 @@
-import type { Granted } from '../../plugins/facts.ts'
+import type { Granted } from '../../plugins/permit.ts'
 import type { Arrival, Decision, Pipeline, Receipt, Recorder, Refused } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { StillHolds } from './open-calls.ts'
@@ -55,6 +55,13 @@ interface GatedRoute<Facts extends Arrival, From extends Arrival> {
   readonly recheck: Recheck<Facts> | null
 }
 
+interface ForkedRoute<Facts extends Arrival> {
+  readonly pipeline: Pipeline<Facts>
+  readonly refuse: Refuse
+  /** Records a refusal while it is read what is asked. */
+  readonly refused: Recorder<Facts>['refused']
+}
+
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 
 /**
@@ -100,10 +107,10 @@ export const openBranch =
 export function forked<Facts extends Arrival>(
   method: Route['method'],
   path: string,
-  { pipeline, recorder, refuse }: Pick<GatedRoute<Facts, Arrival>, 'pipeline' | 'recorder' | 'refuse'>,
+  { pipeline, refused, refuse }: ForkedRoute<Facts>,
   choose: (facts: Facts) => Branch<Facts>,
 ): Route {
-  const refusalsOnly: Recorder<Facts> = { ...recorder, allowed: () => Promise.resolve(null) }
+  const refusalsOnly: Recorder<Facts> = { refused, allowed: () => Promise.resolve(null) }
   const answer = async (arrival: Arrival): Promise<Answered> => {
     const decision = await pipeline.decide(arrival, refusalsOnly)
     return decision.allowed ? choose(decision.facts)(decision.facts) : refusedAnswer(decision, refuse)

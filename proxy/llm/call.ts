@@ -5,33 +5,33 @@ import { Refusal } from '../../plugins/refusal.ts'
 import type { Endpoint } from './dialects/endpoints.ts'
 import type { Dialect } from './options.ts'
 
-/** What an LLM request asks for, as far as the gateway must know. Given by `llm_call`. */
-export interface LlmCall extends CallSummary {
+/** The model that an LLM request asks for, and how: what the gate judges and the handler dispatches. */
+export interface LlmTarget {
   readonly endpoint: Endpoint
   readonly dialect: Dialect
   /** As the caller spelled it: prefix, alias and all. */
   readonly model: string
-  readonly tool: null
+}
+
+interface Gives {
+  readonly call: CallSummary
+  readonly target: LlmTarget
 }
 
 /**
  * Reads `model` and `stream` from the parsed body, and nothing else: everything further is between caller and provider.
  * Refuses with `body_invalid`. Does NOT check that any provider serves the model.
  */
-export function llmCall(endpoint: Endpoint): Plugin<Arrival & JsonBody, { call: LlmCall }> {
+export function llmCall(endpoint: Endpoint): Plugin<Arrival & JsonBody, Gives> {
   return {
     name: 'llm_call',
-    needs: ['json'],
-    gives: ['call'],
-    admit: ({ json }) => ({
-      call: {
-        endpoint,
-        dialect: endpoint.dialect,
-        model: readModel(json.model),
-        stream: readStream(json.stream),
-        tool: null,
-      },
-    }),
+    admit: ({ json }) => {
+      const model = readModel(json.model)
+      return {
+        call: { model, tool: null, stream: readStream(json.stream) },
+        target: { endpoint, dialect: endpoint.dialect, model },
+      }
+    },
   }
 }
 

@@ -1,10 +1,10 @@
-import type { Granted } from '../../plugins/facts.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Span } from '../../plugins/json-body/scan.ts'
+import type { Granted } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Reply, Report } from '../http/reply.ts'
-import type { LlmCall } from './call.ts'
+import type { LlmTarget } from './call.ts'
 import { brokenOffEvent } from './dialects/error-event.ts'
 import { type Usage, usageTap } from './dialects/usage.ts'
 import type { LlmOptions, Provider } from './options.ts'
@@ -20,7 +20,7 @@ const MAX_ERROR_BODY = 1024 * 1024
 const TAIL = 2
 
 /** What stands before an LLM call is dispatched: everything that was established about it, the grant included. */
-export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: Granted; call: LlmCall }
+export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: Granted<LlmTarget> }
 
 /** An answer that is passed on, and where it came from. */
 interface Answered {
@@ -39,7 +39,8 @@ interface Answered {
 export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
   return async (facts) => {
-    const targets = targetsOf(facts.call.model, facts.call.dialect)
+    const { model, dialect } = facts.granted.target
+    const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, upstream)
     return answered.answer.status < 300 ? streamed(answered, facts) : ownRefusal(answered)
   }
@@ -92,12 +93,14 @@ async function attempt(target: Target, facts: LlmFacts, upstream: Upstream): Pro
   return { answer }
 }
 
-function requestTo(target: Target, { call, body, spans, headers, signal }: LlmFacts) {
+function requestTo(target: Target, { granted, body, spans, headers, signal }: LlmFacts) {
   const { provider } = target
-  const bytes = target.model === call.model ? body : withModel(body, spans.get('model'), target.model)
+  const asked = granted.target
+  const bytes = target.model === asked.model ? body : withModel(body, spans.get('model'), target.model)
   return {
+    permit: granted,
     method: 'POST',
-    url: urlOf(provider, call.endpoint.upstreamPath),
+    url: urlOf(provider, asked.endpoint.upstreamPath),
     headers: requestHeaders(provider, headers, bytes.length),
     body: bytes,
     timeouts: timeoutsOf(provider),
@@ -153,7 +156,7 @@ async function ownRefusal({ target, answer, attempts }: Answered): Promise<Reply
   }
 }
 
-function streamed(answered: Answered, { call, id }: LlmFacts): Reply {
+function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
   const { status, headers, stream } = answered.answer
   const type = headers['content-type'] ?? ''
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
@@ -168,7 +171,7 @@ function streamed(answered: Answered, { call, id }: LlmFacts): Reply {
         tail = chunk.length >= TAIL ? chunk.subarray(-TAIL) : Buffer.concat([tail, chunk]).subarray(-TAIL)
         tap.observe(chunk)
       },
-      ...(isEvents && { brokenOff: () => brokenOffEvent(call.endpoint.api, stream, tail, id) }),
+      ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint.api, stream, tail, id) }),
     },
     report: () => reportOf(answered, tap.usage()),
   }

@@ -1,3 +1,4 @@
+import type { CatalogPermit } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { timeoutsOf } from './handler.ts'
@@ -91,6 +92,8 @@ function namedModels({ name: provider, models, aliases }: Provider): readonly Mo
 async function ask(provider: Provider, upstream: Upstream): Promise<readonly Model[]> {
   const query = provider.dialect === 'anthropic' ? '?limit=1000' : ''
   const { status, stream } = await upstream.call({
+    // The one place that makes a CatalogPermit: the list is read for all, with the provider's own key.
+    permit: { kind: 'catalogue', provider: provider.name } as CatalogPermit,
     method: 'GET',
     url: new URL(`${provider.base_url.replace(/\/+$/, '')}/models${query}`),
     headers: { ...requestHeaders(provider, {}, null), accept: 'application/json' },

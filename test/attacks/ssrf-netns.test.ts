@@ -8,6 +8,7 @@ import t from 'tap'
 import { request } from 'undici'
 import type { Resolve } from '../../proxy/egress/agent.ts'
 import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
+import { TOOL_CALL } from '../support/permit.ts'
 import { CORPUS } from '../support/ssrf-corpus.ts'
 
 /**
@@ -77,7 +78,7 @@ async function inside(): Promise<void> {
       }
       t.equal(leaked, 3)
       const before = sent()
-      const { result } = await httpGet(OPTIONS)({ url: `http://${PUBLIC}/page` }, NEVER)
+      const { result } = await httpGet(OPTIONS)(TOOL_CALL, { url: `http://${PUBLIC}/page` }, NEVER)
       t.same(result.content, [{ type: 'text', text: 'HTTP 200 text/plain\n\npublic' }])
       t.ok(sent().packets > before.packets)
       t.equal(sent().connections, before.connections + 1)
@@ -89,7 +90,7 @@ async function inside(): Promise<void> {
     await quiet()
     for (const { url } of CORPUS) {
       const before = sent()
-      const { result } = await fetch({ url }, NEVER)
+      const { result } = await fetch(TOOL_CALL, { url }, NEVER)
       t.equal(result.isError, true, JSON.stringify(url))
       t.same(sent(), before, 'nothing was sent')
     }
@@ -99,7 +100,7 @@ async function inside(): Promise<void> {
     const fetch = httpGet(OPTIONS, resolve)
     for (const [index, url] of places.entries()) {
       const { connections } = sent()
-      const { result, report } = await fetch({ url: `http://${PUBLIC}/${index}` }, NEVER)
+      const { result, report } = await fetch(TOOL_CALL, { url: `http://${PUBLIC}/${index}` }, NEVER)
       t.equal(result.isError, true, url)
       t.not(report.status, 200)
       t.equal(sent().connections, connections + 1)
@@ -114,8 +115,13 @@ async function inside(): Promise<void> {
         asked += 1
         return Promise.resolve([{ address: asked === 1 ? PUBLIC : '127.0.0.1', family: 4 }])
       })
-      t.match((await fetch({ url: 'http://rebind.example/page' }, NEVER)).report, { status: 200, bytes: 6 })
-      t.match((await fetch({ url: 'http://rebind.example/page' }, NEVER)).report, { range: 'loopback' })
+      t.match((await fetch(TOOL_CALL, { url: 'http://rebind.example/page' }, NEVER)).report, {
+        status: 200,
+        bytes: 6,
+      })
+      t.match((await fetch(TOOL_CALL, { url: 'http://rebind.example/page' }, NEVER)).report, {
+        range: 'loopback',
+      })
       t.equal(asked, 2)
     },
   )

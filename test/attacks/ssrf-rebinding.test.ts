@@ -7,6 +7,7 @@ import DNS from 'dns2'
 import t, { type Test } from 'tap'
 import type { Resolve } from '../../proxy/egress/agent.ts'
 import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
+import { TOOL_CALL } from '../support/permit.ts'
 
 // Inside what IPv6 calls global, and given out to nobody: looks public, leads nowhere.
 const PUBLIC_LOOKING = '2d00::1'
@@ -80,13 +81,13 @@ await t.test(
     for (const name of ['rebind.example', 'again.example']) {
       asked.length = 0
       tried.length = 0
-      const first = await fetch({ url: `http://${name}:${port}/` }, signal)
+      const first = await fetch(TOOL_CALL, { url: `http://${name}:${port}/` }, signal)
       t.equal(first.result.isError, true)
       t.not(first.report.reason, 'address_refused', 'the first answer looks public')
       t.same(asked, [name], 'DNS was asked once')
       t.same(tried, [PUBLIC_LOOKING], 'and what it said is what was connected to')
 
-      const second = await fetch({ url: `http://${name}:${port}/` }, signal)
+      const second = await fetch(TOOL_CALL, { url: `http://${name}:${port}/` }, signal)
       t.same(second.report, { host: name, redirects: 0, reason: 'address_refused', range: 'loopback' })
       t.same(second.result.content, first.result.content, 'the caller cannot tell the two apart')
       t.same(tried, [PUBLIC_LOOKING], 'no second attempt')

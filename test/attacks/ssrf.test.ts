@@ -8,6 +8,7 @@ import { FetchFailure } from '../../proxy/mcp/http-get/failure.ts'
 import { fetchVia } from '../../proxy/mcp/http-get/fetch.ts'
 import { firstHop, nextHop } from '../../proxy/mcp/http-get/hop.ts'
 import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
+import { TOOL_CALL } from '../support/permit.ts'
 import { CORPUS } from '../support/ssrf-corpus.ts'
 
 const OPTIONS = { allowed_hosts: [], timeout_ms: 10_000, max_bytes: 1024 }
@@ -40,7 +41,7 @@ await t.test(
     const fetch = httpGet(OPTIONS, resolveCorpus)
     for (const { url, resolves } of CORPUS) {
       const before = { ...asked }
-      const { result, report } = await fetch({ url }, NEVER)
+      const { result, report } = await fetch(TOOL_CALL, { url }, NEVER)
       t.equal(result.isError, true, JSON.stringify(url))
       t.same(asked, before, 'nothing was asked of the system')
       if (resolves) {

@@ -22,15 +22,15 @@ await t.test(
       fc.property(fc.array(token, { maxLength: 64 }), token, fc.boolean(), (held, required, include) => {
         const set = include ? [...held, required] : held
         const facts = {
-          principal: principal(set),
-          proof: null,
+          holder: principal(set),
+          target: null,
           token: null,
           demand: { action: 'a', capability: required },
         }
         let granted = false
         try {
           // A gate that answered later would have to be waited for here.
-          granted = !(capability.admit(facts) instanceof Promise)
+          granted = !(capability().admit(facts) instanceof Promise)
         } catch (error) {
           if (!(error instanceof Refusal) || error.reason !== 'capability_missing') throw error
         }
@@ -44,12 +44,12 @@ await t.test(
 
 await t.test('§7 the refusal says what is missing, to whom', (t) => {
   const facts = {
-    principal: principal([]),
-    proof: null,
+    holder: principal([]),
+    target: null,
     token: null,
     demand: { action: 'a', capability: 'llm.chat' },
   }
-  t.throws(() => capability.admit(facts), {
+  t.throws(() => capability().admit(facts), {
     reason: 'capability_missing',
     status: 403,
     message: 'acme::bot does not hold the capability llm.chat. Ask an operator to grant it.',

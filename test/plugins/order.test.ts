@@ -1,9 +1,5 @@
 import t from 'tap'
-import { capability } from '../../plugins/capability.ts'
-import { dpop } from '../../plugins/dpop/dpop.ts'
 import { BUILT_IN, checkOrder, type Declared } from '../../plugins/order.ts'
-import { pin } from '../../plugins/pin/pin.ts'
-import { constrained } from '../support/plugins/constrained.ts'
 
 /** Judges files that are given by name and plugin; what an operator's module needs stands behind its name. */
 function judge(order: readonly (readonly [file: string, plugin: string, ...needs: string[]])[]): string[] {
@@ -23,12 +19,6 @@ const DPOP = ['20-dpop.yaml', 'dpop'] as const
 const CAPABILITY = ['30-capability.yaml', 'capability'] as const
 const AUDIT = ['40-audit.yaml', 'audit'] as const
 const LLM = ['50-llm.yaml', 'llm'] as const
-
-await t.test('what files are told about the built-in plugins is what the plugins declare', async (t) => {
-  for (const plugin of [pin(() => undefined), dpop(constrained('optional')), capability]) {
-    t.strictSame(BUILT_IN.get(plugin.name), { needs: plugin.needs, gives: plugin.gives })
-  }
-})
 
 await t.test('the order that is shipped works, with and without checks of the operator', async (t) => {
   t.strictSame(judge([PIN, DPOP, CAPABILITY, AUDIT, LLM]), [])

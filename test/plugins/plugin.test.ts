@@ -1,8 +1,8 @@
 import t from 'tap'
 import { capability, demand } from '../../plugins/capability.ts'
 import { dpop } from '../../plugins/dpop/dpop.ts'
-import type { Granted } from '../../plugins/facts.ts'
-import { pin } from '../../plugins/pin/pin.ts'
+import type { Granted } from '../../plugins/permit.ts'
+import { pin, stillPinned } from '../../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin, type Recorder } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { gated } from '../../proxy/http/route.ts'
@@ -26,8 +26,6 @@ function recorder(log: string[] = []): Recorder<Arrival> {
 
 const step = (name: string, admit: () => object | Promise<object>): Plugin<object, object> => ({
   name,
-  needs: [],
-  gives: [],
   admit,
 })
 
@@ -37,14 +35,10 @@ await t.test(
     const log: string[] = []
     const first: Plugin<Arrival, { one: number }> = {
       name: 'one',
-      needs: [],
-      gives: ['one'],
       admit: () => ({ one: 1 }),
     }
     const second: Plugin<{ one: number }, { two: number }> = {
       name: 'two',
-      needs: ['one'],
-      gives: ['two'],
       admit: async ({ one }) => ({ two: one + 1 }),
     }
     const pipeline = Pipeline.start().pass(first).pass(second)
@@ -101,19 +95,23 @@ await t.test('F-24 where the record cannot be written the answer is a refusal, a
 
 await t.test('a wrong order and an ungated working handler do not compile', (t) => {
   const known = Pipeline.start().pass(pin(() => undefined))
-  const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.action })
+  const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.demand.action })
   const settle = (): void => {}
   // @ts-expect-error dpop needs the principal that pin gives
   Pipeline.start().pass(dpop(constrained('optional')))
   // @ts-expect-error the gate needs the proof's verdict
-  known.pass(demand('a', 'b')).pass(capability)
+  known.pass(demand('a', 'b')).pass(capability())
+  // @ts-expect-error a fact is written once: pin gives the principal that is known already
+  known.pass(pin(() => undefined))
   // @ts-expect-error this pipeline does not gate
   gated('POST', '/x', { pipeline: known, recorder: recorder(), settle, recheck: null }, work)
   const full = Pipeline.start()
     .pass(demand('a', 'b'))
     .pass(pin(() => undefined))
     .pass(dpop(constrained('optional')))
-    .pass(capability)
+    .pass({ name: 'target', admit: () => ({ target: 'a model' }) })
+    .pass(stillPinned(pin(() => undefined)))
+    .pass(capability<string>())
   t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder(), settle, recheck: null }, work))
   t.end()
 })

@@ -11,6 +11,7 @@ import type { Socket } from 'node:net'
 import type { Stream } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import { ProxyServer } from 'http-proxy-3'
+import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
 import { UpstreamError } from './error.ts'
 import { guardStream } from './stream.ts'
 
@@ -29,6 +30,8 @@ export interface Timeouts {
 }
 
 export interface UpstreamRequest {
+  /** Why it may be sent at all: a granted call, or the gateway's own reading. */
+  readonly permit: Granted | CatalogPermit
   /** No other method: the library rewrites the framing of DELETE and OPTIONS (SECURITY T1). */
   readonly method: 'GET' | 'POST'
   /** Alone decides where the request goes and its path. */

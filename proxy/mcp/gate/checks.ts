@@ -1,8 +1,8 @@
 import { holds, missing } from '../../../plugins/capability.ts'
-import type { AccessToken, Granted, Principal, ToolCall } from '../../../plugins/facts.ts'
+import type { AccessToken, ToolCall } from '../../../plugins/facts.ts'
+import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { destinationOf, stateOwnerOf } from '../handlers/outgoing.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { headerParamFault } from '../pinning/header-params.ts'
 import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
@@ -10,32 +10,29 @@ import type { McpMessage } from '../protocol/message.ts'
 import { argumentsFault } from '../schema/arguments.ts'
 import { isUsable, type PinnedTool } from '../state/registry.ts'
 import { type RequestStates, stateRefused } from '../state/request-state.ts'
+import { destinationOf, stateOwnerOf } from './destination.ts'
 import type { Target } from './target.ts'
 
 const CALL = 'mcp.tools.call'
 
 interface Asking {
-  readonly principal: Principal
   readonly token: AccessToken | null
   readonly message: McpMessage
+  readonly granted: Granted<Target>
 }
 
 interface Called extends Arrival, Asking {
-  readonly target: Target
   readonly toolCall: ToolCall
-  readonly granted: Granted
 }
 
 /**
  * The gate on the method itself, behind the tool's own (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
  * tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
  */
-export function methodGate(enforced: boolean): Plugin<Asking & { readonly granted: Granted }, object> {
+export function methodGate(enforced: boolean): Plugin<Asking, object> {
   return {
     name: 'mcp_method',
-    needs: ['principal', 'token', 'message', 'granted'],
-    gives: [],
-    admit: ({ principal, token, message }) => {
+    admit: ({ granted: { principal }, token, message }) => {
       if (!enforced || message.method !== 'tools/call' || holds(principal, token, CALL)) return {}
       throw missing(CALL, `Calling any tool demands ${CALL}, which is not held.`)
     },
@@ -48,9 +45,7 @@ export function methodGate(enforced: boolean): Plugin<Asking & { readonly grante
  */
 export const mcpTool: Plugin<Called, object> = {
   name: 'mcp_tool',
-  needs: ['message', 'target', 'granted'],
-  gives: [],
-  admit: ({ target, toolCall, message, headers }) => {
+  admit: ({ granted: { target }, toolCall, message, headers }) => {
     if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
     if (target.kind !== 'tool') return {}
     const { tool, resource } = target.found
@@ -85,16 +80,17 @@ const quarantined = ({ resource, tool }: PinnedTool): Refusal =>
 export function mcpState(states: RequestStates): Plugin<Called, { requestState: string | null }> {
   return {
     name: 'mcp_state',
-    needs: ['principal', 'message', 'target', 'granted'],
-    gives: ['requestState'],
     admit: (facts) => {
-      const { target, message } = facts
+      const { granted, message } = facts
+      const { target } = granted
       const { requestState: sealed } = message.params
       const goes = target.kind === 'tool' || target.kind === 'relay'
       if (!goes || sealed === undefined || sealed === null) return { requestState: null }
       // What is no text was never sealed, so it was given to nobody.
       if (typeof sealed !== 'string') throw stateRefused()
-      return { requestState: states.open(sealed, stateOwnerOf(facts, destinationOf(target))) }
+      return {
+        requestState: states.open(sealed, stateOwnerOf(granted.principal, message, destinationOf(target))),
+      }
     },
   }
 }

@@ -12,8 +12,6 @@ export function mcpOrigin(
   const others = new Set(allowed.map((origin) => new URL(origin).origin))
   return {
     name: 'mcp_origin',
-    needs: [],
-    gives: [],
     admit: ({ headers: { origin } }) => {
       if (origin === undefined || others.has(origin) || isOurs(origin, baseUrls())) return {}
       throw new Refusal('origin_not_allowed')

@@ -1,5 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { CallSummary, Principal } from '../../../plugins/facts.ts'
+import type { Principal } from '../../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { McpMessage } from '../protocol/message.ts'
@@ -9,13 +9,12 @@ import type { Session, Sessions } from '../state/sessions.ts'
 interface Needs extends Arrival {
   readonly principal: Principal
   readonly message: McpMessage
-  readonly call: CallSummary
 }
 
-/** Which door it is, and whose session. Given by `mcp_scope`. */
+/** Which door it is, and whose session. Given by `mcp_resource_path`. */
 export interface ResourcePath {
   /** The one resource of a scoped door, which the principal is bound to; null at the aggregate door. */
-  readonly scope: McpResource | null
+  readonly pathResource: McpResource | null
   /** The caller's legacy session, or null where it has none. */
   readonly session: Session | null
 }
@@ -25,26 +24,17 @@ export interface ResourcePath {
  * a binding are refused alike (`mcp_not_bound`): a door tells nobody what stands behind it. A session of another
  * principal, or of another door, does not exist (`mcp_session_unknown`).
  */
-export function mcpResourcePath(
-  registry: Registry,
-  sessions: Sessions,
-): Plugin<Needs, ResourcePath & { call: CallSummary }> {
+export function mcpResourcePath(registry: Registry, sessions: Sessions): Plugin<Needs, ResourcePath> {
   return {
     name: 'mcp_resource_path',
-    needs: ['principal', 'message', 'call'],
-    gives: ['scope', 'session', 'call'],
     admit: async (facts) => {
-      const scope = await scopeOf(registry, facts)
-      const session = sessionOf(sessions, facts, scope)
-      const { tool } = facts.call
-      // In a row it has its whole name, by whichever door it was asked for.
-      const call = scope && tool !== null ? { ...facts.call, tool: `${scope.name}.${tool}` } : facts.call
-      return { scope, session, call }
+      const pathResource = await resourceOf(registry, facts)
+      return { pathResource, session: sessionOf(sessions, facts, pathResource) }
     },
   }
 }
 
-async function scopeOf(registry: Registry, { params, principal }: Needs): Promise<McpResource | null> {
+async function resourceOf(registry: Registry, { params, principal }: Needs): Promise<McpResource | null> {
   const { resource: name } = params
   if (name === undefined) return null
   const found = await registry.resource(name)
@@ -55,12 +45,12 @@ async function scopeOf(registry: Registry, { params, principal }: Needs): Promis
 function sessionOf(
   sessions: Sessions,
   { headers, message, principal, at }: Needs,
-  scope: McpResource | null,
+  pathResource: McpResource | null,
 ): Session | null {
   const id = headers['mcp-session-id']
   // The stateless revision knows no sessions and ignores the header; initialize begins a new one.
   if (id === undefined || message.era === 'modern' || message.method === 'initialize') return null
   const session = sessions.find(principal.id, String(id), at)
-  if (session && session.resourceId === (scope?.resource_id ?? null)) return session
+  if (session && session.resourceId === (pathResource?.resource_id ?? null)) return session
   throw new Refusal('mcp_session_unknown')
 }

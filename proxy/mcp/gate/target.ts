@@ -13,6 +13,7 @@ import { METHODS } from '../protocol/methods.ts'
 import { capabilityOf, type PinnedTool, type Registry } from '../state/registry.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { demandNow, type Reached } from './demand-now.ts'
+import type { Peeked } from './peek.ts'
 import type { ResourcePath } from './resource-path.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
@@ -20,7 +21,7 @@ export const HTTP_GET = String(HTTP_GET_TOOL.name)
 /** What a message is to be done with. Given by `mcp_target`. */
 export type Target =
   | { readonly kind: 'list_tools' }
-  | { readonly kind: 'gather'; readonly member: string }
+  | { readonly kind: 'aggregate'; readonly member: string }
   | { readonly kind: 'built_in' }
   | { readonly kind: 'tool'; readonly found: PinnedTool }
   /** `name`: what the upstream calls it, where that is not what the caller called it. */
@@ -37,8 +38,7 @@ export function reachedBy(target: Target, demand: Demand): Reached | null {
 interface Needs extends Arrival, ResourcePath, Pick<JsonBody, 'json'> {
   readonly principal: Principal
   readonly message: McpMessage
-  readonly demand: Demand
-  readonly call: CallSummary
+  readonly peeked: Peeked
 }
 
 interface Gives {
@@ -69,26 +69,24 @@ export function mcpTarget(
 ): Plugin<Needs, Gives> {
   return {
     name: 'mcp_target',
-    needs: ['principal', 'message'],
-    gives: ['target', 'demand', 'call', 'toolCall'],
     admit: async (facts) => {
-      const { message, demand, call } = facts
+      const { message, peeked } = facts
       const aim = await aimOf(facts, { registry, serverRequests, httpGet })
       const args = askedOf(message, aim.target)
       const canonical = args && canonicalText(args)
       const sha256 = canonical && hash('sha256', canonical)
       const detail: JsonObject = {
-        ...call.detail,
+        mcp_version: message.version,
         ...(aim.resource && { resource: aim.resource.name }),
         ...(canonical && { arguments_sha256: sha256, arguments_bytes: Buffer.byteLength(canonical) }),
       }
       return {
         target: aim.target,
         demand: {
-          action: aim.target.kind === 'answer' ? 'mcp_response' : demand.action,
-          capability: aim.capability ?? demand.capability,
+          action: aim.target.kind === 'answer' ? 'mcp_response' : peeked.demand.action,
+          capability: aim.capability ?? peeked.demand.capability,
         },
-        call: { ...call, tool: aim.tool ?? null, stream: message.takesEvents, detail },
+        call: { model: null, tool: aim.tool ?? null, stream: message.takesEvents, detail },
         toolCall: {
           resource: aim.resource?.name ?? null,
           method: message.method,
@@ -107,17 +105,17 @@ interface Sources {
 }
 
 async function aimOf(facts: Needs, sources: Sources): Promise<Aim> {
-  const { message, scope } = facts
+  const { message, pathResource } = facts
   if (message.kind === 'response') return answerAim(facts, sources)
   const method = METHODS.get(message.method)
   if (!method) throw new Error(`${message.method} was let through without being a method`)
-  if (method.work === 'list_tools') return listAim(message, { target: { kind: 'list_tools' } }, scope)
+  if (method.work === 'list_tools') return listAim(message, { target: { kind: 'list_tools' } }, pathResource)
   if (method.work === 'call_tool') return toolAim(facts, sources)
   if (method.work === 'relay') return relayAim(facts, sources.registry)
-  const target: Target = scope
-    ? { kind: 'relay', resource: scope, name: null }
-    : { kind: 'gather', member: method.member ?? '' }
-  return scope ? { target, resource: scope } : listAim(message, { target }, scope)
+  const target: Target = pathResource
+    ? { kind: 'relay', resource: pathResource, name: null }
+    : { kind: 'aggregate', member: method.member ?? '' }
+  return pathResource ? { target, resource: pathResource } : listAim(message, { target }, pathResource)
 }
 
 /** An answer demands what the call that is asked about would demand now. */
@@ -132,20 +130,24 @@ async function answerAim(
 }
 
 /** Our own lists have one page. */
-function listAim({ params }: McpMessage, aim: Aim, scope: McpResource | null): Aim {
+function listAim({ params }: McpMessage, aim: Aim, pathResource: McpResource | null): Aim {
   if (params.cursor !== undefined) throw paramsInvalid('cursor is none that was given out.')
-  return scope ? { ...aim, resource: scope } : aim
+  return pathResource ? { ...aim, resource: pathResource } : aim
 }
 
-async function toolAim({ message, scope, principal }: Needs, { registry, httpGet }: Sources): Promise<Aim> {
+async function toolAim(
+  { message, pathResource, principal }: Needs,
+  { registry, httpGet }: Sources,
+): Promise<Aim> {
   const name = nameOf(message.params.name)
   argumentsOf(message)
-  if (httpGet && !scope && name === HTTP_GET)
+  if (httpGet && !pathResource && name === HTTP_GET)
     return { target: { kind: 'built_in' }, capability: HTTP_GET, tool: name }
-  const found = await (scope ? registry.tool(scope, name) : registry.exposed(name))
+  const found = await (pathResource ? registry.tool(pathResource, name) : registry.exposed(name))
   if (!found) throw new Refusal('mcp_tool_unknown', { detail: { tool: name } })
   // A scoped door has asked already.
-  if (!scope && !(await registry.isBound(principal, found.resource))) throw new Refusal('mcp_not_bound')
+  if (!pathResource && !(await registry.isBound(principal, found.resource)))
+    throw new Refusal('mcp_not_bound')
   return {
     target: { kind: 'tool', found },
     capability: capabilityOf(found.resource, found.tool.name),
@@ -156,9 +158,9 @@ async function toolAim({ message, scope, principal }: Needs, { registry, httpGet
 
 /** A method for the one resource that its parameters name; at a scoped door, for the one that stands behind it. */
 async function relayAim(facts: Needs, registry: Registry): Promise<Aim> {
-  const { message, scope } = facts
+  const { message, pathResource } = facts
   const prompt = promptOf(message)
-  const found = scope ? { resource: scope, name: null } : await relayOf(facts, registry, prompt)
+  const found = pathResource ? { resource: pathResource, name: null } : await relayOf(facts, registry, prompt)
   const { resource } = found
   return { target: { kind: 'relay', ...found }, resource, ...relayCapability(message, resource, prompt) }
 }

@@ -1,4 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { eraOf } from '../gate/destination.ts'
 import { isMembers } from '../protocol/json-values.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import { responseOf } from '../upstream/answer.ts'
@@ -6,7 +7,7 @@ import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { resultOf } from '../upstream/message.ts'
 import { cursorOf } from '../upstream/tools.ts'
-import { clientOf, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
+import { clientOf, type Dispatched, ownerOf } from './outgoing.ts'
 import { refusalOfUpstream } from './relay.ts'
 
 /** Of one upstream's list. A longer one is cut off: its own door pages it. */
@@ -69,6 +70,7 @@ async function itemsOf(
       ...(era === 'modern' && { _meta: modernMeta({}) }),
     }
     const answer = await upstream.call({
+      permit: facts.granted,
       resource: { ...resource, era },
       owner: ownerOf(facts),
       method: message.method,

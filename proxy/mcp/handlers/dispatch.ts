@@ -1,39 +1,38 @@
 import { hash } from 'node:crypto'
 import type { JsonObject } from '../../../db/json.ts'
-import type { AccessToken, Granted } from '../../../plugins/facts.ts'
+import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
+import { destinationOf } from '../gate/destination.ts'
 import { HTTP_GET, noQuestion, type Target } from '../gate/target.ts'
-import type { HttpGetResult } from '../http-get/tool.ts'
+import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
 import { memberText } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, META } from '../protocol/versions.ts'
 import { aggregate } from './aggregate.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
-import { type Dispatched, destinationOf } from './outgoing.ts'
+import type { Dispatched } from './outgoing.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
 
 export interface McpSources extends RelaySources, ListOptions {
-  readonly fetchUrl: (args: Readonly<Record<string, unknown>>, signal: AbortSignal) => Promise<HttpGetResult>
+  readonly fetchUrl: HttpGet
 }
 
 /** Everything that was established about a call, the grant included. */
 export interface McpFacts extends Dispatched {
   readonly token: AccessToken | null
-  readonly target: Target
-  readonly granted: Granted
 }
 
 /** Does what was granted (WIRE.md §4). Refuses with `mcp_unreachable` and `mcp_failed`. */
 export const mcpHandler =
   (sources: McpSources) =>
   (facts: McpFacts): Reply | Promise<Reply> => {
-    const { target } = facts
+    const { target } = facts.granted
     switch (target.kind) {
       case 'list_tools':
         return toolList(sources, facts)
-      case 'gather':
-        return gathered(sources, facts, target.member)
+      case 'aggregate':
+        return aggregated(sources, facts, target.member)
       case 'built_in':
         return builtIn(sources, facts)
       case 'tool':
@@ -49,8 +48,8 @@ async function toolList(sources: McpSources, facts: McpFacts): Promise<Reply> {
   return listed(facts, 'tools', tools, { items: tools.length })
 }
 
-async function gathered(sources: McpSources, facts: McpFacts, member: string): Promise<Reply> {
-  const resources = await sources.registry.bound(facts.principal)
+async function aggregated(sources: McpSources, facts: McpFacts, member: string): Promise<Reply> {
+  const resources = await sources.registry.bound(facts.granted.principal)
   const { items, missing } = await aggregate(sources.upstream, facts, resources, member)
   const detail: JsonObject = { items: items.length, ...(missing.length > 0 && { missing: [...missing] }) }
   return listed(facts, member, items, detail)
@@ -68,7 +67,7 @@ function listed(facts: McpFacts, member: string, items: readonly string[], detai
 const OURS = `"_meta":${JSON.stringify({ [META.serverInfo]: IMPLEMENTATION })}`
 
 async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply> {
-  const { result, report } = await fetchUrl(facts.toolCall.arguments ?? {}, facts.signal)
+  const { result, report } = await fetchUrl(facts.granted, facts.toolCall.arguments ?? {}, facts.signal)
   const failed = result.isError === true
   const text = JSON.stringify(modern(facts) ? { resultType: 'complete', ...result } : result)
   return done(facts, text, {
@@ -105,7 +104,12 @@ async function answered(
       ? errorMessage(upstreamId, memberText({ bytes: facts.body, spans: facts.spans }, 'error') ?? '{}')
       : resultMessage(upstreamId, result)
   try {
-    await upstream.respond(resource, { principalId: session.principalId, sessionId: session.id }, text)
+    await upstream.respond(
+      facts.granted,
+      resource,
+      { principalId: session.principalId, sessionId: session.id },
+      text,
+    )
   } catch (error) {
     throw facts.signal.aborted ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
   }

@@ -1,3 +1,4 @@
+import { type Destination, eraOf } from '../gate/destination.ts'
 import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
 import { edited, memberText } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
@@ -5,7 +6,7 @@ import type { Session } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
-import { type Destination, type Dispatched, eraOf, ownerOf } from './outgoing.ts'
+import { type Dispatched, ownerOf } from './outgoing.ts'
 
 /** What an upstream may ask of its caller during one call. */
 const MAX_QUESTIONS = 64
@@ -54,7 +55,8 @@ export class Questions {
   }
 
   #asked(message: Message): string | null {
-    const { session, demand, message: call } = this.#facts
+    const { session, granted, message: call } = this.#facts
+    const { demand } = granted
     const { resource, found } = this.#to
     if (!session || call.era !== 'legacy' || eraOf(resource, session) !== 'legacy') return null
     if (!canBeAsked(session, message)) return null
@@ -73,7 +75,7 @@ export class Questions {
     const id = memberText(message, 'id') ?? 'null'
     const error = '{"code":-32601,"message":"The caller cannot be asked."}'
     const text = message.value.method === 'ping' ? resultMessage(id, '{}') : errorMessage(id, error)
-    await this.#sources.upstream.respond(resource, ownerOf(this.#facts), text)
+    await this.#sources.upstream.respond(this.#facts.granted, resource, ownerOf(this.#facts), text)
     return null
   }
 }

@@ -58,12 +58,13 @@ const answer = (id: string, result: JsonObject, headers: Record<string, string> 
 
 function notified({ cancellations }: HandshakeSources, facts: Greeted): Reply {
   const { method, params } = facts.message
-  if (method === 'notifications/cancelled') cancellations.cancel(facts, params.requestId)
+  if (method === 'notifications/cancelled')
+    cancellations.cancel({ ...facts, principalId: facts.principal.id }, params.requestId)
   return { status: 202 }
 }
 
 async function initialized(sources: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
-  const { message, principal, scope, at } = facts
+  const { message, principal, pathResource, at } = facts
   const { protocolVersion: asked, capabilities, clientInfo } = message.params
   if (typeof asked !== 'string' || !isMembers(capabilities)) {
     throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
@@ -74,7 +75,7 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
   const session = sources.sessions.open(
     {
       principalId: principal.id,
-      resourceId: scope?.resource_id ?? null,
+      resourceId: pathResource?.resource_id ?? null,
       // Parsed from JSON: nothing else is in them.
       capabilities: capabilities as JsonObject,
       clientInfo: isMembers(clientInfo) && fits(clientInfo) ? (clientInfo as JsonObject) : null,
@@ -85,7 +86,7 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
     protocolVersion,
     capabilities: await offered(sources.registry, facts),
     serverInfo: { ...IMPLEMENTATION },
-    ...instructions(scope),
+    ...instructions(pathResource),
   }
   return answer(id, result, { 'mcp-session-id': session.id })
 }
@@ -97,7 +98,7 @@ async function discovered({ registry }: HandshakeSources, facts: Greeted, id: st
     resultType: 'complete',
     supportedVersions: [MODERN],
     capabilities: await offered(registry, facts),
-    ...instructions(facts.scope),
+    ...instructions(facts.pathResource),
     ttlMs: 0,
     cacheScope: 'private',
     _meta: { [META.serverInfo]: { ...IMPLEMENTATION } },
@@ -105,11 +106,14 @@ async function discovered({ registry }: HandshakeSources, facts: Greeted, id: st
 }
 
 /** What the resources behind this door offer, in words that this gateway keeps: it has no streams of changes. */
-async function offered(registry: Registry, { scope, principal, message }: Greeted): Promise<JsonObject> {
-  const resources = scope ? [scope] : await registry.bound(principal)
+async function offered(
+  registry: Registry,
+  { pathResource, principal, message }: Greeted,
+): Promise<JsonObject> {
+  const resources = pathResource ? [pathResource] : await registry.bound(principal)
   const said = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isMembers)
   const any = (name: string): boolean => said.some((capabilities) => capabilities[name] !== undefined)
-  const legacyAlone = scope !== null && message.era === 'legacy'
+  const legacyAlone = pathResource !== null && message.era === 'legacy'
   return {
     tools: {},
     ...(any('prompts') && { prompts: {} }),
@@ -120,7 +124,7 @@ async function offered(registry: Registry, { scope, principal, message }: Greete
 }
 
 /** Only where one upstream speaks: instructions of several would speak for each other. */
-function instructions(scope: McpResource | null): JsonObject {
-  const text = scope?.server_facts?.instructions
+function instructions(pathResource: McpResource | null): JsonObject {
+  const text = pathResource?.server_facts?.instructions
   return typeof text === 'string' ? { instructions: text } : {}
 }

@@ -1,7 +1,8 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { holds } from '../../../plugins/capability.ts'
-import type { AccessToken, Principal } from '../../../plugins/facts.ts'
+import type { AccessToken } from '../../../plugins/facts.ts'
+import type { Granted } from '../../../plugins/permit.ts'
 import { HTTP_GET } from '../gate/target.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { definitionOf } from '../pinning/pinned-definition.ts'
@@ -9,9 +10,9 @@ import { edited } from '../protocol/json-text.ts'
 import { capabilityOf, isUsable, type Registry } from '../state/registry.ts'
 
 interface Asking {
-  readonly principal: Principal
+  readonly granted: Granted
   readonly token: AccessToken | null
-  readonly scope: McpResource | null
+  readonly pathResource: McpResource | null
 }
 
 export interface ListOptions {
@@ -29,21 +30,21 @@ const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
  * what is listed is what was approved. At a scoped door the names are the upstream's own.
  */
 export async function listTools(
-  { principal, token, scope }: Asking,
+  { granted: { principal }, token, pathResource }: Asking,
   { registry, enforced, httpGet }: ListOptions,
 ): Promise<readonly string[]> {
   const may = (capability: string): boolean => holds(principal, token, capability)
   if (enforced && !may('mcp.tools.call')) return []
-  const resources = scope ? [scope] : await registry.bound(principal)
+  const resources = pathResource ? [pathResource] : await registry.bound(principal)
   const lists = await Promise.all(
     resources.map(async (resource) => {
       const tools = await registry.tools(resource)
       return tools
         .filter((tool) => isUsable(resource, tool) && may(capabilityOf(resource, tool.name)))
-        .map((tool) => shown(resource, tool, scope !== null))
+        .map((tool) => shown(resource, tool, pathResource !== null))
     }),
   )
-  return [...(httpGet && !scope && may(HTTP_GET) ? [BUILT_IN] : []), ...lists.flat()]
+  return [...(httpGet && !pathResource && may(HTTP_GET) ? [BUILT_IN] : []), ...lists.flat()]
 }
 
 const shown = ({ name: resource }: McpResource, tool: McpTool, scoped: boolean): string =>

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
+import { type Destination, eraOf, stateOwnerOf } from '../gate/destination.ts'
 import { errorMessage, eventOf, resultMessage } from '../protocol/json-rpc.ts'
 import { memberObject } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
@@ -14,7 +15,7 @@ import type { McpUpstream, UpstreamAnswer } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
 import { Questions } from './forward-server-requests.ts'
-import { type Destination, type Dispatched, eraOf, outgoing, stateOwnerOf } from './outgoing.ts'
+import { type Dispatched, outgoing } from './outgoing.ts'
 import { shapedError, shapedResult } from './shape.ts'
 
 export interface RelaySources {
@@ -74,7 +75,8 @@ class Relayed {
 
   async reply(): Promise<Reply> {
     const { cancellations } = this.#sources
-    const ticket = cancellations.begin(this.#facts)
+    const { granted, session, message } = this.#facts
+    const ticket = cancellations.begin({ principalId: granted.principal.id, session, message })
     const signal = AbortSignal.any([this.#facts.signal, ticket.signal])
     let streaming = false
     try {
@@ -175,12 +177,13 @@ class Relayed {
   }
 
   /** The response to the caller, and what the outcome row says of it. */
-  #response(message: Message): { body: string; failed: boolean } {
-    const { id } = this.#facts.message
+  #response(response: Message): { body: string; failed: boolean } {
+    const { granted, message } = this.#facts
+    const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
-    const result = memberObject(message, 'result')
+    const result = memberObject(response, 'result')
     if (result === null) {
-      const error = memberObject(message, 'error')
+      const error = memberObject(response, 'error')
       if (error === null) throw new McpUpstreamError('failed', 'a response is neither a result nor an error')
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (AUDIT.md: integers only).
@@ -188,10 +191,10 @@ class Relayed {
       return { body: errorMessage(id, shapedError(error)), failed: true }
     }
     const shaped = shapedResult(result, {
-      method: this.#facts.message.method,
-      caller: this.#facts.message.era,
+      method: message.method,
+      caller: message.era,
       upstream: this.#era,
-      seal: (state) => this.#sources.states.seal(state, stateOwnerOf(this.#facts, this.#to)),
+      seal: (state) => this.#sources.states.seal(state, stateOwnerOf(granted.principal, message, this.#to)),
     })
     this.#note(result.value, shaped)
     return { body: resultMessage(id, shaped), failed: false }

@@ -1,6 +1,7 @@
 import type { Agent } from 'undici'
 import { z } from 'zod'
 import type { JsonObject } from '../../../db/json.ts'
+import type { Granted } from '../../../plugins/permit.ts'
 import { egressAgent, type Resolve } from '../../egress/agent.ts'
 import { VERSION } from '../../version.ts'
 import { type AllowedHosts, parseAllowedHosts } from './allowed-hosts.ts'
@@ -24,7 +25,12 @@ export interface HttpGetResult {
   readonly report: JsonObject
 }
 
-export type HttpGet = (args: Readonly<Record<string, unknown>>, signal: AbortSignal) => Promise<HttpGetResult>
+/** Fetches for a granted call. */
+export type HttpGet = (
+  permit: Granted,
+  args: Readonly<Record<string, unknown>>,
+  signal: AbortSignal,
+) => Promise<HttpGetResult>
 
 /** What a caller may send along. Nothing here can identify or authorise anybody. */
 const CALLER_HEADERS: ReadonlySet<string> = new Set([
@@ -89,7 +95,7 @@ export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
 /** {@link httpGet} over a given agent, which alone decides what a name may lead to. For the service: `httpGet`. */
 export function httpGetVia(agent: Agent, options: HttpGetOptions): HttpGet {
   const allowed = parseAllowedHosts(options.allowed_hosts)
-  return async (args, signal) => {
+  return async (_permit, args, signal) => {
     const asked = attempt(() => requestOf(args, options, allowed, signal))
     if (asked instanceof FetchFailure) {
       return { result: failed(asked), report: { host: hostOf(args.url), ...reasonOf(asked) } }

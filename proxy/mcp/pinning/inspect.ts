@@ -3,6 +3,7 @@ import type { Database } from '../../../db/database.ts'
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
+import type { OperatorPermit } from '../../../plugins/permit.ts'
 import type { Era } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
@@ -27,7 +28,9 @@ export const inspector =
   (database: Database, upstream: McpUpstream, clock: () => number): Inspect =>
   async (resource, signal) => {
     try {
-      const { era, protocolVersion, facts, tools } = await upstream.read(resource, signal)
+      // The one place that makes an OperatorPermit: a resource is there because an operator has registered it.
+      const permit = { kind: 'reading', resourceId: resource.resource_id } as OperatorPermit
+      const { era, protocolVersion, facts, tools } = await upstream.read(permit, resource, signal)
       const listed = await withoutHurry(readTools(tools))
       const known = await listMcpTools(database, resource.resource_id)
       const pins = planPins({

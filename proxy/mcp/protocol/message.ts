@@ -1,4 +1,3 @@
-import type { CallSummary } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -25,27 +24,15 @@ export interface McpMessage {
   readonly takesEvents: boolean
 }
 
-type Needs = Arrival & JsonBody & { readonly call: CallSummary }
-
-interface Gives {
-  readonly message: McpMessage
-  readonly call: CallSummary
-}
-
 /**
  * Reads the body as one JSON-RPC 2.0 message of either era, and refuses what two readers could take for two things:
  * a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a method that nobody serves.
  * Refuses with `mcp_request_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
  * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at what a method's parameters mean.
  */
-export const mcpMessage: Plugin<Needs, Gives> = {
+export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   name: 'mcp_message',
-  needs: ['json', 'call'],
-  gives: ['message', 'call'],
-  admit: (facts) => {
-    const message = read(facts)
-    return { message, call: { ...facts.call, detail: { mcp_version: message.version } } }
-  },
+  admit: (facts) => ({ message: read(facts) }),
 }
 
 function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {

@@ -1,9 +1,8 @@
-import type { Principal } from '../../../plugins/facts.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import type { Session } from './sessions.ts'
 
 interface Caller {
-  readonly principal: Principal
+  readonly principalId: string
   readonly session: Session | null
   readonly message: McpMessage
 }
@@ -37,5 +36,5 @@ export class Cancellations {
   }
 }
 
-const keyOf = ({ principal, session }: Caller, id: unknown): string =>
-  JSON.stringify([principal.id, session?.id ?? null, id])
+const keyOf = ({ principalId, session }: Caller, id: unknown): string =>
+  JSON.stringify([principalId, session?.id ?? null, id])

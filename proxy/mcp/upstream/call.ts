@@ -1,9 +1,12 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Client } from './session.ts'
 import type { Owner } from './sessions.ts'
 
 /** One request to an upstream, on behalf of one caller. */
 export interface UpstreamCall {
+  /** Why it may be sent at all: a granted call, or a reading of what the server lists. */
+  readonly permit: Granted | OperatorPermit
   readonly resource: McpResource
   /** Sessions of the legacy era are his alone. */
   readonly owner: Owner

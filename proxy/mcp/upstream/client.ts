@@ -1,4 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Resolve } from '../../egress/agent.ts'
 import type { UpstreamAnswer } from './answer.ts'
 import type { UpstreamCall } from './call.ts'
@@ -43,11 +44,11 @@ export interface McpUpstream {
   /** Sends one request and resolves with the head of its answer. Rejects with McpUpstreamError, or the signal's reason. */
   readonly call: (call: UpstreamCall) => Promise<UpstreamAnswer>
   /** Hands a JSON-RPC response to the session whose server asked for it. Rejects where there is no such session. */
-  readonly respond: (resource: McpResource, owner: Owner, response: string) => Promise<void>
+  readonly respond: (permit: Granted, resource: McpResource, owner: Owner, response: string) => Promise<void>
   /** Ends what the caller's session at our door has opened. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
   /** Finds out which era the server is of, what it says of itself, and its tools. Writes nothing. */
-  readonly read: (resource: McpResource, signal: AbortSignal) => Promise<Reading>
+  readonly read: (permit: OperatorPermit, resource: McpResource, signal: AbortSignal) => Promise<Reading>
   /** Ends the sessions, best effort, and then every connection. */
   readonly close: () => Promise<void>
 }
@@ -77,7 +78,7 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
       if (era === null) throw failed('it has never been read, so its era is unknown')
       return era === 'modern' ? callModern(transport, call) : callLegacy(transport, sessions, call)
     },
-    async respond(resource, owner, response) {
+    async respond(_permit, resource, owner, response) {
       const lease = await sessions.leaseExisting(resource, owner, closed.signal)
       if (lease === null) throw failed('there is no session that could have asked')
       const headers = sessionHeaders(lease.session)
@@ -88,7 +89,7 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
       }
     },
     endSession: (principalId, sessionId) => sessions.endOf(principalId, sessionId),
-    read: (resource, signal) => readUpstream(transport, resource, signal),
+    read: (permit, resource, signal) => readUpstream({ transport, permit, resource, signal }),
     async close() {
       clearInterval(sweeper)
       closed.abort(failed('the gateway stops'))

@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { OperatorPermit } from '../../../plugins/permit.ts'
 import { isMembers, type Members } from '../protocol/json-values.ts'
 import { type Era, LEGACY, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
@@ -33,6 +34,14 @@ export interface Reading {
 }
 
 /** What the upstream makes of a question of the modern era. Null: it is of the legacy era. */
+/** What a server is read with. */
+interface Reader {
+  readonly transport: Transport
+  readonly permit: OperatorPermit
+  readonly resource: McpResource
+  readonly signal: AbortSignal
+}
+
 type Discovery = { readonly result: Members | null } | null
 
 /**
@@ -40,37 +49,22 @@ type Discovery = { readonly result: Members | null } | null
  * (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended again.
  * Throws McpUpstreamError where any of it fails, or the signal's reason.
  */
-export async function readUpstream(
-  transport: Transport,
-  resource: McpResource,
-  signal: AbortSignal,
-): Promise<Reading> {
-  const discovery = await discover(transport, resource, signal)
-  return discovery === null
-    ? readLegacy(transport, resource, signal)
-    : readModern(transport, resource, discovery.result, signal)
+export async function readUpstream(reader: Reader): Promise<Reading> {
+  const discovery = await discover(reader)
+  return discovery === null ? readLegacy(reader) : readModern(reader, discovery.result)
 }
 
-async function readModern(
-  transport: Transport,
-  resource: McpResource,
-  result: Members | null,
-  signal: AbortSignal,
-): Promise<Reading> {
+async function readModern(reader: Reader, result: Members | null): Promise<Reading> {
   // Where the upstream did not say what it has, asking for its tools tells.
   const hasTools = result === null || isMembers(capabilitiesOf(result).tools)
-  const page = (params: Members) => askModern(transport, resource, 'tools/list', params, signal)
-  const tools = hasTools ? await listTools(page, transport.limits.maxTotalBytes) : []
-  const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(transport, resource, signal) }
+  const page = (params: Members) => askModern(reader, 'tools/list', params)
+  const tools = hasTools ? await listTools(page, reader.transport.limits.maxTotalBytes) : []
+  const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(reader) }
   return { era: 'modern', protocolVersion: MODERN, facts, tools }
 }
 
 /** Whether a modern upstream lets older clients initialize too: only there can their users be asked something. */
-async function speaksLegacy(
-  transport: Transport,
-  resource: McpResource,
-  signal: AbortSignal,
-): Promise<boolean> {
+async function speaksLegacy({ transport, resource, signal }: Reader): Promise<boolean> {
   // A server that leaves the question open has answered it.
   const soon = AbortSignal.any([signal, AbortSignal.timeout(SOON_MS)])
   try {
@@ -83,13 +77,9 @@ async function speaksLegacy(
   }
 }
 
-async function readLegacy(
-  transport: Transport,
-  resource: McpResource,
-  signal: AbortSignal,
-): Promise<Reading> {
-  const reader = { capabilities: READER_CAPABILITIES, clientInfo: null }
-  const { session, result } = await openSession(transport, resource, reader, signal)
+async function readLegacy({ transport, resource, signal }: Reader): Promise<Reading> {
+  const client = { capabilities: READER_CAPABILITIES, clientInfo: null }
+  const { session, result } = await openSession(transport, resource, client, signal)
   try {
     const page = async (params: Members) => {
       const { answer } = await send(transport, {
@@ -115,17 +105,13 @@ async function readLegacy(
 
 const capabilitiesOf = ({ capabilities }: Members): Members => (isMembers(capabilities) ? capabilities : {})
 
-async function discover(
-  transport: Transport,
-  resource: McpResource,
-  signal: AbortSignal,
-): Promise<Discovery> {
+async function discover(reader: Reader): Promise<Discovery> {
   let response: Message
   try {
-    response = await askModern(transport, resource, 'server/discover', {}, signal)
+    response = await askModern(reader, 'server/discover', {})
   } catch (error) {
     // What a server does to a question that it does not know: anything but answer.
-    if (!signal.aborted && error instanceof McpUpstreamError && isNoAnswer(error)) return null
+    if (!reader.signal.aborted && error instanceof McpUpstreamError && isNoAnswer(error)) return null
     throw error
   }
   const code = errorCodeOf(response)
@@ -152,15 +138,7 @@ function supportedIn({ value: { error } }: Message): readonly unknown[] {
   return error.data.supported
 }
 
-async function askModern(
-  transport: Transport,
-  resource: McpResource,
-  method: string,
-  params: Members,
-  signal: AbortSignal,
-): Promise<Message> {
-  const paramsText = JSON.stringify({ ...params, _meta: modernMeta(READER_CAPABILITIES) })
-  return responseOf(
-    await callModern(transport, { resource, method, params: paramsText, headers: {}, signal }),
-  )
+async function askModern({ transport, ...call }: Reader, method: string, members: Members): Promise<Message> {
+  const params = JSON.stringify({ ...members, _meta: modernMeta(READER_CAPABILITIES) })
+  return responseOf(await callModern(transport, { ...call, method, params, headers: {} }))
 }

@@ -2,8 +2,9 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import type { Granted } from '../../../plugins/facts.ts'
+import type { Principal } from '../../../plugins/facts.ts'
 import { type Check, type CheckFacts, loadOperatorModule } from '../../../plugins/operator-files/module.ts'
+import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
@@ -11,6 +12,14 @@ const REFUSAL = pathToFileURL(join(import.meta.dirname, '../../../plugins/refusa
 
 function facts(): Arrival & CheckFacts {
   const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
+  const principal: Principal = {
+    id: 'acme::bot',
+    type: 'agent',
+    capabilities: ['llm.chat'],
+    dpopJkt: null,
+    previousDpopJkt: null,
+    inGrace: false,
+  }
   return {
     id: 'req_1',
     at: 1_700_000_000_000,
@@ -24,19 +33,12 @@ function facts(): Arrival & CheckFacts {
     readBody: async () => Buffer.from('canary'),
     answer: {},
     signal: new AbortController().signal,
-    principal: {
-      id: 'acme::bot',
-      type: 'agent',
-      capabilities: ['llm.chat'],
-      dpopJkt: null,
-      previousDpopJkt: null,
-      inGrace: false,
-    },
+    principal,
     proof: null,
     demand,
     call: { model: 'gpt-4o', tool: null, stream: false },
     // Stands for what plugins/capability.ts makes.
-    granted: demand as Granted,
+    granted: { kind: 'call', principal, demand, target: null } as Granted,
   }
 }
 
@@ -68,12 +70,11 @@ await t.test("an operator's module refuses by throwing a Refusal and admits by r
   const admit = `({ principal, call }) => {
     if (call.model !== options.model) throw new Refusal('policy_denied', { message: principal.id + ' may not' })
   }`
-  const { check: first } = await load(directory, admit, { model: 'gpt-4o' })
+  const { check: first, needs } = await load(directory, admit, { model: 'gpt-4o' })
   t.same(await first.admit(facts()), {})
   const { check: second } = await load(directory, admit, { model: 'other' })
   t.match(await refusalOf(second.admit(facts())), { reason: 'policy_denied', message: 'acme::bot may not' })
-  t.same(first.needs, ['principal', 'call'])
-  t.same(first.gives, [])
+  t.same(needs, ['principal', 'call'])
 })
 
 async function load(directory: string, admit: string, options: Record<string, unknown>) {

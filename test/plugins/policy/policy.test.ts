@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { BUILT_IN } from '../../../plugins/order.ts'
 import { readDecision } from '../../../plugins/policy/decision.ts'
 import type { Engine } from '../../../plugins/policy/engine.ts'
 import { policyInput } from '../../../plugins/policy/input.ts'
@@ -24,11 +23,6 @@ async function judged(engine: Engine): Promise<Refusal | null> {
     return error
   }
 }
-
-await t.test('HOUSE what files are told about the policy is what it declares', async (t) => {
-  const { needs, gives } = policy(answering(true), 'none')
-  t.strictSame(BUILT_IN.get('policy'), { needs, gives })
-})
 
 await t.test('§2.2 exactly true and {allow: true} allow', async (t) => {
   for (const yes of [true, { allow: true }, { allow: true, reason: 'fine' }]) {

@@ -39,7 +39,7 @@ async function verdict(
     await check.admit({
       ...facts,
       call: { ...facts.call, model },
-      principal: { ...facts.principal, capabilities },
+      granted: { ...facts.granted, principal: { ...facts.principal, capabilities } },
     })
     return 'allowed'
   } catch (error) {

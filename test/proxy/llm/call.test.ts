@@ -5,7 +5,8 @@ import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
 const admit = async (json: Record<string, unknown>) => {
   const plugin = llmCall(endpointAt('/v1/messages'))
-  return (await plugin.admit({ ...arrival(), body: Buffer.alloc(0), spans: new Map(), json })).call
+  const given = await plugin.admit({ ...arrival(), body: Buffer.alloc(0), spans: new Map(), json })
+  return { ...given.target, ...given.call, model: given.target.model }
 }
 
 await t.test('§3 a call says its model, whether it streams, and the dialect of its path', async (t) => {

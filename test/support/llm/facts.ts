@@ -1,6 +1,4 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { capability } from '../../../plugins/capability.ts'
-import type { Granted } from '../../../plugins/facts.ts'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
@@ -8,6 +6,7 @@ import { llmCall } from '../../../proxy/llm/call.ts'
 import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/endpoints.ts'
 import type { LlmFacts } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
+import { grantOf } from '../permit.ts'
 
 interface Request {
   readonly path?: string
@@ -51,21 +50,8 @@ export function endpointAt(path: string): Endpoint {
 export async function facts(request: Request): Promise<LlmFacts> {
   const start = arrival(request)
   const withBody = { ...start, ...(await jsonBody({ limit: 1024 * 1024 * 32 }).admit(start)) }
-  const withCall = { ...withBody, ...(await llmCall(endpointAt(start.path)).admit(withBody)) }
-  return { ...withCall, granted: await grant() }
-}
-
-async function grant(): Promise<Granted> {
-  const principal = {
-    id: 'acme::bot',
-    type: 'agent',
-    capabilities: ['llm.chat'],
-    dpopJkt: null,
-    previousDpopJkt: null,
-    inGrace: false,
-  } as const
-  const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
-  return (await capability.admit({ principal, proof: null, token: null, demand })).granted
+  const { target } = await llmCall(endpointAt(start.path)).admit(withBody)
+  return { ...withBody, granted: grantOf({ action: 'egress_llm_chat', capability: 'llm.chat' }, target) }
 }
 
 type Loose = Readonly<Record<string, unknown>>

@@ -1,11 +1,13 @@
 import type { UpstreamAnswer, UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
 import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
 import type { Message } from '../../../proxy/mcp/upstream/message.ts'
+import { TOOL_CALL } from '../permit.ts'
 import { resourceAt } from './raw-upstream.ts'
 
 /** A call of a tool by alice, with what a test wants different. */
 export function callOf(url: string, fields: Partial<UpstreamCall> = {}): UpstreamCall {
   return {
+    permit: TOOL_CALL,
     resource: resourceAt(url),
     owner: { principalId: 'acme::alice', sessionId: null },
     method: 'tools/call',

@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
 import type { Reading, UpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
+import { READING } from '../permit.ts'
 import {
   type Act,
   type RawMcp,
@@ -35,4 +36,4 @@ export const modern =
   }
 
 export const read = (t: Test, { url }: RawMcp, options: Partial<UpstreamOptions> = {}): Promise<Reading> =>
-  upstreamFor(t, options).read(resourceAt(url, { era: null }), new AbortController().signal)
+  upstreamFor(t, options).read(READING, resourceAt(url, { era: null }), new AbortController().signal)

@@ -1,11 +1,11 @@
-import type { Granted } from '../../../plugins/facts.ts'
+import type { Granted } from '../../../plugins/permit.ts'
 import type { PolicyFacts } from '../../../plugins/policy/input.ts'
 import { arrival } from './arrival.ts'
 
 /** What is known of a call when a policy is asked: by default an LLM call with nothing special. */
-export function policyFacts(over: Partial<PolicyFacts> = {}): PolicyFacts {
+export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): PolicyFacts {
   const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
-  return {
+  const facts: Omit<PolicyFacts, 'granted'> = {
     ...arrival(),
     principal: {
       id: 'acme::bot',
@@ -18,15 +18,16 @@ export function policyFacts(over: Partial<PolicyFacts> = {}): PolicyFacts {
     proof: null,
     token: null,
     demand,
-    // Only the gate makes one; a policy never looks at it.
-    granted: demand as unknown as Granted,
     call: { model: 'gpt-test', tool: null, stream: false },
     ...over,
   }
+  // Only the gate makes one, for who holds what is demanded; here the principal may hold anything.
+  const granted = { kind: 'call', principal: facts.principal, demand: facts.demand, target: null } as Granted
+  return { ...facts, granted }
 }
 
 /** The same for a call of a tool. */
-export function toolFacts(over: Partial<PolicyFacts> = {}): PolicyFacts {
+export function toolFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): PolicyFacts {
   return policyFacts({
     demand: { action: 'mcp_tools_call', capability: 'mcp.tools.call' },
     call: { model: null, tool: 'payments.refund', stream: true },

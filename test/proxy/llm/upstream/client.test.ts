@@ -7,6 +7,7 @@ import type { UpstreamErrorKind } from '../../../../proxy/llm/upstream/error.ts'
 import { readAll } from '../../../../proxy/llm/upstream/stream.ts'
 import { odd } from '../../../support/certs/made.ts'
 import { answer, chunk, chunkedHead, nobody, portOf, rawUpstream } from '../../../support/llm/upstreams.ts'
+import { CATALOGUE } from '../../../support/permit.ts'
 
 const upstream = openUpstream()
 t.teardown(() => upstream.close())
@@ -19,6 +20,7 @@ const post = (base: string, more: Partial<UpstreamRequest> = {}): UpstreamReques
   const url = new URL(`${base}/chat/completions`)
   const body = Buffer.from('{"model":"m"}')
   return {
+    permit: CATALOGUE,
     method: 'POST',
     url,
     headers: { host: url.host, 'content-length': String(body.length), 'content-type': 'application/json' },

@@ -8,6 +8,7 @@ import {
 } from '../../../../proxy/mcp/http-get/tool.ts'
 import { VERSION } from '../../../../proxy/version.ts'
 import { loopbackSite } from '../../../support/loopback-site.ts'
+import { TOOL_CALL } from '../../../support/permit.ts'
 
 const NEVER = new AbortController().signal
 
@@ -22,7 +23,8 @@ async function tool(t: Test, answer: RequestListener, options: Partial<HttpGetOp
   })
   return {
     url,
-    get: (path: string, more: object = {}, signal = NEVER) => fetch({ url: url + path, ...more }, signal),
+    get: (path: string, more: object = {}, signal = NEVER) =>
+      fetch(TOOL_CALL, { url: url + path, ...more }, signal),
   }
 }
 
@@ -133,7 +135,7 @@ await t.test('§2.3 arguments of another shape are a tool error', async (t) => {
     { url, headers: { accept: 1 } },
   ]
   for (const args of shapes) {
-    const { result, report } = await fetch(args, NEVER)
+    const { result, report } = await fetch(TOOL_CALL, args, NEVER)
     t.equal(result.isError, true)
     t.hasStrict(report, { reason: 'arguments' }, JSON.stringify(args))
   }
@@ -153,7 +155,7 @@ await t.test(
       ['https://user:s3cret@docs.example/', { host: 'docs.example', reason: 'url_refused' }],
       ['s3cret', { host: null, reason: 'url_refused' }],
     ] as const
-    for (const [url, report] of cases) t.same((await fetch({ url }, NEVER)).report, report)
+    for (const [url, report] of cases) t.same((await fetch(TOOL_CALL, { url }, NEVER)).report, report)
   },
 )
 

@@ -19,18 +19,17 @@ const body = jsonBody({ limit: 1_000_000, otherwise: 'mcp_message_invalid' })
 async function read(text: string, headers: Headers = {}) {
   const facts = arrival({ headers, readBody: () => Promise.resolve(Buffer.from(text)) })
   const given: JsonBody = await body.admit(facts)
-  const asked = await mcpPeek.admit(given)
-  return { ...asked, ...(await mcpMessage.admit({ ...facts, ...given, ...asked })) }
+  return { ...(await mcpPeek.admit(given)), ...(await mcpMessage.admit({ ...facts, ...given })) }
 }
 
 const message = (more: object): string => JSON.stringify({ jsonrpc: '2.0', ...more })
 const call = (params: object): string => message({ id: 1, method: 'tools/call', params })
 
 await t.test('§4.3 a request without initialize beforehand is read, as of the legacy era', async (t) => {
-  const { message: read1, demand, call: summary } = await read(call({ name: 'a.b', arguments: {} }))
+  const { message: read1, peeked } = await read(call({ name: 'a.b', arguments: {} }))
   t.match(read1, { kind: 'request', era: 'legacy', version: '2025-03-26', method: 'tools/call', id: '1' })
-  t.same(demand, { action: 'mcp_tools_call', capability: 'mcp.tools.call' })
-  t.equal(summary.tool, 'a.b')
+  t.same(peeked.demand, { action: 'mcp_tools_call', capability: 'mcp.tools.call' })
+  t.equal(peeked.tool, 'a.b')
 })
 
 await t.test('every legacy version is read by its header; the id comes back as it was written', async (t) => {

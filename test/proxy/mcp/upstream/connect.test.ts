@@ -9,6 +9,7 @@ import {
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
 import { all, callOf, failure } from '../../../support/mcp/upstream-calls.ts'
+import { READING } from '../../../support/permit.ts'
 
 /** The same endpoint under a name, which `resolve` answers as the test wants. */
 const named = (url: string): string => url.replace('127.0.0.1', 'mcp.example')
@@ -77,7 +78,10 @@ await t.test('threat 19 a forbidden address is not connected to, and not tried a
   await t.rejects(upstream.call(callOf(named(raw.url))), failure('unreachable'))
   t.equal(asked, 1)
   await t.rejects(upstream.call(callOf(raw.url)), failure('unreachable'))
-  await t.rejects(upstream.read(resourceAt(raw.url), new AbortController().signal), failure('unreachable'))
+  await t.rejects(
+    upstream.read(READING, resourceAt(raw.url), new AbortController().signal),
+    failure('unreachable'),
+  )
   t.equal(raw.told.length, 0)
 })
 

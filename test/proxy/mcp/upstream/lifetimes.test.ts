@@ -10,6 +10,7 @@ import {
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
 import { all, callOf, failure } from '../../../support/mcp/upstream-calls.ts'
+import { TOOL_CALL } from '../../../support/permit.ts'
 import { eventually } from '../../../support/settled.ts'
 
 const MINUTE = 60_000
@@ -105,7 +106,7 @@ await t.test(
     t.equal(before.of('DELETE')[0]?.session, 'old')
     t.equal(after.of('tools/call')[0]?.session, 'new')
     const gone = resourceAt(before.url, { era: 'legacy' })
-    await t.rejects(upstream.respond(gone, by('acme::alice').owner, '{}'), failure('failed'))
+    await t.rejects(upstream.respond(TOOL_CALL, gone, by('acme::alice').owner, '{}'), failure('failed'))
   },
 )
 

@@ -10,6 +10,7 @@ import {
 } from '../../../support/mcp/raw-upstream.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 import { DISCOVERED, modern, named, read } from '../../../support/mcp/upstream-servers.ts'
+import { READING, TOOL_CALL } from '../../../support/permit.ts'
 
 await t.test('2026-07-28 a server of the modern era is known by its answer to server/discover', async (t) => {
   const raw = await rawMcp(
@@ -205,6 +206,7 @@ await t.test('a read of its own session leaves those of callers alone', async (t
   const upstream = upstreamFor(t)
   const resource = resourceAt(raw.url, { era: 'legacy' })
   const call = {
+    permit: TOOL_CALL,
     resource,
     owner: { principalId: 'acme::alice', sessionId: null },
     method: 'ping',
@@ -217,7 +219,7 @@ await t.test('a read of its own session leaves those of callers alone', async (t
     for await (const _ of (await upstream.call(call)).messages);
   }
   await ping()
-  await upstream.read(resource, call.signal)
+  await upstream.read(READING, resource, call.signal)
   await ping()
   t.match(raw.of('DELETE'), [{ session: 's2' }])
   t.same(

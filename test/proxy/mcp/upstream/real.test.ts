@@ -5,11 +5,12 @@ import { startFixture } from '../../../support/mcp/fixture.ts'
 import { resourceAt, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { startEverything, startMemory } from '../../../support/mcp/servers.ts'
 import { callOf, values } from '../../../support/mcp/upstream-calls.ts'
+import { READING, TOOL_CALL } from '../../../support/permit.ts'
 
 const LIMITS = { maxMessageBytes: 4_000_000, maxTotalBytes: 16_000_000 }
 
 const read = (upstream: McpUpstream, url: string): Promise<Reading> =>
-  upstream.read(resourceAt(url, { era: null }), new AbortController().signal)
+  upstream.read(READING, resourceAt(url, { era: null }), new AbortController().signal)
 
 const names = ({ tools }: Reading): unknown[] => tools.map(({ value }) => value.name)
 
@@ -98,7 +99,7 @@ await t.test('what a server of the official SDK asks is answered in its session'
     asked.push(value.method ?? value.result)
     if (value.method !== 'elicitation/create') continue
     const response = { jsonrpc: '2.0', id: value.id, result: { action: 'decline' } }
-    await upstream.respond(call.resource, call.owner, JSON.stringify(response))
+    await upstream.respond(TOOL_CALL, call.resource, call.owner, JSON.stringify(response))
   }
   t.match(asked, ['elicitation/create', { content: [{ type: 'text', text: /decline/ }] }])
 })

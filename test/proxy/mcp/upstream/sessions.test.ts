@@ -12,6 +12,7 @@ import {
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
 import { all, callOf, failure, values } from '../../../support/mcp/upstream-calls.ts'
+import { TOOL_CALL } from '../../../support/permit.ts'
 
 const ALICE = { principalId: 'acme::alice', sessionId: null }
 const BOB = { principalId: 'acme::bob', sessionId: null }
@@ -245,8 +246,12 @@ await t.test(
       }
       const response = '{"jsonrpc":"2.0","id":"q1","result":{"action":"accept"}}'
       const { resource } = call
-      await t.rejects(upstream.respond(resource, BOB, response), failure('failed'), 'not to another one’s')
-      await upstream.respond(resource, ALICE, response)
+      await t.rejects(
+        upstream.respond(TOOL_CALL, resource, BOB, response),
+        failure('failed'),
+        'not to another one’s',
+      )
+      await upstream.respond(TOOL_CALL, resource, ALICE, response)
     }
   },
 )

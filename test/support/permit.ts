@@ -1,0 +1,30 @@
+import { capability } from '../../plugins/capability.ts'
+import type { Demand, Principal } from '../../plugins/facts.ts'
+import type { CatalogPermit, Granted, OperatorPermit } from '../../plugins/permit.ts'
+
+/** An agent that holds these capabilities. */
+export const holderOf = (...capabilities: readonly string[]): Principal => ({
+  id: 'acme::bot',
+  type: 'agent',
+  capabilities,
+  dpopJkt: null,
+  previousDpopJkt: null,
+  inGrace: false,
+})
+
+/** A grant as the real gate makes it, to a principal that holds just what is demanded. */
+export function grantOf<Target = null>(demand: Demand, target: Target): Granted<Target> {
+  const facts = { holder: holderOf(demand.capability), token: null, demand, target }
+  const given = capability<Target>().admit(facts)
+  if (given instanceof Promise) throw new Error('the gate answered later')
+  return given.granted
+}
+
+/** A grant of a tool's call, for tests of what stands behind the gate. */
+export const TOOL_CALL = grantOf({ action: 'mcp_tools_call', capability: 'mcp.tools.call' }, null)
+
+/** A reading of an MCP server, for tests of the client alone: the service makes one in `pinning/inspect.ts` only. */
+export const READING = { kind: 'reading', resourceId: 'mcp_test' } as OperatorPermit
+
+/** A reading of a provider's models, for tests of the client alone. */
+export const CATALOGUE = { kind: 'catalogue', provider: 'test' } as CatalogPermit
