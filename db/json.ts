@@ -3,3 +3,9 @@ export type Json = null | boolean | number | string | readonly Json[] | JsonObje
 export interface JsonObject {
   readonly [name: string]: Json
 }
+
+/** A JSON object of which nothing is known but that it is one. */
+export type Members = Readonly<Record<string, unknown>>
+
+export const isObject = (value: unknown): value is Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)

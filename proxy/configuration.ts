@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { ZodType } from 'zod'
+import { messageOf } from '../db/error-message.ts'
 import type { DpopMode } from '../plugins/dpop/dpop.ts'
 import { ConfigError, type Problem, START } from '../plugins/operator-files/config-error.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
@@ -111,7 +112,7 @@ async function loadChecks(
       const loaded = await loadCheck(operatorFile, directory)
       if (loaded) checks.set(file, loaded)
     } catch (error) {
-      problems.push({ file, ...position, message: error instanceof Error ? error.message : String(error) })
+      problems.push({ file, ...position, message: messageOf(error) })
     }
   }
   return checks

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { messageOf } from '../db/error-message.ts'
 import type { Configuration } from './configuration.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
@@ -45,7 +46,7 @@ async function reload({ load, use, note, log, metrics, renew }: Sources): Promis
     await loaded?.close()
     metrics.reloads.inc({ result: 'rejected' })
     log.error({ err: error }, 'configuration rejected; the one before stays in force')
-    const message = error instanceof Error ? error.message : String(error)
+    const message = messageOf(error)
     await note('config.rejected', { message: message.slice(0, 1000) }).catch((cause: unknown) =>
       log.error({ err: cause }, 'the rejected configuration could not be recorded'),
     )

@@ -1,3 +1,4 @@
+import { messageOf } from '../error-message.ts'
 import { openSqliteWriter } from '../sqlite/ledger/thread.ts'
 import { draftOf } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
@@ -193,7 +194,7 @@ class CommitQueue implements Ledger {
 }
 
 function unavailable(cause: unknown): LedgerError {
-  const seen = cause instanceof Error ? cause.message : String(cause)
+  const seen = messageOf(cause)
   return new LedgerError('unavailable', `the audit ledger cannot be written: ${seen}`, { cause })
 }
 

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { deadline } from '../deadline.ts'
 import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
 import type { Granted } from '../permit.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
@@ -75,8 +76,8 @@ export async function loadOperatorModule(source: Source): Promise<LoadedModule> 
   const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source
   const file = resolve(directory, path)
   const digest = await digestOf(file, path)
-  const late = `${path} did not load within ${loadDeadline} ms`
-  const made = await within(loadDeadline, late, () => make(file, path, digest, options))
+  const late = () => new Error(`${path} did not load within ${loadDeadline} ms`)
+  const made = await deadline({ ms: loadDeadline, late }, () => make(file, path, digest, options))
   const plugin = validate(made, path)
   return { check: checkOf(plugin, admitDeadline), needs: plugin.needs, digest }
 }
@@ -142,15 +143,14 @@ function validate(made: unknown, path: string): OperatorPlugin {
   return { name, needs: needs.map(String), admit: (facts) => Reflect.apply(admit, made, [facts]) }
 }
 
-function checkOf({ name, needs, admit }: OperatorPlugin, deadline: number): Check {
+function checkOf({ name, needs, admit }: OperatorPlugin, ms: number): Check {
   const chosen = FACTS.filter((fact) => needs.includes(fact))
+  const late = () => new Error(`${name} did not settle within ${ms} ms`)
   return {
     name,
     admit: async (facts) => {
       try {
-        await within(deadline, `${name} did not settle within ${deadline} ms`, async () =>
-          admit(copy(facts, chosen)),
-        )
+        await deadline({ ms, late }, async () => admit(copy(facts, chosen)))
       } catch (error) {
         throw error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
       }
@@ -168,15 +168,4 @@ function copy(facts: Arrival & CheckFacts, chosen: readonly (keyof CheckFacts)[]
     return [fact, judged[fact]] as const
   })
   return structuredClone({ id, at, method, path, remoteAddress, ...Object.fromEntries(needed) })
-}
-
-/** Rejects with `message` once `ms` have passed; what comes after that is dropped. */
-async function within<T>(ms: number, message: string, work: () => Promise<T>): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new Error(message)), ms)
-  try {
-    return await Promise.race([work(), promise])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -11,6 +11,7 @@ import {
   parseDocument,
   visit,
 } from 'yaml'
+import { messageOf } from '../../db/error-message.ts'
 import { type Fault, type Position, START } from './config-error.ts'
 import { type Environment, expand } from './expand.ts'
 
@@ -89,7 +90,7 @@ function expandScalars(
       try {
         node.value = expand(node.value, env)
       } catch (error) {
-        fault(node, sentence(error))
+        fault(node, messageOf(error))
       }
     },
   })
@@ -98,15 +99,13 @@ function expandScalars(
 // What stands above a pair of the outermost map: the document and that map.
 const ROOT_DEPTH = 2
 
-const sentence = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
 function plain(document: Document, faults: Fault[]): Record<string, unknown> | null {
   try {
     // The root is a map with string keys: proven before this is called.
     return document.toJS({ maxAliasCount: MAX_ALIASES }) as Record<string, unknown>
   } catch (error) {
     // An alias without an anchor is told already, at its own place.
-    if (faults.length === 0) faults.push({ ...START, message: `cannot be read: ${sentence(error)}` })
+    if (faults.length === 0) faults.push({ ...START, message: `cannot be read: ${messageOf(error)}` })
     return null
   }
 }

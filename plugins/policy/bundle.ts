@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { constants, open, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { gunzipSync } from 'node:zlib'
+import { messageOf } from '../../db/error-message.ts'
 import { errorCode } from '../operator-files/secret-file.ts'
 import { tarFiles } from './tar.ts'
 
@@ -93,5 +94,3 @@ function jsonObject(bytes: Buffer, name: string): string {
   }
   throw new Error(`${name} must hold a JSON object`)
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -1,4 +1,5 @@
 import { Agent, request } from 'undici'
+import { messageOf } from '../../db/error-message.ts'
 import { scanJson } from '../json-body/scan.ts'
 import { type Engine, MAX_ANSWER_BYTES, MAX_QUESTIONS } from './engine.ts'
 
@@ -60,8 +61,6 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
     close: () => Promise.resolve(),
   }
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 function resultOf(bytes: Buffer): unknown {
   // Two members named result would be two answers.

@@ -1,3 +1,4 @@
+import { messageOf } from '../../db/error-message.ts'
 import type { Check } from '../operator-files/module.ts'
 import type { Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
@@ -114,5 +115,3 @@ function answered(decision: PolicyDecision): string {
   if (decision.allow) return 'is allowed and should be refused'
   return `is refused${decision.reason === null ? '' : ` (${decision.reason})`} and should be allowed`
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -9,6 +9,7 @@ import {
 } from 'node:net'
 import { connect as tlsConnect } from 'node:tls'
 import { Agent, type buildConnector } from 'undici'
+import { deadline } from '../../plugins/deadline.ts'
 import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
 
 /** A pooled connection is dropped after so long without a request, whatever the server hints. ms. */
@@ -89,7 +90,10 @@ async function open(
 ): Promise<void> {
   let socket: Socket
   try {
-    socket = await inTime(options.connectMs, (signal) => connection(target, options, blocked, signal))
+    // One clock over all stages of a connection.
+    socket = await deadline({ ms: options.connectMs, late }, (signal) =>
+      connection(target, options, blocked, signal),
+    )
   } catch (error) {
     callback(error instanceof Error ? error : new Error(String(error)), null)
     return
@@ -97,21 +101,8 @@ async function open(
   callback(null, socket)
 }
 
-/** One clock over all stages of a connection. */
-async function inTime<Made>(ms: number, make: (signal: AbortSignal) => Promise<Made>): Promise<Made> {
-  const clock = new AbortController()
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => {
-    const error = Object.assign(new Error('no connection in time'), { code: 'UND_ERR_CONNECT_TIMEOUT' })
-    late.reject(error)
-    clock.abort(error)
-  }, ms)
-  try {
-    return await Promise.race([make(clock.signal), late.promise])
-  } finally {
-    clearTimeout(timer)
-  }
-}
+const late = (): Error =>
+  Object.assign(new Error('no connection in time'), { code: 'UND_ERR_CONNECT_TIMEOUT' })
 
 /** A connection that is ready for its first request. When `signal` fires first it is destroyed, or never begun. */
 async function connection(

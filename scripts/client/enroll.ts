@@ -1,5 +1,6 @@
 import type { JsonWebKey } from 'node:crypto'
 import { Agent, request } from 'undici'
+import type { Members } from '../../db/json.ts'
 import { type Identity, originOf } from './identity.ts'
 import { draftIdentity } from './identity-files.ts'
 import { membersOf, refusalOf } from './refusal.ts'
@@ -46,8 +47,6 @@ export interface Enrolled {
 }
 
 const TIMEOUT_MS = 60_000
-
-type Members = Readonly<Record<string, unknown>>
 
 /**
  * Enrolls an agent with a certificate of the organisation's own CA (WIRE.md §2) and writes its identity directory, with a

@@ -1,5 +1,6 @@
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
+import { messageOf } from '../../db/error-message.ts'
 import { type DemoAgent, enrollDemoAgent, NO_KEY } from './agents.ts'
 import type { DemoGateway } from './gateway.ts'
 import type { MockProvider } from './provider.ts'
@@ -70,7 +71,7 @@ async function refusal(
     (reason: unknown) => reason,
   )
   if (error instanceof denied) return `${error.constructor.name}: ${error.message}`
-  const what = error instanceof Error ? error.message : String(error)
+  const what = messageOf(error)
   throw new Error(`a call without the capability should be a PermissionDeniedError: ${what}`)
 }
 

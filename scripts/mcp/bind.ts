@@ -1,3 +1,4 @@
+import { messageOf } from '../../db/error-message.ts'
 import { type Call, expect } from '../control-client.ts'
 import { BINDINGS, bindingsOf, type Say, type ShownResource } from './resources.ts'
 
@@ -39,6 +40,6 @@ function about(id: string, check: () => unknown): void {
   try {
     check()
   } catch (error) {
-    throw new Error(`${id}: ${error instanceof Error ? error.message : String(error)}`, { cause: error })
+    throw new Error(`${id}: ${messageOf(error)}`, { cause: error })
   }
 }

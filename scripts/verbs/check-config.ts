@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { messageOf } from '../../db/error-message.ts'
 import { ConfigError } from '../../plugins/operator-files/config-error.ts'
 import type { Environment } from '../../plugins/operator-files/expand.ts'
 import { type Configuration, loadConfiguration } from '../../proxy/configuration.ts'
@@ -60,7 +61,7 @@ function readArguments(args: readonly string[]): Asked | string {
     if (positionals.length > 1) return 'check-config: one directory at a time'
     return { help: values.help, directory: positionals[0] }
   } catch (error) {
-    return `check-config: ${error instanceof Error ? error.message : String(error)}`
+    return `check-config: ${messageOf(error)}`
   }
 }
 

@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { parseArgs } from 'node:util'
 import { exportLine, type StoredRow } from '../../db/audit/leaf.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
+import { messageOf } from '../../db/error-message.ts'
 import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
 
 const HELP = `usage: sallyport export-audit DATABASE [--out FILE]
@@ -35,7 +36,7 @@ async function main(args: string[]): Promise<number> {
     await pipeline(Readable.from(chunks(storedRows(openReadOnly(database)))), target)
     return DONE
   } catch (error) {
-    process.stderr.write(`export-audit: ${error instanceof Error ? error.message : String(error)}\n`)
+    process.stderr.write(`export-audit: ${messageOf(error)}\n`)
     return FAILED
   }
 }

@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { messageOf } from '../../db/error-message.ts'
 import { readSettings, type Settings } from '../../proxy/settings.ts'
 import { visible } from '../../proxy/visible.ts'
 import { type Call, expect, withControl } from '../control-client.ts'
@@ -54,7 +55,7 @@ export async function perform(
     await withControl(settings(), (call) => work(call, say))
   } catch (error) {
     // What is wrong with a server may be told in its own words.
-    throw new Error(visible(error instanceof Error ? error.message : String(error)), { cause: error })
+    throw new Error(visible(messageOf(error)), { cause: error })
   }
 }
 

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { exportedRows, NotAnExport } from '../../db/audit/export.ts'
 import type { StoredRow } from '../../db/audit/leaf.ts'
 import { type Damaged, type Verdict, verify } from '../../db/audit/verify.ts'
+import { messageOf } from '../../db/error-message.ts'
 import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
 import { auditSchemaProblem } from '../../db/sqlite/ledger/schema.ts'
 import { expectedAuditSchema } from '../../db/sqlite/ledger/schema-expected.ts'
@@ -95,7 +96,7 @@ function report(verdict: Verdict, warning: string | null, asJson: boolean): void
 
 function sentence(error: unknown): string {
   if (error instanceof NotAnExport) return `this is not an audit export: ${error.message}`
-  return error instanceof Error ? error.message : String(error)
+  return messageOf(error)
 }
 
 function say(text: string, code: number): number {

@@ -3,8 +3,9 @@ import type { Draft } from '../../audit/draft.ts'
 import type { Sealed } from '../../audit/entry.ts'
 import { GENESIS, hashOf, leafOf, MAIN_STREAM } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
+import { messageOf } from '../../error-message.ts'
 import type { Statement } from '../../statement.ts'
-import { messageOf, refusalOf } from './errors.ts'
+import { refusalOf } from './errors.ts'
 
 interface Link {
   readonly seq: number

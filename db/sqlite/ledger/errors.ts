@@ -18,5 +18,3 @@ export function refusalOf(error: unknown): 'conflict' | 'duplicate' | 'fault' | 
   if (error.code.startsWith('SQLITE_CONSTRAINT')) return 'conflict'
   return OURS.test(error.code) ? 'fault' : null
 }
-
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -1,6 +1,6 @@
 // The thread that writes the ledger: an fsync takes its time, and the event loop has none (SECURITY T10).
 import { parentPort, workerData } from 'node:worker_threads'
-import { messageOf } from './errors.ts'
+import { messageOf } from '../../error-message.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packResults, unpackBatch } from './packing.ts'
 import { openStore, type Store } from './store.ts'

@@ -1,7 +1,7 @@
+import { isObject } from '../../../db/json.ts'
 import type { Demand } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Plugin } from '../../../plugins/plugin.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import { actionOf, METHODS, UNREAD } from '../protocol/methods.ts'
 
 /** What a message seems to ask for. Given by `mcp_peek`; only a row of what is refused while it is read holds it. */
@@ -20,7 +20,7 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
   admit: ({ json: { method: name, params } }) => {
     const method = typeof name === 'string' ? METHODS.get(name) : undefined
     const demand = method ? { action: actionOf(String(name)), capability: method.capability } : UNREAD
-    const tool = method?.work === 'call_tool' && isMembers(params) ? shownName(params.name) : null
+    const tool = method?.work === 'call_tool' && isObject(params) ? shownName(params.name) : null
     return { peeked: { demand, tool } }
   },
 }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { JsonObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { CallSummary, Demand, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
@@ -7,7 +8,6 @@ import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { canonicalText } from '../protocol/canonical-text.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { METHODS } from '../protocol/methods.ts'
 import { capabilityOf, type PinnedTool, type Registry } from '../state/registry.ts'
@@ -174,8 +174,8 @@ function promptOf({ method, params }: McpMessage): string | null {
     return null
   }
   const { ref } = params
-  if (isMembers(ref) && ref.type === 'ref/prompt') return nameOf(ref.name)
-  if (!isMembers(ref) || ref.type !== 'ref/resource')
+  if (isObject(ref) && ref.type === 'ref/prompt') return nameOf(ref.name)
+  if (!isObject(ref) || ref.type !== 'ref/resource')
     throw paramsInvalid('ref must name a prompt or a resource.')
   uriOf(ref.uri)
   return null
@@ -223,7 +223,7 @@ function uriOf(uri: unknown): string {
 
 function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> {
   const { arguments: given = {} } = params
-  if (!isMembers(given)) throw paramsInvalid('arguments must be an object.')
+  if (!isObject(given)) throw paramsInvalid('arguments must be an object.')
   return given
 }
 

@@ -1,6 +1,6 @@
+import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { eraOf } from '../gate/destination.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import { responseOf } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
@@ -49,7 +49,7 @@ export async function aggregate(
 /** Whether the upstream said that it has such things when it was read. */
 function offers({ server_facts: facts }: McpResource, member: string): boolean {
   const capabilities = facts?.capabilities
-  return isMembers(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
+  return isObject(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
 }
 
 async function itemsOf(
@@ -98,7 +98,7 @@ async function itemsOf(
 function listOf(result: Readonly<Record<string, unknown>>, { name }: McpResource, member: string): string[] {
   const list = result[member]
   if (!Array.isArray(list)) throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
-  return list.filter(isMembers).map((item) => {
+  return list.filter(isObject).map((item) => {
     if (member !== 'prompts') return JSON.stringify(item)
     if (typeof item.name !== 'string') throw new McpUpstreamError('failed', 'a prompt has no name')
     return JSON.stringify({ ...item, name: `${name}.${item.name}` })

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
@@ -6,7 +7,6 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { ResourcePath } from '../gate/resource-path.ts'
 import { resultMessage } from '../protocol/json-rpc.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { IMPLEMENTATION, LEGACY, META, MODERN } from '../protocol/versions.ts'
 import type { Cancellations } from '../state/cancellations.ts'
@@ -66,7 +66,7 @@ function notified({ cancellations }: HandshakeSources, facts: Greeted): Reply {
 async function initialized(sources: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
   const { message, principal, pathResource, at } = facts
   const { protocolVersion: asked, capabilities, clientInfo } = message.params
-  if (typeof asked !== 'string' || !isMembers(capabilities)) {
+  if (typeof asked !== 'string' || !isObject(capabilities)) {
     throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
   }
   // A session costs no capability, so it must not cost much else.
@@ -78,7 +78,7 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
       resourceId: pathResource?.resource_id ?? null,
       // Parsed from JSON: nothing else is in them.
       capabilities: capabilities as JsonObject,
-      clientInfo: isMembers(clientInfo) && fits(clientInfo) ? (clientInfo as JsonObject) : null,
+      clientInfo: isObject(clientInfo) && fits(clientInfo) ? (clientInfo as JsonObject) : null,
     },
     at,
   )
@@ -111,7 +111,7 @@ async function offered(
   { pathResource, principal, message }: Greeted,
 ): Promise<JsonObject> {
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
-  const said = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isMembers)
+  const said = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isObject)
   const any = (name: string): boolean => said.some((capabilities) => capabilities[name] !== undefined)
   const legacyAlone = pathResource !== null && message.era === 'legacy'
   return {

@@ -1,6 +1,6 @@
+import { isObject } from '../../../db/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import { type Edits, edited, type JsonText, readObject } from '../protocol/json-text.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { type Era, modernMeta } from '../protocol/versions.ts'
 import type { Session } from '../state/sessions.ts'
@@ -45,7 +45,7 @@ export function upstreamParams(sent: Sent, { era, name, requestState }: Rewritin
 function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
   if (name === null) return {}
   if (method !== 'completion/complete') return { name: JSON.stringify(name) }
-  return { ref: JSON.stringify({ ...(isMembers(value.ref) ? value.ref : {}), name }) }
+  return { ref: JSON.stringify({ ...(isObject(value.ref) ? value.ref : {}), name }) }
 }
 
 // V8 may have read an escaped name as another one (nodejs/node#63785): what was judged is then what is written.

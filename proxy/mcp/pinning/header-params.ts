@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import { subschemas } from '../schema/subschemas.ts'
 
 /** An argument that a header repeats (MCP 2026-07-28, custom headers from tool parameters). */
@@ -24,7 +24,7 @@ const TYPES: ReadonlySet<unknown> = new Set<HeaderParamType>(['boolean', 'intege
  * 2026-07-28 must leave it out of its list. Expects a document that is no deeper than a stack.
  */
 export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
-  if (!isMembers(inputSchema)) return []
+  if (!isObject(inputSchema)) return []
   const found = new Map<string, HeaderParam>()
   for (const { schema, path, properties } of subschemas(inputSchema)) {
     if (!Object.hasOwn(schema, ANNOTATION)) continue
@@ -106,7 +106,7 @@ export function headerParamHeaders(params: readonly HeaderParam[], args: unknown
 function valueAt(args: unknown, path: readonly string[]): unknown {
   let value = args
   for (const name of path) {
-    if (!isMembers(value) || !Object.hasOwn(value, name)) return undefined
+    if (!isObject(value) || !Object.hasOwn(value, name)) return undefined
     value = value[name]
   }
   return value

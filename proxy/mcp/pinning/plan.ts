@@ -1,6 +1,6 @@
+import { isObject, type Members } from '../../../db/json.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { timestamp } from '../../../db/timestamp.ts'
-import { isMembers, type Members } from '../protocol/json-values.ts'
 import { toolChanges } from './tool-changes.ts'
 import type { ToolDefinition } from './tool-definition.ts'
 
@@ -104,5 +104,5 @@ function quarantineOf({ name, definition, pending_definition, pending_digest }: 
 
 function parsed(definition: string | null): Members {
   const value: unknown = JSON.parse(definition ?? '{}')
-  return isMembers(value) ? value : {}
+  return isObject(value) ? value : {}
 }

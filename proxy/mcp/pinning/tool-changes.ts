@@ -1,5 +1,5 @@
+import { isObject, type Members } from '../../../db/json.ts'
 import { cut, placeOf, visible } from '../../visible.ts'
-import { isMembers, type Members } from '../protocol/json-values.ts'
 
 type Path = readonly (string | number)[]
 
@@ -28,7 +28,7 @@ export function toolChanges(before: Members, after: Members): readonly string[] 
 type Note = (path: Path, change: () => string) => void
 
 function compare(before: unknown, after: unknown, path: Path, note: Note): void {
-  if (isMembers(before) && isMembers(after)) compareMembers(before, after, path, note)
+  if (isObject(before) && isObject(after)) compareMembers(before, after, path, note)
   else if (Array.isArray(before) && Array.isArray(after)) compareItems(before, after, path, note)
   else if (typeof before === 'string' && typeof after === 'string' && before !== after) {
     note(path, () => apart(before, after).map(shown).join(' → '))

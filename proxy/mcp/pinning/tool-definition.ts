@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
+import { isObject } from '../../../db/json.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
-import { isMembers } from '../protocol/json-values.ts'
 import { toolFlags } from './tool-flags.ts'
 
 /** A tool as its upstream defines it. */
@@ -50,7 +50,7 @@ function readTool({ text, value }: RawTool, index: number): ToolDefinition {
   if (!NAME.test(name)) throw new Error(`${place} has a name that is not 1 to 128 visible ASCII characters`)
   const bytes = Buffer.from(text)
   if (bytes.length > MAX_BYTES) throw new Error(`the definition of the tool ${name} is larger than 256 KiB`)
-  if (!isMembers(inputSchema) || inputSchema.type !== 'object') {
+  if (!isObject(inputSchema) || inputSchema.type !== 'object') {
     throw new Error(`the inputSchema of the tool ${name} is not the schema of an object`)
   }
   return { name, text, value, digest: digestOf(name, bytes, value), flags: toolFlags(value) }

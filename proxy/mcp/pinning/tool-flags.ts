@@ -1,5 +1,5 @@
+import { isObject, type Members } from '../../../db/json.ts'
 import { cut, hiddenIn, placeOf } from '../../visible.ts'
-import { isMembers, type Members } from '../protocol/json-values.ts'
 import { usableSchema } from '../schema/arguments.ts'
 import { headerParams } from './header-params.ts'
 
@@ -53,7 +53,7 @@ function noteHidden(value: unknown, path: Path, note: Note): void {
   if (typeof value === 'string') noteText(value, () => placeOf(path), note)
   else if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) noteHidden(item, [...path, index], note)
-  } else if (isMembers(value)) {
+  } else if (isObject(value)) {
     for (const [name, inner] of Object.entries(value)) {
       noteText(name, () => `a name in ${placeOf(path) || 'the tool'}`, note)
       noteHidden(inner, [...path, name], note)

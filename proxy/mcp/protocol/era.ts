@@ -1,10 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Members } from '../../../db/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { decodeHeaderValue } from '../pinning/header-params.ts'
 import { NAMED } from './methods.ts'
 import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSAID } from './versions.ts'
-
-type Members = Readonly<Record<string, unknown>>
 
 interface Said {
   readonly era: Era

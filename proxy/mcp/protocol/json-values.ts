@@ -1,9 +1,3 @@
-/** A JSON object of which nothing is known but that it is one. */
-export type Members = Readonly<Record<string, unknown>>
-
-export const isMembers = (value: unknown): value is Members =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
 /** How large a JSON value is. */
 export interface Extent {
   /** Levels of objects and arrays. 0: neither. */

@@ -1,8 +1,8 @@
+import { isObject, type Members } from '../../../db/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { eraOf, standardHeaders } from './era.ts'
-import { isMembers, type Members } from './json-values.ts'
 import { HANDSHAKE, LEGACY_ONLY, METHODS } from './methods.ts'
 import type { Era } from './versions.ts'
 
@@ -42,7 +42,7 @@ function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
   if (json.method === undefined) return response(json, id, headers)
   const method = methodName(json.method)
   const params = paramsOf(json.params)
-  const meta = isMembers(params._meta) ? params._meta : {}
+  const meta = isObject(params._meta) ? params._meta : {}
   const said = eraOf(headers, meta, id === null)
   const message: McpMessage = {
     ...said,
@@ -81,8 +81,8 @@ function methodName(method: unknown): string {
 
 function paramsOf(params: unknown): Members {
   if (params === undefined) return {}
-  if (!isMembers(params)) throw new Refusal('mcp_params_invalid', { message: 'params must be an object.' })
-  if (params._meta !== undefined && !isMembers(params._meta)) {
+  if (!isObject(params)) throw new Refusal('mcp_params_invalid', { message: 'params must be an object.' })
+  if (params._meta !== undefined && !isObject(params._meta)) {
     throw new Refusal('mcp_params_invalid', { message: 'params._meta must be an object.' })
   }
   return params

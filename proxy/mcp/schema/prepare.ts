@@ -1,5 +1,6 @@
+import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
-import { extentOf, isMembers } from '../protocol/json-values.ts'
+import { extentOf } from '../protocol/json-values.ts'
 import { linearPattern } from './pattern.ts'
 import { type Subschema, subschemas } from './subschemas.ts'
 
@@ -47,7 +48,7 @@ const DIALECTS: ReadonlyMap<unknown, Dialect> = new Map([
 export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   const { depth, values } = extentOf(given, MAX_VALUES)
   if (depth > MAX_DEPTH || values > MAX_VALUES) return TOO_LARGE
-  if (!isMembers(given)) return unusable('it is not an object')
+  if (!isObject(given)) return unusable('it is not an object')
   const text = JSON.stringify(given)
   if (text.length > MAX_CHARACTERS) return TOO_LARGE
   const dialect = DIALECTS.get(
@@ -92,7 +93,7 @@ function repeatedIn({ schema, path }: Subschema): number {
   const members = Object.values(schema).map((value) =>
     typeof value === 'object' && value !== null ? 1 + Object.keys(value).length : 1,
   )
-  const lists = [schema.dependentRequired, schema.dependencies].filter(isMembers).flatMap(Object.values)
+  const lists = [schema.dependentRequired, schema.dependencies].filter(isObject).flatMap(Object.values)
   const listed = lists
     .filter((list) => Array.isArray(list))
     .map((list) => list.length * JSON.stringify(list).length)
@@ -162,7 +163,7 @@ function patternsOf({ schema, path }: Subschema): readonly Pattern[] {
     const place = placeOf([...path, 'pattern'])
     found.push({ source: pattern, place, leaveOut: () => delete schema.pattern })
   }
-  if (!isMembers(patternProperties)) return found
+  if (!isObject(patternProperties)) return found
   for (const source of Object.keys(patternProperties)) {
     const place = placeOf([...path, 'patternProperties', source])
     const leaveOut = () => Object.defineProperty(patternProperties, source, { value: true })

@@ -1,4 +1,4 @@
-import { isMembers } from '../protocol/json-values.ts'
+import { isObject } from '../../../db/json.ts'
 
 type Path = readonly (string | number)[]
 
@@ -30,13 +30,13 @@ const DATA = new Set(['enum', 'const', 'default', 'example', 'examples'])
 export function subschemas(root: Record<string, unknown>): readonly Subschema[] {
   const found: Subschema[] = []
   const visit = (schema: unknown, path: Path, properties: readonly string[] | null): void => {
-    if (!isMembers(schema)) return
+    if (!isObject(schema)) return
     found.push({ schema, path, properties })
     for (const [keyword, value] of Object.entries(schema)) {
       if (DATA.has(keyword)) continue
       if (Array.isArray(value)) {
         for (const [index, item] of value.entries()) visit(item, [...path, keyword, index], null)
-      } else if (BY_NAME.has(keyword) && isMembers(value)) {
+      } else if (BY_NAME.has(keyword) && isObject(value)) {
         for (const [name, item] of Object.entries(value)) {
           visit(
             item,

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../db/json.ts'
-import { isMembers, type Members } from '../protocol/json-values.ts'
+import { isObject, type Members } from '../../../db/json.ts'
 import { META } from '../protocol/versions.ts'
 
 /** What a server says of itself is kept up to here. Characters of JSON text; of plain text for the instructions. */
@@ -24,12 +24,12 @@ export function factsOf(result: Members): JsonObject {
 
 /** It stands in `_meta` since 2026-07-28 (server/discover), beside the capabilities before. */
 function serverInfoOf({ _meta: meta, serverInfo }: Members): unknown {
-  return (isMembers(meta) ? meta[META.serverInfo] : undefined) ?? serverInfo
+  return (isObject(meta) ? meta[META.serverInfo] : undefined) ?? serverInfo
 }
 
 /** An object that came out of JSON.parse is one of JSON. */
 const fits = (value: unknown, most: number): value is JsonObject =>
-  isMembers(value) && JSON.stringify(value).length <= most
+  isObject(value) && JSON.stringify(value).length <= most
 
 /** Never through the middle of a character. */
 const cut = (text: string): string =>

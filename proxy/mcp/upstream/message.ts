@@ -1,5 +1,5 @@
+import { isObject, type Members } from '../../../db/json.ts'
 import { type Span, scanJson } from '../../../plugins/json-body/scan.ts'
-import { isMembers, type Members } from '../protocol/json-values.ts'
 import { failed } from './errors.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
@@ -22,7 +22,7 @@ export type MessageKind = 'request' | 'notification' | 'response'
 export function readMessage(bytes: Buffer): Message {
   const spans = spansOf(bytes)
   const value = parse(bytes)
-  if (!isMembers(value)) throw failed('a message is not one JSON object')
+  if (!isObject(value)) throw failed('a message is not one JSON object')
   if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
   return { bytes, value, spans }
 }
@@ -34,12 +34,11 @@ export function kindOfMessage({ value }: Message): MessageKind {
 }
 
 /** The result of a response, or null where it is an error. */
-export const resultOf = ({ value }: Message): Members | null =>
-  isMembers(value.result) ? value.result : null
+export const resultOf = ({ value }: Message): Members | null => (isObject(value.result) ? value.result : null)
 
 /** The code of a response that is an error, or null. */
 export function errorCodeOf({ value }: Message): number | null {
-  return isMembers(value.error) && typeof value.error.code === 'number' ? value.error.code : null
+  return isObject(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }
 
 function spansOf(bytes: Buffer): Message['spans'] {
@@ -69,7 +68,7 @@ function kindOfCall(value: Members): MessageKind | null {
   const { method, params, id } = value
   if (typeof method !== 'string' || method === '') return null
   if (Object.hasOwn(value, 'result') || Object.hasOwn(value, 'error')) return null
-  if (params !== undefined && !isMembers(params)) return null
+  if (params !== undefined && !isObject(params)) return null
   if (!Object.hasOwn(value, 'id')) return 'notification'
   return isId(id) ? 'request' : null
 }
@@ -77,8 +76,8 @@ function kindOfCall(value: Members): MessageKind | null {
 function kindOfResponse(value: Members): MessageKind | null {
   const { result, error, id } = value
   if (Object.hasOwn(value, 'result') === Object.hasOwn(value, 'error')) return null
-  if (Object.hasOwn(value, 'result')) return isMembers(result) && isId(id) ? 'response' : null
-  const isError = isMembers(error) && Number.isInteger(error.code) && typeof error.message === 'string'
+  if (Object.hasOwn(value, 'result')) return isObject(result) && isId(id) ? 'response' : null
+  const isError = isObject(error) && Number.isInteger(error.code) && typeof error.message === 'string'
   return isError && (isId(id) || (id ?? null) === null) ? 'response' : null
 }
 

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
-import { isMembers, type Members } from '../protocol/json-values.ts'
 import { type Era, LEGACY, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
@@ -56,7 +56,7 @@ export async function readUpstream(reader: Reader): Promise<Reading> {
 
 async function readModern(reader: Reader, result: Members | null): Promise<Reading> {
   // Where the upstream did not say what it has, asking for its tools tells.
-  const hasTools = result === null || isMembers(capabilitiesOf(result).tools)
+  const hasTools = result === null || isObject(capabilitiesOf(result).tools)
   const page = (params: Members) => askModern(reader, 'tools/list', params)
   const tools = hasTools ? await listTools(page, reader.transport.limits.maxTotalBytes) : []
   const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(reader) }
@@ -95,7 +95,7 @@ async function readLegacy({ transport, resource, signal }: Reader): Promise<Read
       })
       return responseOf(answer)
     }
-    const hasTools = isMembers(capabilitiesOf(result).tools)
+    const hasTools = isObject(capabilitiesOf(result).tools)
     const tools = hasTools ? await listTools(page, transport.limits.maxTotalBytes) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
@@ -103,7 +103,7 @@ async function readLegacy({ transport, resource, signal }: Reader): Promise<Read
   }
 }
 
-const capabilitiesOf = ({ capabilities }: Members): Members => (isMembers(capabilities) ? capabilities : {})
+const capabilitiesOf = ({ capabilities }: Members): Members => (isObject(capabilities) ? capabilities : {})
 
 async function discover(reader: Reader): Promise<Discovery> {
   let response: Message
@@ -134,7 +134,7 @@ function offers(versions: readonly unknown[]): boolean {
 }
 
 function supportedIn({ value: { error } }: Message): readonly unknown[] {
-  if (!isMembers(error) || !isMembers(error.data) || !Array.isArray(error.data.supported)) return []
+  if (!isObject(error) || !isObject(error.data) || !Array.isArray(error.data.supported)) return []
   return error.data.supported
 }
 

@@ -1,4 +1,4 @@
-import { isMembers } from '../protocol/json-values.ts'
+import { isObject } from '../../../db/json.ts'
 import { type Message, resultOf } from './message.ts'
 
 /** What is looked at of a body that is no message. Bytes. */
@@ -35,5 +35,5 @@ export function sessionIsGone({ status, named, requestId, bytes, message }: Sess
  */
 export function mayBeGone(status: number, { value }: Message): boolean {
   if (status !== 400 && status !== 404) return false
-  return isMembers(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)
+  return isObject(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)
 }

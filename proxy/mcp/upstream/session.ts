@@ -1,6 +1,5 @@
-import type { JsonObject } from '../../../db/json.ts'
+import type { JsonObject, Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Members } from '../protocol/json-values.ts'
 import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { drain } from './body.ts'

@@ -1,4 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { deadline } from '../../../plugins/deadline.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import type { Client, Session } from './session.ts'
 
@@ -136,7 +137,7 @@ export class UpstreamSessions {
       this.#touch(key, held)
     }
     try {
-      const session = await orAborted(held.session, signal)
+      const session = await deadline({ signal }, () => held.session)
       return { session, release, forget: () => this.#remove(key, held) }
     } catch (error) {
       release()
@@ -180,15 +181,3 @@ export class UpstreamSessions {
 
 const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId }: Owner): string =>
   JSON.stringify([principalId, sessionId, id])
-
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  const aborted = Promise.withResolvers<never>()
-  const abort = () => aborted.reject(signal.reason)
-  signal.addEventListener('abort', abort, { once: true })
-  try {
-    return await Promise.race([work, aborted.promise])
-  } finally {
-    signal.removeEventListener('abort', abort)
-  }
-}

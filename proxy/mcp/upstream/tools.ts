@@ -1,4 +1,4 @@
-import { isMembers, type Members } from '../protocol/json-values.ts'
+import { isObject, type Members } from '../../../db/json.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { METHOD_NOT_FOUND } from './protocol.ts'
@@ -63,7 +63,7 @@ function toolsOf({ tools }: Members): readonly unknown[] {
 }
 
 function add(tools: Map<string, RawTool>, value: unknown): void {
-  if (!isMembers(value) || typeof value.name !== 'string' || value.name === '') {
+  if (!isObject(value) || typeof value.name !== 'string' || value.name === '') {
     throw failed('one of its tools has no name')
   }
   if (tools.has(value.name)) throw failed('two of its tools have one name')

@@ -1,5 +1,7 @@
 // The load generator, a process of its own on the other core. It is sent one job at a time.
+
 import { createHistogram } from 'node:perf_hooks'
+import { messageOf } from '../../../db/error-message.ts'
 import { cpuUsOf, rssMbOf } from '../ground/proc.ts'
 import { type FromGenerator, type Job, type Measured, PROOF_PLACE } from '../job.ts'
 import { proofSupply } from './proof-supply.ts'
@@ -17,8 +19,7 @@ process.on('SIGINT', () => {})
 process.on('message', (job: Job) => {
   run(job).then(
     (measured) => send({ kind: 'measured', measured }),
-    (error: unknown) =>
-      send({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }),
+    (error: unknown) => send({ kind: 'failed', message: messageOf(error) }),
   )
 })
 send({ kind: 'ready' })

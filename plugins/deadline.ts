@@ -1,0 +1,34 @@
+interface Deadline {
+  /** How long the work may take. ms. Absent: as long as it likes. */
+  readonly ms?: number
+  /** Makes the error that a deadline rejects with when the time is over. */
+  readonly late?: () => Error
+  /** Whoever waits for the work; when this fires, the deadline rejects with its reason. */
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Waits for `work` no longer than its deadline. The signal that `work` gets fires when nobody waits any more; what it
+ * makes after that is dropped, and what it then rejects with is ignored.
+ */
+export async function deadline<Made>(
+  { ms, late = () => new Error(`not done within ${ms} ms`), signal }: Deadline,
+  work: (signal: AbortSignal) => Promise<Made>,
+): Promise<Made> {
+  signal?.throwIfAborted()
+  const over = new AbortController()
+  const { promise, reject } = Promise.withResolvers<never>()
+  const end = (reason: unknown): void => {
+    reject(reason)
+    over.abort(reason)
+  }
+  const abort = (): void => end(signal?.reason)
+  const timer = ms === undefined ? undefined : setTimeout(() => end(late()), ms)
+  signal?.addEventListener('abort', abort, { once: true })
+  try {
+    return await Promise.race([work(over.signal), promise])
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', abort)
+  }
+}
