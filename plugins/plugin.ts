@@ -44,7 +44,7 @@ export interface Arrival {
 export interface Settlement {
   /** When it ended. ms since the epoch. */
   readonly at: number
-  /** `refused`: a plugin behind this one, the record or the handler refused it. Else the status of its outcome row. */
+  /** `refused`: a plugin behind this one, or the record, refused it. Else the status of its outcome row. */
   readonly status: 'success' | 'error' | 'truncated' | 'refused'
   /** The provider, MCP resource or built-in tool that did the work; null where none was reached. */
   readonly provider: string | null
@@ -86,8 +86,14 @@ export interface Receipt {
   readonly hash: string
 }
 
-/** Tells every plugin that had let the call through how it ended. To be called once. Throws nothing of theirs. */
-export type Settling = (settlement: Settlement, onFault: (plugin: string, error: unknown) => void) => void
+/** Told of what was thrown while a call was settled, and by whom. */
+export type OnFault = (by: string, error: unknown) => void
+
+/**
+ * Tells the record, and every plugin that had let the call through, how the call ended. To be called once. What they
+ * throw goes to `onFault`: the others are told all the same.
+ */
+export type Settling = (settlement: Settlement, onFault: OnFault) => void
 
 export interface Admitted<Facts> {
   readonly allowed: true
@@ -109,10 +115,14 @@ export interface Refused<Facts> {
 
 export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
 
-/** Makes a decision durable before anything acts on it. Rejects where it cannot; then nothing may act. */
+/**
+ * Makes a decision durable before anything acts on it. Rejects where it cannot; then nothing may act.
+ * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
+ */
 export interface Recorder<in Facts extends Arrival> {
   readonly allowed: (facts: Facts) => Promise<Receipt | null>
   readonly refused: (facts: Arrival & Partial<Facts>, refusal: Refusal, by: string) => Promise<Receipt | null>
+  readonly settled?: (facts: Facts, settlement: Settlement) => void
 }
 
 type AnyPlugin = Plugin<object, object>
@@ -163,7 +173,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     const all = facts as Facts
     const settled = settling(this.#plugins, facts)
     try {
-      return { allowed: true, facts: all, receipt: await recorder.allowed(all), settled }
+      const receipt = await recorder.allowed(all)
+      return { allowed: true, facts: all, receipt, settled: recordSettled(recorder, all, settled) }
     } catch (error) {
       return unrecorded<Facts>(all, error, settled)
     }
@@ -179,13 +190,28 @@ function settling(passed: readonly AnyPlugin[], facts: object): Settling {
   const counting = passed.filter(({ settled }) => settled !== undefined)
   if (counting.length === 0) return NOBODY
   return (settlement, onFault) => {
-    for (const plugin of counting) {
-      try {
-        plugin.settled?.(facts, settlement)
-      } catch (error) {
-        onFault(plugin.name, error)
-      }
-    }
+    for (const { name, settled } of counting) tell(name, () => settled?.(facts, settlement), onFault)
+  }
+}
+
+/** The record first: whatever a plugin does, the outcome row is written. */
+function recordSettled<Facts extends Arrival>(
+  { settled }: Recorder<Facts>,
+  facts: Facts,
+  plugins: Settling,
+): Settling {
+  if (!settled) return plugins
+  return (settlement, onFault) => {
+    tell('audit', () => settled(facts, settlement), onFault)
+    plugins(settlement, onFault)
+  }
+}
+
+function tell(by: string, work: () => void, onFault: OnFault): void {
+  try {
+    work()
+  } catch (error) {
+    onFault(by, error)
   }
 }
 

@@ -1,26 +1,22 @@
 import { hash } from 'node:crypto'
-import type { DestinationStream } from 'pino'
-import { serviceEntry } from '../plugins/audit/anonymous.ts'
+import type { DestinationStream, Logger } from 'pino'
+import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
+import { startTasks } from './background.ts'
 import { type Configuration, loadConfiguration } from './configuration.ts'
 import { type DataDirectory, makeDataDirectory, openDataDirectory } from './data-directory.ts'
-import { doors, type Routers } from './doors.ts'
-import { type FederationTask, federationTask } from './federation/publish.ts'
 import { handlers } from './handlers.ts'
 import { type Control, openControl } from './http/control-socket.ts'
 import { openListeners } from './http/listeners.ts'
-import { type ServeOptions, serve } from './http/serve.ts'
+import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
-import { inspector } from './mcp/pinning/inspect.ts'
+import { pipelines } from './pipelines.ts'
 import { type Reload, reloader } from './reload.ts'
+import { type Routers, routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
 import type { Settings } from './settings.ts'
-import { shutdown } from './shut.ts'
-import { cutRevoked } from './tasks/cut-revoked.ts'
-import { runTasks, type Task } from './tasks/every.ts'
-import { type RefreshTask, refreshMcp } from './tasks/refresh-mcp.ts'
-import { renewCertificate, tlsMaterial } from './tasks/renew-server-certificate.ts'
-import { ledgerTasks } from './tasks/tend-ledger.ts'
+import { tlsMaterial } from './tasks/renew-server-certificate.ts'
+import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
 import { createLogs, type Logs } from './telemetry/log.ts'
 
 export interface GatewayOptions {
@@ -105,81 +101,85 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { settings } = dataDirectory
   const services = await openServices(dataDirectory, logs, clock, options.env ?? process.env)
   const { metrics, drain, ledger } = services
-  const routersOf = (configuration: Configuration): Routers =>
-    doors({
-      questions: { configuration, ...services.plugins, mcp: services.mcp },
-      adminApart: settings.adminListen !== null,
-      routes: handlers(services, configuration),
-    })
-  let inForce = { configuration: opening.configuration, doors: routersOf(opening.configuration) }
-  const use = (configuration: Configuration): void => {
-    const before = inForce.configuration
-    inForce = { configuration, doors: routersOf(configuration) }
-    void before.close()
-  }
-  const digest = (): string => inForce.configuration.digest
+  const inForce = swappable(services, opening.configuration)
+  const digest = (): string => inForce.configuration().digest
   const note: Note = (action, detail) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), digest())] })
 
-  const serveWith = (router: ServeOptions['router']) => serve(serveOptions(services, router, options.timers))
-  const tasks: (RefreshTask | FederationTask)[] = []
-  let stopTasks = (): void => {}
+  const timers = { ...TIMERS, ...options.timers }
+  const serving = (place: keyof Routers) =>
+    serve({
+      router: () => inForce.routers()[place],
+      ...logs,
+      metrics,
+      clock,
+      writeStallMs: timers.writeStallMs,
+      calls: drain.calls,
+      track: drain.track,
+      draining: () => drain.draining,
+    })
+  let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
   if (!options.controlOnly) {
     await begin(services, note, digest())
-    const handlers = {
-      runtime: serveWith(() => inForce.doors.runtime),
-      admin: serveWith(() => inForce.doors.admin),
-    }
-    services.doors.listeners = await openListeners(settings, tls, { ...TIMERS, ...options.timers }, handlers)
-    const current = (): Configuration => inForce.configuration
-    tasks.push(rereading(services, current), ...federation(services))
-    stopTasks = runTasks([...standing(services, current), ...tasks], logs.log)
+    const handle = { runtime: serving('runtime'), admin: serving('admin') }
+    services.open.listeners = await openListeners(settings, tls, timers, handle)
+    stopTasks = startTasks(services, inForce.configuration)
   }
-  control.serve(serveWith(() => inForce.doors.control))
+  control.serve(serving('control'))
 
-  const stop = (): Promise<unknown> => {
-    stopTasks()
-    return Promise.all(tasks.map((task) => task.stop()))
-  }
   let closing: Promise<void> | null = null
   const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
     // Asked a second time, the operator will not wait: calls end now, still in order.
     if (closing) drain.cut()
-    closing ??= shutdown({
-      services,
-      control,
-      note,
-      digest,
-      stop,
-      checks: () => inForce.configuration.close(),
-      graceMs,
-    })
+    const stopChecks = (): Promise<void> => inForce.configuration().close()
+    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs })
     return closing
   }
 
-  const { listeners } = services.doors
+  const { listeners } = services.open
   return {
     url: listeners?.url ?? '',
     adminUrl: listeners?.adminUrl ?? '',
     made: dataDirectory.made,
     hasAdminSecret: services.hasAdminSecret,
     setupCode: services.setup.code,
-    configuration: () => inForce.configuration,
-    reload: reloader({ load, use, note, log: logs.log, metrics, renew: services.clientCasChanged }),
+    configuration: inForce.configuration,
+    reload: reloader({
+      load,
+      use: inForce.use,
+      note,
+      log: logs.log,
+      metrics,
+      renew: services.clientCasChanged,
+    }),
     failed: ledger.failed,
     close,
   }
 }
 
-function serveOptions(
-  { logs, metrics, clock, drain }: Services,
-  router: ServeOptions['router'],
-  timers: Partial<Timers> = {},
-): ServeOptions {
-  const { writeStallMs } = { ...TIMERS, ...timers }
-  const { calls, track } = drain
-  return { router, ...logs, metrics, clock, writeStallMs, calls, track, draining: () => drain.draining }
+/** The configuration in force and the routers made from it, swapped together: a request sees one or the other, whole. */
+function swappable(services: Services, first: Configuration) {
+  const { plugins, mcp, dataDirectory } = services
+  const adminApart = dataDirectory.settings.adminListen !== null
+  const made = (configuration: Configuration) => ({
+    configuration,
+    routers: routers(
+      pipelines({ configuration, ...plugins, mcp }),
+      handlers(services, configuration),
+      adminApart,
+    ),
+  })
+  let inForce = made(first)
+  return {
+    configuration: () => inForce.configuration,
+    routers: () => inForce.routers,
+    use: (configuration: Configuration): void => {
+      const before = inForce.configuration
+      inForce = made(configuration)
+      void before.close()
+    },
+  }
 }
 
 /** The first rows of a run: what an earlier one left open is closed before this one begins. */
@@ -191,39 +191,50 @@ async function begin({ ledger, clock, logs }: Services, note: Note, configDigest
   await note('service.started', { node: process.versions.node })
 }
 
-/** What is done from time to time, whatever comes in. */
-function standing(services: Services, inForce: () => Configuration): readonly Task[] {
-  const { dataDirectory, doors: open, drain, clock } = services
-  const { database, settings } = dataDirectory
-  const configDigest = (): string => inForce().digest
-  return [
-    ...ledgerTasks({ ...services, database, organisation: settings.org, configDigest }),
-    renewCertificate(dataDirectory, open.listeners, clock),
-    cutRevoked(drain.calls, clock),
-  ]
+interface ShutdownOptions {
+  readonly services: Services
+  readonly control: Control
+  readonly note: Note
+  readonly digest: () => string
+  /** Ends the background tasks; resolves when none needs database or ledger any more. */
+  readonly stopTasks: () => Promise<unknown>
+  /** Ends what the configuration in force keeps ready. */
+  readonly stopChecks: () => Promise<void>
+  /** How long calls under way may go on. ms. */
+  readonly graceMs: number
 }
 
-function rereading(
-  { dataDirectory, ledger, mcp, clock, logs }: Services,
-  inForce: () => Configuration,
-): RefreshTask {
-  const { database } = dataDirectory
-  return refreshMcp({
-    database,
-    ledger,
-    configDigest: () => inForce().digest,
-    inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
-    intervalS: () => inForce().mcp.refresh_interval_s,
-    changed: mcp.changed,
-    clock,
-    log: logs.log,
-  })
+/**
+ * Stops in order (SECURITY F-30): nothing new is accepted, what is under way ends or is cut when its grace is over, every
+ * outcome is written, and only then are ledger and database let go. Never rejects for a ledger that fails meanwhile.
+ */
+async function shutdown(options: ShutdownOptions): Promise<void> {
+  const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options
+  const { dataDirectory, ledger, outcomes, anonymous, drain, upstream, mcp, clock, logs } = services
+  const { listeners } = services.open
+  drain.begin()
+  await stopTasks()
+  const closed = listeners?.close()
+  await drain.finish(graceMs)
+  await outcomes.flushed()
+  listeners?.destroy()
+  await closed
+  await control.close()
+  // A request whose head was still on its way came after all: nothing can come any more.
+  await drain.finish(0)
+  await outcomes.flushed()
+  await outcomes.retry()
+  const refused = { ledger, anonymous, configDigest: digest, clock }
+  await recordAnonymousRefusals(refused).catch(logged(logs.log))
+  if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
+  await stopChecks()
+  upstream.close()
+  await mcp.close()
+  await dataDirectory.close()
+  logs.flush()
 }
 
-function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): FederationTask[] {
-  const { settings, database } = dataDirectory
-  if (settings.federationUrl === null) return []
-  return [
-    federationTask({ database, ledger, keys, url: settings.federationUrl, issuer, clock, log: logs.log }),
-  ]
-}
+const logged =
+  (log: Logger) =>
+  (error: unknown): void =>
+    log.error({ err: error }, 'the ledger could not be written while stopping')

@@ -1,7 +1,5 @@
 import type { Registry } from 'prom-client'
-import { audit, outcomeEntry, type Recorded } from '../plugins/audit/audit.ts'
-import type { JsonBody } from '../plugins/json-body/json-body.ts'
-import type { Granted } from '../plugins/permit.ts'
+import { audit, type Recorded } from '../plugins/audit/audit.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { AdminContext } from './admin/change.ts'
 import type { Setup } from './admin/setup.ts'
@@ -9,36 +7,30 @@ import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
 import type { TokenKeys } from './auth/token-keys.ts'
 import type { Configuration } from './configuration.ts'
-import type { Checks } from './http/health.ts'
-import { outcomeOf } from './http/outcome.ts'
+import { readiness } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
-import type { Settle } from './http/route.ts'
-import type { LlmTarget } from './llm/call.ts'
-import { llmHandler } from './llm/handler.ts'
+import { type LlmFacts, llmHandler } from './llm/handler.ts'
 import { listModels } from './llm/models.ts'
 import { mcpHandler } from './mcp/handlers/dispatch.ts'
 import { endSession, handshake } from './mcp/handlers/handshake.ts'
 import { atOnce } from './mcp/http-get/at-once.ts'
 import { httpGet } from './mcp/http-get/tool.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
+import type { McpUpstream } from './mcp/upstream/client.ts'
 import type { Services } from './services.ts'
 
-/** What the doors are made of: the handlers that work, and who records. One set per configuration in force. */
+/** What routes do once they may, and who records. One set for each configuration in force. */
 export interface Handlers {
   readonly recorder: Recorder<Arrival & Recorded>
-  readonly settle: Settle<Arrival & Recorded>
   /** Counts those who were refused before they were known. */
   readonly anonymous: Recorder<Arrival>
-  readonly llm: (facts: Arrival & JsonBody & { granted: Granted<LlmTarget> }) => Promise<Reply>
+  readonly llm: (facts: LlmFacts) => Promise<Reply>
   readonly models: (facts: Arrival) => Promise<Reply>
   readonly mcp: {
     readonly work: ReturnType<typeof mcpHandler>
     readonly handshake: ReturnType<typeof handshake>
     readonly endSession: ReturnType<typeof endSession>
   }
-  readonly readiness: () => Promise<{ draining: boolean; checks: Checks }>
-  readonly admin: AdminContext
-  readonly setup: Setup
   readonly auth: {
     readonly issue: ReturnType<typeof issueToken>
     readonly logins: Logins
@@ -47,27 +39,53 @@ export interface Handlers {
     /** Whether every call must come with a DPoP proof. */
     readonly proofRequired: boolean
   }
+  readonly admin: AdminContext
+  readonly setup: Setup
+  readonly readiness: ReturnType<typeof readiness>
   readonly registry: Registry
 }
 
 /** Fetches of http.get under way at once: they go anywhere, and may take their time. */
 const MAX_FETCHES = 64
 
-/** Puts together what one configuration's doors need. */
+/** Makes what one configuration's routes do. */
 export function handlers(services: Services, configuration: Configuration): Handlers {
-  const { dataDirectory, ledger, outcomes, anonymous, upstream, seen, keys, logins, baseUrls } = services
-  const { database, settings, authority } = dataDirectory
-  const { registry, sessions, cancellations, serverRequests, states, changed } = services.mcp
+  const { dataDirectory, ledger, drain, clock, upstream, keys, logins, baseUrls } = services
+  const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
-  const { enforce_tools_call: enforced, http_get: httpGetOptions } = configuration.mcp
-  const { digest: configDigest } = configuration
+  return {
+    ...recorders(services, configuration),
+    llm: llmHandler(configuration.llm, upstream),
+    models: listModels(configuration.llm, upstream),
+    mcp: mcpHandlers(services, configuration, mcpUpstream),
+    auth: {
+      issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest: configuration.digest }),
+      logins,
+      keys,
+      baseUrls,
+      proofRequired: configuration.dpopMode === 'required',
+    },
+    admin: adminContext(services, configuration, mcpUpstream),
+    setup: services.setup,
+    readiness: readiness({ database, ledger, drain, authority, clock }),
+    registry: services.metrics.registry,
+  }
+}
+
+function recorders(
+  { dataDirectory, ledger, outcomes, anonymous, seen }: Services,
+  { digest: configDigest }: Configuration,
+): Pick<Handlers, 'recorder' | 'anonymous'> {
   const countAnonymous = (reason: string): void => anonymous.count(reason)
   return {
-    recorder: audit({ ledger, database, configDigest, countAnonymous }),
-    settle: (facts, ended) => {
-      seen.set(facts.principal.id, facts.principal)
-      outcomes.settle(outcomeEntry(facts, outcomeOf(ended, facts.at), configDigest))
-    },
+    recorder: audit({
+      ledger,
+      outcomes,
+      database: dataDirectory.database,
+      configDigest,
+      countAnonymous,
+      seen: (principal) => seen.set(principal.id, principal),
+    }),
     anonymous: {
       allowed: () => Promise.resolve(null),
       refused: (_facts, { reason }) => {
@@ -75,45 +93,49 @@ export function handlers(services: Services, configuration: Configuration): Hand
         return Promise.resolve(null)
       },
     },
-    llm: llmHandler(configuration.llm, upstream),
-    models: listModels(configuration.llm, upstream),
+  }
+}
+
+function mcpHandlers(
+  { mcp }: Services,
+  { mcp: options }: Configuration,
+  upstream: McpUpstream,
+): Handlers['mcp'] {
+  const { registry, sessions, cancellations, serverRequests, states, changed } = mcp
+  return {
+    work: mcpHandler({
+      registry,
+      upstream,
+      serverRequests,
+      cancellations,
+      states,
+      onToolsChanged: ({ resource_id: id }) => changed.add(id),
+      enforced: options.enforce_tools_call,
+      httpGet: options.http_get.enabled,
+      fetchUrl: atOnce(MAX_FETCHES, httpGet(options.http_get)),
+    }),
+    handshake: handshake({ registry, sessions, cancellations }),
+    endSession: endSession(sessions),
+  }
+}
+
+function adminContext(
+  { dataDirectory, ledger, clock, clientCasChanged }: Services,
+  configuration: Configuration,
+  upstream: McpUpstream,
+): AdminContext {
+  const { database, authority, settings } = dataDirectory
+  return {
+    database,
+    ledger,
+    authority,
+    organisation: settings.org,
+    trustDomain: settings.trustDomain,
+    configuration: () => configuration,
+    clientCasChanged,
     mcp: {
-      work: mcpHandler({
-        registry,
-        upstream: mcpUpstream,
-        serverRequests,
-        cancellations,
-        states,
-        onToolsChanged: ({ resource_id: id }) => changed.add(id),
-        enforced,
-        httpGet: httpGetOptions.enabled,
-        fetchUrl: atOnce(MAX_FETCHES, httpGet(httpGetOptions)),
-      }),
-      handshake: handshake({ registry, sessions, cancellations }),
-      endSession: endSession(sessions),
+      inspect: inspector(database, upstream, clock),
+      allowPrivateUpstreams: settings.allowPrivateUpstreams,
     },
-    readiness: services.ready,
-    admin: {
-      database,
-      ledger,
-      authority,
-      organisation: settings.org,
-      trustDomain: settings.trustDomain,
-      configuration: () => configuration,
-      clientCasChanged: services.clientCasChanged,
-      mcp: {
-        inspect: inspector(database, mcpUpstream, services.clock),
-        allowPrivateUpstreams: settings.allowPrivateUpstreams,
-      },
-    },
-    auth: {
-      issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest }),
-      logins,
-      keys,
-      baseUrls,
-      proofRequired: configuration.dpopMode === 'required',
-    },
-    setup: services.setup,
-    registry: services.metrics.registry,
   }
 }

@@ -29,38 +29,68 @@ import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
 import type { Handlers } from './handlers.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
-import { forked, gated, gatedBranch, open, openBranch, type Refuse, type Route } from './http/route.ts'
+import {
+  type BareRoute,
+  forked,
+  gated,
+  gatedBranch,
+  onSurface,
+  open,
+  openBranch,
+  type Refuse,
+} from './http/route.ts'
+import { type Router, router } from './http/router.ts'
 import { ENDPOINTS } from './llm/dialects/endpoints.ts'
 import { mcpRecorder } from './mcp/gate/recorded.ts'
 import { isHandshake } from './mcp/protocol/methods.ts'
 import { refuseMcp } from './mcp/refuse.ts'
 import type { Pipelines } from './pipelines.ts'
 
-/** Every door of the runtime listener: what agents and their SDKs call. */
-export function runtimeRoutes(p: Pipelines, s: Handlers): readonly Route[] {
-  const audited = { recorder: s.recorder, settle: s.settle, recheck: p.stillHolds }
+/** The routers of each place that listens, made from one configuration and swapped together. */
+export interface Routers {
+  readonly runtime: Router
+  readonly admin: Router
+  readonly control: Router
+}
+
+/**
+ * Every route of every listener. `adminApart`: whether administration has a listener of its own; else it shares the runtime's.
+ */
+export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers {
+  const admin = onSurface('admin', [...adminRoutes(p.admin, h), ...setupRoutes(p, h)])
+  const common = onSurface('public', publicRoutes(p, h))
+  const runtime = [
+    ...onSurface('llm', llmRoutes(p, h)),
+    ...onSurface('mcp', mcpRoutes(p, h)),
+    ...onSurface('auth', signInRoutes(p, h)),
+    ...common,
+  ]
+  return {
+    runtime: router(adminApart ? runtime : [...runtime, ...admin]),
+    admin: router([...admin, ...common]),
+    control: router([...onSurface('admin', adminRoutes(p.control, h)), ...common]),
+  }
+}
+
+/** LLM calls, and the list of models: what agents and their SDKs call. */
+function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+  const audited = { recorder: s.recorder, recheck: p.stillHolds }
   return [
     ...ENDPOINTS.map((endpoint) =>
       gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
     ),
     open('GET', '/v1/models', p.known, s.models, s.anonymous),
     open('GET', '/v1/egress/models', p.known, s.models, s.anonymous),
-    ...mcpRoutes(p, s),
-    ...signInRoutes(p, s),
-    ...publicRoutes(p, s),
   ]
 }
 
-/** MCP: all bound resources behind one door, and each behind one of its own (WIRE.md §4). */
-function mcpRoutes(p: Pipelines, s: Handlers): readonly Route[] {
-  const { settle, anonymous } = s
+/** MCP: all bound resources behind one path, and each behind one of its own (WIRE.md §4). */
+function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+  const { anonymous } = s
   const recorder = mcpRecorder(s.recorder)
   const refuse = refuseMcp(s.auth.baseUrls)
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
-  const work = gatedBranch(
-    { pipeline: p.mcp.work, recorder, settle, recheck: p.mcpStillHolds, refuse },
-    s.mcp.work,
-  )
+  const work = gatedBranch({ pipeline: p.mcp.work, recorder, recheck: p.mcpStillHolds, refuse }, s.mcp.work)
   const read = { pipeline: p.mcp.read, refused: recorder.refused, refuse }
   return ['/v1/mcp', '/v1/mcp/{resource}'].flatMap((path) => [
     forked('POST', path, read, ({ message }) => (isHandshake(message) ? handshake : work)),
@@ -69,7 +99,7 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly Route[] {
 }
 
 /** Signing in: tokens, the Python helper's login, and what tells clients about both. */
-function signInRoutes(p: Pipelines, s: Handlers): readonly Route[] {
+function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { issue, logins, keys, baseUrls, proofRequired } = s.auth
   const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
   const resource = '/.well-known/oauth-protected-resource'
@@ -85,7 +115,7 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly Route[] {
 }
 
 /** Health and public keys: on every listener. */
-export function publicRoutes(p: Pipelines, s: Handlers): readonly Route[] {
+function publicRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const live = ['/health', '/healthz', '/health/liveness', '/health/liveliness']
   const fit = ['/ready', '/readyz', '/health/readiness']
   return [
@@ -107,15 +137,15 @@ export function publicRoutes(p: Pipelines, s: Handlers): readonly Route[] {
 }
 
 /** The first operator secret: open until there is one. */
-export function setupRoutes(p: Pipelines, s: Handlers): readonly Route[] {
+function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   return [open('POST', '/v1/admin/setup', p.setup, s.setup.handler(s.admin), s.anonymous)]
 }
 
 /** Administration: behind `X-Admin-Secret` on a listener, behind the file system on the control socket. */
-export function adminRoutes(
+function adminRoutes(
   { read, write }: Pipelines['admin'] | Pipelines['control'],
   s: Handlers,
-): readonly Route[] {
+): readonly BareRoute[] {
   const a = s.admin
   const refused = s.anonymous
   const principals = [AGENT, USER, WORKLOAD].flatMap((kind) => {

@@ -1,3 +1,4 @@
+import type { Ledger } from '../db/audit/ledger.ts'
 import { countQuarantinedTools, countUnreadableResources } from '../db/mcp/counts.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
@@ -16,54 +17,85 @@ import { Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
-import { openTokenKeys } from './auth/token-keys.ts'
+import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
 import type { DataDirectory } from './data-directory.ts'
-import { Drain } from './http/drain.ts'
 import type { Listeners } from './http/listeners.ts'
-import { readiness } from './http/readiness.ts'
-import { openUpstream } from './llm/upstream/client.ts'
-import { openMcp } from './mcp/mcp.ts'
+import { Drain } from './http/open-calls.ts'
+import { openUpstream, type Upstream } from './llm/upstream/client.ts'
+import { type Mcp, openMcp } from './mcp/mcp.ts'
+import type { PipelineSources } from './pipelines.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import type { Logs } from './telemetry/log.ts'
-import { createMetrics } from './telemetry/metrics.ts'
-import { watched } from './watched-ledger.ts'
+import { createMetrics, type Metrics } from './telemetry/metrics.ts'
 
 /** Everything that lives as long as the process, whichever configuration is in force. */
-export type Services = Awaited<ReturnType<typeof openServices>>
+export interface Services {
+  readonly dataDirectory: DataDirectory
+  readonly logs: Logs
+  readonly metrics: Metrics
+  readonly clock: () => number
+  readonly ledger: Ledger
+  readonly outcomes: Outcomes
+  readonly anonymous: AnonymousRefusals
+  /** Principals that were served since it was last written down, by id. */
+  readonly seen: Map<string, Principal>
+  /** Requests under way. */
+  readonly drain: Drain
+  /** Set once the listeners are open, and by `gateway.ts` alone: a port may be known only then. */
+  readonly open: { listeners: Listeners | null }
+  /** Where clients reach the gateway; empty until the listeners are open, so asked for when it is needed. */
+  readonly baseUrls: () => readonly string[]
+  /** `iss` of access tokens. */
+  readonly issuer: () => string
+  readonly keys: TokenKeys
+  readonly logins: Logins
+  readonly setup: Setup
+  /** The way out to LLM providers. */
+  readonly upstream: Upstream
+  readonly mcp: Mcp
+  /** Plugins, and what they remember: made once, whatever is configured. */
+  readonly plugins: Omit<PipelineSources, 'configuration' | 'mcp'>
+  readonly hasAdminSecret: () => Promise<boolean>
+  /** Makes the listeners name the client CAs anew that are attached now. */
+  readonly clientCasChanged: () => Promise<void>
+}
 
-/** Puts it together on an open house. What it holds open, `house.close`, `upstream.close` and `mcp.close` close. */
+/** Makes them on an open data directory. What they hold open, its `close`, `upstream.close` and `mcp.close` close. */
 export async function openServices(
   dataDirectory: DataDirectory,
   logs: Logs,
   clock: () => number,
   env: Environment,
-) {
-  const { settings, database, authority, passphrase } = dataDirectory
-  const ledger = watched(dataDirectory.ledger)
+): Promise<Services> {
+  const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
-  const drain = new Drain()
-  // Set once the listeners are open: a port may be known only then, so URLs are asked for when they are needed.
-  const doors: { listeners: Listeners | null } = { listeners: null }
-  const baseUrls = (): readonly string[] => settings.publicUrls ?? doors.listeners?.baseUrls ?? []
+  const open: Services['open'] = { listeners: null }
+  const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
   const issuer = (): string => baseUrls()[0] ?? ''
   const keys = await openTokenKeys({ database, ledger, passphrase, clock })
   const nonceSecret = await openNonceSecret(database, ledger, clock())
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
-
   return {
     dataDirectory,
     logs,
+    metrics: createMetrics({
+      waiting: () => ledger.waiting,
+      owed: () => outcomes.owed,
+      quarantined: () => countQuarantinedTools(database),
+      unreadable: () => countUnreadableResources(database),
+    }),
     clock,
     ledger,
     outcomes,
-    drain,
-    doors,
+    anonymous: new AnonymousRefusals(clock()),
+    seen: new Map(),
+    drain: new Drain(),
+    open,
     baseUrls,
     issuer,
     keys,
-    anonymous: new AnonymousRefusals(clock()),
-    /** Principals that were served since it was last written down. */
-    seen: new Map<string, Principal>(),
+    logins: new Logins(nonceSecret),
+    setup: new Setup(),
     upstream: openUpstream(),
     mcp: openMcp({
       database,
@@ -73,18 +105,6 @@ export async function openServices(
       secret: nonceSecret,
       clock,
     }),
-    metrics: createMetrics({
-      waiting: () => ledger.waiting,
-      owed: () => outcomes.owed,
-      quarantined: () => countQuarantinedTools(database),
-      unreadable: () => countUnreadableResources(database),
-    }),
-    ready: readiness({ database, ledger, drain, authority, clock }),
-    setup: new Setup(),
-    logins: new Logins(nonceSecret),
-    hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
-    clientCasChanged: () => renewCertificate(dataDirectory, doors.listeners, clock).run(),
-    /** Plugins that remember something, and so are made once. */
     plugins: {
       adminSecret: adminSecret({ storedHash, environment: settings.adminSecret ?? '' }),
       pin: pin(pinnedPrincipal(database), spiffePin(database)),
@@ -96,5 +116,7 @@ export async function openServices(
       },
       claims: { ledger, database },
     },
+    hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
+    clientCasChanged: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
   }
 }

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import t from 'tap'
 
-// An import may only point to its own folder or to a lower one (HOUSE.md). `certs` and `db` do not know each other.
+// An import may only point to its own folder or to a lower one (docs/architecture.md). `certs` and `db` do not know each other.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   certs: [],
   db: [],
@@ -40,6 +40,37 @@ await t.test('imports point only right and down', async (t) => {
     t.same(bad, [], folder)
   }
 })
+
+// What each room of `proxy` may import beside itself, and beside what lies in `proxy` itself and imports no room: settings,
+// version, visible. A room that is not named here does not exist. `admin` and `tasks` may use the pins of MCP.
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  telemetry: [],
+  egress: [],
+  http: ['telemetry'],
+  auth: ['http'],
+  llm: ['http'],
+  mcp: ['http', 'egress'],
+  tasks: ['http', 'mcp/pinning'],
+  federation: ['auth', 'egress', 'tasks'],
+  admin: ['http', 'egress', 'auth', 'mcp/pinning'],
+}
+const LEAVES = ['settings.ts', 'version.ts', 'visible.ts', 'data-directory.ts', 'configuration.ts']
+
+await t.test(
+  'the rooms of proxy import only downwards; llm, mcp and admin do not know each other',
+  async (t) => {
+    const rooms = new Set<string>()
+    for (const [file, target] of await imports('proxy')) {
+      const [, room = '', ...inside] = file.split('/')
+      if (inside.length === 0) continue
+      rooms.add(room)
+      const to = target.split('/').slice(1).join('/')
+      const allowed = [room, ...(ROOMS[room] ?? [])].some((name) => to.startsWith(`${name}/`))
+      if (target.startsWith('proxy/') && !allowed && !LEAVES.includes(to)) t.fail(`${file} imports ${target}`)
+    }
+    t.same([...rooms].sort(), Object.keys(ROOMS).sort())
+  },
+)
 
 const PERMIT_MAKERS: Readonly<Record<string, string>> = {
   Granted: 'plugins/capability.ts',

@@ -16,8 +16,10 @@ export interface Ledger {
    * `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks no further back than that row.
    */
   recover(at: number, configDigest: string): Promise<number>
-  /** Rows that wait for their commit, under way or in line. */
+  /** Rows that wait for their commit, under way or queued. */
   readonly waiting: number
+  /** Whether the last write could not be made, for `/ready`. A refused unit (`conflict`, `duplicate`) is no failure. */
+  readonly failing: boolean
   /** The last durable row; null while there is none. */
   readonly head: Sealed | null
   /**
@@ -25,7 +27,7 @@ export interface Ledger {
    * The process must end: whatever wrote beside us, or the disk, cannot be argued with.
    */
   readonly failed: Promise<Error>
-  /** Takes no more units, waits for those in line, and lets go of the database. */
+  /** Takes no more units, waits for those queued, and lets go of the database. */
   close(): Promise<void>
 }
 
@@ -48,8 +50,8 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   return new CommitQueue(await openSqliteWriter(options.file, options.version), options)
 }
 
-// A batch's memory and the time it holds the write lock stay small; the line takes what is beyond.
-const BATCH_LIMIT = 512
+// A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.
+const MAX_BATCH = 512
 
 interface Waiter {
   readonly work: Work
@@ -58,22 +60,27 @@ interface Waiter {
 }
 
 /**
- * The line in front of a writer. While one batch is under way the next one gathers: load makes the batches.
+ * The queue in front of a writer. While one batch is under way the next one gathers: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
+ *
+ * State: `commit` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The head is
+ * that of the last batch the writer has made durable; the writer's thread owns the chain. A crash loses what is queued,
+ * of which nobody was told that it is durable: a call without a row, refused, never work without a row.
  */
 class CommitQueue implements Ledger {
   readonly #writer: Writer
   readonly #limit: number
   readonly #delayMs: number
   readonly #failed = Promise.withResolvers<Error>()
-  #line: Waiter[] = []
+  #queue: Waiter[] = []
   #waiting = 0
-  /** Whether the line must go on: somebody in it cannot wait. */
+  /** Whether the queue must move on: somebody in it cannot wait. */
   #pressed = false
-  #lingering: NodeJS.Timeout | null = null
+  #delayed: NodeJS.Timeout | null = null
   #draining: Promise<void> | null = null
   #head: Sealed | null
   #fault: Error | null = null
+  #failing = false
   #closed: Promise<void> | null = null
 
   constructor(writer: Writer, { queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
@@ -88,6 +95,10 @@ class CommitQueue implements Ledger {
     return this.#waiting
   }
 
+  get failing(): boolean {
+    return this.#failing || this.#fault !== null
+  }
+
   get head(): Sealed | null {
     return this.#head
   }
@@ -99,7 +110,7 @@ class CommitQueue implements Ledger {
   async commit(unit: Unit): Promise<readonly Sealed[]> {
     if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
     if (this.#fault) throw unavailable(this.#fault)
-    // Before it joins the line: what can never be stored must not share a batch with what can.
+    // Before it joins the queue: what can never be stored must not share a batch with what can.
     const work = workOf(unit)
     const { promise, resolve, reject } = Promise.withResolvers<readonly Sealed[]>()
     const size = sizeOf(work)
@@ -109,9 +120,9 @@ class CommitQueue implements Ledger {
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
     }
     this.#waiting += size
-    this.#line.push({ work, resolve, reject })
+    this.#queue.push({ work, resolve, reject })
     // A full batch gains nothing by waiting.
-    if (unit.lazy && this.#line.length < BATCH_LIMIT) this.#delay()
+    if (unit.lazy && this.#queue.length < MAX_BATCH) this.#delay()
     else this.#flush()
     return promise
   }
@@ -119,8 +130,8 @@ class CommitQueue implements Ledger {
   async recover(at: number, configDigest: string): Promise<number> {
     if (this.#fault) throw unavailable(this.#fault)
     const open = await this.#writer.openDecisions()
-    for (let from = 0; from < open.length; from += BATCH_LIMIT) {
-      const decisions = open.slice(from, from + BATCH_LIMIT)
+    for (let from = 0; from < open.length; from += MAX_BATCH) {
+      const decisions = open.slice(from, from + MAX_BATCH)
       await this.commit({ entries: decisions.map((decision) => unknownOutcome(decision, at, configDigest)) })
     }
     return open.length
@@ -138,30 +149,30 @@ class CommitQueue implements Ledger {
   }
 
   #flush(): void {
-    if (this.#lingering) clearTimeout(this.#lingering)
-    this.#lingering = null
-    if (this.#line.length === 0) return
+    if (this.#delayed) clearTimeout(this.#delayed)
+    this.#delayed = null
+    if (this.#queue.length === 0) return
     this.#pressed = true
     this.#draining ??= this.#drain()
   }
 
   #delay(): void {
-    // What is under way looks at its end who is still in line.
+    // What is under way looks at its end who is still queued.
     if (this.#draining) return
-    this.#lingering ??= setTimeout(() => this.#flush(), this.#delayMs)
+    this.#delayed ??= setTimeout(() => this.#flush(), this.#delayMs)
   }
 
   async #drain(): Promise<void> {
     // So that everything committed in this turn of the event loop shares the first batch.
     await Promise.resolve()
     while (this.#pressed) {
-      const batch = this.#line.splice(0, BATCH_LIMIT)
-      this.#pressed = this.#line.length > 0
+      const batch = this.#queue.splice(0, MAX_BATCH)
+      this.#pressed = this.#queue.length > 0
       await this.#write(batch)
       for (const { work } of batch) this.#waiting -= sizeOf(work)
     }
     this.#draining = null
-    if (this.#line.length > 0) this.#delay()
+    if (this.#queue.length > 0) this.#delay()
   }
 
   async #write(batch: readonly Waiter[]): Promise<void> {
@@ -170,6 +181,7 @@ class CommitQueue implements Ledger {
       const results = await this.#writer.write(batch.map(({ work }) => work))
       for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
     } catch (error) {
+      this.#failing = true
       for (const { reject } of batch) reject(unavailable(error))
     }
   }
@@ -178,8 +190,10 @@ class CommitQueue implements Ledger {
   // work, never work with no row.
   #settle({ resolve, reject }: Waiter, result: WorkResult | undefined): void {
     if (!result) {
+      this.#failing = true
       reject(unavailable(new Error('the writer did not answer for this unit')))
     } else if ('sealed' in result) {
+      this.#failing = false
       this.#head = result.sealed.at(-1) ?? this.#head
       resolve(result.sealed)
     } else {
@@ -203,7 +217,7 @@ type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
 const refusalOf = ({ refused, message }: RefusedWork): Error =>
   refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
 
-// A unit without rows has its place in the line too.
+// A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
 
 function workOf({ statements = [], entries }: Unit): Work {

@@ -1,4 +1,5 @@
 import type { Entry } from '../../db/audit/entry.ts'
+import { serviceEntry } from './entries.ts'
 
 /**
  * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and minute
@@ -35,30 +36,5 @@ export class AnonymousRefusals {
     for (const [reason, times] of this.#taken.counts) this.count(reason, times)
     this.#since = this.#taken.since
     this.#taken = null
-  }
-}
-
-/** A row about the service itself: nobody's call. */
-export function serviceEntry(
-  action: string,
-  status: string,
-  detail: Entry['detail'],
-  at: number,
-  configDigest: string,
-): Entry {
-  return {
-    at,
-    request_id: null,
-    principal_id: null,
-    principal_type: null,
-    action,
-    status,
-    tool: null,
-    model: null,
-    provider: null,
-    cert_thumbprint: null,
-    dpop_jkt: null,
-    detail,
-    config_digest: configDigest,
   }
 }

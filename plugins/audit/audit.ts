@@ -6,8 +6,9 @@ import type { JsonObject } from '../../db/json.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
-import type { Arrival, Receipt, Recorder } from '../plugin.ts'
+import type { Arrival, Receipt, Recorder, Settlement } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
+import type { Outcomes } from './outcomes.ts'
 
 /** The facts a decision row is made of. */
 export interface Recorded {
@@ -20,21 +21,16 @@ export interface Recorded {
   readonly body: Buffer
 }
 
-/** How an allowed call ended, for its outcome row. */
-export interface Outcome {
-  readonly at: number
-  readonly status: 'success' | 'error' | 'truncated'
-  readonly provider: string | null
-  readonly detail: JsonObject
-}
-
 /** What writes rows: the ledger, and the digest of the configuration that judged. */
-export interface AuditSource {
+export interface AuditSources {
   readonly ledger: Pick<Ledger, 'commit'>
+  readonly outcomes: Pick<Outcomes, 'settle'>
   readonly database: Database
   readonly configDigest: string
   /** Counts a refusal before any principal was known; a task writes one row per reason and minute. */
   readonly countAnonymous: (reason: string) => void
+  /** Told of each principal whose call was served; a task writes down when it was last seen. */
+  readonly seen: (principal: Principal) => void
 }
 
 /**
@@ -42,13 +38,16 @@ export interface AuditSource {
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit,
  * granted or not; a replay is a denied row and `proof_invalid`.
  * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
+ * The outcome row of an allowed call is handed in when it has ended, and waits for nobody.
  */
 export function audit({
   ledger,
+  outcomes,
   database,
   configDigest,
   countAnonymous,
-}: AuditSource): Recorder<Arrival & Recorded> {
+  seen,
+}: AuditSources): Recorder<Arrival & Recorded> {
   const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
     decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
   // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the decision was, a
@@ -73,18 +72,20 @@ export function audit({
       countAnonymous(refusal.reason)
       return null
     },
+    settled: (facts, settlement) => {
+      seen(facts.principal)
+      outcomes.settle(outcomeEntry(facts, settlement, configDigest))
+    },
   }
 }
 
 /** The second row of an allowed call: same request id, what came of it. */
-export function outcomeEntry(facts: Arrival & Recorded, outcome: Outcome, configDigest: string): Entry {
-  return {
-    ...identity(facts, configDigest),
-    at: outcome.at,
-    status: outcome.status,
-    provider: outcome.provider,
-    detail: outcome.detail,
-  }
+function outcomeEntry(
+  facts: Arrival & Recorded,
+  { at, status, provider, detail }: Settlement,
+  configDigest: string,
+): Entry {
+  return { ...identity(facts, configDigest), at, status, provider, detail }
 }
 
 type Known = Arrival & Partial<Recorded>

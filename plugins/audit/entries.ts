@@ -1,6 +1,5 @@
 import type { Entry } from '../../db/audit/entry.ts'
 import type { JsonObject } from '../../db/json.ts'
-import { serviceEntry } from './anonymous.ts'
 
 /** What an audit row says of a change, before it is known who made it. */
 export interface AuditNote {
@@ -15,3 +14,28 @@ export const noteEntry = ({ action, detail, tool }: AuditNote, at: number, confi
   ...serviceEntry(action, 'success', detail, at, configDigest),
   tool: tool ?? null,
 })
+
+/** A row about the service itself: nobody's call. */
+export function serviceEntry(
+  action: string,
+  status: string,
+  detail: Entry['detail'],
+  at: number,
+  configDigest: string,
+): Entry {
+  return {
+    at,
+    request_id: null,
+    principal_id: null,
+    principal_type: null,
+    action,
+    status,
+    tool: null,
+    model: null,
+    provider: null,
+    cert_thumbprint: null,
+    dpop_jkt: null,
+    detail,
+    config_digest: configDigest,
+  }
+}

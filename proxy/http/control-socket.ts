@@ -38,7 +38,7 @@ export function isRunning(path: string): Promise<boolean> {
 }
 
 /**
- * The local operator's door, and the lease of the data directory: whoever listens on this socket is the one writer of
+ * The way in for the local operator, and the lease of the data directory: whoever listens on this socket is the one writer of
  * its ledger. Who may use it, the file system says: mode 0600 in a directory of mode 0700. Throws one sentence where
  * another process holds it. What is served there is set later, by `serve`.
  */

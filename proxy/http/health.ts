@@ -1,6 +1,11 @@
-import { hash } from 'node:crypto'
+import { hash, X509Certificate } from 'node:crypto'
+import { sql } from 'kysely'
 import type { Registry } from 'prom-client'
+import type { Authority } from '../../certs/authority/authority.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
+import type { Drain } from './open-calls.ts'
 import { json, type Reply } from './reply.ts'
 
 export type Check = 'ok' | 'failed'
@@ -40,3 +45,34 @@ export const pem =
     if (headers['if-none-match'] === etag) return { status: 304, headers: { etag } }
     return { status: 200, headers: { 'content-type': 'application/x-pem-file', etag }, body }
   }
+
+interface Checked {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'failing'>
+  readonly drain: Pick<Drain, 'draining'>
+  readonly authority: Authority
+  readonly clock: () => number
+}
+
+/** Looks at what `/ready` answers. `plugins` is always ok: a configuration that does not load never comes into force. */
+export function readiness({ database, ledger, drain, authority, clock }: Checked) {
+  const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
+  return async (): Promise<{ draining: boolean; checks: Checks }> => ({
+    draining: drain.draining,
+    checks: {
+      database: await answers(database),
+      audit: ledger.failing ? 'failed' : 'ok',
+      ca: clock() < caNotAfter ? 'ok' : 'failed',
+      plugins: 'ok',
+    },
+  })
+}
+
+async function answers({ kysely }: Database): Promise<Check> {
+  try {
+    await sql`select 1`.execute(kysely)
+    return 'ok'
+  } catch {
+    return 'failed'
+  }
+}

@@ -1,31 +1,58 @@
 import type { Granted } from '../../plugins/permit.ts'
-import type { Arrival, Decision, Pipeline, Receipt, Recorder, Refused } from '../../plugins/plugin.ts'
+import type {
+  Arrival,
+  Decision,
+  Pipeline,
+  Receipt,
+  Recorder,
+  Refused,
+  Settling,
+} from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Reply, Report } from './reply.ts'
 import type { Ending } from './send.ts'
 
-/** What a route made of an arrival: the reply, and who hears how it ended. */
+/** Part of the service that a route belongs to, for log and metrics. */
+export type Surface = 'llm' | 'mcp' | 'auth' | 'admin' | 'public'
+
+/** What a route made of an arrival: the reply, and who is told how it ended. */
 export interface Answered {
   readonly reply: Reply
   readonly refusal: Refusal | null
-  /** The plugin that refused, or null. */
+  /** The plugin that refused, `handler`, or null. */
   readonly by: string | null
   readonly principalId: string | null
   readonly receipt: Receipt | null
   /** Whether the call would still be allowed, asked while its answer streams; null where there was nothing to allow. */
   readonly stillHolds: StillHolds | null
   /** Called once, when the reply has ended. */
-  readonly settle: (ended: Ended) => void
+  readonly settled: Settling
 }
 
-/** One door: a method, a path, and everything that happens behind it. `{name}` stands for one variable segment. */
-export interface Route {
+/** A request that a route, or whoever stands in front of all of them, has answered. */
+export interface Handled extends Answered {
+  readonly arrival: Arrival
+  readonly surface: Surface
+  /** The route's path, never the caller's: a label must not grow with what strangers send. */
+  readonly path: string
+}
+
+/** A method, a path, and everything that happens behind it; without the surface that it belongs to. `{name}` stands for one variable segment. */
+export interface BareRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
   readonly path: string
   readonly answer: (arrival: Arrival) => Promise<Answered>
 }
+
+export interface Route extends BareRoute {
+  readonly surface: Surface
+}
+
+/** Names the surface that routes belong to. */
+export const onSurface = (surface: Surface, routes: readonly BareRoute[]): readonly Route[] =>
+  routes.map((route) => ({ ...route, surface }))
 
 /** All that is known of a call when its reply has ended. */
 export interface Ended {
@@ -38,10 +65,7 @@ export interface Ended {
   readonly at: number
 }
 
-/** Writes the outcome of an allowed call. */
-export type Settle<Facts> = (facts: Facts, ended: Ended) => void
-
-/** How a refusal looks to this door's callers. */
+/** How a refusal looks to the callers of a route. */
 export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
 
 /** Whether facts that were established once hold at a later instant. */
@@ -51,45 +75,47 @@ interface GatedRoute<Facts extends Arrival, From extends Arrival> {
   readonly pipeline: Pipeline<Facts, From>
   readonly refuse: Refuse
   readonly recorder: Recorder<Facts>
-  readonly settle: Settle<Facts>
   readonly recheck: Recheck<Facts> | null
 }
 
 interface ForkedRoute<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
   readonly refuse: Refuse
-  /** Records a refusal while it is read what is asked. */
+  /** Records what is refused before it is known what is asked for. */
   readonly refused: Recorder<Facts>['refused']
 }
 
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 
 /**
- * A door that does gated work: its handler gets a {@link Granted}, which only the capability plugin makes, so it cannot
- * be mounted on a pipeline that does not gate it.
+ * An endpoint that does gated work: its handler gets a {@link Granted}, which only the capability plugin makes, so it
+ * cannot be mounted on a pipeline that does not gate it.
+ *
+ * @example
+ * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds }, handlers.llm)
  */
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
   path: string,
-  passage: Omit<GatedRoute<Facts, Arrival>, 'refuse'>,
+  route: Omit<GatedRoute<Facts, Arrival>, 'refuse'>,
   handler: Handler<Facts>,
-): Route {
-  return { method, path, answer: gatedBranch({ ...passage, refuse: overHttp }, handler) }
+): BareRoute {
+  return { method, path, answer: gatedBranch({ ...route, refuse: overHttp }, handler) }
 }
 
 /** How a request goes on, with what is known of it by then. */
 export type Branch<From extends Arrival> = (facts: From) => Promise<Answered>
 
-/** What stands behind a gated door, by itself: for a door where only the message says what is asked. */
+/** Gated work by itself: for an endpoint where only the message says what is asked. */
 export const gatedBranch =
   <Facts extends Arrival & { granted: Granted }, From extends Arrival>(
-    passage: GatedRoute<Facts, From>,
+    route: GatedRoute<Facts, From>,
     handler: Handler<Facts>,
   ): Branch<From> =>
   (facts) =>
-    pass(facts, passage, handler)
+    pass(facts, route, handler)
 
-/** What stands behind an open door, by itself. */
+/** Open work by itself. */
 export const openBranch =
   <Facts extends Arrival, From extends Arrival>(
     pipeline: Pipeline<Facts, From>,
@@ -98,27 +124,34 @@ export const openBranch =
     refuse: Refuse,
   ): Branch<From> =>
   (facts) =>
-    pass(facts, { pipeline, recorder, refuse, settle: () => {}, recheck: null }, handler)
+    pass(facts, { pipeline, recorder, refuse, recheck: null }, handler)
 
 /**
- * A door whose way depends on what was asked: `pipeline` establishes that, `choose` picks the way. Only a refusal is
- * recorded here; whatever way is taken records its own decision.
+ * An endpoint whose branch depends on what was asked: `pipeline` establishes that, `choose` picks the branch. Only a
+ * refusal is recorded here; whatever branch is taken records its own decision.
  */
 export function forked<Facts extends Arrival>(
   method: Route['method'],
   path: string,
   { pipeline, refused, refuse }: ForkedRoute<Facts>,
   choose: (facts: Facts) => Branch<Facts>,
-): Route {
+): BareRoute {
   const refusalsOnly: Recorder<Facts> = { refused, allowed: () => Promise.resolve(null) }
   const answer = async (arrival: Arrival): Promise<Answered> => {
     const decision = await pipeline.decide(arrival, refusalsOnly)
-    return decision.allowed ? choose(decision.facts)(decision.facts) : refusedAnswer(decision, refuse)
+    if (!decision.allowed) return refusedAnswer(decision, refuse)
+    const { facts, settled: read } = decision
+    const answered = await choose(facts)(facts)
+    const settled: Settling = (settlement, onFault) => {
+      answered.settled(settlement, onFault)
+      read(settlement, onFault)
+    }
+    return { ...answered, settled }
   }
   return { method, path, answer }
 }
 
-/** A door without a capability of its own: administration, health, keys. What it needs, its pipeline establishes. */
+/** An endpoint without a capability of its own: administration, health, keys. What it needs, its pipeline establishes. */
 export function open<Facts extends Arrival>(
   method: Route['method'],
   path: string,
@@ -126,13 +159,13 @@ export function open<Facts extends Arrival>(
   handler: Handler<Facts>,
   recorder: Recorder<Arrival> = UNRECORDED,
   refuse: Refuse = overHttp,
-): Route {
+): BareRoute {
   return { method, path, answer: openBranch(pipeline, handler, recorder, refuse) }
 }
 
 const overHttp: Refuse = (refusal, { id }) => refusalReply(refusal, id)
 
-/** For doors whose work writes its own row, or does nothing worth one. */
+/** For endpoints whose work writes its own row, or does nothing worth one. */
 const UNRECORDED: Recorder<Arrival> = {
   allowed: () => Promise.resolve(null),
   refused: () => Promise.resolve(null),
@@ -140,30 +173,28 @@ const UNRECORDED: Recorder<Arrival> = {
 
 async function pass<Facts extends Arrival, From extends Arrival>(
   known: From,
-  { pipeline, recorder, refuse, settle, recheck }: GatedRoute<Facts, From>,
+  { pipeline, recorder, refuse, recheck }: GatedRoute<Facts, From>,
   handler: Handler<Facts>,
 ): Promise<Answered> {
   const decision = await pipeline.decide(known, recorder)
   if (!decision.allowed) return refusedAnswer(decision, refuse)
-  const principalId = principalOf(decision)
-  const { facts, receipt } = decision
+  const { facts, receipt, settled } = decision
   const { reply, refusal } = await act(facts, handler, refuse)
   return {
     reply,
     refusal,
     by: refusal ? 'handler' : null,
-    principalId,
+    principalId: principalOf(decision),
     receipt,
     stillHolds: recheck && ((at) => recheck(facts, at)),
-    settle: (ended) => settle(facts, ended),
+    settled,
   }
 }
 
 function refusedAnswer<Facts extends Arrival>(decision: Refused<Facts>, refuse: Refuse): Answered {
-  const { refusal, by, receipt } = decision
-  const reply = refuse(refusal, decision.facts)
-  const principalId = principalOf(decision)
-  return { reply, refusal, by, principalId, receipt, stillHolds: null, settle: () => {} }
+  const { refusal, by, facts, receipt, settled } = decision
+  const reply = refuse(refusal, facts)
+  return { reply, refusal, by, principalId: principalOf(decision), receipt, stillHolds: null, settled }
 }
 
 async function act<Facts extends Arrival>(
@@ -185,6 +216,6 @@ function refusalOf(error: unknown, { aborted }: AbortSignal): Refusal {
 }
 
 function principalOf<Facts extends Arrival>({ facts }: Decision<Facts>): string | null {
-  const { principal } = facts as { principal?: { id: string } }
+  const { principal } = facts as { readonly principal?: { readonly id: string } }
   return principal?.id ?? null
 }

@@ -2,14 +2,16 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { Arrival } from '../../plugins/plugin.ts'
-import { REASONS, Refusal } from '../../plugins/refusal.ts'
+import { Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, splitTarget } from './arrival.ts'
 import { framingFault } from './framing.ts'
 import type { OpenCall, OpenCalls } from './open-calls.ts'
-import { reportOf, resultOf } from './outcome.ts'
+import { settlementOf } from './outcome.ts'
 import { refusalReply } from './refusal.ts'
-import type { Answered, Ended } from './route.ts'
+import type { Report } from './reply.ts'
+import { count, logRequest } from './request-log.ts'
+import type { Ended, Handled } from './route.ts'
 import type { Router } from './router.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
@@ -29,10 +31,15 @@ export interface ServeOptions {
   readonly track: (underWay: Promise<void>) => void
 }
 
-/** One request's life at a door: arrive, route, decide and act, send, settle, log (HOUSE.md). */
+/** One request's life: arrive, route, decide and act, send, settle, log (HOUSE.md). */
 export function serve(options: ServeOptions): RequestListener {
   return (req, res) => {
-    if (!distrusted.has(req.socket)) options.track(request(req, res, options))
+    if (distrusted.has(req.socket)) return
+    const underWay = request(req, res, options).catch((error: unknown) => {
+      fault(options, 'serve', error)
+      res.destroy()
+    })
+    options.track(underWay)
   }
 }
 
@@ -51,12 +58,6 @@ function discard(req: IncomingMessage): void {
     if (size > DISCARDED) req.destroy()
   })
   req.resume()
-}
-
-interface Handled extends Answered {
-  readonly arrival: Arrival
-  /** The route's path, never the caller's: a label must not grow with what strangers send. */
-  readonly path: string
 }
 
 async function request(req: IncomingMessage, res: ServerResponse, options: ServeOptions): Promise<void> {
@@ -91,11 +92,42 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     res.destroy()
     return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
   })
-  const report = handled.reply.report?.() ?? null
-  const ended: Ended = { ending, report, refusal: handled.refusal, at: options.clock() }
-  handled.settle(ended)
-  count(handled, ended, options.metrics)
-  note(handled, ended, options)
+  afterwards(handled, ending, options)
+}
+
+/**
+ * What follows an answer: its outcome row, figures and log line. Each is done whatever another one throws, and none can
+ * end the process: an answer that cannot be told of has still been given. Only the ledger's own faults stop the service.
+ */
+function afterwards(handled: Handled, ending: Ending, options: ServeOptions): void {
+  const { arrival, refusal } = handled
+  const isolated = (step: string, work: () => void): void => {
+    try {
+      work()
+    } catch (error) {
+      fault(options, step, error, arrival.id)
+    }
+  }
+  let report: Report | null = null
+  isolated('report', () => {
+    report = handled.reply.report?.() ?? null
+  })
+  const ended: Ended = { ending, report, refusal, at: options.clock() }
+  isolated('settle', () =>
+    handled.settled(settlementOf(handled, ended), (by, error) => fault(options, by, error, arrival.id)),
+  )
+  isolated('count', () => count(handled, ended, options.metrics))
+  isolated('log', () => logRequest(handled, ended, options))
+}
+
+/** Logs and counts what was thrown where nobody is left to be answered. Never throws. */
+function fault({ log, metrics }: ServeOptions, step: string, error: unknown, reqId?: string): void {
+  try {
+    metrics.faults.inc({ step })
+    log.error({ err: error, step, reqId }, 'what follows an answer failed')
+  } catch {
+    // The log itself is what failed: nothing is left to tell it to.
+  }
 }
 
 async function handle(
@@ -106,18 +138,18 @@ async function handle(
   router: Router,
 ): Promise<Handled> {
   const fault = framingFault(req)
-  const door = { req, res, at, signal }
+  const request = { req, res, at, signal }
   if (fault !== null) {
     distrusted.add(req.socket)
-    return refused(arrive({ ...door, params: {} }), fault, 'framing')
+    return refused(arrive({ ...request, params: {} }), fault, 'framing')
   }
   try {
     const { route, params } = router(req.method ?? '', splitTarget(req.url ?? '/').path)
-    const arrival = arrive({ ...door, params })
-    return { ...(await route.answer(arrival)), arrival, path: route.path }
+    const arrival = arrive({ ...request, params })
+    return { ...(await route.answer(arrival)), arrival, path: route.path, surface: route.surface }
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
-    return refused(arrive({ ...door, params: {} }), refusal, 'router')
+    return refused(arrive({ ...request, params: {} }), refusal, 'router')
   }
 }
 
@@ -129,10 +161,11 @@ function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
     refusal,
     by,
     path: 'none',
+    surface: 'public',
     principalId: null,
     receipt: null,
     stillHolds: null,
-    settle: () => {},
+    settled: () => {},
   }
 }
 
@@ -154,53 +187,4 @@ function headersOf(
   // A body that was announced with 100-continue and never asked for would be taken for the next request.
   if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
   return headers
-}
-
-function count({ arrival, path, refusal, by }: Handled, ended: Ended, metrics: Metrics): void {
-  const { status } = ended.ending
-  metrics.requests.inc({ route: path, method: path === 'none' ? 'none' : arrival.method, status })
-  metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
-  if (refusal) metrics.refusals.inc({ reason: refusal.reason })
-  const report = reportOf(ended)
-  // What a plugin refused has reached nobody.
-  if (!report?.provider || (refusal && by !== 'handler')) return
-  if (isMcp(path)) metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
-  const { input_tokens: input, output_tokens: output } = report.detail
-  if (typeof input === 'number') metrics.tokens.inc({ provider: report.provider, direction: 'input' }, input)
-  if (typeof output === 'number')
-    metrics.tokens.inc({ provider: report.provider, direction: 'output' }, output)
-}
-
-const isMcp = (path: string): boolean => path.startsWith('/v1/mcp')
-
-// The caller's own id for the request, when it is sane: for the log only.
-const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
-
-function note(
-  { arrival, path, by, principalId }: Handled,
-  ended: Ended,
-  { log, requestLog }: ServeOptions,
-): void {
-  const { ending } = ended
-  const { reason, cause, tool, provider } = reportOf(ended) ?? {}
-  const clientId = arrival.headers['x-request-id'] ?? arrival.headers['x-client-request-id']
-  const line = {
-    reqId: arrival.id,
-    client_request_id: typeof clientId === 'string' && CLIENT_ID.test(clientId) ? clientId : undefined,
-    method: arrival.method,
-    path: path === 'none' ? arrival.path.slice(0, 256) : path,
-    status: ending.status,
-    principal: principalId ?? undefined,
-    reason,
-    by: by ?? undefined,
-    tool,
-    resource: isMcp(path) ? provider : undefined,
-    ending: ending.reason,
-    bytes: ending.bytes,
-    ms: ended.at - arrival.at,
-  }
-  // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
-  if (cause instanceof Error && reason !== undefined && REASONS[reason].status >= 500)
-    log.error({ ...line, err: cause }, 'request')
-  else requestLog.info(line, 'request')
 }

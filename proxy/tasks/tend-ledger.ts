@@ -1,3 +1,4 @@
+import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
 import { writeSetting } from '../../db/settings.ts'
@@ -6,7 +7,6 @@ import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { Outcomes } from '../../plugins/audit/outcomes.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import { TIMERS } from '../http/server.ts'
-import type { WatchedLedger } from '../watched-ledger.ts'
 import type { Task } from './every.ts'
 
 /**
@@ -17,7 +17,7 @@ const CLAIM_KEPT_MS = TIMERS.requestMs + 60_000
 
 interface Tended {
   readonly database: Database
-  readonly ledger: WatchedLedger
+  readonly ledger: Ledger
   readonly outcomes: Outcomes
   readonly anonymous: AnonymousRefusals
   readonly seen: Map<string, Principal>

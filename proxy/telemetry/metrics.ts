@@ -9,6 +9,7 @@ export interface Metrics {
   readonly tokens: Counter<'provider' | 'direction'>
   readonly mcpCalls: Counter<'resource' | 'result'>
   readonly reloads: Counter<'result'>
+  readonly faults: Counter<'step'>
 }
 
 /** Asked at each scrape. */
@@ -76,6 +77,12 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_config_reloads_total',
       help: 'Reloads of the plugin configuration.',
       labelNames: ['result'],
+      registers,
+    }),
+    faults: new Counter({
+      name: 'sallyport_faults_total',
+      help: 'Steps behind an answer (report, settle, count, log, or a plugin by name) that threw.',
+      labelNames: ['step'],
       registers,
     }),
   }

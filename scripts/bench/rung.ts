@@ -7,7 +7,7 @@ import { openDataDirectory } from '../../proxy/data-directory.ts'
 import { handlers } from '../../proxy/handlers.ts'
 import { openListeners } from '../../proxy/http/listeners.ts'
 import type { Reply } from '../../proxy/http/reply.ts'
-import { gated, open, type Route, type Settle } from '../../proxy/http/route.ts'
+import { type BareRoute, gated, onSurface, open } from '../../proxy/http/route.ts'
 import { router } from '../../proxy/http/router.ts'
 import { serve } from '../../proxy/http/serve.ts'
 import { TIMERS } from '../../proxy/http/server.ts'
@@ -35,10 +35,10 @@ const UNRECORDED: Recorder<Arrival & Recorded> = {
 const settings = readSettings(process.env, process.cwd())
 const configuration = await loadConfiguration(settings.pluginsDir, process.env)
 const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, Date.now())
-const parts = await openServices(dataDirectory, createLogs(settings.logLevel), Date.now, process.env)
-const asked = pipelines({ configuration, ...parts.plugins, mcp: parts.mcp })
-const routes = router([routeOf(process.argv[2] ?? '')])
-const { drain, metrics, logs, outcomes, upstream } = parts
+const services = await openServices(dataDirectory, createLogs(settings.logLevel), Date.now, process.env)
+const p = pipelines({ configuration, ...services.plugins, mcp: services.mcp })
+const routes = router(onSurface('llm', [routeOf(process.argv[2] ?? '')]))
+const { drain, metrics, logs, outcomes, upstream } = services
 const handle = serve({
   router: () => routes,
   ...logs,
@@ -52,7 +52,7 @@ const handle = serve({
 const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, TIMERS, { runtime: handle, admin: handle })
 // From them the dpop plugin knows the URLs that proofs may be for.
-parts.doors.listeners = listeners
+services.open.listeners = listeners
 announce(listeners.url, async () => {
   const closed = listeners.close()
   listeners.destroy()
@@ -63,37 +63,32 @@ announce(listeners.url, async () => {
   await dataDirectory.close()
 })
 
-function routeOf(rung: string): Route {
+function routeOf(rung: string): BareRoute {
   switch (rung) {
     case 'pin':
       return pinned()
     case 'capability':
-      return gate({ recorder: UNRECORDED, settle: () => {} })
+      return gate(UNRECORDED)
     case 'audit':
       // As the gateway itself records: a row before the work, a row after it.
-      return gate(handlers(parts, configuration))
+      return gate(handlers(services, configuration).recorder)
     default:
       throw new Error('usage: node rung.ts pin|capability|audit')
   }
 }
 
 /** Who it is, and the body read, so that every rung reads it. */
-function pinned(): Route {
-  return open('POST', PATH, Pipeline.start().pass(parts.plugins.pin), async (facts) => {
+function pinned(): BareRoute {
+  return open('POST', PATH, Pipeline.start().pass(services.plugins.pin), async (facts) => {
     await facts.readBody(BODY_LIMIT)
     return REPLY
   })
 }
 
-interface Recording {
-  readonly recorder: Recorder<Arrival & Recorded>
-  readonly settle: Settle<Arrival & Recorded>
-}
-
 /** What the gateway asks of a chat call, in its order. */
-function gate({ recorder, settle }: Recording): Route {
+function gate(recorder: Recorder<Arrival & Recorded>): BareRoute {
   const endpoint = ENDPOINTS.find(({ path }) => path === PATH)
   if (!endpoint) throw new Error(`the gateway has no route ${PATH}`)
-  const passage = { pipeline: asked.llm(endpoint), recorder, settle, recheck: asked.stillHolds }
-  return gated('POST', PATH, passage, () => REPLY)
+  const route = { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds }
+  return gated('POST', PATH, route, () => REPLY)
 }

@@ -10,7 +10,6 @@ import { listRows } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { recordAnonymousRefusals } from '../../proxy/tasks/tend-ledger.ts'
-import { watched } from '../../proxy/watched-ledger.ts'
 import { ADMIN_SECRET, ask, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { lockDatabase } from '../support/locker.ts'
 import { environment, startProcess } from '../support/process.ts'
@@ -157,7 +156,7 @@ t.test(
   'F-05 those who were refused unknown are counted on while the ledger cannot record them',
   async (t) => {
     const database = await openDatabase(`sqlite:${join(t.testdir({}), 'sallyport.db')}`)
-    const ledger = watched(await openLedger({ file: database.file, version: '0' }))
+    const ledger = await openLedger({ file: database.file, version: '0' })
     t.teardown(async () => {
       await ledger.close()
       await database.close()

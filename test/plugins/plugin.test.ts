@@ -96,7 +96,6 @@ await t.test('F-24 where the record cannot be written the answer is a refusal, a
 await t.test('a wrong order and an ungated working handler do not compile', (t) => {
   const known = Pipeline.start().pass(pin(() => undefined))
   const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.demand.action })
-  const settle = (): void => {}
   // @ts-expect-error dpop needs the principal that pin gives
   Pipeline.start().pass(dpop(constrained('optional')))
   // @ts-expect-error the gate needs the proof's verdict
@@ -104,7 +103,7 @@ await t.test('a wrong order and an ungated working handler do not compile', (t) 
   // @ts-expect-error a fact is written once: pin gives the principal that is known already
   known.pass(pin(() => undefined))
   // @ts-expect-error this pipeline does not gate
-  gated('POST', '/x', { pipeline: known, recorder: recorder(), settle, recheck: null }, work)
+  gated('POST', '/x', { pipeline: known, recorder: recorder(), recheck: null }, work)
   const full = Pipeline.start()
     .pass(demand('a', 'b'))
     .pass(pin(() => undefined))
@@ -112,6 +111,6 @@ await t.test('a wrong order and an ungated working handler do not compile', (t) 
     .pass({ name: 'target', admit: () => ({ target: 'a model' }) })
     .pass(stillPinned(pin(() => undefined)))
     .pass(capability<string>())
-  t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder(), settle, recheck: null }, work))
+  t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder(), recheck: null }, work))
   t.end()
 })

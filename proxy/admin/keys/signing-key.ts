@@ -1,4 +1,4 @@
-import { serviceEntry } from '../../../plugins/audit/anonymous.ts'
+import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import type { TokenKeys } from '../../auth/token-keys.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import type { AdminContext } from '../change.ts'

@@ -13,7 +13,7 @@ type CallRecorder = Recorder<Arrival & Recorded>
 
 /** Records MCP calls: what is refused before `mcp_target` stands under the call that it seems to be. */
 export const mcpRecorder = (recorder: CallRecorder): CallRecorder => ({
-  allowed: recorder.allowed,
+  ...recorder,
   refused: (facts, refusal, by) =>
     recorder.refused(facts.demand ? facts : { ...facts, ...summaryOfRead(facts as Read) }, refusal, by),
 })

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { insertPin } from '../../../db/principals/pins.ts'
 import { insertPrincipal, setActive, touchRevision } from '../../../db/principals/write.ts'
-import { serviceEntry } from '../../../plugins/audit/anonymous.ts'
+import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import {
   AT,
   answering,

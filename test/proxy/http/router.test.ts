@@ -6,6 +6,7 @@ import { refused } from '../../support/refused.ts'
 const route = (method: Route['method'], path: string): Route => ({
   method,
   path,
+  surface: 'admin',
   answer: () => Promise.reject(new Error('not called')),
 })
 

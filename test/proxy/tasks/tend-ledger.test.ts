@@ -6,7 +6,6 @@ import { claimOnce, forgetClaims } from '../../../db/single-uses.ts'
 import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../../plugins/audit/outcomes.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
-import { watched } from '../../../proxy/watched-ledger.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 /** What `requestMs` of the listener allows. */
@@ -16,7 +15,7 @@ await t.test(
   'D-17 a used proof is remembered for as long as a copy that came in time may be under way',
   async (t) => {
     const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-    const ledger = watched(await openLedger({ file: database.file, version: '0' }))
+    const ledger = await openLedger({ file: database.file, version: '0' })
     t.teardown(async () => {
       await ledger.close()
       await database.close()

@@ -1,0 +1,58 @@
+import type { Configuration } from './configuration.ts'
+import { type FederationTask, federationTask } from './federation/publish.ts'
+import { inspector } from './mcp/pinning/inspect.ts'
+import type { Services } from './services.ts'
+import { cutRevoked } from './tasks/cut-revoked.ts'
+import { runTasks, type Task } from './tasks/every.ts'
+import { type RefreshTask, refreshMcp } from './tasks/refresh-mcp.ts'
+import { renewCertificate } from './tasks/renew-server-certificate.ts'
+import { ledgerTasks } from './tasks/tend-ledger.ts'
+
+/** A task that may have work under way when it is stopped. */
+type LongTask = RefreshTask | FederationTask
+
+/**
+ * Begins everything that is done from time to time, whatever comes in. Returns how to end it; what that returns resolves
+ * when no task needs database or ledger any more.
+ */
+export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
+  const long: readonly LongTask[] = [rereading(services, inForce), ...federation(services)]
+  const stopTimers = runTasks([...standing(services, inForce), ...long], services.logs.log)
+  return () => {
+    stopTimers()
+    return Promise.all(long.map((task) => task.stop()))
+  }
+}
+
+function standing(services: Services, inForce: () => Configuration): readonly Task[] {
+  const { dataDirectory, open, drain, clock } = services
+  const { database, settings } = dataDirectory
+  const configDigest = (): string => inForce().digest
+  return [
+    ...ledgerTasks({ ...services, database, organisation: settings.org, configDigest }),
+    renewCertificate(dataDirectory, open.listeners, clock),
+    cutRevoked(drain.calls, clock),
+  ]
+}
+
+function rereading({ dataDirectory, ledger, mcp, clock, logs }: Services, inForce: () => Configuration) {
+  const { database } = dataDirectory
+  return refreshMcp({
+    database,
+    ledger,
+    configDigest: () => inForce().digest,
+    inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
+    intervalS: () => inForce().mcp.refresh_interval_s,
+    changed: mcp.changed,
+    clock,
+    log: logs.log,
+  })
+}
+
+function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): FederationTask[] {
+  const { settings, database } = dataDirectory
+  if (settings.federationUrl === null) return []
+  return [
+    federationTask({ database, ledger, keys, url: settings.federationUrl, issuer, clock, log: logs.log }),
+  ]
+}

@@ -1,0 +1,99 @@
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { type Arrival, Pipeline, type Recorder, type Settlement } from '../../../plugins/plugin.ts'
+import { Drain } from '../../../proxy/http/open-calls.ts'
+import type { Reply } from '../../../proxy/http/reply.ts'
+import { onSurface, open } from '../../../proxy/http/route.ts'
+import { router } from '../../../proxy/http/router.ts'
+import { serve } from '../../../proxy/http/serve.ts'
+import { createLogs } from '../../../proxy/telemetry/log.ts'
+import { createMetrics } from '../../../proxy/telemetry/metrics.ts'
+
+interface Test {
+  readonly teardown: (end: () => unknown) => void
+}
+
+const none = (): Promise<number> => Promise.resolve(0)
+
+/** A real server around one route, with what its log and its figures say. */
+async function serving(t: Test, reply: () => Reply, settled: (settlement: Settlement) => void) {
+  const lines: { step?: string; msg: string; err?: { message: string } }[] = []
+  const metrics = createMetrics({ waiting: () => 0, owed: () => 0, quarantined: none, unreadable: none })
+  const recorder: Recorder<Arrival> = {
+    allowed: () => Promise.resolve(null),
+    refused: () => Promise.resolve(null),
+    settled: (_facts, settlement) => settled(settlement),
+  }
+  const routes = router(onSurface('public', [open('GET', '/x', Pipeline.start(), reply, recorder)]))
+  const drain = new Drain()
+  const listener: RequestListener = serve({
+    router: () => routes,
+    ...createLogs('info', { write: (line: string) => void lines.push(JSON.parse(line)) }),
+    metrics,
+    clock: Date.now,
+    writeStallMs: 5_000,
+    calls: drain.calls,
+    track: drain.track,
+    draining: () => false,
+  })
+  const server = createServer(listener)
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  return {
+    lines,
+    get: async () => {
+      const answer = await fetch(`http://127.0.0.1:${port}/x`, { headers: { connection: 'close' } })
+      const body = await answer.text()
+      await drain.finish(5_000)
+      return { status: answer.status, body }
+    },
+    faults: async () => (await metrics.faults.get()).values.map(({ labels, value }) => [labels.step, value]),
+  }
+}
+
+await t.test(
+  'a report that throws is logged and counted; the caller has its answer, and the outcome is settled',
+  async (t) => {
+    const settlements: Settlement[] = []
+    const broken = (): Reply => ({
+      status: 200,
+      body: 'fine',
+      report: () => {
+        throw new Error('the report is on fire')
+      },
+    })
+    const { get, lines, faults } = await serving(t, broken, (settlement) => settlements.push(settlement))
+    t.same(await get(), { status: 200, body: 'fine' })
+    t.match(settlements, [{ status: 'success', detail: { http_status: 200, ending: 'complete' } }])
+    t.strictSame(await faults(), [['report', 1]])
+    t.match(lines, [
+      { step: 'report', err: { message: 'the report is on fire' } },
+      { msg: 'request', status: 200 },
+    ])
+  },
+)
+
+await t.test('what throws while a call is settled ends neither the process nor the next call', async (t) => {
+  const fine = (): Reply => ({ status: 200, body: 'fine' })
+  const { get, lines, faults } = await serving(t, fine, () => {
+    throw new Error('no row today')
+  })
+  t.same(await get(), { status: 200, body: 'fine' })
+  t.same(await get(), { status: 200, body: 'fine' })
+  t.strictSame(await faults(), [['audit', 2]])
+  t.equal(lines.filter(({ msg }) => msg === 'request').length, 2)
+})
+
+await t.test(
+  'an answer that Node will not write ends its connection, and is logged like any other',
+  async (t) => {
+    const unsendable = (): Reply => ({ status: 200, headers: { 'x-bad': 'a\nb' }, body: 'fine' })
+    const { get, lines } = await serving(t, unsendable, () => {})
+    await t.rejects(get())
+    t.match(lines, [{ msg: 'an answer could not be sent' }, { msg: 'request' }])
+  },
+)
