@@ -109,14 +109,12 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const timers = { ...TIMERS, ...options.timers }
   const serving = (place: keyof Routers) =>
     serve({
-      router: () => inForce.routers()[place],
+      mounted: inForce.mounted[place],
       ...logs,
       metrics,
       clock,
       writeStallMs: timers.writeStallMs,
-      calls: drain.calls,
-      track: drain.track,
-      draining: () => drain.draining,
+      drain,
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
@@ -162,21 +160,21 @@ async function open(opening: OpenOptions): Promise<Gateway> {
 function swappable(services: Services, first: Configuration) {
   const { plugins, mcp, dataDirectory } = services
   const adminApart = dataDirectory.settings.adminListen !== null
-  const made = (configuration: Configuration) => ({
-    configuration,
-    routers: routers(
-      pipelines({ configuration, ...plugins, mcp }),
-      handlers(services, configuration),
-      adminApart,
-    ),
-  })
-  let inForce = made(first)
+  const made = (configuration: Configuration): Routers => {
+    const asked = pipelines({ configuration, ...plugins, mcp })
+    return routers(asked, handlers(services, configuration), adminApart)
+  }
+  let inForce = first
+  const { runtime, admin, control } = made(first)
+  const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
   return {
-    configuration: () => inForce.configuration,
-    routers: () => inForce.routers,
+    configuration: () => inForce,
+    mounted,
     use: (configuration: Configuration): void => {
-      const before = inForce.configuration
-      inForce = made(configuration)
+      const next = made(configuration)
+      const before = inForce
+      inForce = configuration
+      for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
       void before.close()
     },
   }

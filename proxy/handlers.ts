@@ -76,20 +76,19 @@ function recorders(
   { dataDirectory, ledger, outcomes, anonymous, seen }: Services,
   { digest: configDigest }: Configuration,
 ): Pick<Handlers, 'recorder' | 'anonymous'> {
-  const countAnonymous = (reason: string): void => anonymous.count(reason)
   return {
     recorder: audit({
       ledger,
       outcomes,
       database: dataDirectory.database,
       configDigest,
-      countAnonymous,
-      seen: (principal) => seen.set(principal.id, principal),
+      anonymous,
+      seen,
     }),
     anonymous: {
       allowed: () => Promise.resolve(null),
       refused: (_facts, { reason }) => {
-        countAnonymous(reason)
+        anonymous.count(reason)
         return Promise.resolve(null)
       },
     },

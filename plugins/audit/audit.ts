@@ -8,6 +8,7 @@ import { isReplay } from '../dpop/single-use.ts'
 import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
 import type { Arrival, Receipt, Recorder, Settlement } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
+import type { AnonymousRefusals } from './anonymous.ts'
 import type { Outcomes } from './outcomes.ts'
 
 /** The facts a decision row is made of. */
@@ -27,10 +28,10 @@ export interface AuditSources {
   readonly outcomes: Pick<Outcomes, 'settle'>
   readonly database: Database
   readonly configDigest: string
-  /** Counts a refusal before any principal was known; a task writes one row per reason and minute. */
-  readonly countAnonymous: (reason: string) => void
-  /** Told of each principal whose call was served; a task writes down when it was last seen. */
-  readonly seen: (principal: Principal) => void
+  /** Counts refusals before any principal was known; a task writes one row per reason and minute. */
+  readonly anonymous: Pick<AnonymousRefusals, 'count'>
+  /** Principals whose calls were served, by id; a task writes down when they were last seen. */
+  readonly seen: Map<string, Principal>
 }
 
 /**
@@ -45,7 +46,7 @@ export function audit({
   outcomes,
   database,
   configDigest,
-  countAnonymous,
+  anonymous,
   seen,
 }: AuditSources): Recorder<Arrival & Recorded> {
   const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
@@ -69,11 +70,11 @@ export function audit({
       if (facts.principal && facts.demand) {
         return record(facts, denied(facts, refusal.reason, by, required(refusal)))
       }
-      countAnonymous(refusal.reason)
+      anonymous.count(refusal.reason)
       return null
     },
     settled: (facts, settlement) => {
-      seen(facts.principal)
+      seen.set(facts.principal.id, facts.principal)
       outcomes.settle(outcomeEntry(facts, settlement, configDigest))
     },
   }

@@ -1,34 +1,26 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Logger } from 'pino'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { afterwards, fault, type Telling } from './afterwards.ts'
 import { arrive, splitTarget } from './arrival.ts'
 import { framingFault } from './framing.ts'
-import type { OpenCall, OpenCalls } from './open-calls.ts'
-import { settlementOf } from './outcome.ts'
+import type { Drain, OpenCall } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
-import type { Report } from './reply.ts'
-import { count, logRequest } from './request-log.ts'
-import type { Ended, Handled } from './route.ts'
+import type { Handled } from './route.ts'
 import type { Router } from './router.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
-export interface ServeOptions {
-  /** The routes in force: asked for each request, so that a reload swaps them for the next one. */
-  readonly router: () => Router
-  readonly log: Logger
-  /** For the one line of each request. */
-  readonly requestLog: Logger
-  readonly metrics: Metrics
+/** The router in force at a place that listens. A reload swaps it for the next request. */
+export interface Mounted {
+  router: Router
+}
+
+export interface ServeOptions extends Telling {
+  readonly mounted: Readonly<Mounted>
   readonly writeStallMs: number
-  readonly clock: () => number
-  /** True once the process is stopping: answers then close their connections. */
-  readonly draining: () => boolean
-  readonly calls: OpenCalls
-  /** Told of each request under way, so that a drain can wait for it. */
-  readonly track: (underWay: Promise<void>) => void
+  /** Told of each request under way, so that a stop can wait for it, and a revocation cut it. */
+  readonly drain: Drain
 }
 
 /** One request's life: arrive, route, decide and act, send, settle, log (HOUSE.md). */
@@ -39,7 +31,7 @@ export function serve(options: ServeOptions): RequestListener {
       fault(options, 'serve', error)
       res.destroy()
     })
-    options.track(underWay)
+    options.drain.track(underWay)
   }
 }
 
@@ -72,15 +64,15 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     },
     stillHolds: null,
   }
-  const forget = options.calls.add(call)
+  const forget = options.drain.calls.add(call)
   res.once('close', () => {
     forget()
     if (!res.writableFinished) gone.abort()
   })
-  const handled = await handle(req, res, at, gone.signal, options.router())
+  const handled = await handle(req, res, at, gone.signal, options.mounted.router)
   if (!req.complete) discard(req)
   const ending = await send(res, handled.reply, {
-    headers: headersOf(handled, req, options.draining()),
+    headers: headersOf(handled, req, options.drain.draining),
     writeStallMs: options.writeStallMs,
     onStream: (cut) => {
       stream = cut
@@ -93,41 +85,6 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
   })
   afterwards(handled, ending, options)
-}
-
-/**
- * What follows an answer: its outcome row, figures and log line. Each is done whatever another one throws, and none can
- * end the process: an answer that cannot be told of has still been given. Only the ledger's own faults stop the service.
- */
-function afterwards(handled: Handled, ending: Ending, options: ServeOptions): void {
-  const { arrival, refusal } = handled
-  const isolated = (step: string, work: () => void): void => {
-    try {
-      work()
-    } catch (error) {
-      fault(options, step, error, arrival.id)
-    }
-  }
-  let report: Report | null = null
-  isolated('report', () => {
-    report = handled.reply.report?.() ?? null
-  })
-  const ended: Ended = { ending, report, refusal, at: options.clock() }
-  isolated('settle', () =>
-    handled.settled(settlementOf(handled, ended), (by, error) => fault(options, by, error, arrival.id)),
-  )
-  isolated('count', () => count(handled, ended, options.metrics))
-  isolated('log', () => logRequest(handled, ended, options))
-}
-
-/** Logs and counts what was thrown where nobody is left to be answered. Never throws. */
-function fault({ log, metrics }: ServeOptions, step: string, error: unknown, reqId?: string): void {
-  try {
-    metrics.faults.inc({ step })
-    log.error({ err: error, step, reqId }, 'what follows an answer failed')
-  } catch {
-    // The log itself is what failed: nothing is left to tell it to.
-  }
 }
 
 async function handle(

@@ -40,14 +40,12 @@ const p = pipelines({ configuration, ...services.plugins, mcp: services.mcp })
 const routes = router(onSurface('llm', [routeOf(process.argv[2] ?? '')]))
 const { drain, metrics, logs, outcomes, upstream } = services
 const handle = serve({
-  router: () => routes,
+  mounted: { router: routes },
   ...logs,
   metrics,
   writeStallMs: TIMERS.writeStallMs,
   clock: Date.now,
-  draining: () => drain.draining,
-  calls: drain.calls,
-  track: drain.track,
+  drain,
 })
 const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, TIMERS, { runtime: handle, admin: handle })

@@ -28,14 +28,12 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
   const routes = router(onSurface('public', [open('GET', '/x', Pipeline.start(), reply, recorder)]))
   const drain = new Drain()
   const listener: RequestListener = serve({
-    router: () => routes,
+    mounted: { router: routes },
     ...createLogs('info', { write: (line: string) => void lines.push(JSON.parse(line)) }),
     metrics,
     clock: Date.now,
     writeStallMs: 5_000,
-    calls: drain.calls,
-    track: drain.track,
-    draining: () => false,
+    drain,
   })
   const server = createServer(listener)
   await new Promise<void>((resolve) => {

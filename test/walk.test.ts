@@ -1,0 +1,39 @@
+import { Agent } from 'node:https'
+import t from 'tap'
+import { mcpStage, tool, toolServer } from './support/mcp/stage.ts'
+import { walkOf } from './support/walk.ts'
+
+// The way of one call, as docs/architecture.md draws it: a reader who follows it must not get lost.
+const MAX_LLM_FILES = 30
+const MAX_MCP_FILES = 50
+
+await t.test('a call on a kept connection goes through few files', async (t) => {
+  const stage = await mcpStage(t)
+  const server = await toolServer(t, [tool('read')])
+  const files = await stage.register('files', server, { required_capability: 'files.use' })
+  const bot = await stage.enroll('bot', ['llm.chat', 'files.use'])
+  await stage.bind(bot, files)
+  const agent = new Agent({ ca: stage.ca, cert: bot.cert, key: bot.key, keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+
+  const llm = await walkOf(async () => {
+    const body = { model: 'gpt-5-mini', messages: [] }
+    const { status } = await stage.call(bot, 'POST', '/v1/chat/completions', { body, agent })
+    if (status !== 200) throw new Error(`the call was answered ${status}`)
+  })
+  t.comment(`LLM: ${llm.files.length} files, ${llm.functions} functions: ${llm.files.join(' ')}`)
+  t.ok(llm.files.length <= MAX_LLM_FILES, `${llm.files.length} files for an LLM call`)
+
+  const mcp = await walkOf(async () => {
+    const body = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'files.read', arguments: {} },
+    }
+    const { json } = await stage.call(bot, 'POST', '/v1/mcp', { body, agent })
+    if (json.result === undefined) throw new Error('the tool was not called')
+  })
+  t.comment(`MCP: ${mcp.files.length} files, ${mcp.functions} functions: ${mcp.files.join(' ')}`)
+  t.ok(mcp.files.length <= MAX_MCP_FILES, `${mcp.files.length} files for a call of a tool`)
+})
