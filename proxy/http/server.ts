@@ -1,10 +1,8 @@
 import { constants } from 'node:crypto'
 import type { RequestListener } from 'node:http'
 import { createServer, type Server } from 'node:https'
-import type { Duplex } from 'node:stream'
 import type { SecureContextOptions } from 'node:tls'
-import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
-import { refusalBody } from './refusal.ts'
+import { attach } from './framing.ts'
 
 /** How long each slow thing may take. ms. Node's defaults protect nobody (SECURITY T9). */
 export interface Timers {
@@ -39,9 +37,6 @@ export interface TlsMaterial {
   readonly clientCaPems: readonly string[]
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
 }
-
-/** Requests of one connection that may be under way at once (pipelining, SECURITY F-23). */
-const PIPELINED = 100
 
 /**
  * The runtime's listener: raw `node:https`. A client certificate is asked for and not required here, because operators'
@@ -94,51 +89,3 @@ const CIPHERS = [
   'ECDHE-ECDSA-AES256-GCM-SHA384',
   'ECDHE-ECDSA-CHACHA20-POLY1305',
 ].join(':')
-
-/** Wires requests, `Expect`, and what the parser refuses, to one place each. Also used by the control socket. */
-export function attach(server: Pick<Server, 'on'>, handle: RequestListener): void {
-  const underWay = new WeakMap<object, number>()
-  const answeredEarly = new WeakSet<object>()
-  const counted: RequestListener = (req, res) => {
-    const outstanding = (underWay.get(req.socket) ?? 0) + 1
-    if (outstanding > PIPELINED) return void req.socket.destroy()
-    underWay.set(req.socket, outstanding)
-    res.once('close', () => {
-      underWay.set(req.socket, (underWay.get(req.socket) ?? 1) - 1)
-      if (!req.complete) answeredEarly.add(req.socket)
-    })
-    handle(req, res)
-  }
-  server.on('request', counted)
-  // The body is asked for only when a plugin reads it: a stranger's upload is refused before it is sent.
-  server.on('checkContinue', counted)
-  // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
-  server.on('checkExpectation', counted)
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const { code = '' } = error
-    // In the middle of an answer a second status line would be read as part of it. And what TLS complains of has no
-    // connection to answer on: an answer would wait for a handshake that never ends (SECURITY T9).
-    const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
-    // Nor is a request answered twice, whose body goes wrong after its answer: the second would be taken for the next one's.
-    const busy = (underWay.get(socket) ?? 0) > 0 || answeredEarly.has(socket)
-    if (!answerable || busy) return void socket.destroy()
-    refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
-  })
-}
-
-const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'body_timeout',
-}
-
-/** Refuses what never became a request, and closes: the connection's framing is not to be trusted any more. */
-function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
-  if (!socket?.writable) return void socket?.destroy()
-  const refusal = new Refusal(reason)
-  const body = refusalBody(refusal, 'req_none')
-  socket.end(
-    `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncache-control: no-store\r\n` +
-      `x-should-retry: false\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-    () => socket.destroy(),
-  )
-}
