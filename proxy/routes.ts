@@ -43,7 +43,7 @@ import { type Router, router } from './http/router.ts'
 import { ENDPOINTS } from './llm/dialects/endpoints.ts'
 import { mcpRecorder } from './mcp/gate/recorded.ts'
 import { isHandshake } from './mcp/protocol/methods.ts'
-import { refuseMcp } from './mcp/refuse.ts'
+import { refuseMcp } from './mcp/refusal.ts'
 import type { Pipelines } from './pipelines.ts'
 
 /** The routers of each place that listens, made from one configuration and swapped together. */

@@ -19,8 +19,6 @@ const ATTEMPT_MS = 1000
 /** No more addresses of one name are tried. */
 const MAX_ATTEMPTS = 8
 
-type Target = buildConnector.Options
-
 /** Answers a name with all its addresses. Rejects where it has none or cannot be asked. */
 export type Resolve = (
   hostname: string,
@@ -31,10 +29,8 @@ export interface EgressOptions {
   readonly allowPrivate: boolean
   /** Until the connection stands: name look-up, TCP and TLS. ms. */
   readonly connectMs: number
-  /** From then until the answer's head. ms. */
-  readonly headersMs: number
-  /** Between two pieces of the answer's body. ms. */
-  readonly idleMs: number
+  /** How long the server may be silent from then on: before the answer's head, and between two pieces of its body. ms. */
+  readonly answerMs: number
   /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */
   readonly tls?: { readonly cert: string; readonly key: string }
   /** Default: the system's resolver. */
@@ -70,8 +66,8 @@ export function egressAgent(options: EgressOptions): Agent {
     },
     allowH2: false,
     pipelining: options.keepAlive === false ? 0 : 1,
-    headersTimeout: options.headersMs,
-    bodyTimeout: options.idleMs,
+    headersTimeout: options.answerMs,
+    bodyTimeout: options.answerMs,
     keepAliveTimeout: POOL_IDLE_MS,
     keepAliveMaxTimeout: POOL_IDLE_MS,
   })
@@ -83,7 +79,7 @@ const systemResolve: Resolve = async (hostname) => {
 }
 
 async function open(
-  target: Target,
+  target: buildConnector.Options,
   options: EgressOptions,
   blocked: BlockList,
   callback: buildConnector.Callback,
@@ -106,7 +102,7 @@ const late = (): Error =>
 
 /** A connection that is ready for its first request. When `signal` fires first it is destroyed, or never begun. */
 async function connection(
-  { hostname, protocol, port }: Target,
+  { hostname, protocol, port }: buildConnector.Options,
   options: EgressOptions,
   blocked: BlockList,
   signal: AbortSignal,

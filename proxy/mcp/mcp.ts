@@ -1,13 +1,13 @@
 import type { Database } from '../../db/database.ts'
 import type { Environment } from '../../plugins/operator-files/expand.ts'
-import type { McpOptions } from './options.ts'
+import { limitsOf, type McpOptions } from './options.ts'
 import { Cancellations } from './state/cancellations.ts'
 import { openRegistry, type Registry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
 import { Sessions } from './state/sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
-import { upstreamSecret } from './upstream/secret.ts'
+import { upstreamSecret } from './upstream/credentials.ts'
 
 interface Opening {
   readonly database: Database
@@ -16,12 +16,12 @@ interface Opening {
   /** The gateway's own files: no secret of an upstream is one of them. */
   readonly dataDir: string
   readonly allowPrivate: boolean
-  /** Shared by every replica: what it signs today another accepts tomorrow. */
+  /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer
   readonly clock: () => number
 }
 
-/** What the MCP endpoint keeps for as long as the process lives, whichever configuration is in force. */
+/** The state of the MCP endpoint for as long as the process lives, whichever configuration is in force. */
 export interface Mcp {
   readonly registry: Registry
   readonly sessions: Sessions
@@ -30,7 +30,7 @@ export interface Mcp {
   readonly states: RequestStates
   /** Resources that said that their tools have changed, by id: read again soon. */
   readonly changed: Set<string>
-  /** The way out to MCP servers, with these timeouts and limits. The one before it, if they differ, ends when its calls have. */
+  /** Opens the way to MCP servers with these limits. The one before it, if they differ, ends when its calls have. */
   readonly upstream: (options: McpOptions) => McpUpstream
   readonly close: () => Promise<void>
 }
@@ -38,13 +38,7 @@ export interface Mcp {
 export function openMcp({ database, env, dataDir, allowPrivate, secret, clock }: Opening): Mcp {
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
   const upstream: Mcp['upstream'] = (options) => {
-    const limits = {
-      connectMs: options.connect_timeout_ms,
-      answerMs: options.answer_timeout_ms,
-      totalMs: options.total_timeout_ms,
-      maxMessageBytes: options.max_message_bytes,
-      maxTotalBytes: options.max_answer_bytes,
-    }
+    const limits = limitsOf(options)
     const key = JSON.stringify(limits)
     if (current?.key === key) return current.upstream
     void current?.upstream.close()

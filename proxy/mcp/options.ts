@@ -82,3 +82,26 @@ export const mcpOptions = z.strictObject({
 })
 
 export type McpOptions = z.output<typeof mcpOptions>
+
+/** How long an MCP server may take, and how much it may send. One set of names, from here to the socket. */
+export interface Limits {
+  /** Until the connection stands. ms. */
+  readonly connectMs: number
+  /** From then until the head of the answer, and between two pieces of it. ms. */
+  readonly answerMs: number
+  /** For one request and its answer. ms. */
+  readonly totalMs: number
+  /** One message. Bytes. */
+  readonly maxMessageBytes: number
+  /** All of one answer, and all pages of a list of tools. Bytes. */
+  readonly maxAnswerBytes: number
+}
+
+/** The limits that the operator's file sets. */
+export const limitsOf = (options: McpOptions): Limits => ({
+  connectMs: options.connect_timeout_ms,
+  answerMs: options.answer_timeout_ms,
+  totalMs: options.total_timeout_ms,
+  maxMessageBytes: options.max_message_bytes,
+  maxAnswerBytes: options.max_answer_bytes,
+})

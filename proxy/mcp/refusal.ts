@@ -1,7 +1,14 @@
+import { isObject, type Members } from '../../db/json.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
-import { errorMessage } from './protocol/json-rpc.ts'
+import type { Refuse } from '../http/route.ts'
+import { errorMessage, HEADER_MISMATCH, METHOD_NOT_FOUND, UNSUPPORTED_VERSION } from './protocol/json-rpc.ts'
+import type { McpMessage } from './protocol/message.ts'
+import { type Era, META, MODERN } from './protocol/versions.ts'
+
+const INVALID_PARAMS = -32602
 
 // WIRE.md §4, JSON-RPC 2.0 §5.1, MCP 2026-07-28 (error codes). What is not here is -32603.
 const CODES: Partial<Record<RefusalReason, number>> = {
@@ -10,11 +17,11 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   mcp_request_invalid: -32600,
   body_too_large: -32600,
   mcp_session_unknown: -32600,
-  mcp_method_unknown: -32601,
-  mcp_params_invalid: -32602,
-  mcp_meta_invalid: -32602,
-  mcp_header_mismatch: -32020,
-  mcp_version_unsupported: -32022,
+  mcp_method_unknown: METHOD_NOT_FOUND,
+  mcp_params_invalid: INVALID_PARAMS,
+  mcp_meta_invalid: INVALID_PARAMS,
+  mcp_header_mismatch: HEADER_MISMATCH,
+  mcp_version_unsupported: UNSUPPORTED_VERSION,
   capability_missing: -32005,
   mcp_not_bound: -32000,
   mcp_unreachable: -32001,
@@ -26,11 +33,11 @@ const CODES: Partial<Record<RefusalReason, number>> = {
 }
 
 /**
- * The codes that only this gateway can mean: what an upstream says of bytes, headers and versions is about ours, not about the
- * caller's. That a method or a parameter is wrong (-32601, -32602) it may say itself.
+ * The codes that only this gateway can mean: an upstream's errors about bytes, headers and versions concern ours, not the
+ * caller's. It may say itself that a method or a parameter is wrong (-32601, -32602).
  */
 export const OUR_CODES: ReadonlySet<unknown> = new Set(
-  Object.values(CODES).filter((code) => code !== -32601 && code !== -32602),
+  Object.values(CODES).filter((code) => code !== METHOD_NOT_FOUND && code !== INVALID_PARAMS),
 )
 
 /** Refusals whose HTTP status a client acts on, whichever era it is of. */
@@ -44,22 +51,56 @@ const BY_STATUS: ReadonlySet<RefusalReason> = new Set<RefusalReason>([
   'mcp_session_unknown',
 ])
 
-/** Whose request it is that is refused. */
-export interface Refused {
+/** The facts that may be known of a request when it is refused: everything, or nothing but its bytes. */
+interface Known {
+  readonly message?: McpMessage
+  readonly json?: Members
+}
+
+/**
+ * Renders the refusals of the MCP endpoint. One of a message that could not be read still carries its id and its era, as
+ * far as they are sane.
+ */
+export const refuseMcp =
+  (baseUrls: () => readonly string[]): Refuse =>
+  (refusal, facts) => {
+    const { message, json }: Known = facts as Arrival & Known
+    return jsonRpcRefusal(refusal, {
+      requestId: facts.id,
+      id: message ? message.id : idOf(json),
+      era: message ? message.era : guessedEra(facts, json),
+      metadataUrl: `${baseUrls()[0] ?? ''}/.well-known/oauth-protected-resource/v1/mcp`,
+    })
+  }
+
+function idOf(json: Known['json']): string | null {
+  const id = json?.id
+  return typeof id === 'string' || Number.isSafeInteger(id) ? JSON.stringify(id) : null
+}
+
+function guessedEra({ headers }: Arrival, json: Known['json']): Era {
+  const params = json?.params
+  const meta = isObject(params) ? params._meta : undefined
+  const declared = isObject(meta) ? meta[META.version] : undefined
+  return headers['mcp-protocol-version'] === MODERN || declared === MODERN ? 'modern' : 'legacy'
+}
+
+/** The request that is refused. */
+interface RefusedRequest {
   readonly requestId: string
   /** The JSON-RPC id, JSON text; null where it could not be read. */
   readonly id: string | null
-  readonly era: 'modern' | 'legacy'
+  readonly era: Era
   /** Where the protected resource says who issues tokens for it (RFC 9728 §5.1). */
   readonly metadataUrl: string
 }
 
 /**
- * How "no" looks at the MCP endpoint: a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 where it is an
- * answer of the protocol. Who is not known, or not allowed from where it calls, is told over HTTP, with the challenge; a
- * fault of the service has its own status, so that a load balancer and a metric see it.
+ * Renders a refusal as a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 where it is an answer of
+ * the protocol. A caller that is not known, or not allowed from where it calls, is refused over HTTP, with the challenge;
+ * a fault of the service has its own status, so that a load balancer and a metric see it.
  */
-export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: Refused): Reply {
+function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
   const { status, final, headers } = refusal
   if (status === 401) return challenged(refusalReply(refusal, requestId), metadataUrl)
   if (refusal.reason === 'origin_not_allowed') return refusalReply(refusal, requestId)
@@ -75,14 +116,14 @@ export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataU
   }
 }
 
-function hasOwnStatus({ reason }: Refusal, era: Refused['era']): boolean {
+function hasOwnStatus({ reason }: Refusal, era: Era): boolean {
   // WIRE.md §4: an older client hears both as an answer.
   if (reason === 'mcp_method_unknown' || reason === 'mcp_request_invalid') return era === 'modern'
   // Who has gone reads nothing, and who took a request back wants no fault.
   return BY_STATUS.has(reason) || (CODES[reason] === undefined && reason !== 'client_gone')
 }
 
-/** The error object of a refusal, JSON text. Nothing of `cause` appears in it. */
+/** Writes the error object of a refusal as JSON text. Nothing of `cause` appears in it. */
 export function rpcError({ reason, message, detail }: Refusal, requestId: string): string {
   const { required_capability: capability } = detail
   const isCapability = reason === 'capability_missing' && typeof capability === 'string'

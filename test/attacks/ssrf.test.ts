@@ -13,7 +13,7 @@ import { CORPUS } from '../support/ssrf-corpus.ts'
 
 const OPTIONS = { allowed_hosts: [], timeout_ms: 10_000, max_bytes: 1024 }
 const NEVER = new AbortController().signal
-const PATIENCE = { connectMs: 10_000, headersMs: 10_000, idleMs: 10_000 }
+const PATIENCE = { connectMs: 10_000, answerMs: 10_000 }
 
 const UNREACHABLE = [{ type: 'text', text: 'The server could not be reached or broke off.' }]
 

@@ -5,13 +5,15 @@ import type { Arrival } from '../../../plugins/plugin.ts'
 import { type Destination, eraOf, subjectOf } from '../gate/destination.ts'
 import type { ResourcePath } from '../gate/resource-path.ts'
 import type { Target } from '../gate/target.ts'
-import { encodeHeaderValue, headerParamHeaders } from '../pinning/header-params.ts'
+import { headerParamHeaders } from '../pinning/header-params.ts'
 import { definitionOf } from '../pinning/pinned-definition.ts'
+import { encodeHeaderValue } from '../protocol/header-values.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { NAMED } from '../protocol/methods.ts'
 import type { Era } from '../protocol/versions.ts'
 import type { Session } from '../state/sessions.ts'
-import type { Owner, UpstreamCall } from '../upstream/client.ts'
+import type { UpstreamCall } from '../upstream/client.ts'
+import type { SessionOwner } from '../upstream/sessions.ts'
 import { upstreamParams } from './params.ts'
 
 /** What was established about a call before it is dispatched. */
@@ -35,7 +37,7 @@ export function clientOf(session: Session | null, era: Era): UpstreamCall['clien
 }
 
 /** Whose upstream session a call goes by. */
-export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'session'>): Owner => ({
+export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'session'>): SessionOwner => ({
   principalId: granted.principal.id,
   sessionId: session?.id ?? null,
 })

@@ -11,7 +11,8 @@ import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
 import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
-import type { McpUpstream, UpstreamAnswer } from '../upstream/client.ts'
+import type { McpAnswer } from '../upstream/answer.ts'
+import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
 import { Questions } from './forward-server-requests.ts'
@@ -105,7 +106,7 @@ class Relayed {
     return refusalOfUpstream(error, this.#to.resource, this.#tool)
   }
 
-  async #whole(answer: UpstreamAnswer): Promise<Reply> {
+  async #whole(answer: McpAnswer): Promise<Reply> {
     for await (const message of answer.messages) {
       if (isResponse(message)) return this.#last(message, answer.status)
       // Nobody can be asked or told anything before the answer.
@@ -130,7 +131,7 @@ class Relayed {
     return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
   }
 
-  #streamed(answer: UpstreamAnswer, end: () => void): Reply {
+  #streamed(answer: McpAnswer, end: () => void): Reply {
     const source = Readable.from(this.#events(answer), { objectMode: false })
     // Also where nobody came to read it.
     source.once('close', () => this.#over(end))
@@ -146,7 +147,7 @@ class Relayed {
     }
   }
 
-  async *#events(answer: UpstreamAnswer): AsyncGenerator<Buffer> {
+  async *#events(answer: McpAnswer): AsyncGenerator<Buffer> {
     try {
       for await (const message of answer.messages) {
         const text = await this.#passedOn(message)

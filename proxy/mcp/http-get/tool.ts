@@ -84,8 +84,7 @@ export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
   const agent = egressAgent({
     allowPrivate: false,
     connectMs: stage,
-    headersMs: stage,
-    idleMs: stage,
+    answerMs: stage,
     keepAlive: false,
     ...(resolve && { resolve }),
   })

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
+import { decodeHeaderValue, encodeHeaderValue } from '../protocol/header-values.ts'
 import { subschemas } from '../schema/subschemas.ts'
 
 /** An argument that a header repeats (MCP 2026-07-28, custom headers from tool parameters). */
@@ -19,13 +20,13 @@ const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/
 const TYPES: ReadonlySet<unknown> = new Set<HeaderParamType>(['boolean', 'integer', 'string'])
 
 /**
- * The arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with one sentence, in which
- * nothing of the schema but a place stands, where an annotation breaks the rules: the tool is then flagged, and a client of
- * 2026-07-28 must leave it out of its list. Expects a document that is no deeper than a stack.
+ * Finds the arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with one sentence,
+ * which holds nothing of the schema but a place, where an annotation breaks the rules: the tool is then flagged, and a
+ * client of 2026-07-28 must leave it out of its list. Expects a document that is no deeper than a stack.
  */
 export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
   if (!isObject(inputSchema)) return []
-  const found = new Map<string, HeaderParam>()
+  const params = new Map<string, HeaderParam>()
   for (const { schema, path, properties } of subschemas(inputSchema)) {
     if (!Object.hasOwn(schema, ANNOTATION)) continue
     const { [ANNOTATION]: name, type } = schema
@@ -35,41 +36,18 @@ export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
     if (typeof name !== 'string' || !TOKEN.test(name)) throw fault('must be the rest of a header name')
     if (!isType(type)) throw fault('demands the type string, integer or boolean')
     const header = `mcp-param-${name.toLowerCase()}`
-    if (found.has(header)) throw fault('is there twice')
-    found.set(header, { header, path: properties, type })
+    if (params.has(header)) throw fault('is there twice')
+    params.set(header, { header, path: properties, type })
   }
-  return [...found.values()]
+  return [...params.values()]
 }
 
 const isType = (type: unknown): type is HeaderParamType => TYPES.has(type)
 
-const PLAIN = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/
-const ENCODED_START = '=?base64?'
-const ENCODED_END = '?='
-
-/** The header value for any text: as it is where a header can carry that, else as `=?base64?…?=` of its UTF-8. */
-export function encodeHeaderValue(value: string): string {
-  if (PLAIN.test(value) && !isEncoded(value)) return value
-  return `${ENCODED_START}${Buffer.from(value).toString('base64')}${ENCODED_END}`
-}
-
-/** The text that a header value stands for. Null where it is not allowed: other characters, or not the Base64 of UTF-8. */
-export function decodeHeaderValue(header: string): string | null {
-  if (!PLAIN.test(header)) return null
-  if (!isEncoded(header)) return header
-  const bytes = Buffer.from(header.slice(ENCODED_START.length, -ENCODED_END.length), 'base64')
-  // Node decodes leniently: only what encodes to the same again was Base64.
-  if (`${ENCODED_START}${bytes.toString('base64')}${ENCODED_END}` !== header) return null
-  const text = bytes.toString()
-  return Buffer.from(text).equals(bytes) ? text : null
-}
-
-const isEncoded = (value: string): boolean => value.startsWith(ENCODED_START) && value.endsWith(ENCODED_END)
-
 /**
- * What is wrong with the headers that repeat arguments: one sentence that names the header and no value, or null. An
- * argument that is null or absent must have none. Integers are compared as numbers, everything else as text.
- * Headers that no annotation names are NOT looked at.
+ * Compares the headers that repeat arguments with the arguments. Returns null, or one sentence that names the header and no
+ * value. An argument that is null or absent must have none. Integers are compared as numbers, everything else as text.
+ * Does NOT look at headers that no annotation names.
  */
 export function headerParamFault(
   params: readonly HeaderParam[],

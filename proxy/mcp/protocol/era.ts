@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Members } from '../../../db/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { decodeHeaderValue } from '../pinning/header-params.ts'
+import { decodeHeaderValue } from './header-values.ts'
 import { NAMED } from './methods.ts'
 import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSAID } from './versions.ts'
 

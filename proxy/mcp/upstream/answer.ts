@@ -1,15 +1,14 @@
 import type { Readable } from 'node:stream'
-import type { Expectation } from './asked.ts'
-import { drain, isEncoded, mediaTypeOf, readWhole } from './body.ts'
-import { echoes } from './credentials.ts'
+import type { Era } from '../protocol/versions.ts'
+import { drain, eventData, isEncoded, mediaTypeOf, readWhole, type SizeLimits } from './body.ts'
+import { echoes, type UpstreamCredentials } from './credentials.ts'
 import { failed } from './errors.ts'
-import { eventData } from './events.ts'
 import type { Head } from './exchange.ts'
 import { kindOfMessage, type Message, readMessage } from './message.ts'
-import { refusedAnswer } from './refused.ts'
+import { sessionIsGone } from './session-gone.ts'
 
-/** An upstream's answer to one request of ours. */
-export interface UpstreamAnswer {
+/** An MCP server's answer to one request of ours. */
+export interface McpAnswer {
   readonly status: number
   /** True where the upstream answers with an event stream. */
   readonly streamed: boolean
@@ -23,16 +22,28 @@ export interface UpstreamAnswer {
   readonly requestId: number
 }
 
-/** Whether the answer has come, as far as it was read. */
+/** The request that an answer must fit, and the limits that it must keep. */
+export interface Expectation {
+  readonly requestId: number
+  readonly era: Era
+  readonly credentials: UpstreamCredentials
+  readonly limits: SizeLimits
+  /** How the request was sent in the legacy era: outside a session, in one without an id, or in one that it named. */
+  readonly session: 'none' | 'unnamed' | 'named'
+  /** Called once, when nothing more can come. False: the upstream may still be at work on the request. */
+  readonly settled: (answered: boolean) => void
+}
+
 interface Progress {
+  /** Whether the response has come, as far as the answer was read. */
   answered: boolean
 }
 
 /**
- * Takes what begins with `head` for an answer. A body that comes with an HTTP error is read here.
+ * Reads the answer that begins with `head`; a body that comes with an HTTP error is read whole.
  * Throws McpUpstreamError for what can be no answer: refused credentials, a redirect, another status, type or encoding.
  */
-export async function answerOf(head: Head, expectation: Expectation): Promise<UpstreamAnswer> {
+export async function answerOf(head: Head, expectation: Expectation): Promise<McpAnswer> {
   const { status, body } = head
   const progress = { answered: status !== 200 }
   const settle = () => expectation.settled(progress.answered || body.readableEnded)
@@ -51,7 +62,7 @@ async function accepted(
   head: Head,
   expectation: Expectation,
   progress: Progress,
-): Promise<Pick<UpstreamAnswer, 'streamed' | 'messages'>> {
+): Promise<Pick<McpAnswer, 'streamed' | 'messages'>> {
   const { status, headers, body } = head
   if (status === 401 || status === 403) {
     throw failed("the upstream refused this gateway's credentials", { status })
@@ -59,7 +70,7 @@ async function accepted(
   if (isEncoded(headers)) throw failed('the answer is compressed, which was not asked for', { status })
   const type = mediaTypeOf(headers)
   if (status >= 400) {
-    return { streamed: false, messages: onlyOne(await refusedAnswer(head, type, expectation)) }
+    return { streamed: false, messages: onlyOne(await errorAnswer(head, type, expectation)) }
   }
   if (status !== 200) throw failed(`an answer of status ${status} to a request`, { status })
   if (type === 'application/json') {
@@ -69,6 +80,40 @@ async function accepted(
     return { streamed: true, messages: closing(eventMessages(body, expectation, progress), body, progress) }
   }
   throw failed('the answer is neither JSON nor an event stream', { status })
+}
+
+/**
+ * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error that has none.
+ * Throws McpUpstreamError `failed` where the body is anything else; `new_session` is its cure where it says that the
+ * session is unknown.
+ */
+async function errorAnswer({ status, body }: Head, type: string, expectation: Expectation): Promise<Message> {
+  const { requestId, credentials, limits, session } = expectation
+  const bytes = await readWhole(body, limits.maxMessageBytes)
+  const message = type === 'application/json' ? messageIn(bytes) : null
+  const named = session === 'named'
+  if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
+    throw failed('the upstream does not know the session', { status, cure: 'new_session' })
+  }
+  if (message === null || !answers(message, requestId)) throw failed(`HTTP status ${status}`, { status })
+  if (echoes(credentials, bytes)) throw failed('an answer holds the secret of our credentials', { status })
+  return message
+}
+
+function messageIn(bytes: Buffer): Message | null {
+  try {
+    return readMessage(bytes)
+  } catch {
+    // Whatever it is, a page or nothing: it answers no request.
+    return null
+  }
+}
+
+/** An error whose sender could not read the id, or would not, has none; a result always has one. */
+function answers(message: Message, requestId: number): boolean {
+  if (kindOfMessage(message) !== 'response') return false
+  const id = message.value.id ?? null
+  return id === requestId || id === null
 }
 
 async function* oneMessage(
@@ -103,7 +148,7 @@ async function* eventMessages(
   }
 }
 
-/** A message that may be passed on. */
+/** Returns a message that may be passed on. */
 function judged(message: Message, { era, requestId, credentials }: Expectation): Message {
   if (echoes(credentials, message.bytes)) throw failed('a message holds the secret of our credentials')
   const kind = kindOfMessage(message)
@@ -134,8 +179,8 @@ function closing(
   }
 }
 
-/** The response that an answer ends with. What comes before it is passed over. */
-export async function responseOf({ messages }: UpstreamAnswer): Promise<Message> {
+/** Reads the response that an answer ends with. Passes over what comes before it. */
+export async function responseOf({ messages }: McpAnswer): Promise<Message> {
   let last: Message | null = null
   for await (const message of messages) last = message
   if (last === null) throw failed('the answer holds no response')

@@ -1,37 +1,23 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Resolve } from '../../egress/agent.ts'
-import type { UpstreamAnswer } from './answer.ts'
-import type { UpstreamCall } from './call.ts'
+import type { Limits } from '../options.ts'
+import type { McpAnswer } from './answer.ts'
 import { openConnections } from './connections.ts'
 import { failed } from './errors.ts'
-import { callLegacy } from './legacy.ts'
-import { callModern } from './modern.ts'
+import { callLegacy, type LegacyCall } from './legacy.ts'
+import { callModern, type ModernCall } from './modern.ts'
 import { type Reading, readUpstream } from './reading.ts'
 import { notify, type Transport } from './request.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
-import { type Owner, UpstreamSessions } from './sessions.ts'
-
-export type { UpstreamAnswer } from './answer.ts'
-export type { UpstreamCall } from './call.ts'
-export type { Reading } from './reading.ts'
-export type { Owner } from './sessions.ts'
+import { type SessionOwner, UpstreamSessions } from './sessions.ts'
 
 /** Idle sessions and connections are looked for so often. ms. */
 const SWEEP_MS = 60_000
 
-export interface UpstreamOptions {
+export interface UpstreamOptions extends Limits {
   /** Whether upstreams may be at loopback or private addresses. */
   readonly allowPrivate: boolean
-  /** Until the connection stands. ms. */
-  readonly connectMs: number
-  /** From then until the head of the answer, and between two pieces of it. ms. */
-  readonly answerMs: number
-  /** For one request and its answer. ms. */
-  readonly totalMs: number
-  readonly maxMessageBytes: number
-  /** All of one answer, and all pages of a list of tools. */
-  readonly maxTotalBytes: number
   readonly clock: () => number
   /** Reads `env:NAME` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
@@ -39,13 +25,23 @@ export interface UpstreamOptions {
   readonly resolve?: Resolve
 }
 
+/** One request to an upstream of either era, on behalf of one caller. */
+export interface UpstreamCall extends ModernCall, LegacyCall {
+  readonly permit: Granted
+}
+
 /** The MCP servers behind this gateway. Whatever fails because of one is a McpUpstreamError. */
 export interface McpUpstream {
   /** Sends one request and resolves with the head of its answer. Rejects with McpUpstreamError, or the signal's reason. */
-  readonly call: (call: UpstreamCall) => Promise<UpstreamAnswer>
+  readonly call: (call: UpstreamCall) => Promise<McpAnswer>
   /** Hands a JSON-RPC response to the session whose server asked for it. Rejects where there is no such session. */
-  readonly respond: (permit: Granted, resource: McpResource, owner: Owner, response: string) => Promise<void>
-  /** Ends what the caller's session at our door has opened. Best effort. */
+  readonly respond: (
+    permit: Granted,
+    resource: McpResource,
+    owner: SessionOwner,
+    response: string,
+  ) => Promise<void>
+  /** Ends what the caller's own session at this gateway has opened. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
   /** Finds out which era the server is of, what it says of itself, and its tools. Writes nothing. */
   readonly read: (permit: OperatorPermit, resource: McpResource, signal: AbortSignal) => Promise<Reading>
@@ -56,12 +52,17 @@ export interface McpUpstream {
 /**
  * Speaks to upstream MCP servers over Streamable HTTP, of either era. Connections go to vetted addresses only, TLS is
  * verified, redirects and cookies are not followed, and nothing of a caller's own headers is ever sent.
+ *
+ * Every message needs a permit: a call and a response to a server's request that of a granted call, a reading its own.
+ * One thing goes without: the DELETE of a session, which a permitted call or reading has opened. The notification that
+ * cancels a request goes under the permit of that request.
+ *
  * Does NOT decide who may call what, nor look into params and results.
  */
 export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
-  const transport = wireOf(options)
+  const transport = transportOf(options)
   const sessions = new UpstreamSessions({
-    open: async (...given) => (await openSession(transport, ...given)).session,
+    open: async (opening) => (await openSession(transport, opening)).session,
     end: (resource, session) => endSession(transport, resource, session),
     clock: options.clock,
   })
@@ -78,18 +79,26 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
       if (era === null) throw failed('it has never been read, so its era is unknown')
       return era === 'modern' ? callModern(transport, call) : callLegacy(transport, sessions, call)
     },
-    async respond(_permit, resource, owner, response) {
-      const lease = await sessions.leaseExisting(resource, owner, closed.signal)
+    async respond(permit, resource, owner, response) {
+      const { signal } = closed
+      const lease = await sessions.leaseExisting(resource, owner, signal)
       if (lease === null) throw failed('there is no session that could have asked')
       const headers = sessionHeaders(lease.session)
       try {
-        await notify(transport, { resource, text: response, headers, signal: closed.signal })
+        await notify(transport, { permit, resource, text: response, headers, signal })
       } finally {
         lease.release()
       }
     },
     endSession: (principalId, sessionId) => sessions.endOf(principalId, sessionId),
-    read: (permit, resource, signal) => readUpstream({ transport, permit, resource, signal }),
+    async read(permit, resource, signal) {
+      if (permit.resourceId !== resource.resource_id) {
+        throw new Error(
+          `the permit is for the reading of ${permit.resourceId}, not of ${resource.resource_id}`,
+        )
+      }
+      return readUpstream({ transport, permit, resource, signal })
+    },
     async close() {
       clearInterval(sweeper)
       closed.abort(failed('the gateway stops'))
@@ -99,21 +108,11 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
   }
 }
 
-function wireOf(options: UpstreamOptions): Transport {
-  const { allowPrivate, connectMs, answerMs, totalMs, maxMessageBytes, maxTotalBytes } = options
-  const { clock, secret, resolve } = options
+function transportOf(options: UpstreamOptions): Transport {
   let last = 0
   return {
-    connections: openConnections({
-      allowPrivate,
-      connectMs,
-      headersMs: answerMs,
-      idleMs: answerMs,
-      clock,
-      secret,
-      ...(resolve && { resolve }),
-    }),
-    limits: { maxMessageBytes, maxTotalBytes, totalMs },
+    connections: openConnections(options),
+    limits: options,
     nextId: () => {
       last += 1
       return last

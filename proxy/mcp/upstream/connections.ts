@@ -2,17 +2,17 @@ import { createHash } from 'node:crypto'
 import type { Agent } from 'undici'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
-import { type Credentials, type CredentialsOf, credentialsReader } from './credentials.ts'
+import { type CredentialsOf, credentialsReader, type UpstreamCredentials } from './credentials.ts'
 import { failed } from './errors.ts'
 
 /** An agent that nothing has gone through for so long is given up. ms. */
 const AGENT_IDLE_MS = 600_000
 
-/** How a resource can be reached now. */
+/** The way to a resource, as it is now. */
 export interface Connection {
   readonly agent: Agent
   readonly url: URL
-  readonly credentials: Credentials
+  readonly credentials: UpstreamCredentials
 }
 
 export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'> {
@@ -35,14 +35,16 @@ interface Entry {
 }
 
 /**
- * Ways out, one for each revision of a resource and each certificate it shows, so that no two resources share a connection
- * and none outlives a change of its endpoint. Does NOT look at who calls: what belongs to callers is their sessions.
+ * Opens one agent for each revision of a resource and each certificate it shows, so that no two resources share a connection
+ * and none outlives a change of its endpoint. Does NOT look at who calls: only sessions belong to callers.
  */
-export function openConnections({ secret, clock, ...egress }: ConnectionOptions): Connections {
+export function openConnections(options: ConnectionOptions): Connections {
+  const { secret, clock, allowPrivate, connectMs, answerMs, resolve } = options
+  const egress: EgressOptions = { allowPrivate, connectMs, answerMs, ...(resolve && { resolve }) }
   const credentialsOf: CredentialsOf = credentialsReader({ secret, clock })
   const agents = new Map<string, Entry>()
 
-  const agentOf = (resource: McpResource, { tls }: Credentials): Agent => {
+  const agentOf = (resource: McpResource, { tls }: UpstreamCredentials): Agent => {
     const certificate =
       tls === null ? '' : createHash('sha256').update(tls.key).update(tls.cert).digest('hex')
     const key = `${resource.resource_id} ${resource.revision} ${certificate}`

@@ -8,7 +8,7 @@ export type ResponseHeaders = Readonly<Record<string, string | readonly string[]
 
 export interface Outgoing {
   readonly method: 'POST' | 'DELETE'
-  /** Beside the credentials, which the link brings, `host` and `content-length`. */
+  /** Beside the credentials, which the connection brings, `host` and `content-length`. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | null
   /** For all of it, from the connection to the last byte of the answer. ms. */
@@ -21,7 +21,10 @@ export interface Outgoing {
 export interface Head {
   readonly status: number
   readonly headers: ResponseHeaders
-  /** Errors with McpUpstreamError or the signal's reason. Nothing is read ahead beyond one chunk. Destroying it ends the request. */
+  /**
+   * Errors with McpUpstreamError or the signal's reason. Nothing is read ahead beyond one chunk. Destroying it ends the
+   * request.
+   */
   readonly body: Readable
 }
 
@@ -30,13 +33,13 @@ export interface Head {
  * made is tried once more; a request of which a byte may have gone out never is, for it may have acted.
  * Throws {@link McpUpstreamError}, or the signal's reason.
  */
-export async function exchange(link: Connection, outgoing: Outgoing): Promise<Head> {
+export async function exchange(connection: Connection, outgoing: Outgoing): Promise<Head> {
   try {
-    return await new Exchange(link, outgoing).head
+    return await new Exchange(connection, outgoing).head
   } catch (error) {
     const again = error instanceof McpUpstreamError && error.cure === 'reconnect'
     if (!again) throw error
-    return new Exchange(link, outgoing).head
+    return new Exchange(connection, outgoing).head
   }
 }
 
@@ -49,7 +52,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | null = null
   #body: Readable | null = null
   #complete = false
-  /** Why we ended it ourselves. */
+  /** The reason, where this side ended it. */
   #ended: { readonly reason: unknown } | null = null
 
   constructor({ agent, url, credentials }: Connection, outgoing: Outgoing) {
@@ -95,7 +98,7 @@ class Exchange implements Dispatcher.DispatchHandler {
         done(error)
       },
     })
-    // Who reads it hears its error; without a listener of its own one that nobody reads would end the process.
+    // A reader hears its error; without a listener of its own, one that nobody reads would end the process.
     body.on('error', () => {})
     body.once('close', () => this.#release())
     this.#body = body
@@ -147,7 +150,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
 const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error(String(reason)))
 
-/** Node's or the client's name for what went wrong, e.g. `ECONNREFUSED`. Its message may quote what came. */
+/** Node's or the client's code of an error, e.g. `ECONNREFUSED`. Its message may quote what came. */
 const codeOf = (error: Error): string =>
   'code' in error && typeof error.code === 'string' ? error.code : error.name
 

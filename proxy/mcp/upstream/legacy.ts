@@ -1,15 +1,23 @@
-import type { UpstreamAnswer } from './answer.ts'
-import type { UpstreamCall } from './call.ts'
+import { notificationMessage } from '../protocol/json-rpc.ts'
+import type { McpAnswer } from './answer.ts'
 import { McpUpstreamError } from './errors.ts'
 import type { Message } from './message.ts'
-import { notificationText } from './protocol.ts'
+import type { ModernCall } from './modern.ts'
 import { notify, send, type Transport } from './request.ts'
-import { type Session, sessionHeaders } from './session.ts'
+import { type ClientIdentity, sessionHeaders, type UpstreamSession } from './session.ts'
 import { mayBeGone } from './session-gone.ts'
-import type { Lease, UpstreamSessions } from './sessions.ts'
+import type { Lease, SessionOwner, UpstreamSessions } from './sessions.ts'
 
 /** Nobody waits for a cancellation longer. ms. */
 const CANCEL_MS = 2_000
+
+/** Also an upstream of this era is told when the caller hangs up. */
+export interface LegacyCall extends Omit<ModernCall, 'headers'> {
+  /** The owner of the session: no two owners share one. */
+  readonly owner: SessionOwner
+  /** The client that the session is opened for, where this call opens it. */
+  readonly client: ClientIdentity
+}
 
 /**
  * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. Where the
@@ -18,8 +26,8 @@ const CANCEL_MS = 2_000
 export async function callLegacy(
   transport: Transport,
   sessions: UpstreamSessions,
-  call: UpstreamCall,
-): Promise<UpstreamAnswer> {
+  call: LegacyCall,
+): Promise<McpAnswer> {
   try {
     return await inSession(transport, sessions, call)
   } catch (error) {
@@ -31,10 +39,10 @@ export async function callLegacy(
 async function inSession(
   transport: Transport,
   sessions: UpstreamSessions,
-  call: UpstreamCall,
-): Promise<UpstreamAnswer> {
-  const { resource, owner, client, method, params, signal } = call
-  const lease = await sessions.lease(resource, owner, client, signal)
+  call: LegacyCall,
+): Promise<McpAnswer> {
+  const { permit, resource, method, params, signal } = call
+  const lease = await sessions.lease(call)
   const { session } = lease
   const requestId = transport.nextId()
   const settled = (answered: boolean) => {
@@ -43,6 +51,7 @@ async function inSession(
   }
   try {
     const { answer } = await send(transport, {
+      permit,
       resource,
       requestId,
       era: 'legacy',
@@ -60,27 +69,27 @@ async function inSession(
   }
 }
 
-/** The messages of an answer with an HTTP error, which may speak of the session. */
-async function* watched({ status, messages }: UpstreamAnswer, lease: Lease): AsyncGenerator<Message> {
+/** Passes on the messages of an answer with an HTTP error, which may speak of the session. */
+async function* watched({ status, messages }: McpAnswer, lease: Lease): AsyncGenerator<Message> {
   for await (const message of messages) {
     if (mayBeGone(status, message)) lease.forget()
     yield message
   }
 }
 
-/** Hanging up cancels nothing in this era (2025-11-25, transports); this does. Best effort: nobody waits for it. */
+/** Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort: nobody waits for it. */
 async function cancel(
   transport: Transport,
-  { resource }: UpstreamCall,
-  session: Session,
+  { permit, resource }: LegacyCall,
+  session: UpstreamSession,
   requestId: number,
 ): Promise<void> {
   const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
-  const text = notificationText('notifications/cancelled', params)
+  const text = notificationMessage('notifications/cancelled', params)
   const signal = AbortSignal.timeout(CANCEL_MS)
   try {
-    await notify(transport, { resource, text, headers: sessionHeaders(session), signal })
+    await notify(transport, { permit, resource, text, headers: sessionHeaders(session), signal })
   } catch {
-    // The upstream finishes what nobody will read.
+    // The upstream finishes an answer that nobody will read.
   }
 }

@@ -1,9 +1,21 @@
+import type { McpResource } from '../../../db/mcp/resources.ts'
 import { MODERN } from '../protocol/versions.ts'
-import type { UpstreamAnswer } from './answer.ts'
-import type { UpstreamCall } from './call.ts'
-import { send, type Transport } from './request.ts'
+import type { McpAnswer } from './answer.ts'
+import { send, type Transport, type UpstreamPermit } from './request.ts'
 
 type Headers = Readonly<Record<string, string>>
+
+export interface ModernCall {
+  readonly permit: UpstreamPermit
+  readonly resource: McpResource
+  readonly method: string
+  /** JSON text of the params object, as the upstream must see it; null for none. */
+  readonly params: string | null
+  /** `mcp-name` and `mcp-param-*`. Any other is left out; the rest is put in here. */
+  readonly headers: Headers
+  /** The caller hung up: the request is destroyed at once. */
+  readonly signal: AbortSignal
+}
 
 /** The headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata). */
 const modernHeaders = (method: string): Headers => ({
@@ -11,13 +23,14 @@ const modernHeaders = (method: string): Headers => ({
   'mcp-method': method,
 })
 
-/** Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all that cancels it. */
-export async function callModern(
-  transport: Transport,
-  call: Omit<UpstreamCall, 'owner' | 'client'>,
-): Promise<UpstreamAnswer> {
-  const { resource, method, params, signal } = call
+/**
+ * Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all that cancels
+ * the request.
+ */
+export async function callModern(transport: Transport, call: ModernCall): Promise<McpAnswer> {
+  const { permit, resource, method, params, signal } = call
   const { answer } = await send(transport, {
+    permit,
     resource,
     requestId: transport.nextId(),
     era: 'modern',
@@ -31,7 +44,7 @@ export async function callModern(
   return answer
 }
 
-/** Those headers that repeat parts of the params. No other name passes, whoever asked for it. */
+/** Keeps the headers that repeat parts of the params. No other name passes, whoever asked for it. */
 function mirrored(headers: Headers): Headers {
   const lowerCased = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
   return Object.fromEntries(

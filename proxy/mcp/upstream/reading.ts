@@ -1,40 +1,39 @@
-import type { JsonObject } from '../../../db/json.ts'
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
-import { type Era, LEGACY, MODERN, modernMeta } from '../protocol/versions.ts'
+import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-rpc.ts'
+import { type Era, LEGACY, META, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { factsOf } from './facts.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { callModern } from './modern.ts'
-import {
-  HEADER_MISMATCH,
-  MISSING_CLIENT_CAPABILITY,
-  READER_CAPABILITIES,
-  UNSUPPORTED_VERSION,
-} from './protocol.ts'
 import { send, type Transport } from './request.ts'
 import { endSession, openSession, sessionHeaders } from './session.ts'
 import { listTools, type RawTool } from './tools.ts'
 
 /** How long a modern upstream may take to say whether it is of the older era too. ms. */
 const SOON_MS = 5_000
+/** How large each thing may be that a server says of itself. Characters of JSON text; of plain text for the instructions. */
+const MAX_FACT = 16_384
 
-/** What an upstream was found to be. */
+/**
+ * The capabilities that a server is read with: all there are. Some servers list a tool only to clients that can answer what
+ * it asks, and every tool is to be pinned; whether a caller can answer shows when the caller calls.
+ */
+const READER_CAPABILITIES: JsonObject = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } }
+
+/** An upstream as it was read. */
 export interface Reading {
   readonly era: Era
   readonly protocolVersion: string
   /**
-   * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern upstream that speaks
-   * the older revisions too.
+   * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern upstream that
+   * speaks the older revisions too.
    */
   readonly facts: JsonObject
   readonly tools: readonly RawTool[]
 }
 
-/** What the upstream makes of a question of the modern era. Null: it is of the legacy era. */
-/** What a server is read with. */
 interface Reader {
   readonly transport: Transport
   readonly permit: OperatorPermit
@@ -42,6 +41,7 @@ interface Reader {
   readonly signal: AbortSignal
 }
 
+/** The answer to `server/discover`. Null: the upstream is of the legacy era. */
 type Discovery = { readonly result: Members | null } | null
 
 /**
@@ -58,17 +58,18 @@ async function readModern(reader: Reader, result: Members | null): Promise<Readi
   // Where the upstream did not say what it has, asking for its tools tells.
   const hasTools = result === null || isObject(capabilitiesOf(result).tools)
   const page = (params: Members) => askModern(reader, 'tools/list', params)
-  const tools = hasTools ? await listTools(page, reader.transport.limits.maxTotalBytes) : []
+  const tools = hasTools ? await listTools(page, reader.transport.limits.maxAnswerBytes) : []
   const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(reader) }
   return { era: 'modern', protocolVersion: MODERN, facts, tools }
 }
 
-/** Whether a modern upstream lets older clients initialize too: only there can their users be asked something. */
-async function speaksLegacy({ transport, resource, signal }: Reader): Promise<boolean> {
+/** Tells whether a modern upstream lets older clients initialize too: only there can their users be asked something. */
+async function speaksLegacy({ transport, permit, resource, signal }: Reader): Promise<boolean> {
+  const client = { capabilities: {}, clientInfo: null }
   // A server that leaves the question open has answered it.
   const soon = AbortSignal.any([signal, AbortSignal.timeout(SOON_MS)])
   try {
-    const { session } = await openSession(transport, resource, { capabilities: {}, clientInfo: null }, soon)
+    const { session } = await openSession(transport, { permit, resource, client, signal: soon })
     await endSession(transport, resource, session)
     return true
   } catch (error) {
@@ -77,12 +78,13 @@ async function speaksLegacy({ transport, resource, signal }: Reader): Promise<bo
   }
 }
 
-async function readLegacy({ transport, resource, signal }: Reader): Promise<Reading> {
+async function readLegacy({ transport, permit, resource, signal }: Reader): Promise<Reading> {
   const client = { capabilities: READER_CAPABILITIES, clientInfo: null }
-  const { session, result } = await openSession(transport, resource, client, signal)
+  const { session, result } = await openSession(transport, { permit, resource, client, signal })
   try {
     const page = async (params: Members) => {
       const { answer } = await send(transport, {
+        permit,
         resource,
         requestId: transport.nextId(),
         era: 'legacy',
@@ -96,7 +98,7 @@ async function readLegacy({ transport, resource, signal }: Reader): Promise<Read
       return responseOf(answer)
     }
     const hasTools = isObject(capabilitiesOf(result).tools)
-    const tools = hasTools ? await listTools(page, transport.limits.maxTotalBytes) : []
+    const tools = hasTools ? await listTools(page, transport.limits.maxAnswerBytes) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
     await endSession(transport, resource, session)
@@ -110,7 +112,7 @@ async function discover(reader: Reader): Promise<Discovery> {
   try {
     response = await askModern(reader, 'server/discover', {})
   } catch (error) {
-    // What a server does to a question that it does not know: anything but answer.
+    // A server does anything but answer a method that it does not know.
     if (!reader.signal.aborted && error instanceof McpUpstreamError && isNoAnswer(error)) return null
     throw error
   }
@@ -122,11 +124,11 @@ async function discover(reader: Reader): Promise<Discovery> {
   return offers(result.supportedVersions) ? { result } : null
 }
 
-/** Not where it is down, silent, or of the opinion that we may not ask: a handshake would fare no better. */
+/** False where it is down, silent, or refuses our credentials: a handshake would fare no better. */
 const isNoAnswer = ({ kind, status }: McpUpstreamError): boolean =>
   kind === 'failed' && status !== 401 && status !== 403
 
-/** Whether the modern revision is among the versions. Throws where none is that we know. */
+/** Tells whether the modern revision is among the versions. Throws where none is that this gateway knows. */
 function offers(versions: readonly unknown[]): boolean {
   if (versions.includes(MODERN)) return true
   if (LEGACY.some((version) => versions.includes(version))) return false
@@ -142,3 +144,31 @@ async function askModern({ transport, ...call }: Reader, method: string, members
   const params = JSON.stringify({ ...members, _meta: modernMeta(READER_CAPABILITIES) })
   return responseOf(await callModern(transport, { ...call, method, params, headers: {} }))
 }
+
+/**
+ * Takes from the result of `server/discover` or `initialize` what the server says of itself, as far as given: leaves out an
+ * object that is too large, cuts instructions that are too long. It decides what is asked of the server and offered in its
+ * name, and never who may.
+ */
+function factsOf(result: Members): JsonObject {
+  const { capabilities, instructions } = result
+  const serverInfo = serverInfoOf(result)
+  return {
+    ...(fits(capabilities) && { capabilities }),
+    ...(fits(serverInfo) && { serverInfo }),
+    ...(typeof instructions === 'string' && { instructions: cut(instructions) }),
+  }
+}
+
+/** It stands in `_meta` since 2026-07-28 (server/discover), beside the capabilities before. */
+function serverInfoOf({ _meta: meta, serverInfo }: Members): unknown {
+  return (isObject(meta) ? meta[META.serverInfo] : undefined) ?? serverInfo
+}
+
+/** An object that came out of JSON.parse is one of JSON. */
+const fits = (value: unknown): value is JsonObject =>
+  isObject(value) && JSON.stringify(value).length <= MAX_FACT
+
+/** Never through the middle of a character. */
+const cut = (text: string): string =>
+  text.length <= MAX_FACT ? text : text.slice(0, MAX_FACT).replace(/[\uD800-\uDBFF]$/, '')

@@ -1,25 +1,25 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import { VERSION } from '../../version.ts'
-import { answerOf, type UpstreamAnswer } from './answer.ts'
-import type { Expectation } from './asked.ts'
+import type { Limits } from '../options.ts'
+import { requestMessage } from '../protocol/json-rpc.ts'
+import { answerOf, type Expectation, type McpAnswer } from './answer.ts'
 import { drain } from './body.ts'
 import type { Connection, Connections } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import type { Limits } from './events.ts'
 import { exchange, type Head, type Outgoing } from './exchange.ts'
-import { requestText } from './protocol.ts'
 
-/** What sending a message takes, whoever it is for. */
+/** The way to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this folder. */
 export interface Transport {
   readonly connections: Connections
-  readonly limits: Limits & { readonly totalMs: number }
+  readonly limits: Limits
   /** An id that no request of ours has had. */
   readonly nextId: () => number
 }
 
 type Headers = Readonly<Record<string, string>>
 
-/** What no header of an era, a session or a call can take the place of. */
+/** The headers that no header of an era, a session or a call can take the place of. */
 const FIXED: Headers = {
   accept: 'application/json, text/event-stream',
   'accept-encoding': 'identity',
@@ -27,12 +27,16 @@ const FIXED: Headers = {
   'user-agent': `sallyport/${VERSION}`,
 }
 
+/** Why a message may be sent at all: a granted call, or the reading of what a server lists. */
+export type UpstreamPermit = Granted | OperatorPermit
+
 export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'session' | 'settled'> {
+  readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly method: string
   /** JSON text of an object, or null for none. */
   readonly params: string | null
-  /** Those of the era, the session and the call. */
+  /** The headers of the era, the session and the call. */
   readonly headers: Headers
   readonly signal: AbortSignal
 }
@@ -44,23 +48,24 @@ export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'sessio
 export async function send(
   transport: Transport,
   request: Request,
-): Promise<{ head: Head; answer: UpstreamAnswer }> {
+): Promise<{ head: Head; answer: McpAnswer }> {
   const { resource, requestId, method, params, settled } = request
-  let link: Connection
+  let connection: Connection
   let head: Head
   try {
-    link = await transport.connections.of(resource)
-    head = await exchange(link, post(transport, requestText(requestId, method, params), request))
+    connection = await transport.connections.of(resource)
+    head = await exchange(connection, post(transport, requestMessage(requestId, method, params), request))
   } catch (error) {
     // Silence, and a caller who gave up, say nothing of the upstream: it may be at work.
     settled(error instanceof McpUpstreamError && error.kind !== 'timeout')
     throw error
   }
-  const { credentials } = link
+  const { credentials } = connection
   return { head, answer: await answerOf(head, { ...request, credentials, limits: transport.limits }) }
 }
 
-export interface Telling {
+export interface Notification {
+  readonly permit: UpstreamPermit
   readonly resource: McpResource
   /** The text of a notification or a response. */
   readonly text: string
@@ -68,10 +73,13 @@ export interface Telling {
   readonly signal: AbortSignal
 }
 
-/** Sends what has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or the signal's reason. */
-export async function notify(transport: Transport, { resource, text, ...rest }: Telling): Promise<void> {
-  const link = await transport.connections.of(resource)
-  const { status, body } = await exchange(link, post(transport, text, rest))
+/**
+ * Sends a message that has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or the signal's
+ * reason.
+ */
+export async function notify(transport: Transport, { resource, text, ...rest }: Notification): Promise<void> {
+  const connection = await transport.connections.of(resource)
+  const { status, body } = await exchange(connection, post(transport, text, rest))
   drain(body)
   if (status !== 202 && status !== 200 && status !== 204) {
     throw failed(`HTTP status ${status} to a message without an answer`, { status })

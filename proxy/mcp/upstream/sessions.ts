@@ -1,24 +1,25 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import type { Client, Session } from './session.ts'
+import type { Opening, UpstreamSession } from './session.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */
 const IDLE_MS = 600_000
-/** No more sessions are kept, of everybody and of one principal: nobody's drive out everybody else's. */
+/** No more sessions are kept in all. */
 const MAX_SESSIONS = 1_000
+/** No more sessions are kept for one principal, so that nobody's drive out everybody else's. */
 const MAX_OF_PRINCIPAL = 100
 
-/** Whose session it is. */
-export interface Owner {
+/** The caller that a session is kept for. */
+export interface SessionOwner {
   readonly principalId: string
-  /** The caller's own MCP session at our door, or null. */
+  /** The caller's own session at this gateway, or null. */
   readonly sessionId: string | null
 }
 
 /** A session while one message goes through it. */
 export interface Lease {
-  readonly session: Session
+  readonly session: UpstreamSession
   /** Must be called, once. */
   readonly release: () => void
   /** The upstream does not know it any more: the next lease begins anew. */
@@ -26,9 +27,9 @@ export interface Lease {
 }
 
 interface Held {
-  readonly owner: Owner
+  readonly owner: SessionOwner
   readonly resource: McpResource
-  readonly session: Promise<Session>
+  readonly session: Promise<UpstreamSession>
   /** The id it is reserved under, once it is open. */
   reserved: string | null
   users: number
@@ -36,8 +37,8 @@ interface Held {
 }
 
 interface Options {
-  readonly open: (resource: McpResource, client: Client, signal: AbortSignal) => Promise<Session>
-  readonly end: (resource: McpResource, session: Session) => Promise<void>
+  readonly open: (opening: Opening) => Promise<UpstreamSession>
+  readonly end: (resource: McpResource, session: UpstreamSession) => Promise<void>
   readonly clock: () => number
 }
 
@@ -58,25 +59,33 @@ export class UpstreamSessions {
     this.#options = options
   }
 
-  /** The owner's session at that resource, opened where there is none. Rejects as opening it does, or with the signal's reason. */
-  async lease(resource: McpResource, owner: Owner, client: Client, signal: AbortSignal): Promise<Lease> {
+  /**
+   * Leases the owner's session at that resource, opened where there is none. Rejects as opening it does, or with the
+   * signal's reason.
+   */
+  async lease(opening: Opening & { readonly owner: SessionOwner }): Promise<Lease> {
+    const { resource, owner } = opening
     const key = keyOf(resource, owner)
     this.sweep(this.#options.clock())
     const present = this.#held.get(key)
     if (present && present.resource.revision !== resource.revision) void this.#drop(key, present)
-    const held = this.#held.get(key) ?? this.#open(key, resource, owner, client)
-    return this.#use(key, held, signal)
+    const held = this.#held.get(key) ?? this.#open(key, opening, owner)
+    return this.#use(key, held, opening.signal)
   }
 
   /** As {@link lease}, but null where the owner has no session there. */
-  async leaseExisting(resource: McpResource, owner: Owner, signal: AbortSignal): Promise<Lease | null> {
+  async leaseExisting(
+    resource: McpResource,
+    owner: SessionOwner,
+    signal: AbortSignal,
+  ): Promise<Lease | null> {
     const key = keyOf(resource, owner)
     const held = this.#held.get(key)
     if (!held || held.resource.revision !== resource.revision) return null
     return this.#use(key, held, signal)
   }
 
-  /** Ends every session that belongs to the caller's own session at our door. */
+  /** Ends every session that belongs to the caller's own session at this gateway. */
   async endOf(principalId: string, sessionId: string): Promise<void> {
     const theirs = [...this.#held].filter(
       ([, { owner }]) => owner.principalId === principalId && owner.sessionId === sessionId,
@@ -99,10 +108,11 @@ export class UpstreamSessions {
     await Promise.all([...this.#held].map(([key, held]) => this.#drop(key, held)))
   }
 
-  #open(key: string, resource: McpResource, owner: Owner, client: Client): Held {
+  #open(key: string, { permit, resource, client }: Opening, owner: SessionOwner): Held {
     this.#makeRoom(owner)
-    // Not the signal of whoever asks first: others may be waiting for the same session.
-    const opening = this.#options.open(resource, client, this.#closed.signal)
+    // Not the signal of the first caller: others may be waiting for the same session.
+    const { signal } = this.#closed
+    const opening = this.#options.open({ permit, resource, client, signal })
     const held: Held = {
       owner,
       resource,
@@ -116,7 +126,7 @@ export class UpstreamSessions {
     return held
   }
 
-  #reserve(key: string, held: Held, session: Session): Session {
+  #reserve(key: string, held: Held, session: UpstreamSession): UpstreamSession {
     if (this.#held.get(key) !== held) {
       void this.#options.end(held.resource, session)
       throw failed('the session was ended while it was opened')
@@ -152,7 +162,7 @@ export class UpstreamSessions {
     this.#held.set(key, held)
   }
 
-  #makeRoom(owner: Owner): void {
+  #makeRoom(owner: SessionOwner): void {
     const theirs = [...this.#held].filter(([, held]) => held.owner.principalId === owner.principalId)
     const candidates = theirs.length >= MAX_OF_PRINCIPAL ? theirs : [...this.#held]
     if (candidates === theirs || this.#held.size >= MAX_SESSIONS) {
@@ -179,5 +189,5 @@ export class UpstreamSessions {
   }
 }
 
-const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId }: Owner): string =>
+const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId }: SessionOwner): string =>
   JSON.stringify([principalId, sessionId, id])

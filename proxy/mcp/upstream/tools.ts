@@ -1,7 +1,7 @@
 import { isObject, type Members } from '../../../db/json.ts'
+import { METHOD_NOT_FOUND } from '../protocol/json-rpc.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
-import { METHOD_NOT_FOUND } from './protocol.ts'
 
 const MAX_PAGES = 100
 const MAX_TOOLS = 2_000
@@ -11,22 +11,22 @@ const MAX_LIST = 4 * 1024 * 1024
 /** A tool as its server defines it. */
 export interface RawTool {
   /**
-   * The definition as JSON text, written anew from `value`: so that what is judged, what is pinned and what a caller is shown are
-   * one and the same, however the server spelt it.
+   * The definition as JSON text, written anew from `value`: so that the definition that is judged, pinned and listed is one
+   * and the same, however the server spelt it.
    */
   readonly text: string
   readonly value: Members
 }
 
 /**
- * All tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one request with these params.
- * Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or `maxTotalBytes`, `failed` where a page is none, a cursor
- * comes back, or two tools have one name. A server without that method has no tools.
+ * Reads all tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one request with
+ * these params. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or `maxAnswerBytes`, `failed` where a
+ * page is none, a cursor comes back, or two tools have one name. A server without that method has no tools.
  * Does NOT look at a definition beyond its name.
  */
 export async function listTools(
   send: (params: Members) => Promise<Message>,
-  maxTotalBytes: number,
+  maxAnswerBytes: number,
 ): Promise<readonly RawTool[]> {
   const tools = new Map<string, RawTool>()
   const cursors = new Set<string>()
@@ -36,7 +36,7 @@ export async function listTools(
     const response = await send(params)
     if (page === 0 && errorCodeOf(response) === METHOD_NOT_FOUND) return []
     total += response.bytes.length
-    if (total > Math.min(maxTotalBytes, MAX_LIST))
+    if (total > Math.min(maxAnswerBytes, MAX_LIST))
       throw new McpUpstreamError('too_large', 'its list of tools is too large')
     const result = pageOf(response)
     for (const value of toolsOf(result)) add(tools, value)
@@ -71,7 +71,10 @@ function add(tools: Map<string, RawTool>, value: unknown): void {
   tools.set(value.name, { text: JSON.stringify(value), value })
 }
 
-/** The cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write null or an empty one where there is none. */
+/**
+ * Reads the cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write null or an
+ * empty one where there is none.
+ */
 export function cursorOf({ nextCursor: cursor }: Members): string | null {
   if (cursor === undefined || cursor === null || cursor === '') return null
   if (typeof cursor !== 'string') throw failed('the cursor of its tools is no text')

@@ -8,7 +8,7 @@ import { issueClientCertificate, issueServerCertificate } from '../../../certs/a
 import { type EgressOptions, EgressRefused, egressAgent, type Resolve } from '../../../proxy/egress/agent.ts'
 import { BOT, madeAuthority } from '../../support/certs/made.ts'
 
-const PATIENCE = { connectMs: 10_000, headersMs: 10_000, idleMs: 10_000 }
+const PATIENCE = { connectMs: 10_000, answerMs: 10_000 }
 
 const answering = (...addresses: readonly string[]): Resolve => {
   const all = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }) as const)

@@ -136,7 +136,7 @@ const OPTIONS: UpstreamOptions = {
   answerMs: 20_000,
   totalMs: 30_000,
   maxMessageBytes: 100_000,
-  maxTotalBytes: 200_000,
+  maxAnswerBytes: 200_000,
   clock: Date.now,
   secret: async (reference) => `secret-of-${reference}`,
 }

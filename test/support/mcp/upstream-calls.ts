@@ -1,4 +1,5 @@
-import type { UpstreamAnswer, UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
+import type { McpAnswer } from '../../../proxy/mcp/upstream/answer.ts'
+import type { UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
 import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
 import type { Message } from '../../../proxy/mcp/upstream/message.ts'
 import { TOOL_CALL } from '../permit.ts'
@@ -20,13 +21,13 @@ export function callOf(url: string, fields: Partial<UpstreamCall> = {}): Upstrea
 }
 
 /** Every message of an answer. */
-export async function all({ messages }: UpstreamAnswer): Promise<Message[]> {
+export async function all({ messages }: McpAnswer): Promise<Message[]> {
   const found: Message[] = []
   for await (const message of messages) found.push(message)
   return found
 }
 
-export const values = async (answer: UpstreamAnswer): Promise<unknown[]> =>
+export const values = async (answer: McpAnswer): Promise<unknown[]> =>
   (await all(answer)).map(({ value }) => value)
 
 /** What `t.throws` and `t.rejects` match a failure of an upstream with. */

@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
-import type { Reading, UpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
+import type { UpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
+import type { Reading } from '../../../proxy/mcp/upstream/reading.ts'
 import { READING } from '../permit.ts'
 import {
   type Act,

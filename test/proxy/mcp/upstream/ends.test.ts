@@ -78,7 +78,7 @@ await t.test('so it is where the body broke before anybody could look at it', as
       requestId: 1,
       era: 'legacy',
       credentials: { headers: {}, tls: null, traces: [] },
-      limits: { maxMessageBytes: 1, maxTotalBytes: 1 },
+      limits: { maxMessageBytes: 1, maxAnswerBytes: 1 },
       session: 'named',
       settled: (answered) => settled.push(answered),
     },

@@ -6,7 +6,7 @@ import { callOf } from '../../../support/mcp/upstream-calls.ts'
 import { eventually } from '../../../support/settled.ts'
 
 await t.test('threat 38 an answer past the limits is cut off', async (t) => {
-  const limits = { maxMessageBytes: 10_000, maxTotalBytes: 50_000 }
+  const limits = { maxMessageBytes: 10_000, maxAnswerBytes: 50_000 }
   await t.test('JSON that says how long it is', (t) =>
     fails(t, (res, told) => sendJson(res, result(told, { a: 'x'.repeat(10_000) })), 'too_large', limits),
   )
@@ -92,7 +92,7 @@ await t.test('F-19 nothing is read ahead of a reader who takes his time', async 
     res.on('drain', more)
     more()
   })
-  const upstream = upstreamFor(t, { maxTotalBytes: 2 * MOST })
+  const upstream = upstreamFor(t, { maxAnswerBytes: 2 * MOST })
   const { messages } = await upstream.call(callOf(raw.url))
   let before = -1
   await eventually(

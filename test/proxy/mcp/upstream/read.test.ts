@@ -230,3 +230,11 @@ await t.test('a read of its own session leaves those of callers alone', async (t
     ],
   )
 })
+
+await t.test('the permit to read one server reads no other', async (t) => {
+  const raw = await rawMcp(t, legacy())
+  const { signal } = new AbortController()
+  const other = resourceAt(raw.url, { resource_id: 'mcpr_2' })
+  await t.rejects(upstreamFor(t).read(READING, other, signal), { message: /the reading of mcpr_1/ })
+  t.equal(raw.told.length, 0)
+})

@@ -1,13 +1,14 @@
 import t from 'tap'
 import type { McpResource } from '../../../../db/mcp/resources.ts'
-import type { McpUpstream, Reading, UpstreamCall } from '../../../../proxy/mcp/upstream/client.ts'
+import type { McpUpstream, UpstreamCall } from '../../../../proxy/mcp/upstream/client.ts'
+import type { Reading } from '../../../../proxy/mcp/upstream/reading.ts'
 import { startFixture } from '../../../support/mcp/fixture.ts'
 import { resourceAt, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { startEverything, startMemory } from '../../../support/mcp/servers.ts'
 import { callOf, values } from '../../../support/mcp/upstream-calls.ts'
 import { READING, TOOL_CALL } from '../../../support/permit.ts'
 
-const LIMITS = { maxMessageBytes: 4_000_000, maxTotalBytes: 16_000_000 }
+const LIMITS = { maxMessageBytes: 4_000_000, maxAnswerBytes: 16_000_000 }
 
 const read = (upstream: McpUpstream, url: string): Promise<Reading> =>
   upstream.read(READING, resourceAt(url, { era: null }), new AbortController().signal)

@@ -36,7 +36,7 @@ await t.test('threat 38 a list of tools without end is given up', async (t) => {
     t,
     modern(() => next(500)),
   )
-  await t.rejects(read(t, tools, { maxTotalBytes: 10_000_000 }), failure('too_large'))
+  await t.rejects(read(t, tools, { maxAnswerBytes: 10_000_000 }), failure('too_large'))
   t.equal(tools.of('tools/list').length, 5)
   const bytes = await rawMcp(
     t,

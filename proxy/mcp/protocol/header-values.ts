@@ -1,0 +1,24 @@
+// How text stands in a header that repeats a part of the body (MCP 2026-07-28, transports: value encoding).
+
+const PLAIN = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/
+const ENCODED_START = '=?base64?'
+const ENCODED_END = '?='
+
+/** Writes any text as a header value: as it is where a header can carry it, else as `=?base64?…?=` of its UTF-8. */
+export function encodeHeaderValue(value: string): string {
+  if (PLAIN.test(value) && !isEncoded(value)) return value
+  return `${ENCODED_START}${Buffer.from(value).toString('base64')}${ENCODED_END}`
+}
+
+/** Reads the text of a header value. Returns null for other characters, and for what is not the Base64 of UTF-8. */
+export function decodeHeaderValue(header: string): string | null {
+  if (!PLAIN.test(header)) return null
+  if (!isEncoded(header)) return header
+  const bytes = Buffer.from(header.slice(ENCODED_START.length, -ENCODED_END.length), 'base64')
+  // Node decodes leniently: only what encodes to the same again was Base64.
+  if (`${ENCODED_START}${bytes.toString('base64')}${ENCODED_END}` !== header) return null
+  const text = bytes.toString()
+  return Buffer.from(text).equals(bytes) ? text : null
+}
+
+const isEncoded = (value: string): boolean => value.startsWith(ENCODED_START) && value.endsWith(ENCODED_END)
