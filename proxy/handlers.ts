@@ -13,7 +13,6 @@ import { type LlmFacts, llmHandler } from './llm/handler.ts'
 import { listModels } from './llm/models.ts'
 import { mcpHandler } from './mcp/handlers/dispatch.ts'
 import { endSession, handshake } from './mcp/handlers/handshake.ts'
-import { atOnce } from './mcp/http-get/at-once.ts'
 import { httpGet } from './mcp/http-get/tool.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import type { McpUpstream } from './mcp/upstream/client.ts'
@@ -44,9 +43,6 @@ export interface Handlers {
   readonly readiness: ReturnType<typeof readiness>
   readonly registry: Registry
 }
-
-/** Fetches of http.get under way at once: they go anywhere, and may take their time. */
-const MAX_FETCHES = 64
 
 /** Makes what one configuration's routes do. */
 export function handlers(services: Services, configuration: Configuration): Handlers {
@@ -111,7 +107,7 @@ function mcpHandlers(
       onToolsChanged: ({ resource_id: id }) => changed.add(id),
       enforced: options.enforce_tools_call,
       httpGet: options.http_get.enabled,
-      fetchUrl: atOnce(MAX_FETCHES, httpGet(options.http_get)),
+      fetchUrl: httpGet(options.http_get),
     }),
     handshake: handshake({ registry, sessions, cancellations }),
     endSession: endSession(sessions),

@@ -3,8 +3,7 @@ import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { storeRead } from '../mcp/pinning/apply-read.ts'
-import type { Inspect, Inspection } from '../mcp/pinning/inspect.ts'
-import { inspectWithin } from '../mcp/pinning/inspect-within.ts'
+import { type Inspect, type Inspection, inspectWithin } from '../mcp/pinning/inspect.ts'
 import type { Task } from './every.ts'
 
 interface Sources {

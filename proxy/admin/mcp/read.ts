@@ -1,7 +1,7 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { applyRead } from '../../mcp/pinning/apply-read.ts'
-import { inspectWithin } from '../../mcp/pinning/inspect-within.ts'
+import { inspectWithin } from '../../mcp/pinning/inspect.ts'
 import { type AdminContext, changeAll } from '../change.ts'
 import type { AdminRequest } from '../principals/principals.ts'
 

@@ -2,6 +2,7 @@ import type { Agent } from 'undici'
 import { z } from 'zod'
 import type { JsonObject } from '../../../db/json.ts'
 import type { Granted } from '../../../plugins/permit.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { egressAgent, type Resolve } from '../../egress/agent.ts'
 import { VERSION } from '../../version.ts'
 import { type AllowedHosts, parseAllowedHosts } from './allowed-hosts.ts'
@@ -14,7 +15,7 @@ export interface HttpGetOptions {
   readonly allowed_hosts: readonly string[]
   /** For a whole fetch, redirects included. ms. */
   readonly timeout_ms: number
-  /** What is returned of a body at most. */
+  /** The most that is returned of a body. Bytes. */
   readonly max_bytes: number
 }
 
@@ -32,7 +33,10 @@ export type HttpGet = (
   signal: AbortSignal,
 ) => Promise<HttpGetResult>
 
-/** What a caller may send along. Nothing here can identify or authorise anybody. */
+/** Fetches under way at once: they go anywhere, and may take their time. */
+const MAX_FETCHES = 64
+
+/** The headers that a caller may send along. None of them can identify or authorise anybody. */
 const CALLER_HEADERS: ReadonlySet<string> = new Set([
   'accept',
   'accept-language',
@@ -75,9 +79,10 @@ const ARGUMENTS =
   'The arguments are url, and optionally headers (strings by name) and max_bytes (an integer above 0).'
 
 /**
- * The built-in tool `http.get` (specification §2.3, WIRE.md §4, SECURITY threat 19) on an agent of its own. What is
- * refused or fails is a tool result with `isError` and one plain sentence. Private addresses stay out of reach whatever
- * the operator allows MCP servers. Throws an Error for an entry of `allowed_hosts` that cannot be read.
+ * Makes the built-in tool `http.get` (specification §2.3, WIRE.md §4, SECURITY threat 19) on an agent of its own. A fetch
+ * that is refused or fails is a tool result with `isError` and one plain sentence; more than 64 at once are refused with
+ * `overloaded`. Private addresses stay out of reach whatever the operator allows MCP servers. Throws an Error for an entry
+ * of `allowed_hosts` that cannot be read.
  */
 export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
   const stage = options.timeout_ms
@@ -88,22 +93,42 @@ export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
     keepAlive: false,
     ...(resolve && { resolve }),
   })
-  return httpGetVia(agent, options)
+  return atOnce(MAX_FETCHES, httpGetVia(agent, options))
 }
 
-/** {@link httpGet} over a given agent, which alone decides what a name may lead to. For the service: `httpGet`. */
+/**
+ * Limits how much of some work is under way at once, for work that a caller can ask for faster than it ends. Refuses more
+ * than that with `overloaded`.
+ */
+export function atOnce<Given extends readonly unknown[], Made>(
+  most: number,
+  work: (...given: Given) => Promise<Made>,
+): (...given: Given) => Promise<Made> {
+  let underWay = 0
+  return async (...given) => {
+    if (underWay >= most) throw new Refusal('overloaded')
+    underWay += 1
+    try {
+      return await work(...given)
+    } finally {
+      underWay -= 1
+    }
+  }
+}
+
+/** Makes {@link httpGet} over a given agent, which alone decides where a name may lead. For the service: `httpGet`. */
 export function httpGetVia(agent: Agent, options: HttpGetOptions): HttpGet {
   const allowed = parseAllowedHosts(options.allowed_hosts)
   return async (_permit, args, signal) => {
-    const asked = attempt(() => requestOf(args, options, allowed, signal))
-    if (asked instanceof FetchFailure) {
-      return { result: failed(asked), report: { host: hostOf(args.url), ...reasonOf(asked) } }
+    const prepared = attempt(() => requestOf(args, options, allowed, signal))
+    if (prepared instanceof FetchFailure) {
+      return { result: failed(prepared), report: { host: hostOf(args.url), ...reasonOf(prepared) } }
     }
-    const { hops, outcome } = await fetchVia(agent, asked.url, asked.request)
-    const report = { host: asked.url.hostname, ...trail(hops) }
+    const { hops, outcome } = await fetchVia(agent, prepared.url, prepared.request)
+    const report = { host: prepared.url.hostname, ...trail(hops) }
     return outcome instanceof FetchFailure
       ? { result: failed(outcome), report: { ...report, ...reasonOf(outcome) } }
-      : { result: shown(outcome), report: { ...report, ...sizes(outcome) } }
+      : { result: fetched(outcome), report: { ...report, ...sizes(outcome) } }
   }
 }
 
@@ -124,21 +149,21 @@ function requestOf(
 ): { url: URL; request: FetchRequest } {
   const parsed = callArguments.safeParse(args)
   if (!parsed.success) throw new FetchFailure('arguments', ARGUMENTS)
-  const { url, headers, max_bytes: asked = options.max_bytes } = parsed.data
+  const { url, headers, max_bytes: maxBytes = options.max_bytes } = parsed.data
   return {
     url: firstHop(url, allowed),
     request: {
       headers: requestHeaders(headers),
-      maxBytes: Math.min(asked, options.max_bytes),
+      maxBytes: Math.min(maxBytes, options.max_bytes),
       allowed,
       signal: AbortSignal.any([signal, AbortSignal.timeout(options.timeout_ms)]),
     },
   }
 }
 
-function requestHeaders(asked: Readonly<Record<string, string>>): Record<string, string> {
+function requestHeaders(requested: Readonly<Record<string, string>>): Record<string, string> {
   const headers: Record<string, string> = { accept: '*/*' }
-  for (const [given, value] of Object.entries(asked)) {
+  for (const [given, value] of Object.entries(requested)) {
     const name = given.toLowerCase()
     if (!CALLER_HEADERS.has(name)) {
       throw new FetchFailure(
@@ -154,7 +179,7 @@ function requestHeaders(asked: Readonly<Record<string, string>>): Record<string,
   return { ...headers, 'accept-encoding': 'identity', 'user-agent': `sallyport-http-get/${VERSION}` }
 }
 
-function shown({ status, mediaType, text, bytes, cut }: Fetched): JsonObject {
+function fetched({ status, mediaType, text, bytes, cut }: Fetched): JsonObject {
   const note = cut ? `\n\n[The body was cut after ${bytes} bytes.]` : ''
   const head = mediaType === '' ? `HTTP ${status}` : `HTTP ${status} ${mediaType}`
   return content(`${head}\n\n${text}${note}`, false)
@@ -176,7 +201,7 @@ function trail(hops: readonly URL[]): JsonObject {
   return redirects === 0 ? { redirects } : { redirects, final_host: hops.at(-1)?.hostname ?? null }
 }
 
-/** Of a URL that was refused: whoever reads the ledger wants to know what was tried. */
+/** The host of a URL that was refused: a reader of the ledger wants to know what was tried. */
 function hostOf(url: unknown): string | null {
   return typeof url === 'string' ? (URL.parse(url)?.hostname.slice(0, 253) ?? null) : null
 }

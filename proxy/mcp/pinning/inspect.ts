@@ -10,7 +10,7 @@ import { McpUpstreamError } from '../upstream/errors.ts'
 import { type PinPlan, planPins } from './plan.ts'
 import { readTools } from './tool-definition.ts'
 
-/** What reading an upstream came to. */
+/** The result of reading an upstream. */
 export type Inspection =
   | {
       readonly ok: true
@@ -46,7 +46,20 @@ export const inspector =
     }
   }
 
-/** All of them, with everybody else's turn in between: an upstream must not hold up calls by listing much. */
+/**
+ * Gives up an inspection after `withinMs`: an upstream that takes longer counts as one that could not be read. Ending the
+ * session that was opened for it may take two seconds more. Waits for that, since the database is in use until then.
+ */
+export const inspectWithin =
+  (inspect: Inspect, withinMs: number): Inspect =>
+  async (resource, signal) => {
+    const late = AbortSignal.timeout(withinMs)
+    const inspection = await inspect(resource, AbortSignal.any([signal, late]))
+    if (inspection.ok || signal.aborted || !late.aborted) return inspection
+    return { ok: false, problem: `it did not answer in time (${withinMs} ms)` }
+  }
+
+/** Collects the items, with everybody else's turn in between: an upstream must not hold up calls by listing much. */
 async function withoutHurry<Made>(work: Iterable<Made>): Promise<Made[]> {
   const made: Made[] = []
   for (const one of work) {
@@ -56,7 +69,7 @@ async function withoutHurry<Made>(work: Iterable<Made>): Promise<Made[]> {
   return made
 }
 
-/** For the operator: what is wrong, without anything that the upstream could have put into it. */
+/** Says to the operator what is wrong, without anything that the upstream could have put into it. */
 function problemOf(error: unknown): string {
   if (error instanceof McpUpstreamError) return error.message
   return error instanceof Error ? error.message.slice(0, 256) : 'it could not be read'

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
 import {
+  atOnce,
   HTTP_GET_TOOL,
   type HttpGetOptions,
   httpGet,
@@ -9,6 +10,7 @@ import {
 import { VERSION } from '../../../../proxy/version.ts'
 import { loopbackSite } from '../../../support/loopback-site.ts'
 import { TOOL_CALL } from '../../../support/permit.ts'
+import { refused } from '../../../support/refused.ts'
 
 const NEVER = new AbortController().signal
 
@@ -195,3 +197,25 @@ await t.test('§2.3 the tool says what it is', (t) => {
   t.throws(() => httpGet({ allowed_hosts: ['https://x'], timeout_ms: 1, max_bytes: 1 }), /allowed_hosts/)
   t.end()
 })
+
+await t.test(
+  'no more work is under way than was said, and what ends makes room, whichever way it ends',
+  async (t) => {
+    const open: PromiseWithResolvers<string>[] = []
+    const work = atOnce(2, (name: string) => {
+      const one = Promise.withResolvers<string>()
+      open.push(one)
+      return one.promise.then((end) => name + end)
+    })
+    const [a, b] = [work('a'), work('b')]
+    await t.rejects(work('c'), refused('overloaded'))
+    open[0]?.resolve('!')
+    t.equal(await a, 'a!')
+    open[1]?.reject(new Error('b failed'))
+    await t.rejects(b, { message: 'b failed' })
+    const again = [work('d'), work('e')]
+    await t.rejects(work('f'), refused('overloaded'))
+    for (const { resolve } of open.slice(2)) resolve('')
+    t.same(await Promise.all(again), ['d', 'e'])
+  },
+)
