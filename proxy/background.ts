@@ -1,26 +1,24 @@
 import type { Configuration } from './configuration.ts'
-import { type FederationTask, federationTask } from './federation/publish.ts'
+import { federationTask } from './federation/publish.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import type { Services } from './services.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
-import { type RefreshTask, refreshMcp } from './tasks/refresh-mcp.ts'
+import { refreshMcp } from './tasks/refresh-mcp.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
+import type { RoundsTask } from './tasks/rounds.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
-
-/** A task that may have work under way when it is stopped. */
-type LongTask = RefreshTask | FederationTask
 
 /**
  * Begins everything that is done from time to time, whatever comes in. Returns how to end it; what that returns resolves
  * when no task needs database or ledger any more.
  */
 export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
-  const long: readonly LongTask[] = [rereading(services, inForce), ...federation(services)]
-  const stopTimers = runTasks([...standing(services, inForce), ...long], services.logs.log)
+  const rounds: readonly RoundsTask[] = [rereading(services, inForce), ...federation(services)]
+  const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)
   return () => {
     stopTimers()
-    return Promise.all(long.map((task) => task.stop()))
+    return Promise.all(rounds.map((task) => task.stop()))
   }
 }
 
@@ -49,7 +47,7 @@ function rereading({ dataDirectory, ledger, mcp, clock, logs }: Services, inForc
   })
 }
 
-function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): FederationTask[] {
+function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): RoundsTask[] {
   const { settings, database } = dataDirectory
   if (settings.federationUrl === null) return []
   return [

@@ -1,8 +1,15 @@
-import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
-import { request as httpsRequest } from 'node:https'
+import type { Agent } from 'undici'
+import { egressAgent } from '../egress/agent.ts'
 
 /** An answer's body means nothing to us. A polite receiver's is read, so that it sees its answer taken. */
 const ANSWER_MAX_BYTES = 65_536
+
+/**
+ * Makes the agent that posts go out by, each on a connection of its own. The receiver is the operator's own choice, so it
+ * may be on a private network; metadata services are refused all the same. `timeoutMs`: for each stage of a post.
+ */
+export const postAgent = (timeoutMs: number): Agent =>
+  egressAgent({ allowPrivate: true, connectMs: timeoutMs, answerMs: timeoutMs, keepAlive: false })
 
 export interface Post {
   readonly url: URL
@@ -14,38 +21,26 @@ export interface Post {
 }
 
 /**
- * Posts once, on a connection of its own, and resolves with the status. Rejects where none came in time, or with the
- * signal's abort. TLS is verified whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
+ * Posts once and resolves with the status. Rejects where none came in time, or with the signal's reason. TLS is verified
+ * whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
  */
-export function post({ url, headers, body, timeoutMs, signal }: Post): Promise<number> {
-  const options = { method: 'POST', agent: false, headers, signal } as const
-  return new Promise((resolve, reject) => {
-    const outgoing: ClientRequest =
-      url.protocol === 'https:'
-        ? httpsRequest(url, { ...options, rejectUnauthorized: true })
-        : httpRequest(url, options)
-    const timer = setTimeout(() => outgoing.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
-    outgoing.on('response', (answer) => {
-      resolve(answer.statusCode ?? 0)
-      ignore(answer)
+export async function post(agent: Agent, { url, headers, body, timeoutMs, signal }: Post): Promise<number> {
+  const late = AbortSignal.timeout(timeoutMs)
+  try {
+    const answer = await agent.request({
+      origin: url.origin,
+      path: url.pathname + url.search,
+      method: 'POST',
+      headers,
+      body,
+      signal: AbortSignal.any([signal, late]),
     })
-    outgoing.on('error', reject)
-    outgoing.on('close', () => {
-      clearTimeout(timer)
-      // Of no effect after an answer or an error; a connection that was switched or dropped has given neither.
-      reject(new Error('the connection was closed without an answer'))
+    answer.body.dump({ limit: ANSWER_MAX_BYTES }).catch(() => {
+      // Cut short, by them or by us: its status had said everything.
     })
-    outgoing.end(body)
-  })
-}
-
-function ignore(answer: IncomingMessage): void {
-  let left = ANSWER_MAX_BYTES
-  answer.on('data', (piece: Buffer) => {
-    left -= piece.length
-    if (left < 0) answer.destroy()
-  })
-  answer.on('error', () => {
-    // Cut short, by them or by us: its status had said everything.
-  })
+    return answer.statusCode
+  } catch (error) {
+    if (!late.aborted || signal.aborted) throw error
+    throw new Error(`no answer within ${timeoutMs} ms`, { cause: error })
+  }
 }

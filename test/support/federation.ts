@@ -12,7 +12,8 @@ import { findPrincipal } from '../../db/principals/read.ts'
 import { insertPrincipal, setCapabilities } from '../../db/principals/write.ts'
 import type { Statement } from '../../db/statement.ts'
 import { openTokenKeys } from '../../proxy/auth/token-keys.ts'
-import { type FederationTask, federationTask } from '../../proxy/federation/publish.ts'
+import { federationTask } from '../../proxy/federation/publish.ts'
+import type { RoundsTask } from '../../proxy/tasks/rounds.ts'
 
 export const AT = Date.UTC(2026, 0, 1)
 export const ISSUER = 'https://gate.example.com'
@@ -77,7 +78,7 @@ export interface DataDirectory {
   readonly clock: { at: number }
   readonly keys: Awaited<ReturnType<typeof openTokenKeys>>
   readonly lines: () => readonly string[]
-  readonly task: (url: string, timeoutMs?: number) => FederationTask
+  readonly task: (url: string, timeoutMs?: number) => RoundsTask
   readonly write: (...statements: readonly Statement[]) => Promise<void>
   readonly enroll: (name: string, federated?: boolean) => Promise<string>
   readonly grant: (name: string, ...capabilities: string[]) => Promise<void>
@@ -97,7 +98,7 @@ export async function dataDirectory(t: Test, directory: string): Promise<DataDir
   const keys = await openTokenKeys({ database, ledger, passphrase: 'p', clock: () => clock.at })
   const lines: string[] = []
   const log = pino({}, { write: (line: string) => lines.push(line) })
-  const tasks: FederationTask[] = []
+  const tasks: RoundsTask[] = []
   let closed = false
   const close = async (): Promise<void> => {
     if (closed) return
