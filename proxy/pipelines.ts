@@ -18,7 +18,7 @@ import { demandNow } from './mcp/gate/demand-now.ts'
 import { mcpOrigin } from './mcp/gate/origin.ts'
 import { mcpPeek, type Peeked } from './mcp/gate/peek.ts'
 import { mcpResourcePath, type ResourcePath } from './mcp/gate/resource-path.ts'
-import { mcpTarget, reachedBy, type Target } from './mcp/gate/target.ts'
+import { type McpTarget, mcpTarget, reachedBy } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage } from './mcp/protocol/message.ts'
 
@@ -82,7 +82,7 @@ export function pipelines({
 
   const again = stillPinned(pin)
   const llmGate = capability<LlmTarget>()
-  const mcpGate = capability<Target>()
+  const mcpGate = capability<McpTarget>()
 
   /** Whether `gates` would let the same caller through at a later instant. */
   const stillAdmitted =
@@ -158,7 +158,7 @@ export function pipelines({
     stillHolds: stillAdmitted<Gated<LlmTarget>>(({ token, granted }, holder) =>
       llmGate.admit({ ...granted, holder, token }),
     ),
-    mcpStillHolds: stillAdmitted<Gated<Target> & { readonly message: McpMessage }>(
+    mcpStillHolds: stillAdmitted<Gated<McpTarget> & { readonly message: McpMessage }>(
       async ({ token, message, granted }, holder) => {
         const { target } = granted
         const reached = reachedBy(target, granted.demand)

@@ -12,14 +12,14 @@ const EMOJI_PARTS =
 
 /** The code points of a text that hide, each once, in order, line breaks and tabs aside: `U+200B` by kind. */
 export function hiddenIn(text: string): ReadonlyMap<HiddenKind, readonly string[]> {
-  const found = new Map<HiddenKind, string[]>()
-  if (!HIDDEN.test(text)) return found
+  const hidden = new Map<HiddenKind, string[]>()
+  if (!HIDDEN.test(text)) return hidden
   for (const character of new Set(text.replace(EMOJI_PARTS, '').match(EVERY_HIDDEN))) {
     if (LAYOUT.has(character)) continue
     const kind = kindOf(character)
-    found.set(kind, [...(found.get(kind) ?? []), `U+${hexOf(character).toUpperCase().padStart(4, '0')}`])
+    hidden.set(kind, [...(hidden.get(kind) ?? []), `U+${hexOf(character).toUpperCase().padStart(4, '0')}`])
   }
-  return found
+  return hidden
 }
 
 /** The text with everything that hides written as `\u{200b}`. What is visible stays. */

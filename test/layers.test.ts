@@ -72,6 +72,45 @@ await t.test(
   },
 )
 
+/**
+ * The rooms of proxy/mcp, and what each may import of the whole proxy: handlers → gate → {pinning, state} →
+ * {upstream, schema} → protocol. A folder may import its parent's files where they are named here.
+ */
+const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  protocol: ['version.ts'],
+  schema: ['mcp/protocol', 'visible.ts'],
+  upstream: ['mcp/protocol', 'mcp/options.ts', 'egress', 'version.ts'],
+  'http-get': ['egress', 'version.ts'],
+  pinning: ['mcp/upstream', 'mcp/schema', 'mcp/protocol', 'visible.ts'],
+  state: ['mcp/protocol'],
+  gate: ['mcp/pinning', 'mcp/state', 'mcp/schema', 'mcp/protocol', 'mcp/http-get'],
+  handlers: [
+    ...['mcp/gate', 'mcp/pinning', 'mcp/state', 'mcp/upstream', 'mcp/protocol', 'mcp/http-get'],
+    ...['mcp/refusal.ts', 'http'],
+  ],
+  'options.ts': ['mcp/http-get'],
+  'refusal.ts': ['mcp/protocol', 'http'],
+  'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts'],
+}
+
+/** The first folder or file below `folder` on the way to `file`: `http-get` of `proxy/mcp/http-get/hop.ts`. */
+const roomIn = (folder: string, file: string): string => relative(folder, file).split('/')[0] ?? ''
+
+await t.test('inside proxy/mcp imports point only down', async (t) => {
+  const crossing = (await imports('proxy/mcp')).filter(
+    ([file, target]) =>
+      folderOf(target) === 'proxy' && roomIn('proxy/mcp', file) !== roomIn('proxy/mcp', target),
+  )
+  const rooms = new Set(crossing.map(([file]) => roomIn('proxy/mcp', file)))
+  t.same([...rooms].toSorted(), Object.keys(MCP_MAY_IMPORT).toSorted(), 'the table names every room')
+  const bad = crossing.filter(([file, target]) => {
+    const to =
+      roomIn('proxy', target) === 'mcp' ? `mcp/${roomIn('proxy/mcp', target)}` : roomIn('proxy', target)
+    return !MCP_MAY_IMPORT[roomIn('proxy/mcp', file)]?.includes(to)
+  })
+  t.same(bad, [])
+})
+
 const PERMIT_MAKERS: Readonly<Record<string, string>> = {
   Granted: 'plugins/capability.ts',
   OperatorPermit: 'proxy/mcp/pinning/inspect.ts',

@@ -4,23 +4,36 @@ import type { McpToolState, Schema } from '../schema.ts'
 import { type Statement, statementOf } from '../statement.ts'
 import { timestamp } from '../timestamp.ts'
 
-/** A tool of an upstream, as it was approved and as it is now where that differs. Timestamps are RFC 3339. */
-export interface McpTool {
+interface KnownMcpTool {
   readonly resource_id: string
   readonly name: string
-  /** JSON text exactly as pinned. Empty for a tool that was never approved. */
-  readonly definition: string
-  /** Lower-case hex. Empty for a tool that was never approved. */
-  readonly digest: string
   readonly state: McpToolState
-  /** What waits for approval, or null. */
+  /** The definition that waits for approval, or null. */
   readonly pending_definition: string | null
   readonly pending_digest: string | null
   /** Why an operator should look closely. */
   readonly flags: readonly string[]
-  readonly pinned_at: string
   readonly changed_at: string | null
 }
+
+/** A tool that was approved, now or at some earlier time. */
+export interface PinnedMcpTool extends KnownMcpTool {
+  /** JSON text exactly as pinned. */
+  readonly definition: string
+  /** Lower-case hex. */
+  readonly digest: string
+  readonly pinned_at: string
+}
+
+/** A tool that was never approved. */
+interface UnpinnedMcpTool extends KnownMcpTool {
+  readonly definition: null
+  readonly digest: null
+  readonly pinned_at: null
+}
+
+/** A tool of an upstream, as it was approved and as it is now where that differs. Timestamps are RFC 3339. */
+export type McpTool = PinnedMcpTool | UnpinnedMcpTool
 
 type Row = Selectable<Schema['mcp_tools']>
 type Found = McpTool | undefined | Promise<McpTool | undefined>
@@ -40,7 +53,10 @@ export function mcpToolByName(db: Database): (resourceId: string, name: string) 
   }
 }
 
-/** One row by the primary key alone. Its parameters are the resource's id and the name. Exported for the test of its query plan. */
+/**
+ * Reads one row by the primary key alone. Its parameters are the resource's id and the name. Exported for the test of its
+ * query plan.
+ */
 export const mcpToolByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', '').where('name', '=', '')
 
@@ -72,9 +88,13 @@ export const onlyMcpToolQuery = ({ kysely }: Database) =>
     )
     .select((select) => [select.fn.min('name').as('name'), select.fn.countAll().as('total')])
 
-function toolOf({ flags, ...row }: Row): McpTool {
+function toolOf({ flags: text, definition, digest, pinned_at, ...row }: Row): McpTool {
   // Proven by putMcpTool, which alone writes the column.
-  return { ...row, flags: flags === '[]' ? NONE : (JSON.parse(flags) as readonly string[]) }
+  const flags = text === '[]' ? NONE : (JSON.parse(text) as readonly string[])
+  // The table has the empty text where a tool was never approved.
+  return digest === ''
+    ? { ...row, flags, definition: null, digest: null, pinned_at: null }
+    : { ...row, flags, definition, digest, pinned_at }
 }
 
 const NONE: readonly string[] = Object.freeze([])
@@ -84,9 +104,14 @@ const NONE: readonly string[] = Object.freeze([])
  * as they are, and where the digest is another one no row changes: only {@link approveMcpTool} replaces what was approved.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): Statement {
+  const pinned = {
+    definition: tool.definition ?? '',
+    digest: tool.digest ?? '',
+    pinned_at: tool.pinned_at ?? '',
+  }
   const query = kysely
     .insertInto('mcp_tools')
-    .values({ ...tool, flags: JSON.stringify(flags) })
+    .values({ ...tool, ...pinned, flags: JSON.stringify(flags) })
     .onConflict((known) =>
       known
         .columns(['resource_id', 'name'])
@@ -111,7 +136,7 @@ interface Approval {
   readonly at: number
 }
 
-/** What waits becomes what is pinned. */
+/** Approves the pending definition. */
 export function approveMcpTool({ kysely }: Database, approval: Approval): Statement {
   const query = kysely
     .updateTable('mcp_tools')

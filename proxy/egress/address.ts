@@ -49,8 +49,8 @@ export function refusedAddress(address: string, allowPrivate: boolean): string |
 }
 
 function reasonOf(address: Address): string | null {
-  const found = RANGES.find(({ range: [network, bits] }) => within(address, network, bits))
-  if (found) return found.reason
+  const forbidden = RANGES.find(({ range: [network, bits] }) => within(address, network, bits))
+  if (forbidden) return forbidden.reason
   if (address instanceof ipaddr.IPv6 && (!address.match(GLOBAL_IPV6) || isIsatap(address))) return 'reserved'
   // The library's own table, kept by others than ours: a second opinion.
   return address.range() === 'unicast' ? null : 'reserved'

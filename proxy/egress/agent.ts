@@ -74,8 +74,8 @@ export function egressAgent(options: EgressOptions): Agent {
 }
 
 const systemResolve: Resolve = async (hostname) => {
-  const found = await lookup(hostname, { all: true, order: 'verbatim' })
-  return found.map(({ address, family }) => ({ address, family: family === 6 ? 6 : 4 }))
+  const addresses = await lookup(hostname, { all: true, order: 'verbatim' })
+  return addresses.map(({ address, family }) => ({ address, family: family === 6 ? 6 : 4 }))
 }
 
 async function open(

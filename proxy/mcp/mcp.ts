@@ -5,7 +5,7 @@ import { Cancellations } from './state/cancellations.ts'
 import { openRegistry, type Registry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
-import { Sessions } from './state/sessions.ts'
+import { CallerSessions } from './state/sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
 import { upstreamSecret } from './upstream/credentials.ts'
 
@@ -24,7 +24,7 @@ interface Opening {
 /** The state of the MCP endpoint for as long as the process lives, whichever configuration is in force. */
 export interface Mcp {
   readonly registry: Registry
-  readonly sessions: Sessions
+  readonly sessions: CallerSessions
   readonly serverRequests: ServerRequests
   readonly cancellations: Cancellations
   readonly states: RequestStates
@@ -48,7 +48,7 @@ export function openMcp({ database, env, dataDir, allowPrivate, secret, clock }:
     }
     return current.upstream
   }
-  const sessions = new Sessions(({ principalId, id }) => {
+  const sessions = new CallerSessions(({ principalId, id }) => {
     void current?.upstream.endSession(principalId, id)
   })
   return {

@@ -33,13 +33,7 @@ export const approveTool =
     if (expected !== undefined && expected !== pending) throw new Refusal('precondition_failed')
     await change(context, facts, {
       action: 'mcp_resource.tool_approved',
-      detail: {
-        subject: id,
-        name,
-        tool: tool.name,
-        digest: pending,
-        previous: previous === '' ? null : previous,
-      },
+      detail: { subject: id, name, tool: tool.name, digest: pending, previous },
       tool: `${name}.${tool.name}`,
       statements: [
         approveMcpTool(database, { resourceId: id, name: tool.name, pendingDigest: pending, at: facts.at }),

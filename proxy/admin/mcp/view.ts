@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Json, JsonObject } from '../../../db/json.ts'
 import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
-import { toolChanges } from '../../mcp/pinning/tool-changes.ts'
+import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
 import { capabilityOf } from '../../mcp/state/registry.ts'
 
 /** A resource with its tools as operators see it (WIRE.md §2). The revision is the ETag, not a field. */
@@ -62,38 +62,30 @@ function unknownTools(
 
 function definitionsOf({ state, definition, pending_definition: pending }: McpTool) {
   return {
-    definition: definition === '' ? null : definitionOf(definition),
-    ...(state === 'quarantined' && { pending_definition: pending === null ? null : definitionOf(pending) }),
+    definition: definitionOf(definition),
+    ...(state === 'quarantined' && { pending_definition: definitionOf(pending) }),
   }
 }
 
-/** A tool that was never approved has neither a digest nor an instant at which it was pinned. */
 function toolView(resource: McpResource, tool: McpTool): Record<string, unknown> {
   const { name, state, digest, pending_digest, flags, pinned_at, changed_at } = tool
-  const approved = digest !== ''
   return {
     name,
     exposed_as: `${resource.name}.${name}`,
     required_capability: capabilityOf(resource, name),
     state,
-    digest: approved ? digest : null,
+    digest,
     pending_digest,
     flags,
-    pinned_at: approved ? pinned_at : null,
+    pinned_at,
     changed_at,
-    ...(state === 'quarantined' && { changes: changesOf(tool) }),
+    ...(state === 'quarantined' && { changes: pendingChanges(tool) }),
   }
 }
 
-function changesOf({ definition: pinned, pending_definition: pending }: McpTool): readonly string[] {
-  const after = pending === null ? {} : definitionOf(pending)
-  // There is nothing to compare it with, and that is no reason to approve it unseen.
-  if (pinned === '') return ['new tool', ...toolChanges({}, after)]
-  return toolChanges(definitionOf(pinned), after)
-}
-
 // Proven by the reader of tools: what is not an object was never stored.
-const definitionOf = (text: string): Record<string, unknown> => JSON.parse(text) as Record<string, unknown>
+const definitionOf = (text: string | null): Record<string, unknown> | null =>
+  text === null ? null : (JSON.parse(text) as Record<string, unknown>)
 
 /**
  * Fields of a resource as an audit row holds them. A URL's query may be a key, so only its digest stays; and names of

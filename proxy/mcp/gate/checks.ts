@@ -11,14 +11,14 @@ import { argumentsFault } from '../schema/arguments.ts'
 import { isUsable, type PinnedTool } from '../state/registry.ts'
 import { type RequestStates, stateRefused } from '../state/request-state.ts'
 import { destinationOf, stateOwnerOf } from './destination.ts'
-import type { Target } from './target.ts'
+import type { McpTarget } from './target.ts'
 
 const CALL = 'mcp.tools.call'
 
 interface Asking {
   readonly token: AccessToken | null
   readonly message: McpMessage
-  readonly granted: Granted<Target>
+  readonly granted: Granted<McpTarget>
 }
 
 interface Called extends Arrival, Asking {
@@ -26,7 +26,7 @@ interface Called extends Arrival, Asking {
 }
 
 /**
- * The gate on the method itself, behind the tool's own (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
+ * Gates the method itself, behind the tool's own gate (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
  * tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
  */
 export function methodGate(enforced: boolean): Plugin<Asking, object> {
@@ -40,16 +40,16 @@ export function methodGate(enforced: boolean): Plugin<Asking, object> {
 }
 
 /**
- * The last questions before a tool is called: is its definition the approved one (`mcp_tool_quarantined`), do the arguments
- * fit it (`mcp_params_invalid`), do the headers that repeat them (`mcp_header_mismatch`).
+ * Checks a tool right before it is called: its definition is the approved one (`mcp_tool_quarantined`), the arguments fit it
+ * (`mcp_params_invalid`), and so do the headers that repeat them (`mcp_header_mismatch`).
  */
 export const mcpTool: Plugin<Called, object> = {
   name: 'mcp_tool',
   admit: ({ granted: { target }, toolCall, message, headers }) => {
     if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
     if (target.kind !== 'tool') return {}
-    const { tool, resource } = target.found
-    if (!isUsable(resource, tool)) throw quarantined(target.found)
+    const { tool, resource } = target.pinned
+    if (!isUsable(resource, tool)) throw quarantined(target.pinned)
     const definition = definitionOf(tool)
     checkArguments(definition, toolCall)
     if (message.era === 'modern') {
@@ -74,8 +74,8 @@ const quarantined = ({ resource, tool }: PinnedTool): Refusal =>
   new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
 
 /**
- * The state of a multi round-trip request must be one that was given to this principal for this very call (MCP 2026-07-28,
- * mrtr). Refuses with `mcp_params_invalid`.
+ * Opens the state of a multi round-trip request, which must be one that was given to this principal for this very call
+ * (MCP 2026-07-28, mrtr). Refuses with `mcp_params_invalid`.
  */
 export function mcpState(states: RequestStates): Plugin<Called, { requestState: string | null }> {
   return {
@@ -84,9 +84,9 @@ export function mcpState(states: RequestStates): Plugin<Called, { requestState: 
       const { granted, message } = facts
       const { target } = granted
       const { requestState: sealed } = message.params
-      const goes = target.kind === 'tool' || target.kind === 'relay'
-      if (!goes || sealed === undefined || sealed === null) return { requestState: null }
-      // What is no text was never sealed, so it was given to nobody.
+      const leaves = target.kind === 'tool' || target.kind === 'relay'
+      if (!leaves || sealed === undefined || sealed === null) return { requestState: null }
+      // A state that is no text was never sealed, so it was given to nobody.
       if (typeof sealed !== 'string') throw stateRefused()
       return {
         requestState: states.open(sealed, stateOwnerOf(granted.principal, message, destinationOf(target))),

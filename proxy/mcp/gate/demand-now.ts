@@ -3,26 +3,26 @@ import type { Demand, Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { capabilityOf, type PinnedTool, type Registry } from '../state/registry.ts'
 
-/** What a call that was granted reaches. */
+/** The resource that a granted call reaches. */
 export interface Reached {
   readonly resource: McpResource
   /** The pinned tool, where it is one. */
-  readonly found: PinnedTool | null
-  /** What it demanded then. */
+  readonly pinned: PinnedTool | null
+  /** The demand of the call when it was granted. */
   readonly demand: Demand
 }
 
 /**
- * What the same call would demand now: for a stream that is open and for a question that waits, both of which may outlast
- * what an operator has granted (SECURITY M-06). Refuses with `mcp_not_bound` where the principal is not bound to the
+ * States the demand of the same call now: for a stream that is open and for a server request that waits, both of which may
+ * outlast an operator's grant (SECURITY M-06). Refuses with `mcp_not_bound` where the principal is not bound to the
  * resource any more, or the resource was disabled or deleted. Does NOT check that the principal holds it.
  */
 export async function demandNow(
   registry: Pick<Registry, 'current' | 'isBound'>,
   principal: Principal,
-  { resource, found, demand }: Reached,
+  { resource, pinned, demand }: Reached,
 ): Promise<Demand> {
   const current = await registry.current(resource)
   if (!current || !(await registry.isBound(principal, current))) throw new Refusal('mcp_not_bound')
-  return found ? { ...demand, capability: capabilityOf(current, found.tool.name) } : demand
+  return pinned ? { ...demand, capability: capabilityOf(current, pinned.tool.name) } : demand
 }

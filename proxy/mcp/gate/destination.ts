@@ -4,39 +4,40 @@ import type { McpMessage } from '../protocol/message.ts'
 import type { Era } from '../protocol/versions.ts'
 import type { PinnedTool } from '../state/registry.ts'
 import type { StateOwner } from '../state/request-state.ts'
-import type { Session } from '../state/sessions.ts'
-import type { Target } from './target.ts'
+import type { CallerSession } from '../state/sessions.ts'
+import type { McpTarget } from './target.ts'
 
-/** Where a call goes. `name`: what the upstream calls the thing, where the caller calls it otherwise. */
+/** The resource that a call goes to. */
 export interface Destination {
   readonly resource: McpResource
+  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
   readonly name: string | null
   /** The pinned tool, where it is one that is called. */
-  readonly found: PinnedTool | null
+  readonly pinned: PinnedTool | null
 }
 
-/** Where a tool, or what is relayed, goes. */
-export function destinationOf(target: Extract<Target, { kind: 'tool' | 'relay' }>): Destination {
-  if (target.kind === 'relay') return { resource: target.resource, name: target.name, found: null }
-  const { resource, tool } = target.found
-  return { resource, name: tool.name, found: target.found }
+/** Returns the destination of a tool's call, or of a method that is relayed. */
+export function destinationOf(target: Extract<McpTarget, { kind: 'tool' | 'relay' }>): Destination {
+  if (target.kind === 'relay') return { resource: target.resource, name: target.name, pinned: null }
+  const { pinned } = target
+  return { resource: pinned.resource, name: pinned.tool.name, pinned }
 }
 
 /**
- * The era in which an upstream is spoken to. One of both is spoken to in the older one by a caller that has initialized
- * there: only so can it be asked, and hear logs. One that was never read is taken for one of the older revisions.
+ * Chooses the era in which an upstream is spoken to. One that speaks both is spoken to in the older one for a caller that
+ * has a session: only so can the caller be asked, and hear logs. One that was never read is taken for a legacy one.
  */
-export function eraOf({ era, server_facts: facts }: McpResource, session: Session | null): Era {
+export function upstreamEra({ era, server_facts: facts }: McpResource, session: CallerSession | null): Era {
   return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
 }
 
-/** Whom a state of a multi round-trip request belongs to, and for what. */
+/** Names the owner of a state of a multi round-trip request, and its call. */
 export function stateOwnerOf(principal: Principal, message: McpMessage, to: Destination): StateOwner {
   const { resource_id: resourceId } = to.resource
   return { principal, resourceId, method: message.method, name: subjectOf(message, to) ?? '' }
 }
 
-/** What a call is about, by the name its upstream knows. */
+/** Names the subject of a call as its upstream knows it: a tool, a prompt or a URI. */
 export function subjectOf({ params: { name, uri } }: McpMessage, to: Destination): string | null {
   const own = to.name ?? name ?? uri
   return typeof own === 'string' ? own : null

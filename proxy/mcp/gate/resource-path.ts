@@ -4,7 +4,7 @@ import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import type { Registry } from '../state/registry.ts'
-import type { Session, Sessions } from '../state/sessions.ts'
+import type { CallerSession, CallerSessions } from '../state/sessions.ts'
 
 interface Needs extends Arrival {
   readonly principal: Principal
@@ -16,7 +16,7 @@ export interface ResourcePath {
   /** The one resource of a scoped door, which the principal is bound to; null at the aggregate door. */
   readonly pathResource: McpResource | null
   /** The caller's legacy session, or null where it has none. */
-  readonly session: Session | null
+  readonly session: CallerSession | null
 }
 
 /**
@@ -24,7 +24,7 @@ export interface ResourcePath {
  * a binding are refused alike (`mcp_not_bound`): a door tells nobody what stands behind it. A session of another
  * principal, or of another door, does not exist (`mcp_session_unknown`).
  */
-export function mcpResourcePath(registry: Registry, sessions: Sessions): Plugin<Needs, ResourcePath> {
+export function mcpResourcePath(registry: Registry, sessions: CallerSessions): Plugin<Needs, ResourcePath> {
   return {
     name: 'mcp_resource_path',
     admit: async (facts) => {
@@ -43,10 +43,10 @@ async function resourceOf(registry: Registry, { params, principal }: Needs): Pro
 }
 
 function sessionOf(
-  sessions: Sessions,
+  sessions: CallerSessions,
   { headers, message, principal, at }: Needs,
   pathResource: McpResource | null,
-): Session | null {
+): CallerSession | null {
   const id = headers['mcp-session-id']
   // The stateless revision knows no sessions and ignores the header; initialize begins a new one.
   if (id === undefined || message.era === 'modern' || message.method === 'initialize') return null

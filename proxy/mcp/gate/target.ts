@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
-import type { JsonObject } from '../../../db/json.ts'
-import { isObject } from '../../../db/json.ts'
+import { isObject, type JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { CallSummary, Demand, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
@@ -18,21 +17,21 @@ import type { ResourcePath } from './resource-path.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
-/** What a message is to be done with. Given by `mcp_target`. */
-export type Target =
+/** The work that a message asks for. Given by `mcp_target`. */
+export type McpTarget =
   | { readonly kind: 'list_tools' }
   | { readonly kind: 'aggregate'; readonly member: string }
   | { readonly kind: 'built_in' }
-  | { readonly kind: 'tool'; readonly found: PinnedTool }
-  /** `name`: what the upstream calls it, where that is not what the caller called it. */
+  | { readonly kind: 'tool'; readonly pinned: PinnedTool }
+  /** `name`: the upstream's own, where the caller's is another one. */
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
-  | { readonly kind: 'answer'; readonly question: ServerRequest; readonly id: string }
+  | { readonly kind: 'answer'; readonly request: ServerRequest; readonly id: string }
 
-/** The one resource that a target reaches, or null where it is of several, or of none. */
-export function reachedBy(target: Target, demand: Demand): Reached | null {
-  if (target.kind === 'tool') return { resource: target.found.resource, found: target.found, demand }
-  if (target.kind === 'relay') return { resource: target.resource, found: null, demand }
-  return target.kind === 'answer' ? target.question : null
+/** Returns the one resource that a target reaches, or null where it is several, or none. */
+export function reachedBy(target: McpTarget, demand: Demand): Reached | null {
+  if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
+  if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }
+  return target.kind === 'answer' ? target.request : null
 }
 
 interface Needs extends Arrival, ResourcePath, Pick<JsonBody, 'json'> {
@@ -42,23 +41,23 @@ interface Needs extends Arrival, ResourcePath, Pick<JsonBody, 'json'> {
 }
 
 interface Gives {
-  readonly target: Target
+  readonly target: McpTarget
   readonly demand: Demand
   readonly call: CallSummary
   readonly toolCall: ToolCall
 }
 
-/** A target, and what is asked of the principal for it. */
+/** A target, and the capability that it demands. */
 interface Aim {
-  readonly target: Target
-  /** Where it is not the method's own. */
+  readonly target: McpTarget
+  /** Absent: the method's own. */
   readonly capability?: string
   readonly resource?: McpResource
   readonly tool?: string
 }
 
 /**
- * Finds what a call is for, in the order of WIRE.md §4: its shape (`mcp_params_invalid`), that it exists
+ * Finds the target of a call, in the order of WIRE.md §4: its shape (`mcp_params_invalid`), that it exists
  * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`). States the capability it demands.
  * Does NOT check that the principal holds it.
  */
@@ -72,7 +71,7 @@ export function mcpTarget(
     admit: async (facts) => {
       const { message, peeked } = facts
       const aim = await aimOf(facts, { registry, serverRequests, httpGet })
-      const args = askedOf(message, aim.target)
+      const args = judgedArguments(message, aim.target)
       const canonical = args && canonicalText(args)
       const sha256 = canonical && hash('sha256', canonical)
       const detail: JsonObject = {
@@ -112,21 +111,21 @@ async function aimOf(facts: Needs, sources: Sources): Promise<Aim> {
   if (method.work === 'list_tools') return listAim(message, { target: { kind: 'list_tools' } }, pathResource)
   if (method.work === 'call_tool') return toolAim(facts, sources)
   if (method.work === 'relay') return relayAim(facts, sources.registry)
-  const target: Target = pathResource
+  const target: McpTarget = pathResource
     ? { kind: 'relay', resource: pathResource, name: null }
     : { kind: 'aggregate', member: method.member ?? '' }
   return pathResource ? { target, resource: pathResource } : listAim(message, { target }, pathResource)
 }
 
-/** An answer demands what the call that is asked about would demand now. */
+/** An answer demands what the call would demand now that the server request belongs to. */
 async function answerAim(
   { json: { id }, session, principal }: Needs,
   { serverRequests, registry }: Sources,
 ): Promise<Aim> {
-  const question = serverRequests.find(id, session)
-  if (!question) throw noQuestion()
-  const { capability } = await demandNow(registry, principal, question)
-  return { target: { kind: 'answer', question, id: String(id) }, capability, resource: question.resource }
+  const request = serverRequests.find(id, session)
+  if (!request) throw noServerRequest()
+  const { capability } = await demandNow(registry, principal, request)
+  return { target: { kind: 'answer', request, id: String(id) }, capability, resource: request.resource }
 }
 
 /** Our own lists have one page. */
@@ -143,29 +142,29 @@ async function toolAim(
   argumentsOf(message)
   if (httpGet && !pathResource && name === HTTP_GET)
     return { target: { kind: 'built_in' }, capability: HTTP_GET, tool: name }
-  const found = await (pathResource ? registry.tool(pathResource, name) : registry.exposed(name))
-  if (!found) throw new Refusal('mcp_tool_unknown', { detail: { tool: name } })
-  // A scoped door has asked already.
-  if (!pathResource && !(await registry.isBound(principal, found.resource)))
-    throw new Refusal('mcp_not_bound')
+  const pinned = await (pathResource ? registry.tool(pathResource, name) : registry.exposed(name))
+  if (!pinned) throw new Refusal('mcp_tool_unknown', { detail: { tool: name } })
+  const { resource, tool } = pinned
+  // At the endpoint of one resource that was asked already.
+  if (!pathResource && !(await registry.isBound(principal, resource))) throw new Refusal('mcp_not_bound')
   return {
-    target: { kind: 'tool', found },
-    capability: capabilityOf(found.resource, found.tool.name),
-    resource: found.resource,
-    tool: `${found.resource.name}.${found.tool.name}`,
+    target: { kind: 'tool', pinned },
+    capability: capabilityOf(resource, tool.name),
+    resource,
+    tool: `${resource.name}.${tool.name}`,
   }
 }
 
-/** A method for the one resource that its parameters name; at a scoped door, for the one that stands behind it. */
+/** Aims a method at the one resource that its parameters name, or that the path names. */
 async function relayAim(facts: Needs, registry: Registry): Promise<Aim> {
   const { message, pathResource } = facts
   const prompt = promptOf(message)
-  const found = pathResource ? { resource: pathResource, name: null } : await relayOf(facts, registry, prompt)
-  const { resource } = found
-  return { target: { kind: 'relay', ...found }, resource, ...relayCapability(message, resource, prompt) }
+  const to = pathResource ? { resource: pathResource, name: null } : await relayOf(facts, registry, prompt)
+  const { resource } = to
+  return { target: { kind: 'relay', ...to }, resource, ...relayCapability(message, resource, prompt) }
 }
 
-/** The name of the prompt that is meant, or null where a resource is, or nothing in particular. */
+/** Returns the name of the prompt that is meant, or null where a resource is, or nothing in particular. */
 function promptOf({ method, params }: McpMessage): string | null {
   if (method === 'prompts/get') return nameOf(params.name)
   if (method === 'logging/setLevel') return null
@@ -193,7 +192,7 @@ function relayCapability(
   return capability === undefined ? {} : { capability }
 }
 
-/** A prompt says its resource by its name; a URI cannot, so it goes to the one bound resource, or to none. */
+/** Finds the resource of a prompt by its name. A URI names none, so it goes to the one bound resource, or is refused. */
 async function relayOf(
   { principal }: Needs,
   registry: Registry,
@@ -227,15 +226,15 @@ function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> 
   return given
 }
 
-/** What a rule of the organisation may look at: the arguments of a tool, or the parameters of what is relayed. */
-function askedOf(message: McpMessage, { kind }: Target): Readonly<Record<string, unknown>> | null {
+/** Returns what a rule of the organisation may judge: a tool's arguments, or the parameters of a relayed method. */
+function judgedArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
   if (message.method === 'tools/call') return argumentsOf(message)
   if (kind !== 'relay') return null
-  const { _meta, ...asked } = message.params
-  return asked
+  const { _meta, ...params } = message.params
+  return params
 }
 
-export const noQuestion = (): Refusal =>
+export const noServerRequest = (): Refusal =>
   new Refusal('mcp_message_invalid', { message: 'No such question is open.' })
 
 const paramsInvalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

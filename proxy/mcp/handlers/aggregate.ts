@@ -1,6 +1,6 @@
 import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { eraOf } from '../gate/destination.ts'
+import { upstreamEra } from '../gate/destination.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import { responseOf } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
@@ -10,9 +10,9 @@ import { cursorOf } from '../upstream/tools.ts'
 import { clientOf, type Dispatched, ownerOf } from './outgoing.ts'
 import { refusalOfUpstream } from './relay.ts'
 
-/** Of one upstream's list. A longer one is cut off: its own door pages it. */
+/** How many pages of one upstream's list are read. A longer one is cut off: its own endpoint pages it. */
 const MAX_PAGES = 20
-/** Likewise. Characters of JSON. */
+/** How much of one upstream's list is read. Characters of JSON. */
 const MAX_CHARACTERS = 4 * 1024 * 1024
 
 /** A list put together from several upstreams. */
@@ -24,8 +24,8 @@ export interface Aggregated {
 }
 
 /**
- * The prompts or resources of every bound resource in one list (WIRE.md §4): a prompt is shown as `<resource>.<prompt>`, a URI
- * is what it is. An upstream that fails leaves its part out; refuses only where every one fails.
+ * Puts the prompts or resources of every bound resource in one list (WIRE.md §4): a prompt is named `<resource>.<prompt>`,
+ * a URI stays what it is. An upstream that fails leaves its part out; refuses only where every one fails.
  */
 export async function aggregate(
   upstream: McpUpstream,
@@ -33,20 +33,20 @@ export async function aggregate(
   resources: readonly McpResource[],
   member: string,
 ): Promise<Aggregated> {
-  const asked = resources.filter((resource) => offers(resource, member))
-  const parts = await Promise.allSettled(asked.map((of) => itemsOf(upstream, facts, of, member)))
+  const offering = resources.filter((resource) => offers(resource, member))
+  const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
   facts.signal.throwIfAborted()
-  const missing = asked.filter((_, index) => parts[index]?.status === 'rejected')
+  const missing = offering.filter((_, index) => parts[index]?.status === 'rejected')
   const [first] = missing
   const failure = parts.find((part) => part.status === 'rejected')
-  if (first && failure && missing.length === asked.length) throw refusalOfUpstream(failure.reason, first)
+  if (first && failure && missing.length === offering.length) throw refusalOfUpstream(failure.reason, first)
   return {
     items: parts.flatMap((part) => (part.status === 'fulfilled' ? part.value : [])),
     missing: missing.map(({ name }) => name),
   }
 }
 
-/** Whether the upstream said that it has such things when it was read. */
+/** Tells whether the upstream said that it has such things when it was read. */
 function offers({ server_facts: facts }: McpResource, member: string): boolean {
   const capabilities = facts?.capabilities
   return isObject(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
@@ -59,7 +59,7 @@ async function itemsOf(
   member: string,
 ): Promise<string[]> {
   const { message, session, signal } = facts
-  const era = eraOf(resource, session)
+  const era = upstreamEra(resource, session)
   const items: string[] = []
   const cursors = new Set<string | null>([null])
   let left = MAX_CHARACTERS

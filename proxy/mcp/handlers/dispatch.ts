@@ -4,7 +4,7 @@ import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
 import { destinationOf } from '../gate/destination.ts'
-import { HTTP_GET, noQuestion, type Target } from '../gate/target.ts'
+import { HTTP_GET, type McpTarget, noServerRequest } from '../gate/target.ts'
 import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
 import { memberText } from '../protocol/json-text.ts'
@@ -18,12 +18,12 @@ export interface McpSources extends RelaySources, ListOptions {
   readonly fetchUrl: HttpGet
 }
 
-/** Everything that was established about a call, the grant included. */
+/** The facts about a call, the grant included. */
 export interface McpFacts extends Dispatched {
   readonly token: AccessToken | null
 }
 
-/** Does what was granted (WIRE.md §4). Refuses with `mcp_unreachable` and `mcp_failed`. */
+/** Does the work that was granted (WIRE.md §4). Refuses with `mcp_unreachable` and `mcp_failed`. */
 export const mcpHandler =
   (sources: McpSources) =>
   (facts: McpFacts): Reply | Promise<Reply> => {
@@ -57,7 +57,7 @@ async function aggregated(sources: McpSources, facts: McpFacts, member: string):
 
 function listed(facts: McpFacts, member: string, items: readonly string[], detail: JsonObject): Reply {
   const list = `${JSON.stringify(member)}:[${items.join(',')}]`
-  // Who asks decides what is in it, so it is nobody else's (MCP 2026-07-28, caching).
+  // The list depends on the caller, so it is nobody else's (MCP 2026-07-28, caching).
   const result = modern(facts)
     ? `{"resultType":"complete",${list},"ttlMs":0,"cacheScope":"private",${OURS}}`
     : `{${list}}`
@@ -93,11 +93,11 @@ function done({ message }: McpFacts, result: string, { detail, ...report }: Repo
 async function answered(
   { upstream, serverRequests }: McpSources,
   facts: McpFacts,
-  { question, id }: Extract<Target, { kind: 'answer' }>,
+  { request, id }: Extract<McpTarget, { kind: 'answer' }>,
 ): Promise<Reply> {
-  const { resource, session, upstreamId } = question
+  const { resource, session, upstreamId } = request
   // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
-  if (!serverRequests.close(id)) throw noQuestion()
+  if (!serverRequests.close(id)) throw noServerRequest()
   const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
   const text =
     result === null

@@ -1,16 +1,16 @@
-import { type Destination, eraOf } from '../gate/destination.ts'
-import { errorMessage, resultMessage } from '../protocol/json-rpc.ts'
+import { type Destination, upstreamEra } from '../gate/destination.ts'
+import { errorMessage, METHOD_NOT_FOUND, resultMessage } from '../protocol/json-rpc.ts'
 import { edited, memberText } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
-import type { Session } from '../state/sessions.ts'
+import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
 import { type Dispatched, ownerOf } from './outgoing.ts'
 
-/** What an upstream may ask of its caller during one call. */
-const MAX_QUESTIONS = 64
-/** And in all, pings and what is declined included: each is answered with a request of ours. */
+/** How many requests of an upstream are put to the caller during one call. */
+const MAX_FORWARDED = 64
+/** How many an upstream may make in all, pings and declined ones included: each is answered with a request of ours. */
 const MAX_REQUESTS = 1_024
 
 interface Sources {
@@ -18,8 +18,8 @@ interface Sources {
   readonly serverRequests: ServerRequests
 }
 
-/** What an upstream asks during one call: put to a caller that can be asked, answered here otherwise. */
-export class Questions {
+/** The requests of an upstream during one call: put to a caller that can be asked, answered here otherwise. */
+export class ServerRequestForwarder {
   readonly #sources: Sources
   readonly #facts: Dispatched
   readonly #to: Destination
@@ -32,19 +32,24 @@ export class Questions {
     this.#to = to
   }
 
-  /** The question as the caller sees it, or null where it was answered here. Throws McpUpstreamError where there is no end of them. */
-  async put(message: Message): Promise<string | null> {
+  /**
+   * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError where there is no
+   * end of them.
+   */
+  async forward(message: Message): Promise<string | null> {
     this.#count()
-    return this.#asked(message) ?? this.#answered(message)
+    const { session } = this.#facts
+    if (session === null || !this.#reachesCaller(session, message)) return this.#answer(message)
+    return this.#put(session, message)
   }
 
-  /** Answers a question that nobody can be asked, because the caller waits for one whole answer. */
+  /** Answers a request that nobody can be asked, because the caller waits for one whole answer. */
   async decline(message: Message): Promise<void> {
     this.#count()
-    await this.#answered(message)
+    await this.#answer(message)
   }
 
-  /** The call is over: nobody waits for an answer any more. */
+  /** Closes what is open: the call is over, and nobody waits for an answer any more. */
   close(): void {
     for (const id of this.#open) this.#sources.serverRequests.close(id)
   }
@@ -54,26 +59,29 @@ export class Questions {
     if (this.#requests > MAX_REQUESTS) throw endless()
   }
 
-  #asked(message: Message): string | null {
-    const { session, granted, message: call } = this.#facts
-    const { demand } = granted
-    const { resource, found } = this.#to
-    if (!session || call.era !== 'legacy' || eraOf(resource, session) !== 'legacy') return null
-    if (!canBeAsked(session, message)) return null
-    if (this.#open.length === MAX_QUESTIONS) throw endless()
+  #reachesCaller(session: CallerSession, message: Message): boolean {
+    const legacy =
+      this.#facts.message.era === 'legacy' && upstreamEra(this.#to.resource, session) === 'legacy'
+    return legacy && canBeAsked(session, message)
+  }
+
+  #put(session: CallerSession, message: Message): string {
+    if (this.#open.length === MAX_FORWARDED) throw endless()
+    const { resource, pinned } = this.#to
+    const { demand } = this.#facts.granted
     const upstreamId = memberText(message, 'id') ?? 'null'
-    const id = this.#sources.serverRequests.ask({ resource, found, session, demand, upstreamId })
+    const id = this.#sources.serverRequests.open({ resource, pinned, session, demand, upstreamId })
     this.#open.push(id)
     return edited(message, { id: JSON.stringify(id) })
   }
 
-  async #answered(message: Message): Promise<null> {
+  async #answer(message: Message): Promise<null> {
     const { resource } = this.#to
-    if (eraOf(resource, this.#facts.session) === 'modern') {
+    if (upstreamEra(resource, this.#facts.session) === 'modern') {
       throw new McpUpstreamError('failed', 'a request came on the answer stream')
     }
     const id = memberText(message, 'id') ?? 'null'
-    const error = '{"code":-32601,"message":"The caller cannot be asked."}'
+    const error = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
     const text = message.value.method === 'ping' ? resultMessage(id, '{}') : errorMessage(id, error)
     await this.#sources.upstream.respond(this.#facts.granted, resource, ownerOf(this.#facts), text)
     return null
@@ -82,15 +90,15 @@ export class Questions {
 
 const endless = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
 
-/** What a client of the legacy era says that it can be asked, by the method that asks (MCP 2025-11-25, client features). */
+/** The capability by which a client of the legacy era says that it answers a method (MCP 2025-11-25, client features). */
 const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
   ['elicitation/create', 'elicitation'],
   ['sampling/createMessage', 'sampling'],
   ['roots/list', 'roots'],
 ])
 
-/** Nobody is asked what he has not said that he can be asked, and nothing else is a question: a ping is for us. */
-function canBeAsked({ capabilities }: Session, { value: { method } }: Message): boolean {
-  const named = CAPABILITIES.get(method)
-  return named !== undefined && Object.hasOwn(capabilities, named)
+/** A client is asked only what it has said that it answers. Any other request, a ping say, is for this gateway. */
+function canBeAsked({ capabilities }: CallerSession, { value: { method } }: Message): boolean {
+  const capability = CAPABILITIES.get(method)
+  return capability !== undefined && Object.hasOwn(capabilities, capability)
 }

@@ -1,5 +1,4 @@
-import type { JsonObject } from '../../../db/json.ts'
-import { isObject } from '../../../db/json.ts'
+import { isObject, type JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
@@ -11,11 +10,11 @@ import type { McpMessage } from '../protocol/message.ts'
 import { IMPLEMENTATION, LEGACY, META, MODERN } from '../protocol/versions.ts'
 import type { Cancellations } from '../state/cancellations.ts'
 import type { Registry } from '../state/registry.ts'
-import type { Sessions } from '../state/sessions.ts'
+import type { CallerSessions } from '../state/sessions.ts'
 
 export interface HandshakeSources {
   readonly registry: Registry
-  readonly sessions: Sessions
+  readonly sessions: CallerSessions
   readonly cancellations: Cancellations
 }
 
@@ -24,10 +23,13 @@ interface Greeted extends Arrival, ResourcePath {
   readonly message: McpMessage
 }
 
-/** What a client says of itself is kept for as long as its session. Characters of JSON text, of each object. */
+/** How much a client may say of itself, which is kept as long as its session. Characters of JSON text, of each object. */
 const MAX_KEPT = 16_384
 
-/** Methods and notifications that reach neither a tool nor an upstream: what is offered is answered from the last read. */
+/**
+ * Answers the methods and notifications that reach neither a tool nor an upstream. The capabilities on offer are those of
+ * the last read.
+ */
 export const handshake =
   (sources: HandshakeSources) =>
   async (facts: Greeted): Promise<Reply> => {
@@ -38,9 +40,9 @@ export const handshake =
     return answer(message.id, {})
   }
 
-/** DELETE: a legacy client ends its session (MCP 2025-11-25, session management). The stateless revision has none. */
+/** Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). The stateless revision has none. */
 export const endSession =
-  (sessions: Sessions) =>
+  (sessions: CallerSessions) =>
   ({ headers, principal }: Arrival & { readonly principal: Principal }): Reply => {
     const id = headers['mcp-session-id']
     if (id === undefined || headers['mcp-protocol-version'] === MODERN) {
@@ -65,13 +67,13 @@ function notified({ cancellations }: HandshakeSources, facts: Greeted): Reply {
 
 async function initialized(sources: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
   const { message, principal, pathResource, at } = facts
-  const { protocolVersion: asked, capabilities, clientInfo } = message.params
-  if (typeof asked !== 'string' || !isObject(capabilities)) {
+  const { protocolVersion: requested, capabilities, clientInfo } = message.params
+  if (typeof requested !== 'string' || !isObject(capabilities)) {
     throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
   }
   // A session costs no capability, so it must not cost much else.
   if (!fits(capabilities)) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
-  const protocolVersion = LEGACY.find((version) => version === asked) ?? LEGACY[0] ?? asked
+  const protocolVersion = LEGACY.find((version) => version === requested) ?? LEGACY[0] ?? requested
   const session = sources.sessions.open(
     {
       principalId: principal.id,
@@ -105,14 +107,14 @@ async function discovered({ registry }: HandshakeSources, facts: Greeted, id: st
   })
 }
 
-/** What the resources behind this door offer, in words that this gateway keeps: it has no streams of changes. */
+/** Returns the capabilities of the resources that are reached here, as this gateway keeps them: no streams of changes. */
 async function offered(
   registry: Registry,
   { pathResource, principal, message }: Greeted,
 ): Promise<JsonObject> {
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
-  const said = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isObject)
-  const any = (name: string): boolean => said.some((capabilities) => capabilities[name] !== undefined)
+  const offers = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isObject)
+  const any = (name: string): boolean => offers.some((capabilities) => capabilities[name] !== undefined)
   const legacyAlone = pathResource !== null && message.era === 'legacy'
   return {
     tools: {},
@@ -123,7 +125,7 @@ async function offered(
   }
 }
 
-/** Only where one upstream speaks: instructions of several would speak for each other. */
+/** Returns the instructions where there is one upstream: those of several would speak for each other. */
 function instructions(pathResource: McpResource | null): JsonObject {
   const text = pathResource?.server_facts?.instructions
   return typeof text === 'string' ? { instructions: text } : {}

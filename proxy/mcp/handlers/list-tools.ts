@@ -1,5 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { McpTool } from '../../../db/mcp/tools.ts'
+import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { holds } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
@@ -25,9 +25,9 @@ export interface ListOptions {
 const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
- * The tools that a principal could call now, each as JSON text (spec §2.3): the built-in ones and those of bound resources,
- * as far as it holds what they demand and their definitions are approved. Answered from the pins: no upstream is asked, so
- * what is listed is what was approved. At a scoped door the names are the upstream's own.
+ * Lists the tools that a principal could call now, each as JSON text (spec §2.3): the built-in ones and those of bound
+ * resources, as far as it holds the capabilities they demand and their definitions are approved. Answered from the pins: no
+ * upstream is asked, so the list holds the approved definitions. At the endpoint of one resource the names are its own.
  */
 export async function listTools(
   { granted: { principal }, token, pathResource }: Asking,
@@ -40,14 +40,15 @@ export async function listTools(
     resources.map(async (resource) => {
       const tools = await registry.tools(resource)
       return tools
-        .filter((tool) => isUsable(resource, tool) && may(capabilityOf(resource, tool.name)))
-        .map((tool) => shown(resource, tool, pathResource !== null))
+        .filter((tool) => isUsable(resource, tool))
+        .filter((tool) => may(capabilityOf(resource, tool.name)))
+        .map((tool) => listed(resource, tool, pathResource !== null))
     }),
   )
   return [...(httpGet && !pathResource && may(HTTP_GET) ? [BUILT_IN] : []), ...lists.flat()]
 }
 
-const shown = ({ name: resource }: McpResource, tool: McpTool, scoped: boolean): string =>
+const listed = ({ name: resource }: McpResource, tool: PinnedMcpTool, scoped: boolean): string =>
   scoped
     ? tool.definition
     : edited(definitionOf(tool).object, { name: JSON.stringify(`${resource}.${tool.name}`) })

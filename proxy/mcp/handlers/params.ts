@@ -3,11 +3,11 @@ import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import { type Edits, edited, type JsonText, readObject } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { type Era, modernMeta } from '../protocol/versions.ts'
-import type { Session } from '../state/sessions.ts'
+import type { CallerSession } from '../state/sessions.ts'
 
 interface Sent extends Pick<JsonBody, 'body' | 'spans'> {
   readonly message: McpMessage
-  readonly session: Session | null
+  readonly session: CallerSession | null
 }
 
 interface Rewriting {

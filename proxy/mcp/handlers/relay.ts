@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
-import { type Destination, eraOf, stateOwnerOf } from '../gate/destination.ts'
+import { type Destination, stateOwnerOf, upstreamEra } from '../gate/destination.ts'
 import { errorMessage, eventOf, resultMessage } from '../protocol/json-rpc.ts'
 import { memberObject } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
@@ -15,7 +15,7 @@ import type { McpAnswer } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
-import { Questions } from './forward-server-requests.ts'
+import { ServerRequestForwarder } from './forward-server-requests.ts'
 import { type Dispatched, outgoing } from './outgoing.ts'
 import { shapedError, shapedResult } from './shape.ts'
 
@@ -40,7 +40,7 @@ export async function relay(
   return new Relayed(sources, facts, destination).reply()
 }
 
-/** What a failure of an upstream is to the caller. `tool`: the one that was called, for the caller and the log. */
+/** Turns a failure of an upstream into a refusal. `tool`: the one that was called, for the caller and the log. */
 export function refusalOfUpstream(
   error: unknown,
   resource: McpResource,
@@ -57,8 +57,8 @@ class Relayed {
   readonly #sources: RelaySources
   readonly #facts: Dispatched
   readonly #to: Destination
-  readonly #questions: Questions
-  /** Why the answer broke off after it had begun. */
+  readonly #serverRequests: ServerRequestForwarder
+  /** The reason why the answer broke off after it had begun. */
   #broken: Pick<Report, 'reason' | 'cause'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
 
@@ -66,12 +66,12 @@ class Relayed {
     this.#sources = sources
     this.#facts = facts
     this.#to = to
-    this.#questions = new Questions(sources, facts, to)
+    this.#serverRequests = new ServerRequestForwarder(sources, facts, to)
     this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
   }
 
   get #era(): Era {
-    return eraOf(this.#to.resource, this.#facts.session)
+    return upstreamEra(this.#to.resource, this.#facts.session)
   }
 
   async reply(): Promise<Reply> {
@@ -96,10 +96,10 @@ class Relayed {
     }
   }
 
-  /** As it is called at the aggregate door; null where no tool is. */
+  /** The tool under its whole name; null where none is called. */
   get #tool(): string | null {
-    const { found, resource } = this.#to
-    return found && `${resource.name}.${found.tool.name}`
+    const { pinned, resource } = this.#to
+    return pinned && `${resource.name}.${pinned.tool.name}`
   }
 
   #refusalOf(error: unknown): unknown {
@@ -110,8 +110,8 @@ class Relayed {
     for await (const message of answer.messages) {
       if (isResponse(message)) return this.#last(message, answer.status)
       // Nobody can be asked or told anything before the answer.
-      if (message.value.id === undefined) this.#noticed(message)
-      else await this.#questions.decline(message)
+      if (message.value.id === undefined) this.#noted(message)
+      else await this.#serverRequests.decline(message)
     }
     throw new McpUpstreamError('failed', 'the answer ended without a response')
   }
@@ -126,7 +126,7 @@ class Relayed {
     }
   }
 
-  /** A modern upstream says by its status what kind of error it is, and a modern caller reads it. */
+  /** Passes on the status of an error: a modern upstream says its kind by it, and a modern caller reads it. */
   #statusOf(status: number): number {
     return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
   }
@@ -165,19 +165,19 @@ class Relayed {
 
   async #passedOn(message: Message): Promise<string | null> {
     if (isResponse(message)) return this.#response(message).body
-    if (message.value.id === undefined) return this.#noticed(message)
-    return this.#questions.put(message)
+    if (message.value.id === undefined) return this.#noted(message)
+    return this.#serverRequests.forward(message)
   }
 
-  /** A notification, as it is; null where it is for us. */
-  #noticed({ value, bytes }: Message): string | null {
+  /** Returns a notification as it is; null where it is for this gateway. */
+  #noted({ value, bytes }: Message): string | null {
     if (value.method !== 'notifications/tools/list_changed') return bytes.toString('utf8')
-    // What is listed here changes when an operator approves it, not before.
+    // The list here changes when an operator approves the change, not before.
     this.#sources.onToolsChanged(this.#to.resource)
     return null
   }
 
-  /** The response to the caller, and what the outcome row says of it. */
+  /** Returns the response to the caller, and notes what the outcome row says of it. */
   #response(response: Message): { body: string; failed: boolean } {
     const { granted, message } = this.#facts
     const { id } = message
@@ -217,7 +217,7 @@ class Relayed {
 
   #over(end: () => void): void {
     end()
-    this.#questions.close()
+    this.#serverRequests.close()
   }
 }
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
@@ -12,25 +13,24 @@ export interface PinnedDefinition {
   readonly object: JsonText
 }
 
-interface Kept extends PinnedDefinition {
+interface Cached extends PinnedDefinition {
   readonly text: string
 }
 
-const CACHE_MAX = 5_000
-const kept = new Map<string, Kept>()
+// By resource and name. An entry is believed only while the text is the same, so dropping one decides nothing.
+const cache = new LRUCache<string, Cached>({ max: 5_000 })
 
-/** The definition of a tool that was approved at some time. Taken apart once for as long as it stays what it is. */
-export function definitionOf({ resource_id, name, definition: text, digest }: McpTool): PinnedDefinition {
+/** Takes the pinned definition of a tool apart, once for as long as it stays what it is. */
+export function definitionOf(tool: McpTool): PinnedDefinition {
+  const { resource_id, name, definition: text, digest } = tool
+  if (text === null) throw new Error(`the tool ${name} was never approved`)
   const key = `${resource_id} ${name}`
-  const known = kept.get(key)
+  const known = cache.get(key)
   if (known?.text === text) return known
   const object = readObject(Buffer.from(text))
   const { inputSchema } = object.value
   const made = { text, digest, inputSchema, headerParams: annotated(inputSchema), object }
-  kept.delete(key)
-  const [oldest] = kept.keys()
-  if (kept.size >= CACHE_MAX && oldest !== undefined) kept.delete(oldest)
-  kept.set(key, made)
+  cache.set(key, made)
   return made
 }
 

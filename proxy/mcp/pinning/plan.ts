@@ -1,14 +1,13 @@
-import { isObject, type Members } from '../../../db/json.ts'
-import type { McpTool } from '../../../db/mcp/tools.ts'
+import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { timestamp } from '../../../db/timestamp.ts'
-import { toolChanges } from './tool-changes.ts'
+import { pendingChanges } from './tool-changes.ts'
 import type { ToolDefinition } from './tool-definition.ts'
 
-/** What a read of a resource's tools changes. */
+/** The changes that a read of a resource's tools brings. */
 export interface PinPlan {
   /** The rows to put, as they are to be: none that stays as it is. */
   readonly tools: readonly McpTool[]
-  /** What was quarantined by this read, each worth an audit row. */
+  /** The tools that this read quarantined, each worth an audit row. */
   readonly quarantined: readonly Quarantine[]
 }
 
@@ -32,7 +31,7 @@ interface Read {
 
 /**
  * Compares what an upstream lists with what is pinned (SECURITY threat 17). A definition whose digest is not the pinned one,
- * and a tool that was not there at the first read, are quarantined; what is pinned stays as it is beside them, also where a
+ * and a tool that was not there at the first read, are quarantined; the pinned one stays as it is beside them, also where a
  * field differs that the digest leaves out. A tool that is no longer listed is gone, and comes back approved only with the
  * pinned digest. The same read again changes nothing.
  */
@@ -52,7 +51,7 @@ export function planPins({ resourceId, known, listed, first, at }: Read): PinPla
   return { tools: [...gone, ...changed], quarantined }
 }
 
-/** The row as it is to be, or nothing where it stays as it is. */
+/** Makes the row as it is to be, or nothing where it stays as it is. */
 function comparedWith(
   row: McpTool,
   { digest, text, flags }: ToolDefinition,
@@ -68,7 +67,7 @@ function comparedWith(
   return [{ ...row, ...pending, state: 'quarantined', flags, changed_at: now }]
 }
 
-function approvedNow(resourceId: string, tool: ToolDefinition, now: string): McpTool {
+function approvedNow(resourceId: string, tool: ToolDefinition, now: string): PinnedMcpTool {
   const { name, text, digest, flags } = tool
   return {
     resource_id: resourceId,
@@ -87,22 +86,17 @@ function approvedNow(resourceId: string, tool: ToolDefinition, now: string): Mcp
 function newcomer(resourceId: string, tool: ToolDefinition, now: string): McpTool {
   return {
     ...approvedNow(resourceId, tool, now),
-    definition: '',
-    digest: '',
+    definition: null,
+    digest: null,
+    pinned_at: null,
     state: 'quarantined',
     pending_definition: tool.text,
     pending_digest: tool.digest,
   }
 }
 
-function quarantineOf({ name, definition, pending_definition, pending_digest }: McpTool): Quarantine {
-  const pending = parsed(pending_definition)
-  const changes =
-    definition === '' ? ['new tool', ...toolChanges({}, pending)] : toolChanges(parsed(definition), pending)
-  return { tool: name, changes, digest: pending_digest ?? '' }
-}
-
-function parsed(definition: string | null): Members {
-  const value: unknown = JSON.parse(definition ?? '{}')
-  return isObject(value) ? value : {}
-}
+const quarantineOf = (tool: McpTool): Quarantine => ({
+  tool: tool.name,
+  changes: pendingChanges(tool),
+  digest: tool.pending_digest ?? '',
+})

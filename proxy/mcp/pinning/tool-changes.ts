@@ -1,4 +1,5 @@
 import { isObject, type Members } from '../../../db/json.ts'
+import type { McpTool } from '../../../db/mcp/tools.ts'
 import { cut, placeOf, visible } from '../../visible.ts'
 
 type Path = readonly (string | number)[]
@@ -6,12 +7,28 @@ type Path = readonly (string | number)[]
 const MAX_CHANGES = 50
 const MAX_VALUE = 120
 const MAX_PLACE = 200
-/** Of a long text that both have in common, what is shown before and after the change. Characters. */
+/** How much of a text that both have in common is quoted before and after the change. Characters. */
 const CONTEXT = 20
 
 /**
- * What differs between two definitions of a tool, for an operator to read: a line for each changed place, values as JSON,
- * cut at 120 characters around what differs, what hides written as `\u{200b}`. At most 50 lines, then how many more.
+ * Says what would change if the pending definition of a tool were approved, as {@link toolChanges} does. Of a tool that was
+ * never approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
+ */
+export function pendingChanges({ definition, pending_definition: pending }: McpTool): readonly string[] {
+  const after = membersOf(pending)
+  return definition === null
+    ? ['new tool', ...toolChanges({}, after)]
+    : toolChanges(membersOf(definition), after)
+}
+
+function membersOf(definition: string | null): Members {
+  const value: unknown = JSON.parse(definition ?? '{}')
+  return isObject(value) ? value : {}
+}
+
+/**
+ * Compares two definitions of a tool, for an operator to read: a line for each changed place, values as JSON, cut at 120
+ * characters around the difference, characters that hide written as `\u{200b}`. At most 50 lines, then how many more.
  */
 export function toolChanges(before: Members, after: Members): readonly string[] {
   const lines: string[] = []
@@ -31,15 +48,15 @@ function compare(before: unknown, after: unknown, path: Path, note: Note): void 
   if (isObject(before) && isObject(after)) compareMembers(before, after, path, note)
   else if (Array.isArray(before) && Array.isArray(after)) compareItems(before, after, path, note)
   else if (typeof before === 'string' && typeof after === 'string' && before !== after) {
-    note(path, () => apart(before, after).map(shown).join(' → '))
-  } else if (before !== after) note(path, () => `${shown(before)} → ${shown(after)}`)
+    note(path, () => apart(before, after).map(quoted).join(' → '))
+  } else if (before !== after) note(path, () => `${quoted(before)} → ${quoted(after)}`)
 }
 
 function compareMembers(before: Members, after: Members, path: Path, note: Note): void {
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const inner = [...path, name]
-    if (!Object.hasOwn(before, name)) note(inner, () => `added ${shown(after[name])}`)
-    else if (!Object.hasOwn(after, name)) note(inner, () => `removed ${shown(before[name])}`)
+    if (!Object.hasOwn(before, name)) note(inner, () => `added ${quoted(after[name])}`)
+    else if (!Object.hasOwn(after, name)) note(inner, () => `removed ${quoted(before[name])}`)
     else compare(before[name], after[name], inner, note)
   }
 }
@@ -47,13 +64,13 @@ function compareMembers(before: Members, after: Members, path: Path, note: Note)
 function compareItems(before: readonly unknown[], after: readonly unknown[], path: Path, note: Note): void {
   for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
     const inner = [...path, index]
-    if (index >= before.length) note(inner, () => `added ${shown(after[index])}`)
-    else if (index >= after.length) note(inner, () => `removed ${shown(before[index])}`)
+    if (index >= before.length) note(inner, () => `added ${quoted(after[index])}`)
+    else if (index >= after.length) note(inner, () => `removed ${quoted(before[index])}`)
     else compare(before[index], after[index], inner, note)
   }
 }
 
-/** Two texts without most of what they begin and end with alike: a change must not hide behind a long beginning. */
+/** Cuts two texts down to where they differ: a change must not hide behind a long common beginning. */
 function apart(before: string, after: string): readonly string[] {
   const shorter = Math.min(before.length, after.length)
   let start = 0
@@ -67,4 +84,4 @@ function apart(before: string, after: string): readonly string[] {
   return [part(before), part(after)]
 }
 
-const shown = (value: unknown): string => cut(visible(JSON.stringify(value) ?? 'nothing'), MAX_VALUE)
+const quoted = (value: unknown): string => cut(visible(JSON.stringify(value) ?? 'nothing'), MAX_VALUE)

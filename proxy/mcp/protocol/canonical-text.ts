@@ -5,14 +5,14 @@ import { Refusal } from '../../../plugins/refusal.ts'
 const MAX_VALUES = 250_000
 
 /**
- * What a caller asks with as RFC 8785 writes it: two spellings of the same arguments have one digest. Refuses with
+ * Writes the arguments of a call as RFC 8785 does: two spellings of the same arguments have one digest. Refuses with
  * `mcp_params_invalid` what that is not defined for (RFC 7493): text that is not well-formed, and integers that a reader of
  * doubles takes for others; the upstream gets the bytes, and may read them exactly. Also more than 250,000 values.
  */
-export function canonicalText(asked: Readonly<Record<string, unknown>>): string {
-  checkValues(asked)
+export function canonicalText(args: Readonly<Record<string, unknown>>): string {
+  checkValues(args)
   try {
-    return canonicalize(asked) ?? '{}'
+    return canonicalize(args) ?? '{}'
   } catch {
     // A lone surrogate, say: no two readers agree on what it is.
     throw invalid('arguments hold text that is not well-formed Unicode, or a number beyond all bounds.')
@@ -20,8 +20,8 @@ export function canonicalText(asked: Readonly<Record<string, unknown>>): string 
 }
 
 // Without recursion, and before anything that takes longer.
-function checkValues(asked: unknown): void {
-  const waiting = [asked]
+function checkValues(args: unknown): void {
+  const waiting = [args]
   let values = 0
   while (waiting.length > 0) {
     const value = waiting.pop()

@@ -1,9 +1,10 @@
+import { isObject, type Members } from '../../../db/json.ts'
 import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
 
-/** A JSON object, as it is written and as it is read: what nobody changes is passed on byte for byte. */
+/** A JSON object, as it is written and as it is read: a member that nobody changes is passed on byte for byte. */
 export interface JsonText {
   readonly bytes: Buffer
-  readonly value: Readonly<Record<string, unknown>>
+  readonly value: Members
   readonly spans: Scan['spans']
   readonly escapedNames: boolean
 }
@@ -12,24 +13,21 @@ export interface JsonText {
 export function readObject(bytes: Buffer): JsonText {
   const scan = scanJson(bytes, 1)
   const value: unknown = JSON.parse(bytes.toString('utf8'))
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new SyntaxError('a JSON object was expected')
-  }
-  // Neither null nor an array: what JSON.parse makes of `{…}`.
-  return { bytes, value: value as Record<string, unknown>, ...scan }
+  if (!isObject(value)) throw new SyntaxError('a JSON object was expected')
+  return { bytes, value, ...scan }
 }
 
 /**
- * A member of an object that was read strictly, where it is itself an object: as {@link readObject} reads it, but for where
- * its members stand, which is looked for when it is asked.
+ * Reads a member of an object that was read strictly, where it is itself an object, as {@link readObject} does. The places of
+ * its own members are looked for when they are first used.
  */
 export function memberObject(
   { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,
   name: string,
 ): JsonText | null {
   const span = spans.get(name)
-  const member: unknown = value[name]
-  if (!span || typeof member !== 'object' || member === null || Array.isArray(member)) return null
+  const member = value[name]
+  if (!span || !isObject(member)) return null
   const own = bytes.subarray(span.start, span.end)
   let known: Scan | null = null
   const scan = (): Scan => {
@@ -38,8 +36,7 @@ export function memberObject(
   }
   return {
     bytes: own,
-    // Neither null nor an array: what JSON.parse makes of `{…}`.
-    value: member as Record<string, unknown>,
+    value: member,
     get spans() {
       return scan().spans
     },
@@ -49,10 +46,10 @@ export function memberObject(
   }
 }
 
-/** How an object is to be changed: JSON text for a member, in place of what is there or added; null leaves it out. */
+/** Changes to an object: JSON text for a member, in place of its own or added; null leaves the member out. */
 export type Edits = Readonly<Record<string, string | null>>
 
-/** The object's text with these edits, every other member as it was written and in its place. */
+/** Writes an object with these edits, every other member as it was written and in its place. */
 export function edited({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: Edits): string {
   const members: string[] = []
   for (const [name, { start, end }] of spans) {
@@ -66,7 +63,7 @@ export function edited({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edit
   return `{${members.join(',')}}`
 }
 
-/** The text of one member, as it was written. */
+/** Returns the text of one member, as it was written. */
 export function memberText({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, name: string): string | null {
   const span = spans.get(name)
   return span ? bytes.toString('utf8', span.start, span.end) : null

@@ -1,14 +1,14 @@
-/** How large a JSON value is. */
+/** The size of a JSON value. */
 export interface Extent {
   /** Levels of objects and arrays. 0: neither. */
   readonly depth: number
   /** Every value in it, itself included. */
   readonly values: number
-  /** Whether an object in it has a member of this name: to some readers that is not a member. */
+  /** True where an object in it has a member `__proto__`: to some readers that is not a member. */
   readonly proto: boolean
 }
 
-/** Measures a value without recursion. Stops, with what was seen so far, beyond `most` values. */
+/** Measures a value without recursion. Stops beyond `most` values, with the size so far. */
 export function extentOf(value: unknown, most: number): Extent {
   const waiting: { readonly value: unknown; readonly depth: number }[] = [{ value, depth: 0 }]
   let deepest = 0

@@ -2,7 +2,7 @@ import { isObject, type Members } from '../../../db/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { eraOf, standardHeaders } from './era.ts'
+import { callerEra, standardHeaders } from './era.ts'
 import { HANDSHAKE, LEGACY_ONLY, METHODS } from './methods.ts'
 import type { Era } from './versions.ts'
 
@@ -43,9 +43,9 @@ function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
   const method = methodName(json.method)
   const params = paramsOf(json.params)
   const meta = isObject(params._meta) ? params._meta : {}
-  const said = eraOf(headers, meta, id === null)
+  const protocol = callerEra(headers, meta, id === null)
   const message: McpMessage = {
-    ...said,
+    ...protocol,
     kind: id === null ? 'notification' : 'request',
     method,
     id,
@@ -61,7 +61,7 @@ function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
 }
 
 function response(json: Members, id: string | null, headers: Arrival['headers']): McpMessage {
-  const { era, version } = eraOf(headers, {}, true)
+  const { era, version } = callerEra(headers, {}, true)
   const whole = id !== null && 'result' in json !== 'error' in json
   if (!whole) throw invalid('It must have a method, or an id and either a result or an error.')
   if (era === 'modern') throw invalid('This protocol version knows no responses of a client.')

@@ -1,15 +1,15 @@
 import type { Demand } from '../../../plugins/facts.ts'
 
 /**
- * What a method is to the gateway: answered from the pins, a tool at work, a list over all bound resources, or something for
- * the one resource that it names.
+ * The work that a method is for the gateway: answered from the pins, a tool's call, a list over all bound resources, or
+ * relayed to the one resource that it names.
  */
-export type Work = 'list_tools' | 'call_tool' | 'gather' | 'relay'
+export type Work = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
 interface Method {
   readonly work: Work
   readonly capability: string
-  /** Which member of a gathered result holds the list. */
+  /** The member of an aggregated result that holds the list. */
   readonly member?: string
 }
 
@@ -20,10 +20,10 @@ const RESOURCES = 'mcp.resources.read'
 export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   ['tools/list', { work: 'list_tools', capability: 'mcp.tools.list' }],
   ['tools/call', { work: 'call_tool', capability: 'mcp.tools.call' }],
-  ['prompts/list', { work: 'gather', capability: PROMPTS, member: 'prompts' }],
+  ['prompts/list', { work: 'aggregate', capability: PROMPTS, member: 'prompts' }],
   ['prompts/get', { work: 'relay', capability: PROMPTS }],
-  ['resources/list', { work: 'gather', capability: RESOURCES, member: 'resources' }],
-  ['resources/templates/list', { work: 'gather', capability: RESOURCES, member: 'resourceTemplates' }],
+  ['resources/list', { work: 'aggregate', capability: RESOURCES, member: 'resources' }],
+  ['resources/templates/list', { work: 'aggregate', capability: RESOURCES, member: 'resourceTemplates' }],
   ['resources/read', { work: 'relay', capability: RESOURCES }],
   ['resources/subscribe', { work: 'relay', capability: RESOURCES }],
   ['resources/unsubscribe', { work: 'relay', capability: RESOURCES }],
@@ -44,20 +44,20 @@ export const LEGACY_ONLY: ReadonlySet<string> = new Set([
   'resources/unsubscribe',
 ])
 
-/** Where the name that the header `Mcp-Name` repeats stands in the parameters (MCP 2026-07-28, standard request headers). */
+/** The parameter that the header `Mcp-Name` repeats, by method (MCP 2026-07-28, standard request headers). */
 export const NAMED: ReadonlyMap<string, 'name' | 'uri'> = new Map([
   ['tools/call', 'name'],
   ['prompts/get', 'name'],
   ['resources/read', 'uri'],
 ])
 
-/** What stands in the rows of a message whose own demand is not known, or cannot be. */
+/** The demand in the rows of a message whose own is not known, or cannot be. */
 export const UNREAD: Demand = { action: 'mcp_request', capability: 'mcp.tools.call' }
 
-/** The audit action of a method: `mcp_tools_call` (AUDIT.md). */
+/** Names the audit action of a method: `mcp_tools_call` (AUDIT.md). */
 export const actionOf = (method: string): string => `mcp_${method.replaceAll('/', '_')}`
 
-/** Whether a message is about the connection: a method of the handshake, or any notification. */
+/** Tells whether a message is about the connection: a method of the handshake, or any notification. */
 export const isHandshake = ({
   kind,
   era,

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../db/json.ts'
 import { VERSION } from '../../version.ts'
 
-/** The protocol in its two shapes: with everything in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
+/** A form of the protocol: with everything in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
 export type Era = 'modern' | 'legacy'
 
 /** The stateless revision. */
@@ -12,8 +12,8 @@ export const LEGACY: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-2
 
 export const SUPPORTED: readonly string[] = [MODERN, ...LEGACY]
 
-/** What a request without `MCP-Protocol-Version` speaks (MCP 2025-06-18, transports). */
-export const UNSAID = '2025-03-26'
+/** The revision of a request without `MCP-Protocol-Version` (MCP 2025-06-18, transports). */
+export const UNSTATED = '2025-03-26'
 
 /** Members of `_meta` that each modern request carries (MCP 2026-07-28, basic). */
 export const META = {
@@ -23,10 +23,13 @@ export const META = {
   serverInfo: 'io.modelcontextprotocol/serverInfo',
 } as const
 
-/** How this gateway names itself to upstreams and callers. */
+/** The name and version of this gateway to upstreams and callers. */
 export const IMPLEMENTATION: JsonObject = { name: 'sallyport', version: VERSION }
 
-/** The members of `_meta` that a request of ours to a modern upstream carries (MCP 2026-07-28, per-request protocol fields). */
+/**
+ * Makes the members of `_meta` that a request of ours to a modern upstream carries (MCP 2026-07-28, per-request protocol
+ * fields).
+ */
 export const modernMeta = (
   capabilities: JsonObject,
   clientInfo: JsonObject = IMPLEMENTATION,

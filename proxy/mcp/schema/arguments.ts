@@ -1,25 +1,28 @@
+import { LRUCache } from 'lru-cache'
 import { type Check, compileSchema, metaFault } from './compile.ts'
 import { PATTERN_MEMORY } from './pattern.ts'
 import { type PreparedSchema, prepareSchema, type SchemaFault } from './prepare.ts'
 
-interface Kept {
+interface Compiled {
   readonly check: Check
+  /** Characters of the compiled code and memory of its patterns together. Bytes. */
   readonly weight: number
 }
 
-/** Of what is kept, characters of schemas and memory of patterns together. Bytes. */
-const CACHE_MAX_BYTES = 64 * 1024 * 1024
-/** An entry of the smallest schema. Bytes. */
-const LEAST = 8 * 1024
-// Oldest use first. Owned by checkFor; a crash loses nothing but the time to compile again.
-const kept = new Map<string, Kept>()
-let total = 0
+/** The weight of the smallest schema. Bytes. */
+const MIN_WEIGHT = 8 * 1024
+
+// By digest. The heaviest schema that is accepted weighs some 11 MiB; one that was dropped is compiled again.
+const cache = new LRUCache<string, Compiled>({
+  maxSize: 64 * 1024 * 1024,
+  sizeCalculation: ({ weight }) => weight,
+})
 
 /**
- * What is wrong with these arguments under the pinned inputSchema: one sentence with the path, in which no value of theirs
- * stands, or null. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever both are: where the
- * schema cannot be used, or checking takes too much work, that is the sentence. A schema is compiled once for its digest.
- * Formats are NOT checked, nor is a pattern that RE2 does not take: the tool's flags name it.
+ * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds no value of
+ * theirs. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever both are: where the schema
+ * cannot be used, or checking takes too much work, that is the sentence. A schema is compiled once for its digest.
+ * Does NOT check formats, nor a pattern that RE2 does not take: the tool's flags name it.
  */
 export function argumentsFault(
   definition: { readonly digest: string; readonly inputSchema: unknown },
@@ -28,7 +31,7 @@ export function argumentsFault(
   return checkFor(definition)(args === undefined ? {} : args)
 }
 
-/** A schema that its arguments can be checked against, or why it is none. Compiles nothing. */
+/** Prepares a schema that arguments can be checked against, or says why it is none. Compiles nothing. */
 export function usableSchema(inputSchema: unknown): PreparedSchema | SchemaFault {
   const prepared = prepareSchema(inputSchema)
   if ('problem' in prepared) return prepared
@@ -37,29 +40,23 @@ export function usableSchema(inputSchema: unknown): PreparedSchema | SchemaFault
 }
 
 function checkFor({ digest, inputSchema }: { digest: string; inputSchema: unknown }): Check {
-  const known = kept.get(digest)
-  if (known) kept.delete(digest)
-  const entry = known ?? made(inputSchema)
-  kept.set(digest, entry)
-  if (!known) total += entry.weight
-  for (const [oldest, { weight }] of kept) {
-    if (total <= CACHE_MAX_BYTES || oldest === digest) break
-    kept.delete(oldest)
-    total -= weight
-  }
-  return entry.check
+  const known = cache.get(digest)
+  if (known) return known.check
+  const compiled = compiledFrom(inputSchema)
+  cache.set(digest, compiled)
+  return compiled.check
 }
 
-function made(inputSchema: unknown): Kept {
+function compiledFrom(inputSchema: unknown): Compiled {
   const usable = usableSchema(inputSchema)
-  if ('problem' in usable) return { check: () => refused(usable.problem), weight: LEAST }
+  if ('problem' in usable) return { check: () => refused(usable.problem), weight: MIN_WEIGHT }
   // Compiled code is some ten times as long as its schema.
-  const weight = LEAST + 10 * usable.size + usable.patterns * PATTERN_MEMORY
+  const weight = MIN_WEIGHT + 10 * usable.size + usable.patterns * PATTERN_MEMORY
   try {
     return { check: compileSchema(usable), weight }
   } catch {
     // The compiler says what it does not take by throwing.
-    return { check: () => refused('it cannot be compiled'), weight: LEAST }
+    return { check: () => refused('it cannot be compiled'), weight: MIN_WEIGHT }
   }
 }
 

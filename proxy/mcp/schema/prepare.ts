@@ -158,18 +158,18 @@ interface Pattern {
 
 function patternsOf({ schema, path }: Subschema): readonly Pattern[] {
   const { pattern, patternProperties } = schema
-  const found: Pattern[] = []
+  const patterns: Pattern[] = []
   if (typeof pattern === 'string') {
     const place = placeOf([...path, 'pattern'])
-    found.push({ source: pattern, place, leaveOut: () => delete schema.pattern })
+    patterns.push({ source: pattern, place, leaveOut: () => delete schema.pattern })
   }
-  if (!isObject(patternProperties)) return found
+  if (!isObject(patternProperties)) return patterns
   for (const source of Object.keys(patternProperties)) {
     const place = placeOf([...path, 'patternProperties', source])
     const leaveOut = () => Object.defineProperty(patternProperties, source, { value: true })
-    found.push({ source, place, leaveOut })
+    patterns.push({ source, place, leaveOut })
   }
-  return found
+  return patterns
 }
 
 /** Words of the compiler's own, which neither dialect knows, and the names that it would file the schema under. */

@@ -28,10 +28,10 @@ const DATA = new Set(['enum', 'const', 'default', 'example', 'examples'])
  * as one: a reference may point there. Expects a document that is no deeper than a stack.
  */
 export function subschemas(root: Record<string, unknown>): readonly Subschema[] {
-  const found: Subschema[] = []
+  const all: Subschema[] = []
   const visit = (schema: unknown, path: Path, properties: readonly string[] | null): void => {
     if (!isObject(schema)) return
-    found.push({ schema, path, properties })
+    all.push({ schema, path, properties })
     for (const [keyword, value] of Object.entries(schema)) {
       if (DATA.has(keyword)) continue
       if (Array.isArray(value)) {
@@ -48,5 +48,5 @@ export function subschemas(root: Record<string, unknown>): readonly Subschema[] 
     }
   }
   visit(root, [], [])
-  return found
+  return all
 }

@@ -1,9 +1,9 @@
 import type { McpMessage } from '../protocol/message.ts'
-import type { Session } from './sessions.ts'
+import type { CallerSession } from './sessions.ts'
 
 interface Caller {
   readonly principalId: string
-  readonly session: Session | null
+  readonly session: CallerSession | null
   readonly message: McpMessage
 }
 

@@ -1,7 +1,13 @@
 import type { Database } from '../../../db/database.ts'
 import { boundResources, isBound } from '../../../db/mcp/bindings.ts'
 import { findMcpResource, type McpResource, mcpResourceByName } from '../../../db/mcp/resources.ts'
-import { listMcpTools, type McpTool, mcpToolByName, onlyMcpTool } from '../../../db/mcp/tools.ts'
+import {
+  listMcpTools,
+  type McpTool,
+  mcpToolByName,
+  onlyMcpTool,
+  type PinnedMcpTool,
+} from '../../../db/mcp/tools.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 
 /** A pinned tool and the resource it belongs to. */
@@ -10,13 +16,13 @@ export interface PinnedTool {
   readonly tool: McpTool
 }
 
-/** What the gate asks about resources, tools and bindings: the database, each time, so that a change holds at once. */
+/** Looks up resources, tools and bindings for the gate: in the database, each time, so that a change holds at once. */
 export interface Registry {
   /** The enabled resource of that name. */
   readonly resource: (name: string) => Promise<McpResource | undefined>
   /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
-  /** What a name at the aggregate door means: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4). */
+  /** The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4). */
   readonly exposed: (name: string) => Promise<PinnedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => Promise<PinnedTool | undefined>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
@@ -33,25 +39,25 @@ export function openRegistry(database: Database): Registry {
   const bound = isBound(database)
 
   const resource: Registry['resource'] = async (name) => {
-    const found = await byName(name)
-    return found?.enabled ? found : undefined
+    const named = await byName(name)
+    return named?.enabled ? named : undefined
   }
   const current: Registry['current'] = async (of) => {
     const named = await byName(of.name)
     // By its id where it was renamed: rarely, and that is no reason to lose it.
-    const found =
+    const now =
       named?.resource_id === of.resource_id ? named : await findMcpResource(database, of.resource_id)
-    return found?.enabled ? found : undefined
+    return now?.enabled ? now : undefined
   }
   const tool: Registry['tool'] = async (of, name) => {
-    const found = await toolByName(of.resource_id, name)
-    return found && found.state !== 'gone' ? { resource: of, tool: found } : undefined
+    const named = await toolByName(of.resource_id, name)
+    return named && named.state !== 'gone' ? { resource: of, tool: named } : undefined
   }
   const split: Registry['split'] = async (name) => {
     // Names that would make this ambiguous were refused when they were registered: the first that fits is the only one.
     for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
-      const found = await resource(name.slice(0, dot))
-      if (found) return { resource: found, rest: name.slice(dot + 1) }
+      const named = await resource(name.slice(0, dot))
+      if (named) return { resource: named, rest: name.slice(dot + 1) }
     }
     return undefined
   }
@@ -78,7 +84,7 @@ export function openRegistry(database: Database): Registry {
   }
 }
 
-/** What calling a tool demands: its own capability where the operator gave it one, else its resource's. */
+/** Names the capability that calling a tool demands: its own where the operator gave it one, else its resource's. */
 export const capabilityOf = (
   { tool_capabilities: own, required_capability: all }: McpResource,
   tool: string,
@@ -87,9 +93,10 @@ export const capabilityOf = (
   (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
 
 /**
- * Whether a tool may be listed and called as it stands: its definition is the approved one, and a modern upstream has not
+ * Tells whether a tool may be listed and called as it stands: its definition is the approved one, and a modern upstream has not
  * annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
  */
-export const isUsable = ({ era }: McpResource, { state, flags }: McpTool): boolean =>
-  state === 'approved' &&
-  !(era === 'modern' && flags.some((flag) => flag.startsWith('header_annotation_invalid')))
+export const isUsable = ({ era }: McpResource, tool: McpTool): tool is PinnedMcpTool =>
+  tool.state === 'approved' &&
+  tool.definition !== null &&
+  !(era === 'modern' && tool.flags.some((flag) => flag.startsWith('header_annotation_invalid')))

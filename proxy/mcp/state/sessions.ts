@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { JsonObject } from '../../../db/json.ts'
 
 /** What a legacy client said when it initialized. */
-export interface Session {
+export interface CallerSession {
   readonly id: string
   readonly principalId: string
   /** The resource whose door it was opened at, or null for the aggregate door. */
@@ -16,7 +16,7 @@ const IDLE_MS = 60 * 60 * 1000
 /** Open at once for one principal; the one unused for longest goes. */
 const PER_PRINCIPAL = 64
 
-interface Kept extends Session {
+interface Kept extends CallerSession {
   usedAt: number
 }
 
@@ -24,16 +24,16 @@ interface Kept extends Session {
  * The sessions of legacy clients at our door, each bound to the principal that opened it: the id alone opens nothing
  * (SECURITY threat 6). They live in memory: after a restart a client is told 404 and initializes anew, as its protocol says.
  */
-export class Sessions {
+export class CallerSessions {
   readonly #byPrincipal = new Map<string, Map<string, Kept>>()
-  readonly #onEnd: (session: Session) => void
+  readonly #onEnd: (session: CallerSession) => void
 
   /** `onEnd` is told of every session that ends, whichever way. */
-  constructor(onEnd: (session: Session) => void) {
+  constructor(onEnd: (session: CallerSession) => void) {
     this.#onEnd = onEnd
   }
 
-  open(opened: Omit<Session, 'id'>, at: number): Session {
+  open(opened: Omit<CallerSession, 'id'>, at: number): CallerSession {
     const own = this.#byPrincipal.get(opened.principalId) ?? new Map<string, Kept>()
     this.#byPrincipal.set(opened.principalId, own)
     for (const session of own.values()) {
@@ -49,7 +49,7 @@ export class Sessions {
   }
 
   /** Undefined where there is none of that id, or it is another principal's. */
-  find(principalId: string, id: string, at: number): Session | undefined {
+  find(principalId: string, id: string, at: number): CallerSession | undefined {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)
     if (!own || !session) return undefined

@@ -47,6 +47,21 @@ t.test('issue 4 §5 a read can quarantine a tool but never replace what was appr
   t.match(await listMcpTools(at.db, 'mcpr_a'), [{ digest: 'd1', definition: '{"name":"read"}' }])
 })
 
+t.test('a tool that was never approved has nothing pinned, until it is', async (t) => {
+  const at = await opened(t)
+  await stored(at, 'a')
+  const { definition: _d, digest: _g, pinned_at: _p, ...known } = toolOf('a', 'read', PENDING)
+  const fresh = { ...known, definition: null, digest: null, pinned_at: null }
+  t.same(at.run(putMcpTool(at.db, fresh)), [1])
+  t.strictSame(await listMcpTools(at.db, 'mcpr_a'), [fresh])
+  t.same(at.run(putMcpTool(at.db, { ...fresh, state: 'gone' })), [1])
+  t.same(at.run(putMcpTool(at.db, toolOf('a', 'read', { definition: 'forged' }))), [0])
+  t.same(at.run(putMcpTool(at.db, fresh)), [1])
+  const approval = { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT }
+  t.same(at.run(approveMcpTool(at.db, approval)), [1])
+  t.match(await listMcpTools(at.db, 'mcpr_a'), [{ digest: 'd2', definition: PENDING.pending_definition }])
+})
+
 t.test('issue 4 §5 an approval pins what was looked at, and nothing that came later', async (t) => {
   const at = await opened(t)
   await stored(at, 'a')

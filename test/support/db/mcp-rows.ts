@@ -1,7 +1,7 @@
 import type { Database } from '../../../db/database.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { findMcpResource, insertMcpResource } from '../../../db/mcp/resources.ts'
-import type { McpTool } from '../../../db/mcp/tools.ts'
+import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import type { Opened } from './writer.ts'
 
 export const AT = Date.UTC(2026, 0, 1)
@@ -34,7 +34,7 @@ export async function resourceOf(db: Database, name: string): Promise<McpResourc
 }
 
 /** An approved tool of `mcpr_<resource>`. */
-export const toolOf = (resource: string, name: string, more: Partial<McpTool> = {}): McpTool => ({
+export const toolOf = (resource: string, name: string, more: Partial<PinnedMcpTool> = {}): PinnedMcpTool => ({
   resource_id: `mcpr_${resource}`,
   name,
   definition: `{"name":"${name}"}`,

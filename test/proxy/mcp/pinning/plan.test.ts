@@ -42,7 +42,7 @@ t.test('threat 17: the first read approves all tools, a later one none', async (
     { tool: 'c', changes: ['new tool', /^name: /, /^description: added "new"$/], digest },
   ])
   t.match(plan.tools, [
-    { name: 'c', state: 'quarantined', definition: '', digest: '', pending_digest: digest },
+    { name: 'c', state: 'quarantined', definition: null, digest: null, pending_digest: digest },
   ])
   const again = after(pinned, plan)
   t.same(read(again, listed({ a: 'one', b: 'two', c: 'new' })), { tools: [], quarantined: [] })
@@ -82,7 +82,7 @@ t.test('a tool that vanished is gone, and comes back approved only unchanged', a
 t.test('a tool that was never approved does not become so by vanishing', async (t) => {
   const fresh = after(pinned, read(pinned, listed({ a: 'one', b: 'two', c: 'x' })))
   const gone = after(fresh, read(fresh, listed({ a: 'one', b: 'two' })))
-  t.match(rowOf(gone, 'c'), { state: 'gone', digest: '' })
+  t.match(rowOf(gone, 'c'), { state: 'gone', digest: null })
   const back = read(gone, listed({ a: 'one', b: 'two', c: 'x' }))
   t.match(back.tools, [{ name: 'c', state: 'quarantined' }])
 })
@@ -106,7 +106,7 @@ t.test(
             if ((state === 'gone') !== (lists === undefined)) return false
             if ((state === 'approved') !== (lists !== undefined && lists.digest === first.get(name)))
               return false
-            if (digest !== (first.get(name) ?? '')) return false
+            if (digest !== (first.get(name) ?? null)) return false
           }
         }
         return true

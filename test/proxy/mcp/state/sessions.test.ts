@@ -1,11 +1,11 @@
 import t from 'tap'
-import { Sessions } from '../../../../proxy/mcp/state/sessions.ts'
+import { CallerSessions } from '../../../../proxy/mcp/state/sessions.ts'
 
 const HOUR_MS = 3_600_000
 const of = (principalId: string) => ({ principalId, resourceId: null, capabilities: {}, clientInfo: null })
 
 await t.test('threat 6: a session is found by the principal that opened it, and by nobody else', (t) => {
-  const sessions = new Sessions(() => {})
+  const sessions = new CallerSessions(() => {})
   const session = sessions.open(of('acme::a'), 0)
   t.equal(sessions.find('acme::a', session.id, 1), session)
   t.equal(sessions.find('acme::b', session.id, 1), undefined)
@@ -16,7 +16,7 @@ await t.test('threat 6: a session is found by the principal that opened it, and 
 
 await t.test('a session ends once, when its client says so', (t) => {
   const ended: string[] = []
-  const sessions = new Sessions(({ id }) => ended.push(id))
+  const sessions = new CallerSessions(({ id }) => ended.push(id))
   const { id } = sessions.open(of('acme::a'), 0)
   t.equal(sessions.end('acme::a', id), true)
   t.equal(sessions.end('acme::a', id), false)
@@ -26,7 +26,7 @@ await t.test('a session ends once, when its client says so', (t) => {
 })
 
 await t.test('a session that nobody uses for an hour is gone; use keeps it', (t) => {
-  const sessions = new Sessions(() => {})
+  const sessions = new CallerSessions(() => {})
   const kept = sessions.open(of('acme::a'), 0)
   const left = sessions.open(of('acme::a'), 0)
   t.ok(sessions.find('acme::a', kept.id, HOUR_MS - 1))
@@ -37,7 +37,7 @@ await t.test('a session that nobody uses for an hour is gone; use keeps it', (t)
 
 await t.test('one principal cannot open sessions without end: the one unused for longest goes', (t) => {
   const ended: string[] = []
-  const sessions = new Sessions(({ id }) => ended.push(id))
+  const sessions = new CallerSessions(({ id }) => ended.push(id))
   const other = sessions.open(of('acme::b'), 0)
   const opened = Array.from({ length: 64 }, (_, at) => sessions.open(of('acme::a'), at).id)
   const [first = '', second = ''] = opened
