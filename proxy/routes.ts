@@ -40,7 +40,7 @@ import {
   type Refuse,
 } from './http/route.ts'
 import { type Router, router } from './http/router.ts'
-import { ENDPOINTS } from './llm/dialects/endpoints.ts'
+import { ENDPOINTS } from './llm/dialects/registry.ts'
 import { mcpRecorder } from './mcp/gate/recorded.ts'
 import { isHandshake } from './mcp/protocol/methods.ts'
 import { refuseMcp } from './mcp/refusal.ts'

@@ -2,13 +2,12 @@ import type { CallSummary } from '../../plugins/facts.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import type { Endpoint } from './dialects/endpoints.ts'
-import type { Dialect } from './options.ts'
+import type { DialectName, Endpoint } from './dialects/registry.ts'
 
-/** The model that an LLM request asks for, and how: what the gate judges and the handler dispatches. */
+/** The model that an LLM request asks for, and its endpoint: the gate judges it, and the handler dispatches it. */
 export interface LlmTarget {
   readonly endpoint: Endpoint
-  readonly dialect: Dialect
+  readonly dialect: DialectName
   /** As the caller spelled it: prefix, alias and all. */
   readonly model: string
 }
@@ -44,7 +43,7 @@ function readModel(value: unknown): string {
   return value
 }
 
-/** The vendors take null for false, so we do. */
+/** Null counts as false, as it does for the vendors. */
 function readStream(value: unknown): boolean {
   if (value === undefined || value === null) return false
   if (typeof value !== 'boolean') throw refused('stream must be true or false.')

@@ -5,26 +5,27 @@ import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Reply, Report } from '../http/reply.ts'
 import type { LlmTarget } from './call.ts'
-import { brokenOffEvent } from './dialects/error-event.ts'
+import { dialectOf } from './dialects/registry.ts'
 import { type Usage, usageTap } from './dialects/usage.ts'
-import type { LlmOptions, Provider } from './options.ts'
-import { notConfigured, refusalOfError, refusalOfStatus, unusableAnswer } from './refusals.ts'
-import { routing, type Target } from './routing.ts'
-import type { Timeouts, Upstream, UpstreamAnswer } from './upstream/client.ts'
+import type { LlmOptions } from './options.ts'
+import { brokenOffEvent, notConfigured, refusalOfError, refusalOfStatus, unusableAnswer } from './refusals.ts'
+import { type ProviderTarget, routing } from './routing.ts'
+import type { Upstream, UpstreamAnswer } from './upstream/client.ts'
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
+import { timeoutsOf, urlOf } from './upstream/provider.ts'
 import { discard, readAll } from './upstream/stream.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
-/** The end of what was sent so far: as much as tells whether an event was cut in half. Bytes. */
+/** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
 const TAIL = 2
 
-/** What stands before an LLM call is dispatched: everything that was established about it, the grant included. */
+/** The facts of an LLM call that may be dispatched, the grant included. */
 export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: Granted<LlmTarget> }
 
-/** An answer that is passed on, and where it came from. */
+/** An answer that is passed on, and its origin. */
 interface Answered {
-  readonly target: Target
+  readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
   /** Providers that were asked, this one included. */
   readonly attempts: number
@@ -47,7 +48,7 @@ export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: Llm
 }
 
 async function firstAnswer(
-  targets: readonly Target[],
+  targets: readonly ProviderTarget[],
   facts: LlmFacts,
   upstream: Upstream,
 ): Promise<Answered> {
@@ -72,7 +73,7 @@ type Attempt =
   | { readonly answer: UpstreamAnswer }
   | { readonly refusal: Refusal; readonly mayTryNext: boolean }
 
-async function attempt(target: Target, facts: LlmFacts, upstream: Upstream): Promise<Attempt> {
+async function attempt(target: ProviderTarget, facts: LlmFacts, upstream: Upstream): Promise<Attempt> {
   const { provider } = target
   let answer: UpstreamAnswer
   try {
@@ -93,7 +94,7 @@ async function attempt(target: Target, facts: LlmFacts, upstream: Upstream): Pro
   return { answer }
 }
 
-function requestTo(target: Target, { granted, body, spans, headers, signal }: LlmFacts) {
+function requestTo(target: ProviderTarget, { granted, body, spans, headers, signal }: LlmFacts) {
   const { provider } = target
   const asked = granted.target
   const bytes = target.model === asked.model ? body : withModel(body, spans.get('model'), target.model)
@@ -108,24 +109,7 @@ function requestTo(target: Target, { granted, body, spans, headers, signal }: Ll
   } as const
 }
 
-export const timeoutsOf = (provider: Provider): Timeouts => ({
-  connectMs: provider.connect_timeout_ms,
-  firstByteMs: provider.first_byte_timeout_ms,
-  idleMs: provider.idle_timeout_ms,
-})
-
-const urls = new WeakMap<Provider, Map<string, URL>>()
-
-/** Where an endpoint is at a provider, made once for each of the few there are. */
-function urlOf(provider: Provider, path: string): URL {
-  const known = urls.get(provider) ?? new Map<string, URL>()
-  urls.set(provider, known)
-  const url = known.get(path) ?? new URL(provider.base_url.replace(/\/+$/, '') + path)
-  known.set(path, url)
-  return url
-}
-
-/** The body with another model name, and every other byte as it was. */
+/** Writes another model name into the body; every other byte stays as it was. */
 function withModel(body: Buffer, span: Span | undefined, model: string): Buffer {
   if (!span) throw new Error('the body has no member model, though a call was made of it')
   return Buffer.concat([
@@ -135,12 +119,12 @@ function withModel(body: Buffer, span: Span | undefined, model: string): Buffer 
   ])
 }
 
-/** JSON or server-sent events: nothing else is an answer of these APIs, whatever its status (SECURITY threat 38). */
+/** Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status (SECURITY threat 38). */
 function isApiContent({ headers }: UpstreamAnswer): boolean {
   return /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i.test(headers['content-type'] ?? '')
 }
 
-/** A refusal that is the provider's own answer to this request (400, 404, 413, 422, …): passed on whole. */
+/** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
 async function ownRefusal({ target, answer, attempts }: Answered): Promise<Reply> {
   const { status, headers, stream } = answer
   const body = await readAll(stream, MAX_ERROR_BODY).catch((error: unknown) => {
@@ -160,7 +144,8 @@ function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
   const { status, headers, stream } = answered.answer
   const type = headers['content-type'] ?? ''
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
-  const tap = usageTap(type, headers['content-encoding'])
+  const { usage: names } = dialectOf(answered.target.provider.dialect)
+  const tap = usageTap(names, type, headers['content-encoding'])
   let tail: Buffer = Buffer.alloc(0)
   return {
     status,
@@ -171,7 +156,7 @@ function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
         tail = chunk.length >= TAIL ? chunk.subarray(-TAIL) : Buffer.concat([tail, chunk]).subarray(-TAIL)
         tap.observe(chunk)
       },
-      ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint.api, stream, tail, id) }),
+      ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, stream.errored, tail, id) }),
     },
     report: () => reportOf(answered, tap.usage()),
   }
@@ -180,7 +165,7 @@ function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
 /** Asks proxies on the way to pass each event on at once. */
 const EVENT_HEADERS = { 'x-accel-buffering': 'no' }
 
-/** So that a caller can tell a whole answer from a cut one. */
+/** Passes the length on, so that a caller can tell a whole answer from a cut one. */
 function lengthOf({ headers }: UpstreamAnswer): Record<string, string> {
   const length = headers['content-length']
   return length === undefined ? {} : { 'content-length': length }

@@ -1,11 +1,11 @@
 import type { CatalogPermit } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { json, type Reply } from '../http/reply.ts'
-import { timeoutsOf } from './handler.ts'
 import type { LlmOptions, Provider } from './options.ts'
 import { glob } from './routing.ts'
 import type { Upstream } from './upstream/client.ts'
 import { hasCredentials, requestHeaders } from './upstream/headers.ts'
+import { timeoutsOf } from './upstream/provider.ts'
 import { discard, readAll } from './upstream/stream.ts'
 
 /** How long a provider's list is good. ms. */

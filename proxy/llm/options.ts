@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { DIALECT_NAMES, DIALECTS, dialectOf } from './dialects/registry.ts'
 
 /** Headers that belong to one connection or to the framing of one message: an operator's file must not set them. */
 const FRAMING_HEADERS: ReadonlySet<string> = new Set([
@@ -65,7 +66,7 @@ const provider = z
       .string()
       .regex(/^[a-z0-9][a-z0-9_-]{0,31}$/, 'must be 1 to 32 of a-z, 0-9, _ and -, not starting with _ or -')
       .describe('What the provider is called in logs, in the ledger and in a provider/model prefix.'),
-    dialect: z.enum(['openai', 'anthropic']).describe('Which API the provider speaks.'),
+    dialect: z.enum(DIALECT_NAMES).describe('Which API the provider speaks.'),
     base_url: baseUrl,
     api_key: apiKey
       .default('')
@@ -80,7 +81,7 @@ const provider = z
       .optional()
       .describe(
         "How the key is sent: x-api-key, Authorization: Bearer, or not at all and the caller's own vendor key is " +
-          'passed on. Default: bearer for openai, api_key for anthropic.',
+          `passed on. Default: ${DIALECTS.map(({ name, key }) => `${key.auth} for ${name}`).join(', ')}.`,
       ),
     headers: z
       .record(headerName, headerValue)
@@ -94,10 +95,7 @@ const provider = z
     first_byte_timeout_ms: milliseconds(120_000),
     idle_timeout_ms: milliseconds(120_000),
   })
-  .transform(({ auth, ...rest }) => ({
-    ...rest,
-    auth: auth ?? (rest.dialect === 'openai' ? ('bearer' as const) : ('api_key' as const)),
-  }))
+  .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? dialectOf(rest.dialect).key.auth }))
 
 /**
  * The options of the `llm` plugin file (WIRE.md §8), without its `plugin` key.
@@ -130,4 +128,3 @@ export const llmOptions = z
 
 export type LlmOptions = z.output<typeof llmOptions>
 export type Provider = LlmOptions['providers'][number]
-export type Dialect = Provider['dialect']

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { Provider } from './options.ts'
 import { UpstreamError, type UpstreamErrorKind } from './upstream/error.ts'
 import { responseHeaders } from './upstream/headers.ts'
@@ -10,14 +11,14 @@ const OF_KIND = {
   timeout: 'provider_timeout',
 } as const satisfies Record<UpstreamErrorKind, RefusalReason>
 
-/** What a caller is told when the call itself went wrong (WIRE.md §3). Anything else than an {@link UpstreamError} is a fault of ours. */
+/** Makes the refusal of a call that itself went wrong (WIRE.md §3). Throws on anything but an {@link UpstreamError}. */
 export function refusalOfError(error: unknown, provider: Provider): Refusal {
   if (!(error instanceof UpstreamError)) throw error
   return new Refusal(OF_KIND[error.kind], { detail: { provider: provider.name }, cause: error })
 }
 
 /**
- * What a caller is told of an answer that is not passed on: 401, 403, 429, 5xx, redirects, or null where the status is
+ * Makes the refusal in place of an answer that is not passed on: 401, 403, 429, 5xx, redirects; null where the status is
  * the provider's own answer to this request. Nothing of its body is used: it may quote our key.
  */
 export function refusalOfStatus(
@@ -35,18 +36,38 @@ export function refusalOfStatus(
   return null
 }
 
-/** An answer whose content is not what its API answers with, e.g. an HTML page of something in between. */
+/** Refuses an answer whose content is not what its API answers with, e.g. an HTML page of something in between. */
 export const unusableAnswer = (status: number, provider: Provider, cause?: unknown): Refusal =>
   new Refusal('provider_failed', { detail: { provider: provider.name, upstream_status: status }, cause })
 
 export const notConfigured = (provider: Provider): Refusal =>
   new Refusal('provider_not_configured', { detail: { provider: provider.name } })
 
-/** When to come back, and how much is left: whatever the provider said of it. */
+/** Picks what the provider said of when to come back, and of how much is left. */
 function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {
   return Object.fromEntries(
     Object.entries(responseHeaders(headers)).filter(
       ([name]) => name.startsWith('retry-after') || name.includes('ratelimit-'),
     ),
   )
+}
+
+/**
+ * Tells a client's loop, by the endpoint's own error event, that its stream was cut off (ECOSYSTEM §1.5).
+ * `error`: of the stream. `tail`: the last bytes that were sent; an event that was cut in half is closed first, or ours
+ * would become part of it.
+ */
+export function brokenOffEvent(
+  { errorEvent }: DialectEndpoint,
+  error: Error | null,
+  tail: Buffer,
+  requestId: string,
+): string {
+  const late = error instanceof UpstreamError && error.kind === 'timeout'
+  const code = late ? 'provider_timeout' : 'provider_failed'
+  const message = late
+    ? 'The provider stalled in the middle of its answer. What came so far is not the whole answer.'
+    : 'The provider broke off in the middle of its answer. What came so far is not the whole answer.'
+  const separator = tail.length === 0 || tail.toString('latin1').endsWith('\n\n') ? '' : '\n\n'
+  return separator + errorEvent({ type: 'api_error', code, message, param: null }, requestId)
 }

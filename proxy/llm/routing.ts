@@ -1,16 +1,18 @@
 import { Refusal } from '../../plugins/refusal.ts'
-import type { Dialect, LlmOptions, Provider } from './options.ts'
+import type { DialectName } from './dialects/registry.ts'
+import type { LlmOptions, Provider } from './options.ts'
 
 /** A provider to ask, and the name of the model there. */
-export interface Target {
+export interface ProviderTarget {
   readonly provider: Provider
   readonly model: string
 }
 
-/** Where a model is served, in the order to try. Never empty. */
-export type Routing = (model: string, dialect: Dialect) => readonly Target[]
+/** Finds the providers of a model, in the order to try. Never gives an empty list. */
+export type Routing = (model: string, dialect: DialectName) => readonly ProviderTarget[]
 
-interface Served {
+/** A provider with its aliases and patterns made ready. */
+interface PreparedProvider {
   readonly provider: Provider
   readonly aliases: ReadonlyMap<string, string>
   readonly matches: (model: string) => boolean
@@ -35,12 +37,7 @@ export function routing(options: LlmOptions): Routing {
   }
 }
 
-/** The one-off form of {@link routing}, in any dialect. */
-export function targetsOf(options: LlmOptions, model: string, dialect: Dialect): readonly Target[] {
-  return routing(options)(model, dialect)
-}
-
-/** True for the names that a pattern means. `*` stands for any characters, none too; everything else for itself. */
+/** Compiles a pattern to a test of names. `*` stands for any characters, none too; everything else for itself. */
 export function glob(pattern: string): (name: string) => boolean {
   const [head = '', ...rest] = pattern.split('*')
   const tail = rest.pop()
@@ -57,7 +54,7 @@ export function glob(pattern: string): (name: string) => boolean {
   }
 }
 
-function prepare(provider: Provider): Served {
+function prepare(provider: Provider): PreparedProvider {
   const patterns = provider.models.map(glob)
   return {
     provider,
@@ -68,11 +65,11 @@ function prepare(provider: Provider): Served {
 }
 
 function candidates(
-  served: readonly Served[],
-  byName: ReadonlyMap<string, Served>,
-  fallback: Served | undefined,
+  served: readonly PreparedProvider[],
+  byName: ReadonlyMap<string, PreparedProvider>,
+  fallback: PreparedProvider | undefined,
   model: string,
-): readonly Target[] {
+): readonly ProviderTarget[] {
   const slash = model.indexOf('/')
   const named = slash < 0 ? undefined : byName.get(model.slice(0, slash))
   if (named) {
@@ -85,7 +82,7 @@ function candidates(
   return chosen.map((one) => target(one, model))
 }
 
-const target = ({ provider, aliases }: Served, model: string): Target => ({
+const target = ({ provider, aliases }: PreparedProvider, model: string): ProviderTarget => ({
   provider,
   model: aliases.get(model) ?? model,
 })
@@ -96,7 +93,7 @@ const unknown = (model: string): Refusal =>
     detail: { model },
   })
 
-function untranslated(model: string, targets: readonly Target[], dialect: Dialect): Refusal {
+function untranslated(model: string, targets: readonly ProviderTarget[], dialect: DialectName): Refusal {
   const names = targets.map(({ provider }) => provider.name).join(', ')
   return new Refusal('dialect_translation_unavailable', {
     message: `The model ${model} is served by ${names}, which does not speak the ${dialect} API, and translation is not available yet.`,

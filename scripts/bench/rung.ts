@@ -11,7 +11,7 @@ import { type BareRoute, gated, onSurface, open } from '../../proxy/http/route.t
 import { router } from '../../proxy/http/router.ts'
 import { serve } from '../../proxy/http/serve.ts'
 import { TIMERS } from '../../proxy/http/server.ts'
-import { ENDPOINTS } from '../../proxy/llm/dialects/endpoints.ts'
+import { ENDPOINTS } from '../../proxy/llm/dialects/registry.ts'
 import { pipelines } from '../../proxy/pipelines.ts'
 import { openServices } from '../../proxy/services.ts'
 import { readSettings } from '../../proxy/settings.ts'

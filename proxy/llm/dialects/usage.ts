@@ -1,3 +1,6 @@
+import { isObject, type Members } from '../../../db/json.ts'
+import type { UsageNames } from './dialect.ts'
+
 /** Token counts as a provider stated them. Whole numbers; a member is absent where nothing was stated. */
 export interface Usage {
   /** The whole prompt, cached tokens included, whatever the vendor's own way of counting. */
@@ -12,7 +15,7 @@ export interface Usage {
 export interface UsageTap {
   /** Takes a chunk after it was passed on. Never throws; keeps at most 4 MiB. */
   readonly observe: (chunk: Buffer) => void
-  /** What was found so far. */
+  /** The counts stated so far. */
   readonly usage: () => Usage
 }
 
@@ -27,22 +30,22 @@ const DATA = Buffer.from('data:')
 const DEAF: UsageTap = { observe: () => {}, usage: () => ({}) }
 
 /**
- * Reads token usage from an answer as it passes, JSON or server-sent events, of the OpenAI and the Anthropic APIs.
+ * Reads token usage from an answer as it passes, JSON or server-sent events, under a dialect's names.
  * `contentEncoding` other than identity: nothing is read. Does NOT change, hold back or re-chunk anything.
  */
-export function usageTap(contentType: string, contentEncoding = 'identity'): UsageTap {
+export function usageTap(names: UsageNames, contentType: string, contentEncoding = 'identity'): UsageTap {
   if (contentEncoding.toLowerCase() !== 'identity') return DEAF
   const type = contentType.toLowerCase()
-  if (type.startsWith('text/event-stream')) return eventTap()
-  return type.startsWith('application/json') ? jsonTap() : DEAF
+  if (type.startsWith('text/event-stream')) return eventTap(names)
+  return type.startsWith('application/json') ? jsonTap(names) : DEAF
 }
 
-function jsonTap(): UsageTap {
+function jsonTap(names: UsageNames): UsageTap {
   const kept = new Kept()
   return {
     observe: (chunk) => kept.add(chunk),
     usage: () => {
-      const found = new Found()
+      const found = new StatedUsage(names)
       found.read(kept.bytes())
       return found.usage()
     },
@@ -50,8 +53,8 @@ function jsonTap(): UsageTap {
 }
 
 /** Only whole lines that hold `"usage"` are ever parsed; a line may be cut anywhere between two chunks. */
-function eventTap(): UsageTap {
-  const found = new Found()
+function eventTap(names: UsageNames): UsageTap {
+  const found = new StatedUsage(names)
   const carry = new Kept()
   return {
     observe: (chunk) => {
@@ -69,7 +72,7 @@ function eventTap(): UsageTap {
 }
 
 /** `lines` ends with a newline, or is empty. */
-function readLines(lines: Buffer, found: Found): void {
+function readLines(lines: Buffer, found: StatedUsage): void {
   let hit = lines.indexOf(NEEDLE)
   while (hit >= 0) {
     const end = lines.indexOf(NEWLINE, hit)
@@ -78,12 +81,12 @@ function readLines(lines: Buffer, found: Found): void {
   }
 }
 
-function readLine(line: Buffer, found: Found): void {
+function readLine(line: Buffer, found: StatedUsage): void {
   if (!line.includes(NEEDLE) || line.includes(NOTHING_YET)) return
   if (line.subarray(0, DATA.length).equals(DATA)) found.read(line.subarray(DATA.length))
 }
 
-/** Chunks that are kept, without copying them, up to {@link MAX_KEPT}; past that, nothing until cleared. */
+/** Keeps chunks, without copying them, up to {@link MAX_KEPT}; past that, nothing until cleared. */
 class Kept {
   #chunks: Buffer[] = []
   #length = 0
@@ -107,29 +110,30 @@ class Kept {
   }
 }
 
-type Members = Readonly<Record<string, unknown>>
-
-/** What the events of an answer have said so far; a later statement replaces an earlier one. */
-class Found {
-  readonly #said = new Map<string, number>()
+/** The statements of an answer's events so far; a later one replaces an earlier one of the same name. */
+class StatedUsage {
+  readonly #names: UsageNames
+  readonly #stated = new Map<string, number>()
   #model: string | null = null
+
+  constructor(names: UsageNames) {
+    this.#names = names
+  }
 
   read(bytes: Buffer): void {
     const root = parse(bytes)
-    if (!root) return
-    // A whole answer or a chunk; Anthropic's message_start; the events of the Responses API.
-    for (const holder of [root, members(root.message), members(root.response)]) {
-      const usage = members(holder?.usage)
-      if (!holder || !usage) continue
-      this.#collect(usage)
+    if (!isObject(root)) return
+    for (const holder of [root, ...this.#names.holders.map((name) => root[name])]) {
+      if (!isObject(holder) || !isObject(holder.usage)) continue
+      this.#collect(holder.usage)
       this.#note(holder.model)
     }
   }
 
   usage(): Usage {
     const input = this.#input()
-    const output = this.#first('completion_tokens', 'output_tokens')
-    const cached = this.#first('cached_tokens', 'cache_read_input_tokens')
+    const output = this.#first(this.#names.output)
+    const cached = this.#first(this.#names.cached)
     return {
       ...(input !== undefined && { input_tokens: input }),
       ...(output !== undefined && { output_tokens: output }),
@@ -139,11 +143,10 @@ class Found {
   }
 
   #collect(usage: Members): void {
-    const details = members(usage.prompt_tokens_details) ?? members(usage.input_tokens_details)
-    const all: Members = { ...usage, cached_tokens: details?.cached_tokens }
-    for (const name of TOKEN_NAMES) {
-      const value: unknown = all[name]
-      if (Number.isSafeInteger(value) && Number(value) >= 0) this.#said.set(name, Number(value))
+    const { input, output, cached, besideInput } = this.#names
+    for (const name of [...input, ...output, ...cached, ...besideInput]) {
+      const value = valueAt(usage, name)
+      if (Number.isSafeInteger(value) && Number(value) >= 0) this.#stated.set(name, Number(value))
     }
   }
 
@@ -152,42 +155,33 @@ class Found {
     this.#model = model.toWellFormed()
   }
 
-  /** Anthropic counts what it read from its cache, and what it wrote there, beside `input_tokens`; OpenAI within. */
   #input(): number | undefined {
-    const input = this.#first('prompt_tokens', 'input_tokens')
+    const input = this.#first(this.#names.input)
     if (input === undefined) return undefined
-    const read = this.#said.get('cache_read_input_tokens') ?? 0
-    const sum = input + read + (this.#said.get('cache_creation_input_tokens') ?? 0)
+    const beside = this.#names.besideInput.map((name) => this.#stated.get(name) ?? 0)
+    const sum = beside.reduce((all, one) => all + one, input)
     return Number.isSafeInteger(sum) ? sum : undefined
   }
 
-  #first(...names: readonly TokenName[]): number | undefined {
-    return names.map((name) => this.#said.get(name)).find((value) => value !== undefined)
+  #first(names: readonly string[]): number | undefined {
+    return names.map((name) => this.#stated.get(name)).find((value) => value !== undefined)
   }
 }
 
-const TOKEN_NAMES = [
-  'prompt_tokens',
-  'completion_tokens',
-  'input_tokens',
-  'output_tokens',
-  'cached_tokens',
-  'cache_read_input_tokens',
-  'cache_creation_input_tokens',
-] as const
-type TokenName = (typeof TOKEN_NAMES)[number]
+/** `name`: a member, or with a dot a member of a member. */
+function valueAt(usage: Members, name: string): unknown {
+  const [first = '', second] = name.split('.')
+  const value = usage[first]
+  if (second === undefined) return value
+  return isObject(value) ? value[second] : undefined
+}
 
-function parse(bytes: Buffer): Members | undefined {
+function parse(bytes: Buffer): unknown {
   if (bytes.length === 0) return undefined
   try {
-    return members(JSON.parse(bytes.toString('utf8')))
+    return JSON.parse(bytes.toString('utf8'))
   } catch {
     // Not our document to judge: the caller gets it as it is, and its usage stays unknown.
     return undefined
   }
-}
-
-function members(value: unknown): Members | undefined {
-  // An object has members, whatever they are.
-  return typeof value === 'object' && value !== null ? (value as Members) : undefined
 }

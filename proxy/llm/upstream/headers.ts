@@ -1,15 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isApiKey } from '../../../plugins/secrets/api-key.ts'
+import { DIALECTS, dialectOf } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 
-/** What of a caller's request a provider may see. Everything else stays here (SECURITY T2, T3, threats 11 and 16). */
+/** The headers of a caller's request that a provider may see. All others stay here (SECURITY T2, T3, threats 11 and 16). */
 const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'accept',
-  'anthropic-beta',
-  'anthropic-dangerous-direct-browser-access',
-  'anthropic-version',
   'idempotency-key',
-  'openai-beta',
   'session-id',
   'thread-id',
   'traceparent',
@@ -19,31 +16,29 @@ const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'x-claude-code-session-id',
   'x-client-request-id',
   'x-codex-turn-metadata',
+  ...DIALECTS.flatMap(({ headers }) => headers.request),
 ])
 const REQUEST_PREFIXES = ['x-stainless-']
 
-/** Names of an account at the vendor: they belong to the caller's own key, so they go with it and never with ours. */
-const ACCOUNT_NAMES = ['openai-organization', 'openai-project']
-
-/** What of a provider's answer a caller may see (SECURITY threat 12). */
+/** The headers of a provider's answer that a caller may see (SECURITY threat 12). */
 const RESPONSE_NAMES: ReadonlySet<string> = new Set([
   'content-encoding',
   'content-type',
-  'openai-model',
-  'openai-processing-ms',
-  'openai-version',
   'retry-after',
   'retry-after-ms',
+  ...DIALECTS.flatMap(({ headers }) => headers.response),
 ])
-const RESPONSE_PREFIXES = ['x-ratelimit-', 'anthropic-ratelimit-']
+const RESPONSE_PREFIXES = ['x-ratelimit-', ...DIALECTS.flatMap(({ headers }) => headers.responsePrefixes)]
 
-/** The version an Anthropic provider is asked in when the caller names none. */
-const ANTHROPIC_VERSION = '2023-06-01'
+const KEY_NAMES: ReadonlySet<string> = new Set(DIALECTS.map(({ key }) => key.header))
+
+/** Names of an account at the vendor: they belong to the caller's own key, so they go with it and never with ours. */
+const ACCOUNT_NAMES = DIALECTS.flatMap(({ headers }) => headers.account)
 
 type HeaderMap = Readonly<Record<string, string>>
 
 /**
- * The headers of a request to `provider`, built from nothing but an allow-list, with the provider's key.
+ * Makes the headers of a request to `provider`, built from nothing but an allow-list, with the provider's key.
  * `contentLength` is null for a request without a body.
  * Does NOT check that there is a key: {@link hasCredentials} does.
  */
@@ -53,7 +48,9 @@ export function requestHeaders(
   contentLength: number | null,
 ): HeaderMap {
   const headers = callerHeaders(caller)
-  if (provider.dialect === 'anthropic') headers['anthropic-version'] = versionOf(caller)
+  for (const [name, value] of Object.entries(dialectOf(provider.dialect).headers.defaults)) {
+    headers[name] = textOf(caller[name]) || value
+  }
   Object.assign(headers, credentials(provider, caller), fixedOf(provider))
   if (contentLength === null) return headers
   headers['content-type'] = 'application/json'
@@ -63,7 +60,7 @@ export function requestHeaders(
 
 const fixed = new WeakMap<Provider, HeaderMap>()
 
-/** What every request to a provider carries, made once: a configuration does not change while it is in force. */
+/** Makes the headers that every request to a provider carries, once: a configuration does not change while it is in force. */
 function fixedOf(provider: Provider): HeaderMap {
   const known = fixed.get(provider)
   if (known) return known
@@ -77,7 +74,7 @@ function fixedOf(provider: Provider): HeaderMap {
   return made
 }
 
-/** Whether a request to `provider` would carry any credentials, ours or, where passed through, the caller's. */
+/** Tells if a request to `provider` would carry any credentials: ours or, where passed through, the caller's. */
 export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders): boolean {
   if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
   return Object.keys({ ...credentials(provider, caller), ...fixedOf(provider) }).some((name) =>
@@ -85,9 +82,9 @@ export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders):
   )
 }
 
-const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'x-api-key', 'api-key'])
+const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key', ...KEY_NAMES])
 
-/** The headers of an answer that a caller may see, with the provider's request id under a name of its own. */
+/** Picks the headers of an answer that a caller may see, with the provider's request id under a name of its own. */
 export function responseHeaders(upstream: IncomingHttpHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
   for (const [name, value] of Object.entries(upstream)) {
@@ -98,7 +95,7 @@ export function responseHeaders(upstream: IncomingHttpHeaders): Record<string, s
   return kept
 }
 
-/** What the provider calls this request, or null where it says nothing sane. */
+/** Returns the provider's own id of this request, or null where it states none that is sane. */
 export function requestIdOf(upstream: IncomingHttpHeaders): string | null {
   const id = upstream['x-request-id'] ?? upstream['request-id']
   return typeof id === 'string' && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
@@ -115,32 +112,28 @@ function callerHeaders(caller: IncomingHttpHeaders): Record<string, string> {
   return kept
 }
 
-/** What the caller's `Connection` header says is not to be passed on (RFC 9110 §7.6.1). */
+/** Returns the names that the caller's `Connection` header forbids to pass on (RFC 9110 §7.6.1). */
 function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<string> | null {
   // What nearly every client sends; it names no header.
   if (connection === undefined || connection === 'keep-alive') return null
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
 }
 
-function versionOf(caller: IncomingHttpHeaders): string {
-  const version = caller['anthropic-version']
-  return typeof version === 'string' && version !== '' ? version : ANTHROPIC_VERSION
-}
+const textOf = (value: string | string[] | undefined): string => (typeof value === 'string' ? value : '')
 
 function credentials(provider: Provider, caller: IncomingHttpHeaders): Record<string, string> {
   if (provider.auth === 'passthrough') return callerCredentials(caller)
   if (provider.api_key === '') return {}
   return provider.auth === 'bearer'
     ? { authorization: `Bearer ${provider.api_key}` }
-    : { 'x-api-key': provider.api_key }
+    : { [dialectOf(provider.dialect).key.header]: provider.api_key }
 }
 
 function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
   const { authorization } = caller
   if (authorization !== undefined && !isForUs(authorization)) kept.authorization = authorization
-  const names = ['x-api-key', ...ACCOUNT_NAMES]
-  for (const name of names) {
+  for (const name of [...KEY_NAMES, ...ACCOUNT_NAMES]) {
     const value = caller[name]
     if (typeof value === 'string' && !isApiKey(value)) kept[name] = value
   }
@@ -148,7 +141,7 @@ function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> 
 }
 
 /**
- * Our own access tokens must not reach a provider: those of the DPoP scheme, and those that are bound to a certificate
+ * Recognises our own access tokens, which must not reach a provider: those of the DPoP scheme, and those that are bound to a certificate
  * or a key (`cnf`, RFC 7800), which a vendor's key never is; nor may our own API keys. Unreadable credentials are the caller's own affair.
  */
 function isForUs(authorization: string): boolean {

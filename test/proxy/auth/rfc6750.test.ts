@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { ENDPOINTS } from '../../../proxy/llm/dialects/endpoints.ts'
+import { ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
 import { bench, boundTo, DOOR, dpopToken, oauthError } from '../../support/auth/bench.ts'
 import type { Identity } from '../../support/gateway.ts'
 

@@ -1,6 +1,7 @@
 import t from 'tap'
+import type { DialectName } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmOptions } from '../../../proxy/llm/options.ts'
-import { glob, targetsOf } from '../../../proxy/llm/routing.ts'
+import { glob, routing } from '../../../proxy/llm/routing.ts'
 import { anthropic, openai, options } from '../../support/llm/facts.ts'
 
 const URL_A = 'https://a.example/v1'
@@ -11,8 +12,8 @@ const two = options([
   anthropic(URL_A, { aliases: { quick: 'claude-haiku-4-5' } }),
 ])
 
-const found = (file: LlmOptions, model: string, dialect: 'openai' | 'anthropic' = 'openai') =>
-  targetsOf(file, model, dialect).map((target) => `${target.provider.name}:${target.model}`)
+const found = (file: LlmOptions, model: string, dialect: DialectName = 'openai') =>
+  routing(file)(model, dialect).map((target) => `${target.provider.name}:${target.model}`)
 
 await t.test('§3 a model goes to the providers whose patterns match, in the order of the file', async (t) => {
   t.strictSame(found(two, 'gpt-4o'), ['openai:gpt-4o', 'spare:gpt-4o'])

@@ -1,14 +1,24 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { anthropic } from '../../../../proxy/llm/dialects/anthropic.ts'
+import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
+import { openai } from '../../../../proxy/llm/dialects/openai.ts'
 import { type Usage, usageTap } from '../../../../proxy/llm/dialects/usage.ts'
 
 const SSE = 'text/event-stream; charset=utf-8'
 
-const read = (type: string, chunks: readonly (string | Buffer)[], encoding?: string): Usage => {
-  const tap = usageTap(type, encoding)
-  for (const chunk of chunks) tap.observe(Buffer.from(chunk))
-  return tap.usage()
-}
+type Read = (type: string, chunks: readonly (string | Buffer)[], encoding?: string) => Usage
+
+const reading =
+  (dialect: Dialect): Read =>
+  (type, chunks, encoding) => {
+    const tap = usageTap(dialect.usage, type, encoding)
+    for (const chunk of chunks) tap.observe(Buffer.from(chunk))
+    return tap.usage()
+  }
+
+const readOpenai = reading(openai)
+const readAnthropic = reading(anthropic)
 
 const event = (value: unknown, name?: string): string =>
   `${name ? `event: ${name}\n` : ''}data: ${JSON.stringify(value)}\n\n`
@@ -73,10 +83,10 @@ const RESPONSES =
   )
 const RESPONSES_USAGE = { input_tokens: 7, output_tokens: 9, cached_tokens: 2, upstream_model: 'gpt-5' }
 
-for (const [name, stream, usage] of [
-  ['OpenAI chat', CHAT, CHAT_USAGE],
-  ['Anthropic messages', MESSAGES, MESSAGES_USAGE],
-  ['OpenAI responses', RESPONSES, RESPONSES_USAGE],
+for (const [name, read, stream, usage] of [
+  ['OpenAI chat', readOpenai, CHAT, CHAT_USAGE],
+  ['Anthropic messages', readAnthropic, MESSAGES, MESSAGES_USAGE],
+  ['OpenAI responses', readOpenai, RESPONSES, RESPONSES_USAGE],
 ] as const) {
   await t.test(
     `§3 the usage of an ${name} stream is read, wherever the stream is cut into chunks`,
@@ -104,19 +114,21 @@ for (const [name, stream, usage] of [
 
 await t.test('§3 the usage of a JSON answer is read in both dialects', async (t) => {
   const chat = JSON.stringify({ model: 'gpt-4o', usage: { prompt_tokens: 1, completion_tokens: 2 } })
-  t.strictSame(read('application/json', [chat.slice(0, 9), chat.slice(9)]), {
+  t.strictSame(readOpenai('application/json', [chat.slice(0, 9), chat.slice(9)]), {
     input_tokens: 1,
     output_tokens: 2,
     upstream_model: 'gpt-4o',
   })
   const message = { model: 'c', usage: { input_tokens: 1, cache_read_input_tokens: 8, output_tokens: 2 } }
-  t.match(read('application/json', [JSON.stringify(message)]), { input_tokens: 9, cached_tokens: 8 })
-  t.match(read('application/json', [JSON.stringify({ usage: { prompt_tokens: 6 } })]), { input_tokens: 6 })
+  t.match(readAnthropic('application/json', [JSON.stringify(message)]), { input_tokens: 9, cached_tokens: 8 })
+  t.match(readOpenai('application/json', [JSON.stringify({ usage: { prompt_tokens: 6 } })]), {
+    input_tokens: 6,
+  })
 })
 
 await t.test('§3 what is not a whole number is unknown, and a model name that is too long too', async (t) => {
   const odd = { prompt_tokens: 1.5, completion_tokens: -1, prompt_tokens_details: { cached_tokens: '4' } }
-  t.strictSame(read('application/json', [JSON.stringify({ model: 'm'.repeat(257), usage: odd })]), {})
+  t.strictSame(readOpenai('application/json', [JSON.stringify({ model: 'm'.repeat(257), usage: odd })]), {})
 })
 
 await t.test('§3 what the answer merely talks about is not its usage', async (t) => {
@@ -124,27 +136,30 @@ await t.test('§3 what the answer merely talks about is not its usage', async (t
     choices: [{ message: { content: '"usage":{"prompt_tokens":9}' } }],
     other: { usage: { prompt_tokens: 9 } },
   }
-  t.strictSame(read('application/json', [JSON.stringify(talk)]), {})
-  t.strictSame(read(SSE, [event(talk), `: {"usage":{"prompt_tokens":9}}\n\n`]), {})
+  t.strictSame(readOpenai('application/json', [JSON.stringify(talk)]), {})
+  t.strictSame(readOpenai(SSE, [event(talk), `: {"usage":{"prompt_tokens":9}}\n\n`]), {})
 })
 
 await t.test(
   'threat 38 nothing an upstream sends makes the tap throw, or keep more than 4 MiB',
   async (t) => {
-    t.strictSame(read('application/json', ['{"usage":']), {})
-    t.strictSame(read('application/json', ['null']), {})
-    t.strictSame(read(SSE, ['data: {"usage"\n\ndata: {"usage":3}\ndata: "usage"\n']), {})
+    t.strictSame(readOpenai('application/json', ['{"usage":']), {})
+    t.strictSame(readOpenai('application/json', ['null']), {})
+    t.strictSame(readOpenai(SSE, ['data: {"usage"\n\ndata: {"usage":3}\ndata: "usage"\n']), {})
     const chunk = Buffer.alloc(1024 * 1024, 0x20)
-    t.strictSame(read('application/json', [...Array(5).fill(chunk), '{"usage":{"prompt_tokens":1}}']), {})
+    t.strictSame(
+      readOpenai('application/json', [...Array(5).fill(chunk), '{"usage":{"prompt_tokens":1}}']),
+      {},
+    )
     // A line that is too long is given up, the next one is read.
-    t.match(read(SSE, [...Array(5).fill(chunk), '\n', event({ usage: { prompt_tokens: 1 } })]), {
+    t.match(readOpenai(SSE, [...Array(5).fill(chunk), '\n', event({ usage: { prompt_tokens: 1 } })]), {
       input_tokens: 1,
     })
   },
 )
 
 await t.test('§3 a compressed answer, or one of another type, is not read', async (t) => {
-  t.strictSame(read(SSE, [CHAT], 'gzip'), {})
-  t.strictSame(read('text/html', [CHAT]), {})
-  t.strictSame(read(SSE, [CHAT], 'identity'), CHAT_USAGE)
+  t.strictSame(readOpenai(SSE, [CHAT], 'gzip'), {})
+  t.strictSame(readOpenai('text/html', [CHAT]), {})
+  t.strictSame(readOpenai(SSE, [CHAT], 'identity'), CHAT_USAGE)
 })

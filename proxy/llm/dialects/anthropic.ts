@@ -1,0 +1,63 @@
+import type { Dialect, DialectEndpoint } from './dialect.ts'
+import { parseModelList } from './model-list.ts'
+
+/** The version that a provider is asked in when the caller names none. */
+const VERSION = '2023-06-01'
+
+const endpoint = (path: string, upstreamPath: string): DialectEndpoint => ({
+  path,
+  upstreamPath,
+  errorEvent: (error, requestId) =>
+    `event: error\ndata: ${JSON.stringify({ type: 'error', error, request_id: requestId })}\n\n`,
+})
+
+/** The Anthropic API. */
+export const anthropic: Dialect<'anthropic'> = {
+  name: 'anthropic',
+  endpoints: [
+    endpoint('/v1/messages', '/messages'),
+    // What an Anthropic client sends whose base URL ends with /v1.
+    endpoint('/v1/v1/messages', '/messages'),
+    endpoint('/v1/messages/count_tokens', '/messages/count_tokens'),
+  ],
+  key: { auth: 'api_key', header: 'x-api-key' },
+  headers: {
+    request: ['anthropic-beta', 'anthropic-dangerous-direct-browser-access', 'anthropic-version'],
+    account: [],
+    defaults: { 'anthropic-version': VERSION },
+    response: [],
+    responsePrefixes: ['anthropic-ratelimit-'],
+  },
+  models: {
+    upstreamPath: '/models?limit=1000',
+    parse: parseModelList,
+    isExpected: (headers) => headers['anthropic-version'] !== undefined,
+    render: (models) => ({
+      data: models.map(({ id, name, created }) => ({
+        type: 'model',
+        id,
+        display_name: name,
+        created_at: isoDate(created),
+      })),
+      has_more: false,
+      first_id: models.at(0)?.id ?? null,
+      last_id: models.at(-1)?.id ?? null,
+    }),
+  },
+  usage: {
+    // The event message_start.
+    holders: ['message'],
+    input: ['input_tokens'],
+    output: ['output_tokens'],
+    cached: ['cache_read_input_tokens'],
+    // What was read from the cache, and what was written there.
+    besideInput: ['cache_read_input_tokens', 'cache_creation_input_tokens'],
+  },
+}
+
+/** RFC 3339 without fractions, as the API states it. A date out of range is none. */
+function isoDate(seconds: number): string {
+  const date = new Date(seconds * 1000)
+  const known = Number.isNaN(date.getTime()) ? new Date(0) : date
+  return known.toISOString().replace('.000Z', 'Z')
+}

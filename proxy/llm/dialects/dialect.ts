@@ -1,0 +1,90 @@
+import type { IncomingHttpHeaders } from 'node:http'
+
+/**
+ * One vendor's API, in everything that differs from the others. A further one is a file of this folder and its line in
+ * `registry.ts`: its name is then accepted in operator files, and its endpoints are routes.
+ */
+export interface Dialect<Name extends string = string> {
+  /** As operator files spell it. */
+  readonly name: Name
+  /** All of them POST, all of them gated by `llm.chat`. */
+  readonly endpoints: readonly DialectEndpoint[]
+  readonly key: KeyFormat
+  readonly headers: DialectHeaders
+  readonly models: ModelListFormat
+  readonly usage: UsageNames
+}
+
+export interface DialectEndpoint {
+  /** As this service spells it. Matched exactly on the raw path; it never goes upstream (SECURITY T17). */
+  readonly path: string
+  /** Appended to the provider's base_url. */
+  readonly upstreamPath: string
+  /** The error event of the API's own vocabulary, blank line included: it makes the loop of a client's SDK throw. */
+  readonly errorEvent: (fault: StreamFault, requestId: string) => string
+}
+
+/** A stream that broke, as the vendors' SDKs expect to be told. */
+export interface StreamFault {
+  readonly type: 'api_error'
+  readonly code: string
+  readonly message: string
+  readonly param: null
+}
+
+/** The way of a provider's key. An operator file may choose the other one. */
+export interface KeyFormat {
+  /** The default of `auth`. */
+  readonly auth: 'api_key' | 'bearer'
+  /** Lower case: the header that carries the key where `auth` is `api_key`. */
+  readonly header: string
+}
+
+/** Names and prefixes are lower case, and add to the lists that hold for every provider (SECURITY T2, T3). */
+export interface DialectHeaders {
+  /** Of a caller's request, passed on to providers. */
+  readonly request: readonly string[]
+  /** Of a caller's request, passed on with the caller's own key alone: they name an account at the vendor. */
+  readonly account: readonly string[]
+  /** Sent to a provider of this dialect where the caller does not name them. */
+  readonly defaults: Readonly<Record<string, string>>
+  /** Of a provider's answer, passed on to callers. */
+  readonly response: readonly string[]
+  readonly responsePrefixes: readonly string[]
+}
+
+/** A model as a provider lists it. */
+export interface ListedModel {
+  readonly id: string
+  readonly name: string
+  /** s since the epoch; 0 where nobody said. */
+  readonly created: number
+}
+
+/** A listed model, and the provider that a call of it would reach. */
+export interface OfferedModel extends ListedModel {
+  readonly provider: string
+}
+
+export interface ModelListFormat {
+  /** Appended to the provider's base_url: path and query of its list. */
+  readonly upstreamPath: string
+  /** Reads the provider's answer. Throws where it is no list. Does NOT bound what it finds: the catalogue does. */
+  readonly parse: (answer: unknown) => readonly ListedModel[]
+  /** Tells a caller who expects this dialect's list, by its headers. Where none does, the first dialect's is shown. */
+  readonly isExpected: (headers: IncomingHttpHeaders) => boolean
+  /** Renders the answer to GET /v1/models. */
+  readonly render: (models: readonly OfferedModel[]) => unknown
+}
+
+/** Where an answer, or an event of a stream, states its token counts. */
+export interface UsageNames {
+  /** Members that may hold `usage` and `model`, beside the answer itself. */
+  readonly holders: readonly string[]
+  /** Members of `usage`, a dot for one level down; the first that was stated counts. */
+  readonly input: readonly string[]
+  readonly output: readonly string[]
+  readonly cached: readonly string[]
+  /** Members that the vendor counts beside `input`, though they are part of the prompt. */
+  readonly besideInput: readonly string[]
+}

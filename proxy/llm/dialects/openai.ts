@@ -1,0 +1,54 @@
+import type { Dialect, DialectEndpoint, StreamFault } from './dialect.ts'
+import { parseModelList } from './model-list.ts'
+
+const errorEvent = (error: StreamFault, requestId: string): string =>
+  `data: ${JSON.stringify({ error: { ...error, request_id: requestId } })}\n\n`
+
+/** The Responses API names its events, and its fault stands at the top. */
+const responsesErrorEvent = (fault: StreamFault, requestId: string): string =>
+  `event: error\ndata: ${JSON.stringify({ ...fault, type: 'error', sequence_number: 0, request_id: requestId })}\n\n`
+
+const endpoint = (path: string, upstreamPath: string): DialectEndpoint => ({ path, upstreamPath, errorEvent })
+
+/** The OpenAI API, which most other vendors and local servers speak as well. */
+export const openai: Dialect<'openai'> = {
+  name: 'openai',
+  endpoints: [
+    endpoint('/v1/chat/completions', '/chat/completions'),
+    endpoint('/v1/llm/chat', '/chat/completions'),
+    { path: '/v1/responses', upstreamPath: '/responses', errorEvent: responsesErrorEvent },
+    endpoint('/v1/completions', '/completions'),
+    endpoint('/v1/embeddings', '/embeddings'),
+  ],
+  key: { auth: 'bearer', header: 'x-api-key' },
+  headers: {
+    request: ['openai-beta'],
+    account: ['openai-organization', 'openai-project'],
+    defaults: {},
+    response: ['openai-model', 'openai-processing-ms', 'openai-version'],
+    responsePrefixes: [],
+  },
+  models: {
+    upstreamPath: '/models',
+    parse: parseModelList,
+    // Its shape is what a caller gets who says nothing.
+    isExpected: () => false,
+    render: (models) => ({
+      object: 'list',
+      data: models.map(({ id, created, provider }) => ({
+        id,
+        object: 'model',
+        created,
+        owned_by: provider,
+      })),
+    }),
+  },
+  usage: {
+    // The events of the Responses API.
+    holders: ['response'],
+    input: ['prompt_tokens', 'input_tokens'],
+    output: ['completion_tokens', 'output_tokens'],
+    cached: ['prompt_tokens_details.cached_tokens', 'input_tokens_details.cached_tokens'],
+    besideInput: [],
+  },
+}

@@ -1,0 +1,30 @@
+import { anthropic } from './anthropic.ts'
+import type { Dialect, DialectEndpoint } from './dialect.ts'
+import { openai } from './openai.ts'
+
+/** Every dialect. The first one's list of models is shown to callers who expect none in particular. */
+export const DIALECTS = [openai, anthropic] as const
+
+export type DialectName = (typeof DIALECTS)[number]['name']
+
+/** In the order of {@link DIALECTS}; never empty. */
+export const DIALECT_NAMES = DIALECTS.map(({ name }) => name)
+
+const BY_NAME: ReadonlyMap<DialectName, Dialect<DialectName>> = new Map(
+  DIALECTS.map((dialect) => [dialect.name, dialect]),
+)
+
+export function dialectOf(name: DialectName): Dialect<DialectName> {
+  const dialect = BY_NAME.get(name)
+  if (!dialect) throw new Error(`no dialect is called ${name}`)
+  return dialect
+}
+
+export interface Endpoint extends DialectEndpoint {
+  readonly dialect: DialectName
+}
+
+/** Every LLM route (WIRE.md §3). */
+export const ENDPOINTS: readonly Endpoint[] = DIALECTS.flatMap(({ name, endpoints }) =>
+  endpoints.map((endpoint): Endpoint => ({ ...endpoint, dialect: name })),
+)
