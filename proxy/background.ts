@@ -5,6 +5,7 @@ import type { Services } from './services.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
 import { refreshMcp } from './tasks/refresh-mcp.ts'
+import { refreshModels } from './tasks/refresh-models.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import type { RoundsTask } from './tasks/rounds.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
@@ -14,7 +15,11 @@ import { ledgerTasks } from './tasks/tend-ledger.ts'
  * when no task needs database or ledger any more.
  */
 export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
-  const rounds: readonly RoundsTask[] = [rereading(services, inForce), ...federation(services)]
+  const rounds: readonly RoundsTask[] = [
+    rereading(services, inForce),
+    readingModels(services, inForce),
+    ...federation(services),
+  ]
   const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)
   return () => {
     stopTimers()
@@ -46,6 +51,12 @@ function rereading({ dataDirectory, ledger, mcp, clock, logs }: Services, inForc
     log: logs.log,
   })
 }
+
+const readingModels = (
+  { catalogue, upstream, clock, logs }: Services,
+  inForce: () => Configuration,
+): RoundsTask =>
+  refreshModels({ catalogue, upstream, providers: () => inForce().llm.providers, clock, log: logs.log })
 
 function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): RoundsTask[] {
   const { settings, database } = dataDirectory

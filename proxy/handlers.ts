@@ -52,7 +52,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
   return {
     ...recorders(services, configuration),
     llm: llmHandler(configuration.llm, upstream),
-    models: listModels(configuration.llm, upstream),
+    models: listModels(configuration.llm, services.catalogue),
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {
       issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest: configuration.digest }),

@@ -21,6 +21,7 @@ import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
 import type { DataDirectory } from './data-directory.ts'
 import type { Listeners } from './http/listeners.ts'
 import { Drain } from './http/open-calls.ts'
+import { Catalogue } from './llm/catalogue.ts'
 import { openUpstream, type Upstream } from './llm/upstream/client.ts'
 import { type Mcp, openMcp } from './mcp/mcp.ts'
 import type { PipelineSources } from './pipelines.ts'
@@ -52,6 +53,8 @@ export interface Services {
   readonly setup: Setup
   /** The way out to LLM providers. */
   readonly upstream: Upstream
+  /** Lists of models, as the providers last gave them. */
+  readonly catalogue: Catalogue
   readonly mcp: Mcp
   /** Plugins, and what they remember: made once, whatever is configured. */
   readonly plugins: Omit<PipelineSources, 'configuration' | 'mcp'>
@@ -97,6 +100,7 @@ export async function openServices(
     logins: new Logins(nonceSecret),
     setup: new Setup(),
     upstream: openUpstream(),
+    catalogue: new Catalogue(),
     mcp: openMcp({
       database,
       env,

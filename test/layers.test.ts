@@ -50,7 +50,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   auth: ['http'],
   llm: ['http'],
   mcp: ['http', 'egress'],
-  tasks: ['http', 'mcp/pinning'],
+  tasks: ['http', 'llm', 'mcp/pinning'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'auth', 'mcp/pinning'],
 }
@@ -114,7 +114,7 @@ await t.test('inside proxy/mcp imports point only down', async (t) => {
 const PERMIT_MAKERS: Readonly<Record<string, string>> = {
   Granted: 'plugins/capability.ts',
   OperatorPermit: 'proxy/mcp/pinning/inspect.ts',
-  CatalogPermit: 'proxy/llm/models.ts',
+  CatalogPermit: 'proxy/tasks/refresh-models.ts',
 }
 
 await t.test('each kind of permit is made in one place, and no other file claims to have one', async (t) => {

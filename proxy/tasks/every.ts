@@ -1,9 +1,12 @@
 import type { Logger } from 'pino'
 
-/** A background task: a verb and a noun, how often, and what it does. */
+/** A background task. */
 export interface Task {
+  /** A verb and a noun. */
   readonly name: string
   readonly everyMs: number
+  /** True: runs once at the start too, not only when the first interval is over. */
+  readonly atStart?: boolean
   readonly run: () => Promise<void>
 }
 
@@ -11,7 +14,7 @@ export interface Task {
 export function runTasks(tasks: readonly Task[], log: Logger): () => void {
   const timers = tasks.map((task) => {
     let running = false
-    const timer = setInterval(() => {
+    const tick = (): void => {
       if (running) return
       running = true
       task
@@ -20,8 +23,9 @@ export function runTasks(tasks: readonly Task[], log: Logger): () => void {
         .finally(() => {
           running = false
         })
-    }, task.everyMs)
-    return timer.unref()
+    }
+    if (task.atStart) tick()
+    return setInterval(tick, task.everyMs).unref()
   })
   return () => {
     for (const timer of timers) clearInterval(timer)

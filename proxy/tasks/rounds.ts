@@ -6,13 +6,14 @@ interface RoundsOptions<Item> {
   /** So many pieces of work are under way at once. */
   readonly atOnce: number
   /** Lists what a round has to do; asked for the next item when there is room for it. */
-  readonly due: () => AsyncIterable<Item>
+  readonly due: () => AsyncIterable<Item> | Iterable<Item>
   /** An item whose id is under way already is passed over. */
   readonly idOf: (item: Item) => string
   /** Does one piece of work, and must not reject. `signal` fires when the task is stopped. */
   readonly work: (item: Item, signal: AbortSignal) => Promise<void>
   /** True: a round ends when all that it began has ended. False: when all that was due has begun. */
   readonly waits: boolean
+  readonly atStart?: boolean
 }
 
 /** A task in rounds. `run` is one round; a call during a round joins it. */
@@ -22,8 +23,8 @@ export interface RoundsTask extends Task {
 }
 
 /** Makes a task that does whatever is due, so many at once and never the same twice at once. */
-export function rounds<Item>({ name, everyMs, ...options }: RoundsOptions<Item>): RoundsTask {
-  const { atOnce, due, idOf, work, waits } = options
+export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
+  const { name, everyMs, atStart = false, atOnce, due, idOf, work, waits } = options
   const stopping = new AbortController()
   const { signal } = stopping
   const underWay = new Map<string, Promise<void>>()
@@ -54,6 +55,7 @@ export function rounds<Item>({ name, everyMs, ...options }: RoundsOptions<Item>)
   return {
     name,
     everyMs,
+    atStart,
     run: () => (current ??= round()),
     async stop() {
       stopping.abort()

@@ -1,6 +1,14 @@
 import Anthropic from '@anthropic-ai/sdk'
 import t from 'tap'
-import { answersOf, anthropicOf, caught, mockProvider, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import {
+  answersOf,
+  anthropicOf,
+  callsOf,
+  caught,
+  mockProvider,
+  outcomesOf,
+  SAID,
+} from '../support/clients/sdk.ts'
 import { testGateway } from '../support/gateway.ts'
 
 const hello = (content = 'hi') => ({
@@ -104,7 +112,7 @@ await t.test(
     }
     const { max_tokens: _, ...prompt } = hello()
     await caught(client.messages.countTokens(prompt), Anthropic.PermissionDeniedError)
-    t.equal(mock.getRequests().length, 0, 'the provider heard nothing of it')
+    t.equal(callsOf(mock).length, 0, 'the provider heard nothing of it')
     t.equal((await answersOf(gateway, 403)).length, 3, 'and none was retried')
   },
 )
@@ -173,7 +181,7 @@ await t.test(
     const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']), '/v1')
     const { content } = await client.messages.create(hello())
     t.match(content, [{ type: 'text', text: SAID }])
-    t.equal(mock.getLastRequest()?.path, '/v1/messages', 'what goes upstream is the right path')
+    t.equal(callsOf(mock).at(-1)?.path, '/v1/messages', 'what goes upstream is the right path')
 
     const { max_tokens: _, ...prompt } = hello()
     for (const call of [() => client.messages.countTokens(prompt), () => client.models.list()]) {

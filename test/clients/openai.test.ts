@@ -1,6 +1,14 @@
 import OpenAI from 'openai'
 import t from 'tap'
-import { answersOf, caught, mockProvider, openaiOf, outcomesOf, SAID } from '../support/clients/sdk.ts'
+import {
+  answersOf,
+  callsOf,
+  caught,
+  mockProvider,
+  openaiOf,
+  outcomesOf,
+  SAID,
+} from '../support/clients/sdk.ts'
 import { testGateway } from '../support/gateway.ts'
 
 const hello = (content = 'hi') => ({ model: 'gpt-test', messages: [{ role: 'user' as const, content }] })
@@ -93,7 +101,7 @@ await t.test(
     }
     await caught(client.responses.create({ model: 'gpt-test', input: 'hi' }), OpenAI.PermissionDeniedError)
     await caught(client.embeddings.create({ model: 'gpt-test', input: 'hi' }), OpenAI.PermissionDeniedError)
-    t.equal(mock.getRequests().length, 0, 'the provider heard nothing of it')
+    t.equal(callsOf(mock).length, 0, 'the provider heard nothing of it')
     await gateway.close()
     const asked = gateway.log.filter(
       ({ msg, path }) => msg === 'request' && /chat|responses|embed/.test(path),

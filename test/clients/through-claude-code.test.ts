@@ -1,7 +1,7 @@
 import t from 'tap'
 import { type Home, homeOf, installed, linesOf, sectionOf } from '../support/clients/alone.ts'
 import type { Ran } from '../support/clients/files.ts'
-import { SAID } from '../support/clients/sdk.ts'
+import { callsOf, SAID } from '../support/clients/sdk.ts'
 import { DENIED, through, UNPROVEN } from '../support/clients/through.ts'
 
 // The launcher for those who run no install scripts.
@@ -49,6 +49,6 @@ await t.test(
     t.equal(refused.code, 1)
     t.ok(refused.out.includes(UNPROVEN), refused.out)
     t.same(await way.proven(), [])
-    t.equal(way.mock.getRequests().length, 0, 'the provider heard nothing of it')
+    t.equal(callsOf(way.mock).length, 0, 'the provider heard nothing of it')
   },
 )

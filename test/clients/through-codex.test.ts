@@ -1,7 +1,7 @@
 import t from 'tap'
 import { type Home, homeOf, installed, linesOf, sectionOf } from '../support/clients/alone.ts'
 import type { Ran } from '../support/clients/files.ts'
-import { SAID } from '../support/clients/sdk.ts'
+import { callsOf, SAID } from '../support/clients/sdk.ts'
 import { DENIED, through, times } from '../support/clients/through.ts'
 
 const { entry, skip } = installed('@openai/codex', 'bin/codex.js')
@@ -22,11 +22,7 @@ await t.test(
 
     const answered = await codex(home)
     t.match(answered, { code: 0, out: `${SAID}\n` }, 'it answers', { err: answered.err })
-    t.match(
-      way.mock.getLastRequest(),
-      { path: '/v1/responses', body: { stream: true } },
-      'which was a stream',
-    )
+    t.match(callsOf(way.mock).at(-1), { path: '/v1/responses', body: { stream: true } }, 'which was a stream')
 
     const { code, out } = await codex(home, '--json')
     t.equal(code, 0)

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { type Ran, run } from '../support/clients/files.ts'
-import { SAID } from '../support/clients/sdk.ts'
+import { callsOf, SAID } from '../support/clients/sdk.ts'
 import { DENIED, through, UNPROVEN } from '../support/clients/through.ts'
 import { CHAT } from '../support/gateway.ts'
 
@@ -47,6 +47,6 @@ await t.test(
     t.equal(status, '401', ran.err)
     t.match(JSON.parse(refusal), { reason: 'proof_required', message: UNPROVEN })
     t.same(await proven(), [])
-    t.equal(mock.getRequests().length, 0, 'the provider heard nothing of it')
+    t.equal(callsOf(mock).length, 0, 'the provider heard nothing of it')
   },
 )

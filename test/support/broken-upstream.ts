@@ -4,11 +4,16 @@ import type { Test } from 'tap'
 /** A provider that says exactly these bytes, and does with the connection what a provider should not. */
 export interface RawUpstream {
   readonly url: string
-  /** Called with each connection once a whole request has come. */
+  /**
+   * Called with each connection once a whole request has come. The gateway's own reading of the list of models is no such
+   * request: it is answered with a plain refusal, and its connection closed.
+   */
   onRequest: (socket: Socket) => void
-  /** Resolves when a connection of it has closed. */
+  /** Resolves when a connection of it has closed, other than a reading's. */
   readonly hungUp: Promise<void>
 }
+
+const NO_LIST = 'HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
 
 /** Starts it on a port of its own; it stops with the test. */
 export async function rawUpstream(t: Test): Promise<RawUpstream> {
@@ -23,12 +28,17 @@ export async function rawUpstream(t: Test): Promise<RawUpstream> {
     let text = ''
     sockets.add(socket)
     socket.on('error', () => {})
-    socket.once('close', () => hungUp.resolve())
+    let reading = false
+    socket.once('close', () => {
+      if (!reading) hungUp.resolve()
+    })
     socket.on('data', (chunk: Buffer) => {
       text += chunk.toString('latin1')
       if (!isWhole(text)) return
+      reading = text.startsWith('GET /v1/models')
       text = ''
-      upstream.onRequest(socket)
+      if (reading) socket.end(NO_LIST)
+      else upstream.onRequest(socket)
     })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -17,7 +17,10 @@ export type Answer = (res: ServerResponse, seen: Seen) => void | Promise<void>
 /** A provider on a port of its own that remembers what it was sent and answers as told. */
 export interface TestUpstream {
   readonly url: string
+  /** All that came but the gateway's own readings of the list of models: they come when they like. */
   readonly seen: readonly Seen[]
+  /** Those readings. Each is answered with an empty list, whatever {@link answer} is. */
+  readonly readings: readonly Seen[]
   /** How the requests to come are answered. */
   answer: Answer
   readonly server: Server
@@ -38,20 +41,34 @@ export const completion: Answer = (res) => {
   )
 }
 
+/** On a connection that is not used again: whichever call comes next, its connection is its own. */
+const noModels: Answer = (res) => {
+  res.setHeader('connection', 'close').setHeader('content-type', 'application/json')
+  res.end('{"object":"list","data":[]}')
+}
+
+const isReading = ({ method, url }: Seen): boolean => method === 'GET' && /^\/v1\/models(\?|$)/.test(url)
+
 /** Starts a provider; it stops with the test. */
 export async function testUpstream(t: Test, answer: Answer = completion): Promise<TestUpstream> {
   const seen: Seen[] = []
+  const readings: Seen[] = []
   const server = createServer((req, res) => {
     void (async () => {
       const { method = '', url = '', headers, rawHeaders } = req
       const request = { method, url, headers, rawHeaders, body: await buffer(req) }
+      if (isReading(request)) {
+        readings.push(request)
+        await noModels(res, request)
+        return
+      }
       seen.push(request)
       await upstream.answer(res, request)
     })()
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', () => resolve()))
   const { port } = server.address() as AddressInfo
-  const upstream: TestUpstream = { url: `http://127.0.0.1:${port}`, seen, answer, server }
+  const upstream: TestUpstream = { url: `http://127.0.0.1:${port}`, seen, readings, answer, server }
   t.teardown(() => {
     server.closeAllConnections()
     server.close()

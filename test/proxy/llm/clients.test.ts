@@ -3,9 +3,9 @@ import { LLMock } from '@copilotkit/aimock'
 import OpenAI from 'openai'
 import t from 'tap'
 import { llmHandler } from '../../../proxy/llm/handler.ts'
-import { listModels } from '../../../proxy/llm/models.ts'
 import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
-import { anthropic, arrival, openai, options, receive } from '../../support/llm/facts.ts'
+import { catalogueStage } from '../../support/llm/catalogue.ts'
+import { anthropic, openai, options } from '../../support/llm/facts.ts'
 import { front } from '../../support/llm/front.ts'
 import { chunk, chunkedHead, rawUpstream } from '../../support/llm/upstreams.ts'
 
@@ -143,8 +143,8 @@ await t.test('F-19 a client that leaves its loop has the upstream stopped', asyn
   t.equal(endless.connections(), 1)
 })
 
-await t.test('§3 the list of models is asked from the mock with the key', async (t) => {
-  const reply = await listModels(options(providers), upstream)(arrival({ path: '/v1/models' }))
-  const list: unknown = JSON.parse((await receive(reply)).text)
-  t.match(list, { object: 'list', data: [{ object: 'model', id: /^(gpt|claude)-/ }] })
+await t.test('§3 the list of models is read from the mock with the key', async (t) => {
+  const { round, ask } = catalogueStage(t, providers)
+  await round()
+  t.match(await ask(), { object: 'list', data: [{ object: 'model', id: /^(gpt|claude)-/ }] })
 })

@@ -1,24 +1,7 @@
 import t from 'tap'
-import { listModels } from '../../../proxy/llm/models.ts'
-import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
-import { anthropic, arrival, openai, options, receive } from '../../support/llm/facts.ts'
-import { answer, nobody, rawUpstream, type Wire } from '../../support/llm/upstreams.ts'
-
-const upstream = openUpstream()
-t.teardown(() => upstream.close())
-
-type File = Parameters<typeof options>
-type List = ReturnType<typeof listModels>
-
-const lister = (providers: File[0], more: File[1] = {}): List =>
-  listModels(options(providers, more), upstream)
-
-const ask = async (list: List, at = 0, headers = {}) => {
-  const reply = await list(arrival({ path: '/v1/models', at, headers }))
-  t.equal(reply.status, 200)
-  return JSON.parse((await receive(reply)).text) as { data: { id: string }[] }
-}
-const ids = async (list: List, at = 0) => (await ask(list, at)).data.map(({ id }) => id)
+import { catalogueStage } from '../../support/llm/catalogue.ts'
+import { anthropic, openai } from '../../support/llm/facts.ts'
+import { answer, rawUpstream } from '../../support/llm/upstreams.ts'
 
 const OPENAI_LIST = JSON.stringify({
   object: 'list',
@@ -39,12 +22,13 @@ await t.test(
   async (t) => {
     const one = await rawUpstream(t, (socket) => socket.write(answer(200, OPENAI_LIST)))
     const two = await rawUpstream(t, (socket) => socket.write(answer(200, ANTHROPIC_LIST)))
-    const list = lister([
+    const { round, ask } = catalogueStage(t, [
       openai(one.url, { models: ['gpt-*', 'o9'], aliases: { fast: 'gpt-4o' } }),
       anthropic(two.url),
       openai(one.url, { name: 'keyless', api_key: '', models: ['secret-*', 'literal'] }),
     ])
-    t.strictSame(await ask(list, 0, { authorization: 'Bearer canary', 'x-stainless-os': 'canary' }), {
+    await round()
+    t.strictSame(await ask({ authorization: 'Bearer canary', 'x-stainless-os': 'canary' }), {
       object: 'list',
       data: [
         { id: 'fast', object: 'model', created: 0, owned_by: 'openai' },
@@ -64,8 +48,9 @@ await t.test(
 
 await t.test('§3 a request that names an anthropic-version gets the Anthropic shape', async (t) => {
   const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, ANTHROPIC_LIST)))
-  const list = lister([anthropic(url, { aliases: { quick: 'claude-x' } })])
-  t.strictSame(await ask(list, 0, { 'anthropic-version': '2023-06-01' }), {
+  const { round, ask, reload } = catalogueStage(t, [anthropic(url, { aliases: { quick: 'claude-x' } })])
+  await round()
+  t.strictSame(await ask({ 'anthropic-version': '2023-06-01' }), {
     data: [
       { type: 'model', id: 'quick', display_name: 'quick', created_at: '1970-01-01T00:00:00Z' },
       { type: 'model', id: 'claude-x', display_name: 'Claude X', created_at: '2025-10-01T00:00:00Z' },
@@ -74,29 +59,33 @@ await t.test('§3 a request that names an anthropic-version gets the Anthropic s
     first_id: 'quick',
     last_id: 'claude-x',
   })
-  t.match(await ask(lister([]), 0, { 'anthropic-version': '1' }), { data: [], first_id: null, last_id: null })
+  reload([])
+  t.match(await ask({ 'anthropic-version': '1' }), { data: [], first_id: null, last_id: null })
 })
 
-await t.test('§3 a provider is asked once a minute, by one request for all who wait', async (t) => {
+await t.test('§3 no request of a caller sends anything to a provider', async (t) => {
   const { url, seen } = await rawUpstream(t, (socket) => socket.write(answer(200, OPENAI_LIST)))
-  const list = lister([openai(url)])
-  await Promise.all([ids(list), ids(list), ids(list)])
-  await ids(list, 59_999)
+  const { round, ids, begun } = catalogueStage(t, [openai(url)])
+  const waiting = Promise.all([ids(), ids(), ids()])
+  t.equal(begun.length, 0)
+  await round()
+  const list = ['gpt-4o', 'gpt-5']
+  t.strictSame(await waiting, [list, list, list], 'those who came before the first reading waited for it')
+  t.strictSame(await ids(), list)
+  t.equal(begun.length, 1)
   t.equal(seen.length, 1)
-  await ids(list, 60_000)
-  t.equal(seen.length, 2)
 })
 
 await t.test(
   '§3 a default provider without patterns is listed whole, another one by its aliases alone',
   async (t) => {
     const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, OPENAI_LIST)))
-    t.strictSame(await ids(lister([openai(url, { models: [] })], { default_provider: 'openai' })), [
-      'gpt-4o',
-      'gpt-5',
-      'whisper-1',
-    ])
-    t.strictSame(await ids(lister([openai(url, { models: [], aliases: { fast: 'x' } })])), ['fast'])
+    const whole = catalogueStage(t, [openai(url, { models: [] })], { default_provider: 'openai' })
+    await whole.round()
+    t.strictSame(await whole.ids(), ['gpt-4o', 'gpt-5', 'whisper-1'])
+    const aliased = catalogueStage(t, [openai(url, { models: [], aliases: { fast: 'x' } })])
+    await aliased.round()
+    t.strictSame(await aliased.ids(), ['fast'])
   },
 )
 
@@ -104,46 +93,41 @@ await t.test(
   '§3 a passthrough provider is never asked: the list would be one caller’s and go to all',
   async (t) => {
     const { url, connections } = await rawUpstream(t, () => {})
-    t.strictSame(await ids(lister([openai(url, { auth: 'passthrough', models: ['gpt-*', 'gpt-4o'] })])), [
-      'gpt-4o',
-    ])
+    const passing = openai(url, { auth: 'passthrough', models: ['gpt-*', 'gpt-4o'] })
+    const { round, ids, begun } = catalogueStage(t, [passing])
+    t.strictSame(await ids(), ['gpt-4o'], 'nobody waits for what will not come')
+    await round()
+    t.strictSame(await ids(), ['gpt-4o'])
+    t.equal(begun.length, 0)
     t.equal(connections(), 0)
   },
 )
 
-const LITERAL = { models: ['gpt-*', 'o9'], aliases: { fast: 'gpt-4o' } }
+await t.test(
+  '§3 who waits for a first reading waits 3 s at most, and gets the names of the file',
+  async (t) => {
+    const { url } = await rawUpstream(t, () => {})
+    const { round, ids } = catalogueStage(t, [openai(url, { models: ['gpt-*', 'o9'] })])
+    void round()
+    const before = performance.now()
+    t.strictSame(await ids(), ['o9'])
+    const took = performance.now() - before
+    t.ok(took > 2_900 && took < 9_000, `${took} ms`)
+  },
+)
 
-for (const [name, text] of [
-  ['answers 500', answer(500, '{}')],
-  ['answers with no JSON', answer(200, '<p>')],
-  ['answers with no list', answer(200, '{"data":{}}')],
-  ['answers with too much', answer(200, `{"data":["${'x'.repeat(4 * 1024 * 1024)}"]}`)],
-  ['redirects', answer(302, '', { location: 'http://127.0.0.1:1/' })],
-] as const) {
-  await t.test(
-    `§3 a provider that ${name} is listed with what its file names, and asked again after 5 s`,
-    async (t) => {
-      let healthy = false
-      const { url, seen } = await rawUpstream(t, (socket: { write: (text: string) => unknown }, _: Wire) =>
-        socket.write(healthy ? answer(200, OPENAI_LIST) : text),
-      )
-      const list = lister([openai(url, LITERAL)])
-      t.strictSame(await ids(list), ['fast', 'o9'])
-      t.strictSame(await ids(list, 4_999), ['fast', 'o9'])
-      t.equal(seen.length, 1)
-      healthy = true
-      t.strictSame(await ids(list, 5_000), ['fast', 'o9', 'gpt-4o', 'gpt-5'])
-    },
-  )
-}
-
-await t.test('§3 a provider that is not there, or too slow, does not hold up the others', async (t) => {
-  const slow = await rawUpstream(t, () => {})
-  const good = await rawUpstream(t, (socket) => socket.write(answer(200, ANTHROPIC_LIST)))
-  const list = lister([
-    openai(await nobody(), LITERAL),
-    openai(slow.url, { name: 'slow', models: ['x'], first_byte_timeout_ms: 20 }),
-    anthropic(good.url),
-  ])
-  t.strictSame(await ids(list), ['fast', 'o9', 'x', 'claude-x'])
+await t.test('threat 38 a list is cut at 10,000 models, and an id or a name at 256 characters', async (t) => {
+  const many = Array.from({ length: 10_001 }, (_, i) => ({ id: `m${i}`, display_name: 'n'.repeat(300) }))
+  const list = JSON.stringify({ data: [{ id: 'x'.repeat(257) }, ...many] })
+  const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, list)))
+  const { ask } = await begunStage(t, url)
+  const { data } = await ask({ 'anthropic-version': '1' })
+  t.equal(data.length, 10_000)
+  t.strictSame([data[0].id, data[0].display_name.length], ['m0', 256])
 })
+
+async function begunStage(t: Parameters<typeof catalogueStage>[0], url: string) {
+  const stage = catalogueStage(t, [openai(url, { models: ['*'] })])
+  await stage.round()
+  return stage
+}

@@ -32,6 +32,12 @@ export async function mockProvider(
   return { mock, files: { '50-llm.yaml': file } }
 }
 
+type Journal = ReturnType<LLMock['getRequests']>
+
+/** The calls that reached the provider, in order: all requests but the gateway's own readings of the list of models. */
+export const callsOf = (mock: LLMock): Journal =>
+  mock.getRequests().filter(({ method, path }) => method !== 'GET' || !path.startsWith('/v1/models'))
+
 /** How a client is pointed at the gateway: `fetch` and `Agent` must be of the same undici (ECOSYSTEM, finding 11). */
 function connection(t: Test, { ca }: TestGateway, who: Identity | null) {
   const dispatcher = new Agent({ connect: { ca, ...(who && { cert: who.cert, key: who.key }) } })

@@ -1,0 +1,70 @@
+import type { ListedModel } from './dialects/dialect.ts'
+import type { Provider } from './options.ts'
+import { hasCredentials } from './upstream/headers.ts'
+
+const MAX_MODELS = 10_000
+/** Of an id, and of a name. */
+const MAX_LENGTH = 256
+
+/**
+ * The last list of models that each provider gave, in memory. A task of the gateway's own fills it
+ * (`tasks/refresh-models.ts`); callers only look. A provider of another configuration is another provider.
+ */
+export class Catalogue {
+  readonly #lists = new WeakMap<Provider, ModelList>()
+
+  of(provider: Provider): ModelList {
+    const list = this.#lists.get(provider) ?? new ModelList()
+    this.#lists.set(provider, list)
+    return list
+  }
+
+  /** Hands a provider's list on to the same provider in the next configuration. */
+  carry(from: Provider, to: Provider): void {
+    const { firstReading, models } = this.of(from)
+    if (firstReading === null) this.of(to).keep(models)
+  }
+}
+
+/** One provider's models. */
+export class ModelList {
+  #models: readonly ListedModel[] = []
+  #ended = false
+  readonly #first = Promise.withResolvers<void>()
+
+  /** Empty until a reading went well. */
+  get models(): readonly ListedModel[] {
+    return this.#models
+  }
+
+  /** Resolves when the provider was asked for the first time, well or not. Null: that is over. */
+  get firstReading(): Promise<void> | null {
+    return this.#ended ? null : this.#first.promise
+  }
+
+  /** Ends a reading that went well. Drops ids that are too long, and what is too much. */
+  keep(models: readonly ListedModel[]): void {
+    this.#models = models
+      .filter(({ id }) => id.length <= MAX_LENGTH)
+      .slice(0, MAX_MODELS)
+      .map((model) => ({ ...model, name: model.name.slice(0, MAX_LENGTH) }))
+    this.#end()
+  }
+
+  /** Ends a reading that failed: the list before it stands. */
+  fail(): void {
+    this.#end()
+  }
+
+  #end(): void {
+    this.#ended = true
+    this.#first.resolve()
+  }
+}
+
+/**
+ * Tells if a provider's list can be read: with its own key alone. A passthrough provider would have to be asked with one
+ * caller's key, and the list shown to all.
+ */
+export const isReadable = (provider: Provider): boolean =>
+  provider.auth !== 'passthrough' && hasCredentials(provider, {})

@@ -1,0 +1,52 @@
+import type { CatalogPermit } from '../../../plugins/permit.ts'
+import type { ListedModel } from '../dialects/dialect.ts'
+import { dialectOf } from '../dialects/registry.ts'
+import type { Provider } from '../options.ts'
+import type { Upstream } from './client.ts'
+import { requestHeaders } from './headers.ts'
+import { timeoutsOf, urlOf } from './provider.ts'
+import { discard, readAll } from './stream.ts'
+
+/** Bytes. */
+const MAX_LIST = 4 * 1024 * 1024
+
+export interface ModelListRequest {
+  readonly permit: CatalogPermit
+  readonly provider: Provider
+  readonly upstream: Upstream
+  readonly signal: AbortSignal
+}
+
+/**
+ * Reads a provider's list of models, with the provider's own key. Rejects where the answer is no list, or longer than
+ * 4 MiB; no message quotes the answer, which may quote our key.
+ */
+export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
+  const { permit, provider, upstream, signal } = request
+  const format = dialectOf(provider.dialect).models
+  const { status, stream } = await upstream.call({
+    permit,
+    method: 'GET',
+    url: urlOf(provider, format.upstreamPath),
+    headers: { ...requestHeaders(provider, {}, null), accept: 'application/json' },
+    body: null,
+    timeouts: timeoutsOf(provider),
+    signal,
+  })
+  if (status !== 200) {
+    discard(stream)
+    throw new Error(`the model list was answered with ${status}`)
+  }
+  const body = await readAll(stream, MAX_LIST)
+  if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
+  return format.parse(parse(body))
+}
+
+function parse(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'))
+  } catch {
+    // The parser's message quotes what it read.
+    throw new Error('the model list is no JSON')
+  }
+}

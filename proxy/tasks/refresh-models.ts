@@ -1,0 +1,122 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Logger } from 'pino'
+import { messageOf } from '../../db/error-message.ts'
+import type { CatalogPermit } from '../../plugins/permit.ts'
+import { type Catalogue, isReadable } from '../llm/catalogue.ts'
+import type { Provider } from '../llm/options.ts'
+import type { Upstream } from '../llm/upstream/client.ts'
+import { readModelList } from '../llm/upstream/model-list.ts'
+import { type RoundsTask, rounds } from './rounds.ts'
+
+interface Sources {
+  readonly catalogue: Catalogue
+  readonly upstream: Upstream
+  /** Of the configuration in force. */
+  readonly providers: () => readonly Provider[]
+  readonly clock: () => number
+  readonly log: Logger
+}
+
+/** Between two readings of a list. ms. */
+const INTERVAL_MS = 300_000
+/** After the first failure; each further one doubles it, up to {@link INTERVAL_MS}. ms. */
+const RETRY_MS = 30_000
+const MAX_READ_MS = 10_000
+/** So many providers are asked at once: each list may be 4 MiB. */
+const AT_ONCE = 8
+
+/**
+ * Reads each provider's list of models into the catalogue, on nobody's behalf: at once at the start and after a change of
+ * the provider's configuration, then every 5 minutes. Logs when a provider begins to fail, and when it is well again.
+ * `run` is one round: it resolves when all that was due has begun. Does NOT ask providers that take callers' own keys.
+ */
+export function refreshModels(sources: Sources): RoundsTask {
+  const refresher = new Refresher(sources)
+  return rounds({
+    name: 'refresh-models',
+    everyMs: 1_000,
+    atStart: true,
+    atOnce: AT_ONCE,
+    due: () => refresher.due(),
+    idOf: ({ provider }) => provider.name,
+    work: (one, signal) => refresher.read(one, signal),
+    waits: false,
+  })
+}
+
+interface Tended {
+  /** As the configuration in force has it: a reload that changes nothing about a provider makes a new object all the same. */
+  provider: Provider
+  /** In a row. */
+  failures: number
+  /** ms since the epoch. */
+  dueAt: number
+}
+
+class Refresher {
+  readonly #sources: Sources
+  /** By the provider's name. */
+  #tended: ReadonlyMap<string, Tended> = new Map()
+
+  constructor(sources: Sources) {
+    this.#sources = sources
+  }
+
+  /** Lists the providers whose lists are to be read now. */
+  *due(): Generator<Tended> {
+    this.#tend()
+    const at = this.#sources.clock()
+    for (const one of this.#tended.values()) if (one.dueAt <= at) yield one
+  }
+
+  #tend(): void {
+    const providers = this.#sources.providers().filter(isReadable)
+    this.#tended = new Map(providers.map((provider) => [provider.name, this.#tendedOf(provider)]))
+  }
+
+  #tendedOf(provider: Provider): Tended {
+    const known = this.#tended.get(provider.name)
+    if (known?.provider === provider) return known
+    if (!known || !isDeepStrictEqual(known.provider, provider)) return { provider, failures: 0, dueAt: 0 }
+    this.#sources.catalogue.carry(known.provider, provider)
+    known.provider = provider
+    return known
+  }
+
+  /** Reads one list into the catalogue. Never rejects. */
+  async read(one: Tended, stopping: AbortSignal): Promise<void> {
+    const { upstream, providers } = this.#sources
+    const { provider } = one
+    // A reload may have taken it away while it waited for its turn.
+    if (!providers().includes(provider)) return
+    const signal = AbortSignal.any([stopping, AbortSignal.timeout(MAX_READ_MS)])
+    // The one place that makes a CatalogPermit: the list is read for all, with the provider's own key.
+    const permit = { kind: 'catalogue', provider: provider.name } as CatalogPermit
+    try {
+      const models = await readModelList({ permit, provider, upstream, signal })
+      this.#sources.catalogue.of(one.provider).keep(models)
+      this.#succeeded(one)
+    } catch (error) {
+      // Says nothing of the provider.
+      if (!stopping.aborted) this.#failed(one, error)
+    }
+  }
+
+  #succeeded(one: Tended): void {
+    const { clock, log } = this.#sources
+    if (one.failures > 0) log.info({ provider: one.provider.name }, "a provider's models can be read again")
+    one.failures = 0
+    one.dueAt = clock() + INTERVAL_MS
+  }
+
+  #failed(one: Tended, error: unknown): void {
+    const { catalogue, clock, log } = this.#sources
+    catalogue.of(one.provider).fail()
+    if (one.failures === 0) {
+      const problem = messageOf(error)
+      log.warn({ provider: one.provider.name, problem }, "a provider's models could not be read")
+    }
+    one.dueAt = clock() + Math.min(INTERVAL_MS, RETRY_MS * 2 ** one.failures)
+    one.failures += 1
+  }
+}

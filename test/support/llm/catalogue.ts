@@ -1,0 +1,93 @@
+import { Writable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Reply } from '../../../proxy/http/reply.ts'
+import { Catalogue } from '../../../proxy/llm/catalogue.ts'
+import { listModels } from '../../../proxy/llm/models.ts'
+import { openUpstream, type Upstream } from '../../../proxy/llm/upstream/client.ts'
+import { refreshModels } from '../../../proxy/tasks/refresh-models.ts'
+import type { Json } from '../gateway.ts'
+import { arrival, options, receive } from './facts.ts'
+
+type File = Parameters<typeof options>
+
+/** The task, the catalogue that it fills and the handler in front, with a clock that a test moves. */
+export interface CatalogueStage {
+  /** Each reading that the task has begun: the provider's name. */
+  readonly begun: readonly string[]
+  readonly log: readonly Json[]
+  /** One round, `afterMs` later. Resolves when every reading has its head, or has failed. */
+  readonly round: (afterMs?: number) => Promise<void>
+  /** Puts another configuration in force. */
+  readonly reload: (...file: File) => void
+  /** Asks for the list as a caller; the answer, parsed. */
+  readonly ask: (headers?: Record<string, string>) => Promise<Json>
+  readonly ids: () => Promise<readonly string[]>
+  readonly stop: () => Promise<void>
+}
+
+export function catalogueStage(t: Test, ...file: File): CatalogueStage {
+  const { upstream, begun, heads } = recorded(openUpstream())
+  const log: Json[] = []
+  const logTo = new Writable({
+    write(line: Buffer, _encoding, done) {
+      log.push(JSON.parse(line.toString()))
+      done()
+    },
+  })
+  const catalogue = new Catalogue()
+  let at = 0
+  let inForce = options(...file)
+  let list: (facts: Arrival) => Promise<Reply> = listModels(inForce, catalogue)
+  const { run, stop } = refreshModels({
+    catalogue,
+    upstream,
+    providers: () => inForce.providers,
+    clock: () => at,
+    log: pino(logTo),
+  })
+  t.teardown(async () => {
+    await stop()
+    upstream.close()
+  })
+  const ask: CatalogueStage['ask'] = async (headers = {}) => {
+    const reply = await list(arrival({ path: '/v1/models', headers }))
+    if (reply.status !== 200) throw new Error(`the list was answered with ${reply.status}`)
+    return JSON.parse((await receive(reply)).text)
+  }
+  return {
+    begun,
+    log,
+    ask,
+    ids: async () => (await ask()).data.map(({ id }: Json) => id),
+    reload: (...next) => {
+      inForce = options(...next)
+      list = listModels(inForce, catalogue)
+    },
+    round: async (afterMs = 0) => {
+      at += afterMs
+      await run()
+      await Promise.allSettled(heads)
+      await nextTurn()
+    },
+    stop,
+  }
+}
+
+/** The real client, which notes what was asked of it. */
+function recorded(real: Upstream) {
+  const begun: string[] = []
+  const heads: Promise<unknown>[] = []
+  const upstream: Upstream = {
+    call: (request) => {
+      if (request.permit.kind === 'catalogue') begun.push(request.permit.provider)
+      const head = real.call(request)
+      heads.push(head)
+      return head
+    },
+    close: real.close,
+  }
+  return { upstream, begun, heads }
+}
