@@ -1,18 +1,16 @@
-import { EventEmitter } from 'node:events'
 import {
   type ClientRequest,
   Agent as HttpAgent,
   type IncomingHttpHeaders,
   type IncomingMessage,
-  type ServerResponse,
 } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
-import type { Stream } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import { ProxyServer } from 'http-proxy-3'
 import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
 import { UpstreamError } from './error.ts'
+import { bodyStandIn, FENCE, requestStandIn, responseStandIn } from './stand-ins.ts'
 import { guardStream } from './stream.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
@@ -106,7 +104,7 @@ function agents(keepAlive: boolean): Agents {
 const exchanges = new WeakMap<object, Exchange>()
 
 function fencedProxy(): ProxyServer {
-  const proxy = new ProxyServer({ selfHandleResponse: true, ignorePath: true, secure: true })
+  const proxy = new ProxyServer({ ...FENCE })
   proxy.on('proxyReq', (outgoing, _request, response, _options, socket) =>
     exchanges.get(response)?.sending(outgoing, socket),
   )
@@ -117,8 +115,7 @@ function fencedProxy(): ProxyServer {
 /** One request on its way out, until the head of its answer. */
 class Exchange {
   readonly #request: UpstreamRequest
-  /** In place of the caller's response. All the library does with it is to listen for its close. */
-  readonly #response = Object.assign(new EventEmitter(), { writableFinished: false, finished: false })
+  readonly #response = responseStandIn()
   readonly #answer = Promise.withResolvers<UpstreamAnswer>()
   #timer: NodeJS.Timeout | null = null
   #settled = false
@@ -137,8 +134,7 @@ class Exchange {
     signal.addEventListener('abort', this.#aborted, { once: true })
     proxy.web(
       requestStandIn(this.#request),
-      // Of a response, http-proxy-3 2.0.1 uses `on`, `writableFinished` and `finished` here, and nothing else.
-      this.#response as unknown as ServerResponse,
+      this.#response,
       { target: url, agent: url.protocol === 'https:' ? https : http, buffer: bodyStandIn(body) },
       (error) => this.#failed(error),
     )
@@ -198,7 +194,7 @@ class Exchange {
   #fail(error: unknown): void {
     if (this.#settled) return
     this.#settle()
-    // Tells the library that its client has gone: it destroys the request, at whatever stage that is.
+    // Tells the library that its client has gone: it destroys the request.
     this.#response.emit('close')
     this.#answer.reject(error)
   }
@@ -208,24 +204,4 @@ class Exchange {
     if (this.#timer) clearTimeout(this.#timer)
     this.#request.signal.removeEventListener('abort', this.#aborted)
   }
-}
-
-/** In place of the caller's request: what http-proxy-3 2.0.1 reads of one, and nothing that came from outside. */
-function requestStandIn({ method, headers }: UpstreamRequest): IncomingMessage {
-  const standIn = Object.assign(new EventEmitter(), {
-    method,
-    url: '/',
-    headers: { ...headers },
-    httpVersionMajor: 1,
-    socket: { destroyed: false },
-  })
-  // Read in lib/http-proxy: method, url, headers, httpVersionMajor, socket.destroyed, on('error').
-  return standIn as unknown as IncomingMessage
-}
-
-/** In place of a stream of the body: the library pipes it to the outgoing request, which gets it in one write. */
-function bodyStandIn(body: Buffer | null): Stream {
-  const standIn = { pipe: (destination: ClientRequest) => destination.end(body ?? undefined) }
-  // `pipe` is all that the library calls.
-  return standIn as unknown as Stream
 }
