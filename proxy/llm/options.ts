@@ -1,22 +1,15 @@
 import { z } from 'zod'
+import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
 import { DIALECT_NAMES, DIALECTS, dialectOf } from './dialects/registry.ts'
 
 /** Headers that belong to one connection or to the framing of one message: an operator's file must not set them. */
 const FRAMING_HEADERS: ReadonlySet<string> = new Set([
+  ...HOP_BY_HOP,
   'accept-encoding',
-  'connection',
   'content-encoding',
   'content-length',
   'expect',
   'host',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
 ])
 
 const headerName = z

@@ -1,17 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { HOP_BY_HOP } from '../../proxy/egress/hop-by-hop.ts'
 
-// RFC 9110 §7.6.1, and what older software still sends.
-const HOP_BY_HOP = [
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]
 // Answered or checked on this side. Cookies of any program on this machine would come along: they know no ports.
 const ENDS_HERE = ['host', 'expect', 'origin', 'referer', 'cookie', 'accept-encoding']
 
