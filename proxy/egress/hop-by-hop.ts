@@ -1,4 +1,4 @@
-/** Headers that belong to one connection and are never passed on: RFC 9110 §7.6.1, and what older software still sends. */
+/** Headers of one connection, never passed on: RFC 9110 §7.6.1, and what older software still sends. */
 export const HOP_BY_HOP: readonly string[] = [
   'connection',
   'keep-alive',

@@ -4,7 +4,7 @@ import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { DialectName, Endpoint } from './dialects/registry.ts'
 
-/** The model that an LLM request asks for, and its endpoint: the gate judges it, and the handler dispatches it. */
+/** The model that an LLM request asks for, and its endpoint: judged by the gate, dispatched by the handler. */
 export interface LlmTarget {
   readonly endpoint: Endpoint
   readonly dialect: DialectName
@@ -18,8 +18,8 @@ interface Gives {
 }
 
 /**
- * Reads `model` and `stream` from the parsed body, and nothing else: everything further is between caller and provider.
- * Refuses with `body_invalid`. Does NOT check that any provider serves the model.
+ * Reads `model` and `stream` from the parsed body, and nothing else: everything further is between caller and
+ * provider. Refuses with `body_invalid`. Does NOT check that any provider serves the model.
  */
 export function llmCall(endpoint: Endpoint): Plugin<Arrival & JsonBody, Gives> {
   return {

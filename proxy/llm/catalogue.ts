@@ -63,8 +63,8 @@ export class ModelList {
 }
 
 /**
- * Tells if a provider's list can be read: with its own key alone. A passthrough provider would have to be asked with one
- * caller's key, and the list shown to all.
+ * Tells if a provider's list can be read: with its own key alone. A passthrough provider would have to be
+ * asked with one caller's key, and the list shown to all.
  */
 export const isReadable = (provider: Provider): boolean =>
   provider.auth !== 'passthrough' && hasCredentials(provider, {})

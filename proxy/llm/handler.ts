@@ -18,7 +18,7 @@ import { discard, readAll } from './upstream/stream.ts'
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
 /** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
-const TAIL = 2
+const TAIL_LENGTH = 2
 
 /** The facts of an LLM call that may be dispatched, the grant included. */
 export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: Granted<LlmTarget> }
@@ -32,10 +32,10 @@ interface Answered {
 }
 
 /**
- * Sends a granted call to the provider of its model and passes the answer on as it comes (WIRE.md §3). Providers are
- * tried in order until one answers otherwise than by a failed connection, a timeout, 429 or 5xx; then there is no way back.
- * Refuses with the `provider_*`, `model_unknown` and `dialect_translation_unavailable` reasons. Throws the signal's
- * reason when the caller has hung up.
+ * Sends a granted call to the provider of its model and passes the answer on as it comes (WIRE.md §3).
+ * Providers are tried in order until one answers otherwise than by a failed connection, a timeout, 429 or
+ * 5xx; then there is no way back. Refuses with the `provider_*`, `model_unknown` and
+ * `dialect_translation_unavailable` reasons. Throws the signal's reason when the caller has hung up.
  */
 export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
@@ -119,7 +119,10 @@ function withModel(body: Buffer, span: Span | undefined, model: string): Buffer 
   ])
 }
 
-/** Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status (SECURITY threat 38). */
+/**
+ * Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status (SECURITY
+ * threat 38).
+ */
 function isApiContent({ headers }: UpstreamAnswer): boolean {
   return /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i.test(headers['content-type'] ?? '')
 }
@@ -153,7 +156,10 @@ function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
     body: {
       source: stream,
       observe: (chunk) => {
-        tail = chunk.length >= TAIL ? chunk.subarray(-TAIL) : Buffer.concat([tail, chunk]).subarray(-TAIL)
+        tail =
+          chunk.length >= TAIL_LENGTH
+            ? chunk.subarray(-TAIL_LENGTH)
+            : Buffer.concat([tail, chunk]).subarray(-TAIL_LENGTH)
         tap.observe(chunk)
       },
       ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, stream.errored, tail, id) }),

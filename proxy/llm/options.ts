@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
 import { DIALECT_NAMES, DIALECTS, dialectOf } from './dialects/registry.ts'
 
-/** Headers that belong to one connection or to the framing of one message: an operator's file must not set them. */
+/** Headers of one connection, or of the framing of one message: an operator's file must not set them. */
 const FRAMING_HEADERS: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   'accept-encoding',
@@ -31,7 +31,7 @@ const model = z
 const milliseconds = (fallback: number) =>
   z.number().int().min(1).max(3_600_000).default(fallback).describe(`Milliseconds. Default ${fallback}.`)
 
-/** A key is sent as a header value, so what a header cannot hold is refused at boot and not on the first call. */
+/** A key is sent as a header value: what a header cannot hold is refused at boot, not on the first call. */
 const apiKey = z
   .string()
   .max(4096)

@@ -11,15 +11,15 @@ const OF_KIND = {
   timeout: 'provider_timeout',
 } as const satisfies Record<UpstreamErrorKind, RefusalReason>
 
-/** Makes the refusal of a call that itself went wrong (WIRE.md §3). Throws on anything but an {@link UpstreamError}. */
+/** Makes the refusal of a call that itself went wrong (WIRE.md §3). Throws all but an {@link UpstreamError}. */
 export function refusalOfError(error: unknown, provider: Provider): Refusal {
   if (!(error instanceof UpstreamError)) throw error
   return new Refusal(OF_KIND[error.kind], { detail: { provider: provider.name }, cause: error })
 }
 
 /**
- * Makes the refusal in place of an answer that is not passed on: 401, 403, 429, 5xx, redirects; null where the status is
- * the provider's own answer to this request. Nothing of its body is used: it may quote our key.
+ * Makes the refusal in place of an answer that is not passed on: 401, 403, 429, 5xx, redirects; null where
+ * the status is the provider's own answer to this request. Nothing of its body is used: it may quote our key.
  */
 export function refusalOfStatus(
   status: number,
@@ -36,7 +36,7 @@ export function refusalOfStatus(
   return null
 }
 
-/** Refuses an answer whose content is not what its API answers with, e.g. an HTML page of something in between. */
+/** Refuses an answer whose content is none of its API's, e.g. an HTML page of something in between. */
 export const unusableAnswer = (status: number, provider: Provider, cause?: unknown): Refusal =>
   new Refusal('provider_failed', { detail: { provider: provider.name, upstream_status: status }, cause })
 
@@ -54,8 +54,8 @@ function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {
 
 /**
  * Tells a client's loop, by the endpoint's own error event, that its stream was cut off (ECOSYSTEM §1.5).
- * `error`: of the stream. `tail`: the last bytes that were sent; an event that was cut in half is closed first, or ours
- * would become part of it.
+ * `error`: of the stream. `tail`: the last bytes that were sent; an event that was cut in half is closed
+ * first, or ours would become part of it.
  */
 export function brokenOffEvent(
   { errorEvent }: DialectEndpoint,

@@ -19,10 +19,10 @@ interface PreparedProvider {
 }
 
 /**
- * Prepares the routing of WIRE.md §3: `provider/model`, where the prefix names a provider; then the providers that have
- * the model as an alias; then those with a matching pattern, in the file's order; then the default provider.
- * Refuses with `model_unknown`, or with `dialect_translation_unavailable` when nobody speaks the caller's dialect.
- * Does NOT ask whether a provider has a key.
+ * Prepares the routing of WIRE.md §3: `provider/model`, where the prefix names a provider; then the providers
+ * that have the model as an alias; then those with a matching pattern, in the file's order; then the default
+ * provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when nobody speaks the
+ * caller's dialect. Does NOT ask whether a provider has a key.
  */
 export function routing(options: LlmOptions): Routing {
   const served = options.providers.map(prepare)
@@ -37,7 +37,9 @@ export function routing(options: LlmOptions): Routing {
   }
 }
 
-/** Compiles a pattern to a test of names. `*` stands for any characters, none too; everything else for itself. */
+/**
+ * Compiles a pattern to a test of names. `*` stands for any characters, none too; everything else for itself.
+ */
 export function glob(pattern: string): (name: string) => boolean {
   const [head = '', ...rest] = pattern.split('*')
   const tail = rest.pop()

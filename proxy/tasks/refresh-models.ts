@@ -26,9 +26,10 @@ const MAX_READ_MS = 10_000
 const AT_ONCE = 8
 
 /**
- * Reads each provider's list of models into the catalogue, on nobody's behalf: at once at the start and after a change of
- * the provider's configuration, then every 5 minutes. Logs when a provider begins to fail, and when it is well again.
- * `run` is one round: it resolves when all that was due has begun. Does NOT ask providers that take callers' own keys.
+ * Reads each provider's list of models into the catalogue, on nobody's behalf: at once at the start and after
+ * a change of the provider's configuration, then every 5 minutes. Logs when a provider begins to fail, and
+ * when it is well again. `run` is one round: it resolves when all that was due has begun. Does NOT ask
+ * providers that take callers' own keys.
  */
 export function refreshModels(sources: Sources): RoundsTask {
   const refresher = new Refresher(sources)
@@ -45,7 +46,10 @@ export function refreshModels(sources: Sources): RoundsTask {
 }
 
 interface Tended {
-  /** As the configuration in force has it: a reload that changes nothing about a provider makes a new object all the same. */
+  /**
+   * As the configuration in force has it: a reload that changes nothing about a provider makes a new object
+   * all the same.
+   */
   provider: Provider
   /** In a row. */
   failures: number

@@ -16,7 +16,7 @@ export const anthropic: Dialect<'anthropic'> = {
   name: 'anthropic',
   endpoints: [
     endpoint('/v1/messages', '/messages'),
-    // What an Anthropic client sends whose base URL ends with /v1.
+    // An Anthropic client whose base URL ends with /v1 sends this.
     endpoint('/v1/v1/messages', '/messages'),
     endpoint('/v1/messages/count_tokens', '/messages/count_tokens'),
   ],
@@ -50,7 +50,7 @@ export const anthropic: Dialect<'anthropic'> = {
     input: ['input_tokens'],
     output: ['output_tokens'],
     cached: ['cache_read_input_tokens'],
-    // What was read from the cache, and what was written there.
+    // Read from the cache, and written there.
     besideInput: ['cache_read_input_tokens', 'cache_creation_input_tokens'],
   },
 }

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
 /**
- * One vendor's API, in everything that differs from the others. A further one is a file of this folder and its line in
- * `registry.ts`: its name is then accepted in operator files, and its endpoints are routes.
+ * One vendor's API, in everything that differs from the others. A further one is a file of this folder and
+ * its line in `registry.ts`: its name is then accepted in operator files, and its endpoints are routes.
  */
 export interface Dialect<Name extends string = string> {
   /** As operator files spell it. */
@@ -20,7 +20,7 @@ export interface DialectEndpoint {
   readonly path: string
   /** Appended to the provider's base_url. */
   readonly upstreamPath: string
-  /** The error event of the API's own vocabulary, blank line included: it makes the loop of a client's SDK throw. */
+  /** The error event of the API's own vocabulary, blank line included. It makes a client's loop throw. */
   readonly errorEvent: (fault: StreamFault, requestId: string) => string
 }
 
@@ -69,15 +69,15 @@ export interface OfferedModel extends ListedModel {
 export interface ModelListFormat {
   /** Appended to the provider's base_url: path and query of its list. */
   readonly upstreamPath: string
-  /** Reads the provider's answer. Throws where it is no list. Does NOT bound what it finds: the catalogue does. */
+  /** Reads the provider's answer. Throws where it is no list. Does NOT bound its length: the catalogue does. */
   readonly parse: (answer: unknown) => readonly ListedModel[]
-  /** Tells a caller who expects this dialect's list, by its headers. Where none does, the first dialect's is shown. */
+  /** Recognises a caller who expects this dialect's list. The first dialect's is for all whom none recognises. */
   readonly isExpected: (headers: IncomingHttpHeaders) => boolean
   /** Renders the answer to GET /v1/models. */
   readonly render: (models: readonly OfferedModel[]) => unknown
 }
 
-/** Where an answer, or an event of a stream, states its token counts. */
+/** The members by which an answer, or an event of a stream, states its token counts. */
 export interface UsageNames {
   /** Members that may hold `usage` and `model`, beside the answer itself. */
   readonly holders: readonly string[]

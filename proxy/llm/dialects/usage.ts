@@ -19,8 +19,9 @@ export interface UsageTap {
   readonly usage: () => Usage
 }
 
-/** Bytes. A JSON answer, or one line of an event stream, that is longer is not read: its usage stays unknown. */
+/** Bytes. A longer JSON answer, or line of an event stream, is not read: its usage stays unknown. */
 const MAX_KEPT = 4 * 1024 * 1024
+/** Characters of a model's name. */
 const MAX_MODEL = 256
 const NEWLINE = 0x0a
 const NEEDLE = Buffer.from('"usage"')

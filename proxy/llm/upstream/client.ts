@@ -28,7 +28,7 @@ export interface Timeouts {
 }
 
 export interface UpstreamRequest {
-  /** Why it may be sent at all: a granted call, or the gateway's own reading. */
+  /** Allows it: of a granted call, or of the gateway's own reading. */
   readonly permit: Granted | CatalogPermit
   /** No other method: the library rewrites the framing of DELETE and OPTIONS (SECURITY T1). */
   readonly method: 'GET' | 'POST'
@@ -45,12 +45,16 @@ export interface UpstreamRequest {
 export interface UpstreamAnswer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
-  /** Errors, and never just ends, where the answer is cut short or stalls. Somebody must read or destroy it. */
+  /**
+   * Errors, and never just ends, where the answer is cut short or stalls. Somebody must read or destroy it.
+   */
   readonly stream: IncomingMessage
 }
 
 export interface Upstream {
-  /** Resolves with the head of the answer. Rejects with {@link UpstreamError}, or with the signal's reason. */
+  /**
+   * Resolves with the head of the answer. Rejects with {@link UpstreamError}, or with the signal's reason.
+   */
   readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
   /** Drops the pooled connections. Requests under way go on. */
   readonly close: () => void
@@ -62,14 +66,16 @@ interface Agents {
 }
 
 /**
- * The process's way out to LLM providers: http-proxy-3 behind a fence. The library sees neither the caller's request nor
- * its response but stand-ins built here, so nothing of the caller can reach a provider by it (T1 to T3), and it writes
- * no response: the answer is handed back as a stream (T4). Redirects are not followed. TLS is always verified.
+ * The process's way out to LLM providers: http-proxy-3 behind a fence. The library sees neither the caller's
+ * request nor its response but stand-ins built here, so nothing of the caller can reach a provider by it (T1
+ * to T3), and it writes no response: the answer is handed back as a stream (T4). Redirects are not followed.
+ * TLS is always verified.
  *
- * A request that was sent on a pooled connection and died there with a reset and no byte of an answer is sent once
- * more on a fresh connection. That is nearly always the other side closing an idle connection while we were writing
- * to it. The provider may in rare cases have begun to work on it, so the price is a completion paid for twice, which a
- * retrying SDK would cause as well after the 502; a chat completion changes nothing else at a provider.
+ * A request that was sent on a pooled connection and died there with a reset and no byte of an answer is sent
+ * once more on a fresh connection. That is nearly always the other side closing an idle connection while we
+ * were writing to it. The provider may in rare cases have begun to work on it, so the price is a completion
+ * paid for twice, which a retrying SDK would cause as well after the 502; a chat completion changes nothing
+ * else at a provider.
  */
 export function openUpstream(): Upstream {
   // With this set the library leaves node:http for fetch: other framing, other timeouts, redirects followed.

@@ -1,4 +1,7 @@
-/** `connect`: no connection came about. `timeout`: it came, and no answer in time. `reset`: it broke, or what came was no HTTP. */
+/**
+ * `connect`: no connection came about. `timeout`: it came, and no answer in time. `reset`: it broke, or what
+ * came was no HTTP.
+ */
 export type UpstreamErrorKind = 'connect' | 'timeout' | 'reset'
 
 interface Options {
@@ -7,7 +10,7 @@ interface Options {
   readonly stale?: boolean
 }
 
-/** What went wrong between us and a provider. The message is for the log: it never holds headers or bodies. */
+/** A failure between us and a provider. The message is for the log: it never holds headers or bodies. */
 export class UpstreamError extends Error {
   readonly kind: UpstreamErrorKind
   readonly stale: boolean

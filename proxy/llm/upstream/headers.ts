@@ -3,7 +3,10 @@ import { isApiKey } from '../../../plugins/secrets/api-key.ts'
 import { DIALECTS, dialectOf } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 
-/** The headers of a caller's request that a provider may see. All others stay here (SECURITY T2, T3, threats 11 and 16). */
+/**
+ * The headers of a caller's request that a provider may see. All others stay here (SECURITY T2, T3, threats
+ * 11 and 16).
+ */
 const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'accept',
   'idempotency-key',
@@ -32,15 +35,18 @@ const RESPONSE_PREFIXES = ['x-ratelimit-', ...DIALECTS.flatMap(({ headers }) => 
 
 const KEY_NAMES: ReadonlySet<string> = new Set(DIALECTS.map(({ key }) => key.header))
 
-/** Names of an account at the vendor: they belong to the caller's own key, so they go with it and never with ours. */
+/**
+ * Names of an account at the vendor: they belong to the caller's own key, so they go with it and never with
+ * ours.
+ */
 const ACCOUNT_NAMES = DIALECTS.flatMap(({ headers }) => headers.account)
 
 type HeaderMap = Readonly<Record<string, string>>
 
 /**
- * Makes the headers of a request to `provider`, built from nothing but an allow-list, with the provider's key.
- * `contentLength` is null for a request without a body.
- * Does NOT check that there is a key: {@link hasCredentials} does.
+ * Makes the headers of a request to `provider`, built from nothing but an allow-list, with the provider's
+ * key. `contentLength` is null for a request without a body. Does NOT check that there is a key: {@link
+ * hasCredentials} does.
  */
 export function requestHeaders(
   provider: Provider,
@@ -60,7 +66,10 @@ export function requestHeaders(
 
 const fixed = new WeakMap<Provider, HeaderMap>()
 
-/** Makes the headers that every request to a provider carries, once: a configuration does not change while it is in force. */
+/**
+ * Makes the headers that every request to a provider carries, once: a configuration does not change while it
+ * is in force.
+ */
 function fixedOf(provider: Provider): HeaderMap {
   const known = fixed.get(provider)
   if (known) return known
@@ -74,7 +83,9 @@ function fixedOf(provider: Provider): HeaderMap {
   return made
 }
 
-/** Tells if a request to `provider` would carry any credentials: ours or, where passed through, the caller's. */
+/**
+ * Tells if a request to `provider` would carry any credentials: ours or, where passed through, the caller's.
+ */
 export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders): boolean {
   if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
   return Object.keys({ ...credentials(provider, caller), ...fixedOf(provider) }).some((name) =>
@@ -84,7 +95,10 @@ export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders):
 
 const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key', ...KEY_NAMES])
 
-/** Picks the headers of an answer that a caller may see, with the provider's request id under a name of its own. */
+/**
+ * Picks the headers of an answer that a caller may see, with the provider's request id under a name of its
+ * own.
+ */
 export function responseHeaders(upstream: IncomingHttpHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
   for (const [name, value] of Object.entries(upstream)) {
@@ -141,8 +155,9 @@ function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> 
 }
 
 /**
- * Recognises our own access tokens, which must not reach a provider: those of the DPoP scheme, and those that are bound to a certificate
- * or a key (`cnf`, RFC 7800), which a vendor's key never is; nor may our own API keys. Unreadable credentials are the caller's own affair.
+ * Recognises our own access tokens, which must not reach a provider: those of the DPoP scheme, and those that
+ * are bound to a certificate or a key (`cnf`, RFC 7800), which a vendor's key never is; nor may our own API
+ * keys. Unreadable credentials are the caller's own affair.
  */
 function isForUs(authorization: string): boolean {
   const [scheme = '', token = ''] = authorization.trim().split(/\s+/)

@@ -18,8 +18,8 @@ export interface ModelListRequest {
 }
 
 /**
- * Reads a provider's list of models, with the provider's own key. Rejects where the answer is no list, or longer than
- * 4 MiB; no message quotes the answer, which may quote our key.
+ * Reads a provider's list of models, with the provider's own key. Rejects where the answer is no list, or
+ * longer than 4 MiB; no message quotes the answer, which may quote our key.
  */
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
   const { permit, provider, upstream, signal } = request

@@ -9,7 +9,10 @@ export const timeoutsOf = (provider: Provider): Timeouts => ({
 
 const urls = new WeakMap<Provider, Map<string, URL>>()
 
-/** Returns the URL of a path at a provider, made once for each of the few there are. `path`: may end with a query. */
+/**
+ * Returns the URL of a path at a provider, made once for each of the few there are. `path`: may end with a
+ * query.
+ */
 export function urlOf(provider: Provider, path: string): URL {
   const known = urls.get(provider) ?? new Map<string, URL>()
   urls.set(provider, known)

@@ -29,14 +29,19 @@ export function requestStandIn({ method, headers }: RequestHead): IncomingMessag
   return standIn as unknown as IncomingMessage
 }
 
-/** Stands for the caller's response. Its event `close` makes the library destroy the request, at whatever stage that is. */
+/**
+ * Stands for the caller's response. Its event `close` makes the library destroy the request, at whatever
+ * stage that is.
+ */
 export function responseStandIn(): ServerResponse {
   const members = { headersSent: false, writableFinished: false, finished: false }
   // These members, and `on`, are all that the library reads.
   return Object.assign(new EventEmitter(), members) as unknown as ServerResponse
 }
 
-/** Stands for a stream of the body: the library pipes it to the outgoing request, which gets it in one write. */
+/**
+ * Stands for a stream of the body: the library pipes it to the outgoing request, which gets it in one write.
+ */
 export function bodyStandIn(body: Buffer | null): Stream {
   const standIn = { pipe: (destination: ClientRequest) => destination.end(body ?? undefined) }
   // `pipe` is all that the library calls.

@@ -1,12 +1,16 @@
 import type { IncomingMessage } from 'node:http'
 import { UpstreamError } from './error.ts'
 
-/** No answer of a model takes longer; an upstream that keeps a stream alive with nothing in it might (threat 38). ms. */
+/**
+ * No answer of a model takes longer; an upstream that keeps a stream alive with nothing in it might (threat
+ * 38). ms.
+ */
 const MAX_DURATION_MS = 3_600_000
 
 /**
- * Destroys the stream, with an error, when nothing comes for `idleMs` while nothing is waiting to be read, when it has been
- * open for an hour, or when `signal` fires (SECURITY F-15, F-19). A reader that holds the stream back stops that clock.
+ * Destroys the stream, with an error, when nothing comes for `idleMs` while nothing is waiting to be read,
+ * when it has been open for an hour, or when `signal` fires (SECURITY F-15, F-19). A reader that holds the
+ * stream back stops that clock.
  */
 export function guardStream(stream: IncomingMessage, idleMs: number, signal: AbortSignal): void {
   const { socket } = stream
@@ -34,7 +38,10 @@ export function guardStream(stream: IncomingMessage, idleMs: number, signal: Abo
   stream.on('error', release)
 }
 
-/** Reads the rest of an answer that nobody wants, so that its connection can be used again; a long one is cut off. */
+/**
+ * Reads the rest of an answer that nobody wants, so that its connection can be used again; a long one is cut
+ * off.
+ */
 export function discard(stream: IncomingMessage, limit = 65_536): void {
   let seen = 0
   stream.on('data', (chunk: Buffer) => {
