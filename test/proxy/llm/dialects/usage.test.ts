@@ -163,3 +163,14 @@ await t.test('§3 a compressed answer, or one of another type, is not read', asy
   t.strictSame(readOpenai('text/html', [CHAT]), {})
   t.strictSame(readOpenai(SSE, [CHAT], 'identity'), CHAT_USAGE)
 })
+
+await t.test(
+  '§3 a vendor’s own names count alone: what OpenAI counts within is not added again',
+  async (t) => {
+    const usage = { prompt_tokens: 10, completion_tokens: 2, cache_read_input_tokens: 8 }
+    t.strictSame(readOpenai('application/json', [JSON.stringify({ usage })]), {
+      input_tokens: 10,
+      output_tokens: 2,
+    })
+  },
+)
