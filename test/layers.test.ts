@@ -48,7 +48,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   egress: [],
   http: ['telemetry'],
   auth: ['http'],
-  llm: ['http'],
+  llm: ['http', 'egress'],
   mcp: ['http', 'egress'],
   tasks: ['http', 'llm', 'mcp/pinning'],
   federation: ['auth', 'egress', 'tasks'],
