@@ -1,6 +1,5 @@
+import { existsSync } from 'node:fs'
 import { request } from 'node:http'
-import { makeDataDirectory } from '../proxy/data-directory.ts'
-import { startGateway } from '../proxy/gateway.ts'
 import { controlPath, isRunning } from '../proxy/http/control-socket.ts'
 import type { Settings } from '../proxy/settings.ts'
 
@@ -18,19 +17,25 @@ export type Call = (method: string, path: string, body?: unknown) => Promise<Con
  * on it, or, where none runs, by opening the data directory for the while without listening on the network.
  */
 export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
-  await makeDataDirectory(settings)
-  const path = controlPath(settings.dataDir)
-  const call: Call = (method, target, body) => callSocket(path, method, target, body)
-  if (await isRunning(path)) return work(call)
+  const call = (): Call => {
+    const path = controlPath(settings.dataDir)
+    return (method, target, body) => callSocket(path, method, target, body)
+  }
+  if (await hasGateway(settings)) return work(call())
+  // Only now: beside a running gateway nothing of it has to be loaded.
+  const { startGateway } = await import('../proxy/gateway.ts')
   const gateway = await startGateway({ ...settings, logLevel: 'silent' }, { controlOnly: true })
   try {
-    return await work(call)
+    return await work(call())
   } finally {
     await gateway.close()
   }
 }
 
-/** The answer's body where the status is the expected one; else throws with the service's own sentence. */
+const hasGateway = async ({ dataDir }: Settings): Promise<boolean> =>
+  existsSync(dataDir) && isRunning(controlPath(dataDir))
+
+/** Returns the answer's body where the status is the expected one; else throws with the service's own sentence. */
 export function expect(answer: ControlAnswer, status: number): Record<string, unknown> {
   // Every body of the admin API is an object or an array.
   const body = (answer.body ?? {}) as Record<string, unknown>
