@@ -23,16 +23,16 @@ test: $(INSTALLED) ## run the tests
 	tap
 
 demo: $(INSTALLED) ## show the main job with a mock provider: no key and no account needed
-	@exec node scripts/verbs/demo.ts $(ARGS)
+	@exec node scripts/sallyport.ts demo $(ARGS)
 
 certs: $(INSTALLED) ## make the organisation's CA and the server certificate
-	@node scripts/verbs/certs.ts
+	@node scripts/sallyport.ts certs
 
 agent: $(INSTALLED) ## enroll an agent: make agent NAME=my-agent CAPS=llm.chat
-	@node scripts/verbs/agent.ts "$(NAME)" --caps "$(CAPS)"
+	@node scripts/sallyport.ts agent "$(NAME)" --caps "$(CAPS)"
 
 mcp: $(INSTALLED) ## MCP servers behind the gateway: make mcp ARGS="add files https://…", ARGS=--help
-	@node scripts/verbs/mcp.ts $(ARGS)
+	@node scripts/sallyport.ts mcp $(ARGS)
 
 connect: $(INSTALLED) ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
 	@exec node scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
@@ -41,16 +41,16 @@ env: $(INSTALLED) ## print what to tell the common clients: make env IDENTITY=ag
 	@node scripts/sallyport.ts env --identity "$(IDENTITY)"
 
 admin-secret: $(INSTALLED) ## set a new operator secret and print it once
-	@node scripts/verbs/admin-secret.ts
+	@node scripts/sallyport.ts admin-secret
 
 ca-export: $(INSTALLED) ## print the CA certificate that clients trust the gateway by
-	@node scripts/verbs/ca-export.ts
+	@node scripts/sallyport.ts ca-export
 
 check-config: $(INSTALLED) ## check the operators' files in plugins/config
-	@node scripts/verbs/check-config.ts
+	@node scripts/sallyport.ts check-config
 
 verify-audit: $(INSTALLED) ## verify the audit chain offline: make verify-audit [FILE=data/sallyport.db]
-	@node scripts/verbs/verify-audit.ts "$(or $(FILE),data/sallyport.db)"
+	@node scripts/sallyport.ts verify-audit "$(or $(FILE),data/sallyport.db)"
 
 lint: $(INSTALLED) ## format, lint and types
 	biome check .

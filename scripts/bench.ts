@@ -1,49 +1,69 @@
-import { parseArgs } from 'node:util'
-import { command } from './command.ts'
+import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
+import { verbOf } from './command.ts'
 
-const HELP = `Usage: node scripts/bench.ts [options]      (or: make bench)
-
-Measures the gateway on one core, step by step, beside bare node:https, bare http-proxy-3 and, when it is installed, nginx;
+const verb = verbOf({
+  name: 'node scripts/bench.ts',
+  usage: ['[options]'],
+  make: 'make bench',
+  about: `Measures the gateway on one core, step by step, beside bare node:https, bare http-proxy-3 and, when it is installed, nginx;
 with and without a fresh DPoP proof on each request, beside bare ES256 verification; tools/call of MCP servers of both eras,
 beside the same servers asked directly; and what it costs to refuse junk.
 Everything runs on 127.0.0.1 in a directory of its own, which is removed at the end. docs/performance.md says how to
-read the figures. Other work on the machine spoils them.
-
-  --quick        2 s per point instead of 10: to see that it works
-  --seconds N    so many seconds per point, after a fifth of that (at least 1 s) to warm up
-  --rounds N     measure everything N times and show the median of each point (default 1)
-  --only TEXT    only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, mcp or ledger
-  --dir DIR      where the run's directory is made (default: the system's); its disk is what the ledger waits for
-  --profile DIR  write a processor profile of each measured Node process into DIR; the figures suffer by it
-  --json FILE    also write everything as JSON to FILE
-  --help         print this
-`
-
-await command(HELP, async (args) => {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      quick: { type: 'boolean', default: false },
-      seconds: { type: 'string' },
-      rounds: { type: 'string', default: '1' },
-      only: { type: 'string', default: '' },
-      dir: { type: 'string' },
-      profile: { type: 'string' },
-      json: { type: 'string' },
+read the figures. Other work on the machine spoils them.`,
+  options: {
+    quick: {
+      type: 'boolean',
+      default: false,
+      description: '2 s per point instead of 10: to see that it works',
     },
-  })
-  const seconds = whole('--seconds', values.seconds ?? (values.quick ? '2' : '10'))
-  const { bench } = await import('./bench/bench.ts')
-  await bench({
-    seconds,
-    warmupS: Math.max(1, seconds / 5),
-    rounds: whole('--rounds', values.rounds),
-    only: values.only,
-    parent: values.dir,
-    profileDir: values.profile,
-    jsonFile: values.json,
-  })
+    seconds: {
+      type: 'string',
+      value: 'N',
+      description: 'so many seconds per point, after a fifth of that (at least 1 s) to warm up',
+    },
+    rounds: {
+      type: 'string',
+      value: 'N',
+      default: '1',
+      description: 'measure everything N times and show the median of each point',
+    },
+    only: {
+      type: 'string',
+      value: 'TEXT',
+      default: '',
+      description: 'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, mcp or ledger',
+    },
+    dir: {
+      type: 'string',
+      value: 'DIR',
+      description:
+        "where the run's directory is made (default the system's); its disk is what the ledger waits for",
+    },
+    profile: {
+      type: 'string',
+      value: 'DIR',
+      description:
+        'write a processor profile of each measured Node process into DIR; the figures suffer by it',
+    },
+    json: { type: 'string', value: 'FILE', description: 'also write everything as JSON to FILE' },
+  },
+  run: async (values) => {
+    refuseUnsafeRuntime(process)
+    const seconds = whole('--seconds', values.seconds ?? (values.quick ? '2' : '10'))
+    const { bench } = await import('./bench/bench.ts')
+    await bench({
+      seconds,
+      warmupS: Math.max(1, seconds / 5),
+      rounds: whole('--rounds', values.rounds),
+      only: values.only,
+      parent: values.dir,
+      profileDir: values.profile,
+      jsonFile: values.json,
+    })
+  },
 })
+
+process.exitCode = await verb.run(process.argv.slice(2))
 
 function whole(name: string, text: string): number {
   const value = /^\d{1,4}$/.test(text) ? Number(text) : 0

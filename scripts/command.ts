@@ -1,20 +1,161 @@
-import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
+import { parseArgs } from 'node:util'
+import { messageOf } from '../db/error-message.ts'
 
-/**
- * Runs a verb of the command line: prints `help` for --help, and an error as one sentence with exit status 1.
- * The verb's own modules are imported by `run`, after the runtime was found fit.
- */
-export async function command(help: string, run: (args: readonly string[]) => Promise<void>): Promise<void> {
-  const args = process.argv.slice(2)
-  if (args.includes('--help') || args.includes('-h')) {
-    process.stdout.write(help)
-    return
+/** One option of a verb: `parseArgs` reads its type, multiple and default; the help shows all of it. */
+export interface Option {
+  readonly type: 'string' | 'boolean'
+  readonly multiple?: boolean
+  readonly default?: string | boolean
+  /** The name of its value in the help, e.g. `DIR`. Given for strings. */
+  readonly value?: string
+  /** True: the usage line shows it without brackets. Does NOT make `parseArgs` ask for it. */
+  readonly needed?: boolean
+  /** For the help. A second line is indented as the first. */
+  readonly description: string
+}
+
+export type Options = Readonly<Record<string, Option>>
+
+/** The values that `parseArgs` finds for these options. */
+export type Values<O extends Options> = ReturnType<
+  typeof parseArgs<{ readonly options: O; readonly allowPositionals: true }>
+>['values']
+
+/** How a verb tells its errors. */
+export interface Failing {
+  /** The first word of each error. */
+  readonly as: string
+  /** The exit code where the arguments are wrong; the help then stands below the sentence. */
+  readonly usage: number
+  /** The exit code of every other failure. */
+  readonly failed: number
+}
+
+/** A verb as data: its help is written from the options that its arguments are read with. */
+export interface Definition<O extends Options> {
+  /** The program and the verb, e.g. `sallyport agent`. */
+  readonly name: string
+  /** The positional arguments, e.g. `NAME`. Without it there are none. */
+  readonly takes?: string
+  /** The usage lines after the name, in place of the one that is made from `takes` and `options`. */
+  readonly usage?: readonly string[]
+  /** The same by make, e.g. `make certs`. */
+  readonly make?: string
+  readonly about: string
+  readonly options: O
+  /** Stands below the options in the help. */
+  readonly notes?: string
+  /** Default: one sentence after `sallyport: `, exit code 1. */
+  readonly failing?: Failing
+  /** Resolves to the exit code, or to nothing for 0. Throws one sentence. */
+  readonly run: (values: Values<O>, positionals: readonly string[]) => Promise<number | undefined>
+}
+
+/** A verb of the command line. */
+export interface Verb {
+  readonly help: string
+  /** Runs on the arguments after the verb and resolves to the exit code. Tells errors on standard error; never rejects. */
+  readonly run: (args: readonly string[]) => Promise<number>
+}
+
+/** Thrown where the arguments are wrong. */
+export class WrongUsage extends Error {}
+
+/** Makes a verb of its definition. */
+export function verbOf<const O extends Options>(definition: Definition<O>): Verb {
+  const { options, takes, run } = definition
+  const understood = async (args: readonly string[]) => {
+    const { values, positionals } = argumentsOf(options, args, takes !== undefined)
+    return run(values, positionals)
   }
+  return verbWithHelp(helpOf(definition), understood, definition.failing)
+}
+
+/** Makes a verb that reads its arguments itself: it prints `help` for --help and -h, and tells what `run` throws. */
+export function verbWithHelp(
+  help: string,
+  run: (args: readonly string[]) => Promise<number | undefined>,
+  failing?: Failing,
+): Verb {
+  return {
+    help,
+    run: async (args) => {
+      if (asksForHelp(args)) {
+        process.stdout.write(help)
+        return 0
+      }
+      try {
+        return (await run(args)) ?? 0
+      } catch (error) {
+        const { as = 'sallyport', usage = 1, failed = 1 } = failing ?? {}
+        const wrong = error instanceof WrongUsage
+        process.stderr.write(`${as}: ${messageOf(error)}\n${wrong && failing ? `\n${help}` : ''}`)
+        return wrong ? usage : failed
+      }
+    },
+  }
+}
+
+/** Reads arguments as `parseArgs` does. Throws a {@link WrongUsage} with its sentence. */
+export function argumentsOf<const O extends Options>(
+  options: O,
+  args: readonly string[],
+  allowPositionals = true,
+): { readonly values: Values<O>; readonly positionals: readonly string[] } {
   try {
-    refuseUnsafeRuntime(process)
-    await run(args)
+    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals })
+    // The type does not depend on whether positionals are allowed.
+    return { values: values as Values<O>, positionals }
   } catch (error) {
-    process.stderr.write(`sallyport: ${error instanceof Error ? error.message : String(error)}\n`)
-    process.exitCode = 1
+    throw new WrongUsage(messageOf(error), { cause: error })
   }
+}
+
+function asksForHelp(args: readonly string[]): boolean {
+  const end = args.indexOf('--')
+  return args.slice(0, end < 0 ? args.length : end).some((arg) => arg === '--help' || arg === '-h')
+}
+
+function helpOf<O extends Options>(definition: Definition<O>): string {
+  const { name, about, options, notes, make, usage = [usageOf(definition)] } = definition
+  const lines = usage.map((line, i) => `${i === 0 ? 'usage:' : '      '} ${`${name} ${line}`.trimEnd()}`)
+  const byMake = make === undefined ? '' : `      (or: ${make})`
+  const table = optionLines({ ...options, help: { type: 'boolean', description: 'print this' } }, '  ')
+  const parts = [`${lines.join('\n')}${byMake}`, about, table.join('\n'), ...(notes ? [notes] : [])]
+  return `${parts.join('\n\n')}\n`
+}
+
+function usageOf<O extends Options>({ takes, options }: Definition<O>): string {
+  const shown = Object.entries<Option>(options).map(([name, option]) => {
+    const flag = flagOf(name, option)
+    return option.needed ? flag : `[${flag}]`
+  })
+  return [...(takes === undefined ? [] : [takes]), ...shown].join(' ')
+}
+
+/** The lines of a help about options, in two columns. */
+export function optionLines(options: Options, indent: string): readonly string[] {
+  const rows = Object.entries(options).map(([name, option]) => [flagOf(name, option), sayOf(option)] as const)
+  const width = Math.max(...rows.map(([flag]) => flag.length)) + 2
+  const next = `\n${indent}${' '.repeat(width)}`
+  return rows.map(([flag, text]) => `${indent}${flag.padEnd(width)}${text.replaceAll('\n', next)}`)
+}
+
+const flagOf = (name: string, { value }: Option): string =>
+  value === undefined ? `--${name}` : `--${name} ${value}`
+
+const sayOf = ({ description, default: usual }: Option): string =>
+  typeof usual === 'string' && usual !== '' ? `${description} (default ${usual})` : description
+
+/** The options of the verbs that know the sidecar: its port, and the gateway behind it. */
+export const SIDECAR_OPTIONS = {
+  port: { type: 'string', value: 'PORT', default: '8787', description: 'where the sidecar listens' },
+  gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+} as const
+
+/** A port number from the command line, 0 to 65535. Throws one sentence where it is none. */
+export function portOf(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY
+  if (port <= 65_535) return port
+  throw new Error(`--port must be a number from 0 to 65535, got ${JSON.stringify(text)}`)
 }

@@ -1,64 +1,68 @@
 #!/usr/bin/env node
+import { messageOf } from '../db/error-message.ts'
 import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
+import type { Verb } from './command.ts'
 
-/** A verb of the command line. Its module runs as it is imported, on the arguments after the verb. */
-interface Verb {
-  readonly says: string
-  readonly run: () => Promise<unknown>
+interface Row {
+  readonly summary: string
+  /** Only the verb that is asked for is loaded. */
+  readonly load: () => Promise<{ readonly verb: Pick<Verb, 'run'> }>
 }
 
-const VERBS: Readonly<Record<string, Verb>> = {
-  start: { says: 'start the gateway', run: () => import('../proxy/main.ts') },
+const VERBS: Readonly<Record<string, Row>> = {
+  start: { summary: 'start the gateway', load: async () => ({ verb: { run: start } }) },
   demo: {
-    says: 'show the main job with a mock provider, from a checkout',
-    run: async () => {
-      // What it shows the calls with is no dependency of the package.
-      if (import.meta.filename.endsWith('.js')) throw new Error('demo runs from a checkout only: make demo')
-      await import('./verbs/demo.ts')
-    },
+    summary: 'show the main job with a mock provider, from a checkout',
+    load: () => import('./verbs/demo.ts'),
   },
   'check-config': {
-    says: 'check the operators’ files without starting',
-    run: async () => {
-      const { checkConfigVerb } = await import('./verbs/check-config.ts')
-      await checkConfigVerb()
-    },
+    summary: 'check the operators’ files without starting',
+    load: () => import('./verbs/check-config.ts'),
   },
-  certs: { says: 'make the CA and the server certificate', run: () => import('./verbs/certs.ts') },
-  'ca-export': { says: 'print the CA certificate for clients', run: () => import('./verbs/ca-export.ts') },
+  certs: { summary: 'make the CA and the server certificate', load: () => import('./verbs/certs.ts') },
+  'ca-export': {
+    summary: 'print the CA certificate for clients',
+    load: () => import('./verbs/ca-export.ts'),
+  },
   'admin-secret': {
-    says: 'set a new operator secret and print it once',
-    run: () => import('./verbs/admin-secret.ts'),
+    summary: 'set a new operator secret and print it once',
+    load: () => import('./verbs/admin-secret.ts'),
   },
   agent: {
-    says: 'enroll an agent beside the gateway on this machine',
-    run: () => import('./verbs/agent.ts'),
+    summary: 'enroll an agent beside the gateway on this machine',
+    load: () => import('./verbs/agent.ts'),
   },
   enroll: {
-    says: 'enroll an agent over the network: byoca, spiffe or mint',
-    run: () => import('./verbs/enroll.ts'),
+    summary: 'enroll an agent over the network: byoca, spiffe or mint',
+    load: () => import('./verbs/enroll.ts'),
   },
   mcp: {
-    says: 'put MCP servers behind the gateway, and approve their tools',
-    run: () => import('./verbs/mcp.ts'),
+    summary: 'put MCP servers behind the gateway, and approve their tools',
+    load: () => import('./verbs/mcp.ts'),
   },
   connect: {
-    says: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
-    run: () => import('./verbs/connect.ts'),
+    summary: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
+    load: () => import('./verbs/connect.ts'),
   },
-  env: { says: 'print what to tell the common clients', run: () => import('./verbs/env.ts') },
+  env: { summary: 'print what to tell the common clients', load: () => import('./verbs/env.ts') },
   'rotate-signing-key': {
-    says: 'sign access tokens with a new key',
-    run: () => import('./verbs/rotate-signing-key.ts'),
+    summary: 'sign access tokens with a new key',
+    load: () => import('./verbs/rotate-signing-key.ts'),
   },
-  'verify-audit': { says: 'verify the audit ledger offline', run: () => import('./verbs/verify-audit.ts') },
-  'export-audit': { says: 'write the audit ledger as NDJSON', run: () => import('./verbs/export-audit.ts') },
+  'verify-audit': {
+    summary: 'verify the audit ledger offline',
+    load: () => import('./verbs/verify-audit.ts'),
+  },
+  'export-audit': {
+    summary: 'write the audit ledger as NDJSON',
+    load: () => import('./verbs/export-audit.ts'),
+  },
 }
 
 const HELP = `usage: sallyport VERB [options]
 
 ${Object.entries(VERBS)
-  .map(([name, { says }]) => `  ${name.padEnd(20)}${says}`)
+  .map(([name, { summary }]) => `  ${name.padEnd(20)}${summary}`)
   .join('\n')}
 
   sallyport VERB --help says more about one; --version prints the version.
@@ -68,7 +72,7 @@ const WRONG_USAGE = 2
 
 process.exitCode = await main(process.argv.slice(2))
 
-async function main([name, ...args]: readonly string[]): Promise<number | undefined> {
+async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     ;(name === undefined ? process.stderr : process.stdout).write(HELP)
     return name === undefined ? WRONG_USAGE : 0
@@ -78,22 +82,26 @@ async function main([name, ...args]: readonly string[]): Promise<number | undefi
     process.stdout.write(`${VERSION}\n`)
     return 0
   }
-  const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
-  return verb ? run(verb, args) : unknownVerb(name)
+  const row = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
+  return row ? run(row, args) : unknownVerb(name)
 }
 
-async function run(verb: Verb, args: readonly string[]): Promise<number | undefined> {
+async function run({ load }: Row, args: readonly string[]): Promise<number> {
   try {
-    // Also for verbs that do not ask: native modules crash on a Node that is too old before anything can be said.
+    // Before a verb is loaded: native modules crash on a Node that is too old before anything can be said.
     refuseUnsafeRuntime(process)
-    process.argv.splice(2, process.argv.length, ...args)
-    await verb.run()
+    const { verb } = await load()
+    return await verb.run(args)
   } catch (error) {
-    process.stderr.write(`sallyport: ${error instanceof Error ? error.message : String(error)}\n`)
+    process.stderr.write(`sallyport: ${messageOf(error)}\n`)
     return 1
   }
-  // What the verb itself has set.
-  return Number(process.exitCode ?? 0)
+}
+
+/** Starts the gateway as `make start` does; it reads --help from the arguments of the process itself. */
+async function start(): Promise<number> {
+  await import('../proxy/main.ts')
+  return 0
 }
 
 async function unknownVerb(name: string): Promise<number> {

@@ -84,7 +84,7 @@ export async function* exportLines(db: Kysely<Schema>): AsyncGenerator<string> {
   for await (const row of storedRows(db)) yield `${exportLine(row)}\n`
 }
 
-/** Verifies the whole ledger as {@link verify} does. Does NOT notice rows that an index was made to leave out: `scripts/verbs/verify-audit.ts` does. */
+/** Verifies the whole ledger as {@link verify} does. Does NOT notice rows that an index was made to leave out: `sallyport verify-audit` does. */
 export const verifyDatabase = (db: Kysely<Schema>): Promise<Verdict> => verify(storedRows(db))
 
 // Page by page, and a turn of the event loop between: SQLite answers at once, so nobody else would come to speak.

@@ -35,7 +35,7 @@ export const listAudit =
     }
   }
 
-/** GET /v1/admin/audit/export: the whole ledger as NDJSON, which `scripts/verbs/verify-audit.ts` verifies offline. */
+/** GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify-audit` verifies offline. */
 export const exportAudit =
   ({ database }: AdminContext) =>
   (): Reply => ({

@@ -19,14 +19,14 @@ export interface DemoAgent {
 /** What the SDKs are given for a key: each demands one, and the gateway neither needs it nor passes it on. */
 export const NO_KEY = 'unused'
 
-/** Enrolls an agent as an operator does, with scripts/verbs/agent.ts, and points the SDKs at the gateway. */
+/** Enrolls an agent as an operator does, with `sallyport agent`, and points the SDKs at the gateway. */
 export async function enrollDemoAgent(
   gateway: DemoGateway,
   name: string,
   capabilities: readonly string[],
 ): Promise<DemoAgent> {
   const directory = join(gateway.directory, name)
-  await gateway.script('agent.ts', name, '--caps', capabilities.join(','), '--out', directory)
+  await gateway.sallyport('agent', name, '--caps', capabilities.join(','), '--out', directory)
   const read = (file: string): Promise<string> => readFile(join(directory, file), 'utf8')
   const connect = {
     ca: await read('org-ca.crt'),

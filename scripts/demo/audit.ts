@@ -14,9 +14,9 @@ export async function showAudit(gateway: DemoGateway, say: (line: string) => voi
   )
   say(line(['seq', 'who', 'action', 'status', 'sealed', 'what']))
   for (const row of rows) say(line(cells(row)))
-  const verdict = await gateway.script('verify-audit.ts', join(gateway.directory, 'data', 'sallyport.db'))
+  const verdict = await gateway.sallyport('verify-audit', join(gateway.directory, 'data', 'sallyport.db'))
   if (!verdict.startsWith('whole: ')) throw new Error(`the ledger should be whole: ${verdict.trim()}`)
-  say(`\n  node scripts/verbs/verify-audit.ts data/sallyport.db\n  ${verdict.trim()}`)
+  say(`\n  sallyport verify-audit data/sallyport.db\n  ${verdict.trim()}`)
 }
 
 async function completeRows({ admin }: DemoGateway): Promise<readonly AuditRow[]> {

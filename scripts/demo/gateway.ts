@@ -17,8 +17,8 @@ export interface DemoGateway {
   readonly adminSecret: string
   /** Calls the admin API with the operator's secret. Rejects where the status is not 2xx. */
   readonly admin: (method: string, path: string, body?: unknown) => Promise<unknown>
-  /** Runs a script of this folder beside the gateway and gives its standard output. Rejects where it fails. */
-  readonly script: (name: string, ...args: readonly string[]) => Promise<string>
+  /** Runs a verb of `sallyport` beside the gateway and gives its standard output. Rejects where it fails. */
+  readonly sallyport: (verb: string, ...args: readonly string[]) => Promise<string>
   /** Resolves with a sentence when the process has ended. */
   readonly ended: Promise<string>
   readonly stop: () => Promise<void>
@@ -61,7 +61,7 @@ export async function startDemoGateway({ directory, port, provider }: Wanted): P
     directory,
     adminSecret,
     admin: adminOf(url, directory, adminSecret),
-    script: (name, ...args) => runScript(name, args, env),
+    sallyport: (verb, ...args) => runVerb(verb, args, env),
     ended,
     stop: () => stop(child),
   }
@@ -69,11 +69,11 @@ export async function startDemoGateway({ directory, port, provider }: Wanted): P
 
 const fileOf = (path: string): string => join(import.meta.dirname, path)
 
-async function runScript(name: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
-  const child = spawn(process.execPath, [fileOf(`../verbs/${name}`), ...args], { env, stdio: 'pipe' })
+async function runVerb(verb: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+  const child = spawn(process.execPath, [fileOf('../sallyport.ts'), verb, ...args], { env, stdio: 'pipe' })
   const [out, err] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
   if (child.exitCode === 0) return out
-  throw new Error(`${name} failed: ${(out + err).trim().split('\n').at(-1)}`)
+  throw new Error(`${verb} failed: ${(out + err).trim().split('\n').at(-1)}`)
 }
 
 /** The caller's environment without its own gateway's settings: the demo must not meet a real data directory. */

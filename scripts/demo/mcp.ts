@@ -36,16 +36,16 @@ export async function playMcp(
   checkCalled(notes, payroll, say)
 }
 
-/** As an operator does, with scripts/verbs/mcp.ts and the admin API. */
+/** As an operator does, with `sallyport mcp` and the admin API. */
 async function register(
-  { script, admin }: DemoGateway,
+  { sallyport, admin }: DemoGateway,
   { id }: DemoAgent,
   { notes, payroll }: Readonly<Record<'notes' | 'payroll', DemoMcpServer>>,
   say: Say,
 ): Promise<void> {
   const demanding = ['--capability', 'notes.read', '--tool-capability', 'delete_note=notes.delete']
-  await script('mcp.ts', 'add', 'notes', notes.url, ...demanding, '--bind', id)
-  await script('mcp.ts', 'add', 'payroll', payroll.url, '--capability', 'payroll.read')
+  await sallyport('mcp', 'add', 'notes', notes.url, ...demanding, '--bind', id)
+  await sallyport('mcp', 'add', 'payroll', payroll.url, '--capability', 'payroll.read')
   say(`  servers   notes at ${notes.url}, payroll at ${payroll.url}, both made with the official SDK`)
   say(row('bound', OPERATOR, 'mcp.ts', `add notes … ${demanding.join(' ')} --bind ${id}`))
   const capabilities = ['llm.chat', 'mcp.tools.list', 'notes.read', 'payroll.read']
@@ -83,7 +83,7 @@ interface RugPull {
 
 /** The server describes an approved tool in other words, which a model would obey. */
 async function playRugPull(
-  { script }: DemoGateway,
+  { sallyport }: DemoGateway,
   { client, agent, notes }: RugPull,
   say: Say,
 ): Promise<void> {
@@ -96,14 +96,14 @@ async function playRugPull(
       'read_note is described in other words; the next read finds it:',
     ),
   )
-  const found = await script('mcp.ts', 'refresh', 'notes')
+  const found = await sallyport('mcp', 'refresh', 'notes')
   const digest = /waits as ([0-9a-f]{64})/.exec(found)?.[1]
   if (digest === undefined) throw new Error('the changed tool should be quarantined')
   say(row('read', OPERATOR, 'mcp.ts', 'refresh notes'))
   for (const line of found.trimEnd().split('\n')) say(`      ${line}`)
   await denied(client, agent, { tool: 'notes.read_note', code: -32006 }, say)
   await list(client, agent, [], say)
-  await script('mcp.ts', 'approve', 'notes', 'read_note', '--digest', digest)
+  await sallyport('mcp', 'approve', 'notes', 'read_note', '--digest', digest)
   say(row('approved', OPERATOR, 'mcp.ts', `approve notes read_note --digest ${digest.slice(0, 8)}…`))
   await allowed(client, agent, say)
 }

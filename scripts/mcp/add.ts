@@ -1,46 +1,69 @@
-import { parseArgs } from 'node:util'
 import { bindTo } from './bind.ts'
 import { toolTotals, unknownLines } from './lines.ts'
-import { RESOURCES, type WholeResource, type Work, wholeResource } from './resources.ts'
-
-const many = { type: 'string', multiple: true } as const
-const OPTIONS = {
-  capability: { type: 'string' },
-  'tool-capability': many,
-  auth: { type: 'string' },
-  secret: { type: 'string' },
-  'allowed-domain': many,
-  description: { type: 'string' },
-  bind: many,
-} as const
+import { RESOURCES, type WholeResource, wholeResource } from './resources.ts'
+import { subcommandOf } from './subcommand.ts'
 
 /**
  * `mcp add`: registers a server, says what its tools came to, and binds principals to it. A server that could not be read
  * is registered all the same, and said to be so.
  */
-export function addVerb(args: readonly string[]): Work {
-  const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options: OPTIONS })
-  const [name, url, ...rest] = positionals
-  if (!name || !url || rest.length > 0)
-    throw new Error('say a name and where the server is: mcp add NAME URL')
-  const body = {
-    name,
-    endpoint_url: url,
-    description: values.description,
-    auth_type: values.auth,
-    auth_secret_ref: values.secret,
-    required_capability: values.capability,
-    tool_capabilities: capabilities(values['tool-capability'] ?? []),
-    allowed_domains: values['allowed-domain'],
-  }
-  return async (call, say) => {
-    const resource = wholeResource(await call('POST', RESOURCES, body), 201)
-    say(...registered(resource))
-    await bindTo(call, say, resource, values.bind ?? [])
-  }
-}
+export const add = subcommandOf({
+  takes: 'NAME URL',
+  about: 'register a server; its tools are read and pinned as they are now',
+  options: {
+    capability: {
+      type: 'string',
+      value: 'CAP',
+      description: 'what each of its tools demands (default mcp.tools.call)',
+    },
+    'tool-capability': {
+      type: 'string',
+      multiple: true,
+      value: 'T=CAP',
+      description: 'what one tool demands instead; may be repeated',
+    },
+    auth: { type: 'string', value: 'TYPE', description: 'bearer, api_key or mtls (default none)' },
+    secret: {
+      type: 'string',
+      value: 'REF',
+      description: 'where its secret is: env:NAME or file:/absolute/path, never the secret itself',
+    },
+    'allowed-domain': {
+      type: 'string',
+      multiple: true,
+      value: 'HOST',
+      description: 'connect to this host only; may be repeated',
+    },
+    description: { type: 'string', value: 'TEXT', description: 'what it is for' },
+    bind: {
+      type: 'string',
+      multiple: true,
+      value: 'ID',
+      description: 'let this principal reach it; may be repeated',
+    },
+  },
+  work: (values, [name, url, ...rest]) => {
+    if (!name || !url || rest.length > 0)
+      throw new Error('say a name and where the server is: mcp add NAME URL')
+    const body = {
+      name,
+      endpoint_url: url,
+      description: values.description,
+      auth_type: values.auth,
+      auth_secret_ref: values.secret,
+      required_capability: values.capability,
+      tool_capabilities: capabilities(values['tool-capability'] ?? []),
+      allowed_domains: values['allowed-domain'],
+    }
+    return async (call, say) => {
+      const resource = wholeResource(await call('POST', RESOURCES, body), 201)
+      say(...registered(resource))
+      await bindTo(call, say, resource, values.bind ?? [])
+    }
+  },
+})
 
-/** `TOOL=CAPABILITY` each. A tool's name may hold an equals sign, and a capability none. */
+/** Reads `TOOL=CAPABILITY` pairs. A tool's name may hold an equals sign, and a capability none. */
 function capabilities(pairs: readonly string[]): Readonly<Record<string, string>> {
   const found = new Map<string, string>()
   for (const pair of pairs) {

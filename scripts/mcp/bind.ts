@@ -1,8 +1,33 @@
 import { messageOf } from '../../db/error-message.ts'
 import { type Call, expect } from '../control-client.ts'
-import { BINDINGS, bindingsOf, type Say, type ShownResource } from './resources.ts'
+import { BINDINGS, bindingsOf, resourceNamed, type ShownResource } from './resources.ts'
+import { type Say, type Subcommand, subcommandOf } from './subcommand.ts'
 
 const CONFLICT = 409
+
+/** `mcp bind`: lets principals reach a server. */
+export const bind = withIds(
+  'bind',
+  'let agents, users or workloads reach it, each with the capabilities that it holds',
+  bindTo,
+)
+
+/** `mcp unbind`: ends what {@link bind} began. */
+export const unbind = withIds('unbind', 'holds on the next call', unbindFrom)
+
+type WithIds = (call: Call, say: Say, resource: ShownResource, ids: readonly string[]) => Promise<void>
+
+function withIds(name: string, about: string, work: WithIds): Subcommand {
+  return subcommandOf({
+    takes: 'NAME ID…',
+    about,
+    options: {},
+    work: (_, [server, ...ids]) => {
+      if (!server || ids.length === 0) throw new Error(`say which server and whose: mcp ${name} NAME ID…`)
+      return async (call, say) => work(call, say, await resourceNamed(call, server), ids)
+    },
+  })
+}
 
 /** Binds principals to a server, one after the other, each said as it is done. Throws at the first that is refused. */
 export async function bindTo(
@@ -19,8 +44,7 @@ export async function bindTo(
   }
 }
 
-/** Ends bindings, as {@link bindTo} makes them. */
-export async function unbindFrom(
+async function unbindFrom(
   call: Call,
   say: Say,
   resource: ShownResource,
@@ -35,7 +59,7 @@ export async function unbindFrom(
   }
 }
 
-/** The service's sentence names a field; of several principals it must say whose. */
+/** Names the principal in the service's sentence, which names a field alone. */
 function about(id: string, check: () => unknown): void {
   try {
     check()

@@ -3,17 +3,17 @@ import { visible } from '../../proxy/visible.ts'
 import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
 
 /**
- * Lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a terminal obeys what
+ * Joins lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a terminal obeys what
  * it prints: so everything that hides or controls is written as `\u{1b}`.
  */
 export const printable = (lines: readonly string[]): string =>
   lines.map((line) => `${visible(line)}\n`).join('')
 
-/** JSON, indented. What hides or controls is escaped in it as JSON does, so that it reads back as the same value. */
+/** Writes JSON, indented, with everything that hides or controls escaped as JSON does: it reads back as the same value. */
 export const jsonLines = (value: unknown): readonly string[] =>
   JSON.stringify(value, null, 2).split('\n').map(visibleJson)
 
-/** A line for each server, under a line of titles. */
+/** Writes a line for each server, under a line of titles. */
 export function resourceTable(
   all: readonly ShownResource[],
   bindings: readonly ShownBinding[],
@@ -31,7 +31,7 @@ export function resourceTable(
   return columns([['NAME', 'STATE', 'DEMANDS', 'BOUND', 'ENDPOINT', 'TOOLS'], ...rows])
 }
 
-/** All that an operator should know of a server. */
+/** Writes all that an operator should know of a server. */
 export function resourceLines(resource: WholeResource, bindings: readonly ShownBinding[]): readonly string[] {
   const { name, description, last_error: error, tools } = resource
   const bound = bindings.map(({ agent_id: id }) => id).join(', ')
@@ -50,23 +50,23 @@ export function resourceLines(resource: WholeResource, bindings: readonly ShownB
   return [`${name}  ${shownUrl(resource)}`, ...shown, ...toolLines(tools), ...unknownLines(resource)]
 }
 
-/** What a name that no tool has demands of nobody: most likely the operator meant another one. */
+/** Tells each name in `tool_capabilities` that no tool has: most likely the operator meant another one. */
 export const unknownLines = ({ unknown_tools: unknown }: WholeResource): readonly string[] =>
   unknown.map((tool) => `tool_capabilities names ${tool}, which the server does not have`)
 
-/** A tool with its definitions whole, so that nothing of what is approved was cut; below them how they differ. */
+/** Writes a tool with its definitions whole, so that nothing of the approved one is cut; below them how they differ. */
 export const wholeToolLines = (tool: WholeTool): readonly string[] => [
   ...(tool.definition === null ? [] : ['approved:', ...jsonLines(tool.definition)]),
   ...pendingLines(tool),
 ]
 
-/** What waits for approval, whole, and how it differs from what was approved. */
+/** Writes the definition that waits for approval, whole, and how it differs from the approved one. */
 export const pendingLines = (tool: WholeTool): readonly string[] => [
   ...(tool.pending_definition ? ['waits for approval:', ...jsonLines(tool.pending_definition)] : []),
   ...toolLines([tool]),
 ]
 
-/** Each tool with its state and what it demands; below it the digest that waits, how it differs, and its flags. */
+/** Writes each tool with its state and its demand; below it the digest that waits, how it differs, and its flags. */
 export function toolLines(tools: readonly ShownTool[]): readonly string[] {
   const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, tool.required_capability]))
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
@@ -80,7 +80,7 @@ function below({ pending_digest: digest, changes = [], flags }: ShownTool): read
   ].map((line) => `      ${line}`)
 }
 
-/** How many tools are in which state: `3 approved, 1 quarantined`. */
+/** Counts the tools by state: `3 approved, 1 quarantined`. */
 export function toolTotals(tools: readonly ShownTool[]): string {
   const states = Map.groupBy(tools, ({ state }) => state)
   return [...states].map(([state, { length }]) => `${length} ${state}`).join(', ') || 'no tools'
@@ -97,7 +97,7 @@ const readOf = ({ last_read_at: at, protocol_version: version }: ShownResource):
 const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ShownResource): string =>
   ref === null ? type : `${type}, from ${ref}`
 
-/** A query may be a key, and a terminal is looked at by others too. */
+/** Returns the URL without its query, which may be a key: others look at a terminal too. */
 function shownUrl({ endpoint_url: endpoint }: ShownResource): string {
   const { origin, pathname, search } = new URL(endpoint)
   return `${origin}${pathname}${search === '' ? '' : '?…'}`

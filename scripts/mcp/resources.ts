@@ -1,12 +1,6 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { type Call, type ControlAnswer, expect } from '../control-client.ts'
 
-/** Tells the operator something, each text on a line of its own. */
-export type Say = (...lines: readonly string[]) => void
-
-/** What is left to do once the arguments were understood. */
-export type Work = (call: Call, say: Say) => Promise<void>
-
 /** A tool as the admin API shows it (WIRE.md §2). */
 export interface ShownTool {
   readonly name: string
@@ -19,11 +13,11 @@ export interface ShownTool {
   readonly changes?: readonly string[]
 }
 
-/** A tool with what it is said to do, whole. */
+/** A tool with its definitions whole. */
 export interface WholeTool extends ShownTool {
-  /** What was approved; null where nothing ever was. */
+  /** The approved definition; null where none ever was. */
   readonly definition: object | null
-  /** Of a quarantined tool: what waits. */
+  /** Of a quarantined tool: the definition that waits. */
   readonly pending_definition?: object | null
 }
 
@@ -51,7 +45,7 @@ export interface WholeResource extends ShownResource {
   readonly unknown_tools: readonly string[]
 }
 
-/** Who may reach an MCP server. */
+/** A principal's leave to reach an MCP server. */
 export interface ShownBinding {
   readonly binding_id: string
   /** Of an agent, a user or a workload. */
@@ -62,15 +56,15 @@ export interface ShownBinding {
 export const RESOURCES = '/v1/admin/mcp-resources'
 export const BINDINGS = `${RESOURCES}/bindings`
 
-/** Where the admin API has a resource. */
+/** The admin API's path of a resource. */
 export const resourcePath = (resourceId: string): string => `${RESOURCES}/${encodeURIComponent(resourceId)}`
 
-/** Every MCP server, by name. */
+/** Lists every MCP server, by name. */
 export async function resources(call: Call): Promise<readonly ShownResource[]> {
   return listOf<ShownResource>(expect(await call('GET', RESOURCES), 200))
 }
 
-/** The MCP server of that name. Throws one sentence where there is none. */
+/** Finds the MCP server of that name. Throws one sentence where there is none. */
 export async function resourceNamed(call: Call, name: string): Promise<ShownResource> {
   const all = await resources(call)
   const found = all.find((one) => one.name === name)
@@ -83,25 +77,25 @@ export async function resourceNamed(call: Call, name: string): Promise<ShownReso
   throw new Error(`there is no MCP server of the name ${JSON.stringify(name)}: ${hint}`)
 }
 
-/** The MCP server of that name, with the definitions of its tools. Throws one sentence where there is none. */
+/** Finds the MCP server of that name, with the definitions of its tools. Throws one sentence where there is none. */
 export async function wholeResourceNamed(call: Call, name: string): Promise<WholeResource> {
   const { resource_id: id } = await resourceNamed(call, name)
   return wholeResource(await call('GET', resourcePath(id)), 200)
 }
 
-/** The MCP server that an answer holds. Throws the service's own sentence where its status is not the expected one. */
+/** Reads the MCP server that an answer holds. Throws the service's own sentence where its status is not the expected one. */
 export const wholeResource = (answer: ControlAnswer, status: number): WholeResource =>
   // The admin API's own shape (WIRE.md §2), of the version that runs.
   expect(answer, status) as unknown as WholeResource
 
-/** The tool of that name. Throws one sentence where the server has none. */
+/** Finds the tool of that name. Throws one sentence where the server has none. */
 export function toolNamed({ name, tools }: WholeResource, tool: string): WholeTool {
   const found = tools.find((one) => one.name === tool)
   if (!found) throw new Error(`${name} has no tool of the name ${JSON.stringify(tool)}`)
   return found
 }
 
-/** The bindings to one MCP server, or all, oldest first. */
+/** Lists the bindings to one MCP server, or all, oldest first. */
 export async function bindingsOf(
   call: Call,
   resource?: Pick<ShownResource, 'resource_id'>,

@@ -1,21 +1,116 @@
-import { command } from '../command.ts'
+import { readFile } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
+import { type Enrolled, type EnrollOptions, enrollByoca, enrollSpiffe, mint } from '../client/enroll.ts'
+import { verbOf } from '../command.ts'
 
-const HELP = `usage: sallyport enroll mint   NAME --gateway URL --ca FILE [options]
-       sallyport enroll byoca  NAME --gateway URL --ca FILE --cert FILE --key FILE [options]
-       sallyport enroll spiffe NAME --gateway URL --ca FILE --svid FILE --key FILE [--bundle FILE] [options]
+type Values = Readonly<Record<string, string | undefined>>
 
-Enrolls an agent over the admin API and writes its identity directory, with a new DPoP key registered. \`mint\` has the
-gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \`spiffe\` an SVID.
+const KINDS: Readonly<Record<string, (options: EnrollOptions, values: Values) => Promise<Enrolled>>> = {
+  mint,
+  byoca: async (options, values) =>
+    enrollByoca({
+      ...options,
+      certPem: await fileOf('cert', values),
+      privateKeyPem: await fileOf('key', values),
+    }),
+  spiffe: async (options, values) =>
+    enrollSpiffe({
+      ...options,
+      svidPem: await fileOf('svid', values),
+      svidKeyPem: await fileOf('key', values),
+      ...(values.bundle !== undefined && { trustBundlePem: await fileOf('bundle', values) }),
+    }),
+}
 
-  --gateway URL        e.g. https://gateway.example:9443
-  --ca FILE            what the gateway is trusted by (PEM): its org-ca.crt
-  --caps CAP,CAP       capabilities; none are held by default
-  --display-name TEXT
-  --out DIR            where the identity goes (default: agents/NAME); must be empty
-  --secret-file FILE   the operator secret; without it SALLYPORT_ADMIN_SECRET, and else a line of standard input
-`
+const COMMON = '--gateway URL --ca FILE'
 
-await command(HELP, async (args) => {
-  const { enrollVerb } = await import('./enroll-verb.ts')
-  await enrollVerb(args)
+export const verb = verbOf({
+  name: 'sallyport enroll',
+  takes: 'byoca|spiffe|mint NAME',
+  usage: [
+    `mint   NAME ${COMMON} [options]`,
+    `byoca  NAME ${COMMON} --cert FILE --key FILE [options]`,
+    `spiffe NAME ${COMMON} --svid FILE --key FILE [--bundle FILE] [options]`,
+  ],
+  about: `Enrolls an agent over the admin API and writes its identity directory, with a new DPoP key registered. \`mint\` has the
+gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \`spiffe\` an SVID.`,
+  options: {
+    gateway: { type: 'string', value: 'URL', description: 'e.g. https://gateway.example:9443' },
+    ca: {
+      type: 'string',
+      value: 'FILE',
+      description: 'what the gateway is trusted by (PEM): its org-ca.crt',
+    },
+    cert: {
+      type: 'string',
+      value: 'FILE',
+      description: 'byoca: the certificate and its intermediates (PEM)',
+    },
+    svid: { type: 'string', value: 'FILE', description: 'spiffe: the X.509 SVID (PEM)' },
+    key: { type: 'string', value: 'FILE', description: 'byoca, spiffe: the private key (PEM)' },
+    bundle: {
+      type: 'string',
+      value: 'FILE',
+      description: 'spiffe: the trust bundle, in place of the gateway’s',
+    },
+    caps: { type: 'string', value: 'CAP,CAP', description: 'capabilities; none are held by default' },
+    'display-name': { type: 'string', value: 'TEXT', description: 'the name that people read' },
+    out: {
+      type: 'string',
+      value: 'DIR',
+      description: 'where the identity goes (default agents/NAME); must be empty',
+    },
+    'secret-file': {
+      type: 'string',
+      value: 'FILE',
+      description:
+        'the operator secret; without it SALLYPORT_ADMIN_SECRET, and else a line of standard input',
+    },
+  },
+  run: async (values, [kind = '', name, ...rest]) => {
+    const enroll = Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined
+    if (!enroll || !name || rest.length > 0)
+      throw new Error('say a way and a name: enroll byoca|spiffe|mint NAME')
+    const enrolled = await enroll(await optionsOf(name, values), values)
+    process.stdout.write(summary(enrolled))
+  },
 })
+
+async function optionsOf(name: string, values: Values): Promise<EnrollOptions> {
+  return {
+    gatewayUrl: given('gateway', values),
+    ca: await fileOf('ca', values),
+    adminSecret: await secretOf(values),
+    name,
+    capabilities: (values.caps ?? '').split(/[\s,]+/).filter((token) => token !== ''),
+    directory: values.out ?? `agents/${name}`,
+    ...(values['display-name'] !== undefined && { displayName: values['display-name'] }),
+  }
+}
+
+function given(name: string, values: Values): string {
+  const value = values[name]
+  if (value === undefined) throw new Error(`--${name} is needed: see --help`)
+  return value
+}
+
+const fileOf = async (name: string, values: Values): Promise<string> => readFile(given(name, values), 'utf8')
+
+// Never an argument: every user of the machine can read those.
+async function secretOf(values: Values): Promise<string> {
+  const file = values['secret-file']
+  const { SALLYPORT_ADMIN_SECRET: variable } = process.env
+  const said = file === undefined ? (variable ?? (await text(process.stdin))) : await readFile(file, 'utf8')
+  const secret = said.split('\n')[0] ?? ''
+  if (secret === '') throw new Error('the operator secret is empty: see --help for where it is read from')
+  return secret
+}
+
+function summary({ agentId, directory, capabilities, apiKey }: Enrolled): string {
+  const held = capabilities.length > 0 ? capabilities.join(', ') : 'none'
+  const key = apiKey === null ? '' : `API key, shown this once: ${apiKey}\n`
+  return `enrolled ${agentId} (capabilities: ${held}) in ${directory}
+${key}try it:
+  sallyport connect --identity ${directory}
+`
+}

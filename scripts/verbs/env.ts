@@ -1,36 +1,147 @@
 import { resolve } from 'node:path'
-import { command } from '../command.ts'
+import { gatewayIn } from '../client/identity.ts'
+import { portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 
-const HELP = `usage: sallyport env [--identity DIR] [--port 8787] [--gateway URL] [--direct]
-
-Prints what to tell the common clients, to be read, or sourced by a shell (. <(sallyport env)): OpenAI and Anthropic SDKs,
-Claude Code, Codex, Python. The lines in force go through the sidecar (\`sallyport connect\`); the others stand beside as comments.
-
-  --identity DIR  also show how to use the agent's certificate without the sidecar
-  --port PORT     where the sidecar listens (default 8787)
-  --gateway URL   in place of the URL in DIR/gateway.json
-  --direct        the lines in force use the certificate and no sidecar (needs --identity)
-`
-
-await command(HELP, async (args) => {
-  const { parseArgs } = await import('node:util')
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      identity: { type: 'string' },
-      port: { type: 'string', default: '8787' },
-      gateway: { type: 'string' },
-      direct: { type: 'boolean', default: false },
+export const verb = verbOf({
+  name: 'sallyport env',
+  make: 'make env IDENTITY=DIR',
+  about: `Prints what to tell the common clients, to be read, or sourced by a shell (. <(sallyport env)): OpenAI and Anthropic SDKs,
+Claude Code, Codex, Python. The lines in force go through the sidecar (\`sallyport connect\`); the others stand beside as comments.`,
+  options: {
+    identity: {
+      type: 'string',
+      value: 'DIR',
+      description: "also show how to use the agent's certificate without the sidecar",
     },
-  })
-  if (values.direct && values.identity === undefined)
-    throw new Error('--direct needs the certificate: --identity DIR')
-  const [{ portOf }, { gatewayIn }, { exportLines }] = await Promise.all([
-    import('../port.ts'),
-    import('../client/identity.ts'),
-    import('./export-lines.ts'),
-  ])
-  const directory = values.identity === undefined ? null : resolve(values.identity)
-  const identity = directory === null ? null : { directory, ...gatewayIn(directory, values.gateway) }
-  process.stdout.write(exportLines({ port: portOf(values.port), identity, direct: values.direct }))
+    ...SIDECAR_OPTIONS,
+    direct: {
+      type: 'boolean',
+      default: false,
+      description: 'the lines in force use the certificate and no sidecar (needs --identity)',
+    },
+  },
+  run: async ({ identity: given, port, gateway, direct }) => {
+    if (direct && given === undefined) throw new Error('--direct needs the certificate: --identity DIR')
+    const directory = given === undefined ? null : resolve(given)
+    const identity = directory === null ? null : { directory, ...gatewayIn(directory, gateway) }
+    process.stdout.write(exportLines({ port: portOf(port), identity, direct }))
+  },
 })
+
+/** The subject of the lines. */
+export interface Wanted {
+  /** The port of the sidecar. */
+  readonly port: number
+  /** Null: only the sidecar's lines are shown. */
+  readonly identity: { readonly directory: string; readonly url: string } | null
+  /** True: the lines in force are those that use the certificate. */
+  readonly direct: boolean
+}
+
+/** Returns lines for a POSIX shell that point the common clients at the gateway; what is not in force is a comment. */
+export function exportLines({ port, identity, direct }: Wanted): string {
+  const base = `http://127.0.0.1:${port}`
+  const files = identity && filesIn(identity.directory)
+  const sections = [
+    section(
+      !direct,
+      `through the sidecar: sallyport connect --identity ${files?.directory ?? 'DIR'} --port ${port}`,
+      [
+        ...variables(
+          { OPENAI_BASE_URL: `${base}/v1`, OPENAI_API_KEY: 'unused' },
+          'OpenAI SDKs, also in Python',
+        ),
+        ...variables(
+          { ANTHROPIC_BASE_URL: base, ANTHROPIC_API_KEY: 'unused' },
+          'Anthropic SDKs, also in Python, and Claude Code',
+        ),
+      ],
+    ),
+    section(false, 'Codex, in ~/.codex/config.toml, through the sidecar', codex(base)),
+    section(false, 'MCP tools in Claude Code, through the sidecar', mcp(base)),
+  ]
+  if (identity && files) {
+    sections.push(
+      section(
+        direct,
+        'Claude Code with the certificate, without the sidecar',
+        claudeCode(identity.url, files),
+      ),
+      section(false, 'MCP tools in Claude Code with the certificate, as exported above', mcp(identity.url)),
+      section(
+        direct,
+        'any Node program, signed with DPoP, without the sidecar and without a change',
+        node(identity.url, files),
+      ),
+      section(false, 'Python with the certificate, without the sidecar', python(identity.url, files)),
+    )
+  }
+  return sections.join('\n')
+}
+
+interface Files {
+  readonly directory: string
+  readonly ca: string
+  readonly cert: string
+  readonly key: string
+}
+
+const filesIn = (directory: string): Files => ({
+  directory: quoted(directory),
+  ca: `${directory}/org-ca.crt`,
+  cert: `${directory}/agent.crt`,
+  key: `${directory}/agent.key`,
+})
+
+function section(inForce: boolean, title: string, lines: readonly string[]): string {
+  return [`# ${title}`, ...lines.map((line) => (inForce ? line : `#   ${line}`)), ''].join('\n')
+}
+
+/** Returns export lines, the first with a comment behind it. */
+function variables(values: Readonly<Record<string, string>>, comment?: string): string[] {
+  const lines = Object.entries(values).map(([name, value]) => `export ${name}=${quoted(value)}`)
+  return lines.map((line, i) => (i === 0 && comment !== undefined ? `${line}  # ${comment}` : line))
+}
+
+// Claude Code adds /v1 itself. It sends the certificate, and no proof: for that there is the sidecar.
+const claudeCode = (url: string, { ca, cert, key }: Files): string[] =>
+  variables({
+    ANTHROPIC_BASE_URL: url,
+    ANTHROPIC_API_KEY: 'unused',
+    NODE_EXTRA_CA_CERTS: ca,
+    CLAUDE_CODE_CLIENT_CERT: cert,
+    CLAUDE_CODE_CLIENT_KEY: key,
+  })
+
+const mcp = (url: string): string[] => [
+  `claude mcp add --transport http sallyport ${quoted(`${url}/v1/mcp`)}`,
+]
+
+const node = (url: string, { directory }: Files): string[] => [
+  `export SALLYPORT_IDENTITY=${directory}`,
+  ...variables({
+    OPENAI_BASE_URL: `${url}/v1`,
+    OPENAI_API_KEY: 'unused',
+  }),
+  '# node --import sallyport/register app.mjs  (where sallyport is installed)',
+]
+
+const codex = (base: string): string[] => [
+  'model_provider = "sallyport"',
+  '[model_providers.sallyport]',
+  'name = "Sallyport"',
+  `base_url = "${base}/v1"`,
+  'env_key = "OPENAI_API_KEY"',
+  'wire_api = "responses"',
+]
+
+const python = (url: string, { ca, cert, key }: Files): string[] => [
+  'import httpx, openai',
+  `client = httpx.Client(verify=${JSON.stringify(ca)}, cert=(${JSON.stringify(cert)}, ${JSON.stringify(key)}))`,
+  `openai.OpenAI(base_url="${url}/v1", api_key="unused", http_client=client)`,
+]
+
+/** Returns the word of a POSIX shell that stands for exactly this text. */
+function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+}

@@ -1,45 +1,34 @@
 import { createWriteStream } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { parseArgs } from 'node:util'
 import { exportLine, type StoredRow } from '../../db/audit/leaf.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
-import { messageOf } from '../../db/error-message.ts'
 import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
+import { verbOf, WrongUsage } from '../command.ts'
 
-const HELP = `usage: sallyport export-audit DATABASE [--out FILE]
-
-Writes the audit ledger of a SQLite database as NDJSON, one row per line, to FILE (mode 0600, must not exist)
-or to standard output. The database is only read, also while the gateway runs.
-What was written can be verified with scripts/verbs/verify-audit.ts. Exit code: 0, or 9 where it cannot be read or written.
-`
-
-const [DONE, FAILED] = [0, 9]
+const FAILED = 9
 const ROWS_PER_CHUNK = 256
 
-process.exitCode = await main(process.argv.slice(2))
-
-async function main(args: string[]): Promise<number> {
-  try {
-    const { values, positionals } = parseArgs({
-      args,
-      allowPositionals: true,
-      options: { out: { type: 'string' }, help: { type: 'boolean' } },
-    })
-    const [database, ...rest] = positionals
-    if (values.help || database === undefined || rest.length > 0) {
-      ;(values.help ? process.stdout : process.stderr).write(HELP)
-      return values.help ? DONE : FAILED
-    }
-    const target =
-      values.out === undefined ? process.stdout : createWriteStream(values.out, { mode: 0o600, flags: 'wx' })
+export const verb = verbOf({
+  name: 'sallyport export-audit',
+  takes: 'DATABASE',
+  about: `Writes the audit ledger of a SQLite database as NDJSON, one row per line. The database is only read, also while the
+gateway runs. \`sallyport verify-audit\` verifies what was written.`,
+  options: {
+    out: {
+      type: 'string',
+      value: 'FILE',
+      description: 'write to FILE (mode 0600, must not exist) in place of standard output',
+    },
+  },
+  notes: 'Exit code: 0, or 9 where it cannot be read or written.',
+  failing: { as: 'export-audit', usage: FAILED, failed: FAILED },
+  run: async ({ out }, [database, ...rest]) => {
+    if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
+    const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
     await pipeline(Readable.from(chunks(storedRows(openReadOnly(database)))), target)
-    return DONE
-  } catch (error) {
-    process.stderr.write(`export-audit: ${messageOf(error)}\n`)
-    return FAILED
-  }
-}
+  },
+})
 
 function* chunks(rows: Iterable<StoredRow | Damaged>): Generator<string> {
   let [text, count] = ['', 0]

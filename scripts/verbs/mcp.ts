@@ -1,35 +1,146 @@
-import { command } from '../command.ts'
+import { messageOf } from '../../db/error-message.ts'
+import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { visible } from '../../proxy/visible.ts'
+import { optionLines, verbWithHelp } from '../command.ts'
+import { type Call, expect, withControl } from '../control-client.ts'
+import { add } from '../mcp/add.ts'
+import { approve } from '../mcp/approve.ts'
+import { bind, unbind } from '../mcp/bind.ts'
+import {
+  jsonLines,
+  printable,
+  resourceLines,
+  resourceTable,
+  toolLines,
+  toolTotals,
+  unknownLines,
+  wholeToolLines,
+} from '../mcp/lines.ts'
+import {
+  bindingsOf,
+  resourcePath,
+  resources,
+  type ShownResource,
+  toolNamed,
+  wholeResource,
+  wholeResourceNamed,
+} from '../mcp/resources.ts'
+import { onServer, type Say, type Subcommand, subcommandOf } from '../mcp/subcommand.ts'
+
+const list = subcommandOf({
+  takes: '',
+  about: 'every server',
+  options: { json: { type: 'boolean', default: false, description: 'as the admin API says it' } },
+  work:
+    ({ json }) =>
+    async (call, say) => {
+      const all = await resources(call)
+      if (json) say(...jsonLines(all))
+      else say(...resourceTable(all, await bindingsOf(call)))
+    },
+})
+
+const show = subcommandOf({
+  takes: 'NAME [TOOL]',
+  about: `one server, its tools, and how the quarantined ones differ from what was approved; with TOOL its
+whole definition, as it was approved and as it waits`,
+  options: {},
+  work: (_, [name, tool, ...rest]) => {
+    if (!name || tool === '' || rest.length > 0) throw new Error('say which server: mcp show NAME [TOOL]')
+    return async (call, say) => {
+      const resource = await wholeResourceNamed(call, name)
+      if (tool === undefined) say(...resourceLines(resource, await bindingsOf(call, resource)))
+      else say(...wholeToolLines(toolNamed(resource, tool)))
+    }
+  },
+})
+
+const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
+  add,
+  list,
+  show,
+  refresh: onServer('refresh', 'read its tools again', refresh),
+  approve,
+  bind,
+  unbind,
+  disable: onServer(
+    'disable',
+    'switch a server off, on the next call; what was approved and who is bound stays',
+    disable,
+  ),
+  enable: onServer('enable', 'switch it on again', enable),
+  remove: onServer(
+    'remove',
+    'with its pinned tools and its bindings; added again, whatever it lists then is approved',
+    remove,
+  ),
+}
+
+const COLUMN = 23
 
 const HELP = `usage: sallyport mcp VERB …      (or: make mcp ARGS="VERB …")
 
 Puts MCP servers behind the gateway, over its control socket; works beside a running gateway and without one.
 
-  add NAME URL         register a server; its tools are read and pinned as they are now
-    --capability CAP         what each of its tools demands (default: mcp.tools.call)
-    --tool-capability T=CAP  what one tool demands instead; may be repeated
-    --auth TYPE              bearer, api_key or mtls (default: none)
-    --secret REF             where its secret is: env:NAME or file:/absolute/path, never the secret itself
-    --allowed-domain HOST    connect to this host only; may be repeated
-    --description TEXT
-    --bind ID                let this principal reach it; may be repeated
-  list [--json]        every server
-  show NAME [TOOL]     one server, its tools, and how the quarantined ones differ from what was approved; with TOOL its
-                       whole definition, as it was approved and as it waits
-  refresh NAME         read its tools again
-  approve NAME TOOL    show what waits, whole, and how it differs, ask, and approve exactly that definition
-    --digest HEX             only the definition of this digest, as show printed it, without asking
-    --yes                    whatever is shown, without asking
-  bind NAME ID…        let agents, users or workloads reach it, each with the capabilities that it holds
-  unbind NAME ID…      holds on the next call
-  disable NAME         switch a server off, on the next call; what was approved and who is bound stays
-  enable NAME          switch it on again
-  remove NAME          with its pinned tools and its bindings; added again, whatever it lists then is approved
+${Object.entries(SUBCOMMANDS).flatMap(helpLines).join('\n')}
 
 A server on this machine or in a private network needs MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true where the gateway runs.
 Exit code: 0, or 1 with one sentence.
 `
 
-await command(HELP, async (args) => {
-  const { mcpVerb } = await import('./mcp-verb.ts')
-  await mcpVerb(args)
+function helpLines([name, { takes, about, options }]: readonly [string, Subcommand]): readonly string[] {
+  const head = `  ${name} ${takes}`.padEnd(COLUMN)
+  const more = Object.keys(options).length > 0 ? optionLines(options, '    ') : []
+  return [`${head}${about.replaceAll('\n', `\n${' '.repeat(COLUMN)}`)}`, ...more]
+}
+
+export const verb = verbWithHelp(HELP, async (args) => {
+  await perform(
+    args,
+    () => readSettings(process.env, process.cwd()),
+    (text) => process.stdout.write(text),
+  )
 })
+
+/** Understands the arguments, and only then asks for the settings and opens the control socket. Throws one sentence. */
+export async function perform(
+  [name = '', ...args]: readonly string[],
+  settings: () => Settings,
+  write: (text: string) => unknown,
+): Promise<void> {
+  const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined
+  if (!subcommand)
+    throw new Error(`say what to do: mcp ${Object.keys(SUBCOMMANDS).join('|')}; --help says more`)
+  const work = subcommand.understand(args)
+  const say: Say = (...lines) => void write(printable(lines))
+  try {
+    await withControl(settings(), (call) => work(call, say))
+  } catch (error) {
+    // What is wrong with a server may be told in its own words.
+    throw new Error(visible(messageOf(error)), { cause: error })
+  }
+}
+
+async function refresh(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
+  const now = wholeResource(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
+  if (now.last_error !== null) throw new Error(`${name} could not be read: ${now.last_error}`)
+  say(`${name} was read: ${toolTotals(now.tools)}`)
+  const waiting = now.tools.filter(({ state }) => state === 'quarantined')
+  if (waiting.length > 0) say(...toolLines(waiting), `look at it, then: sallyport mcp approve ${name} TOOL`)
+  say(...unknownLines(now))
+}
+
+async function disable(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
+  expect(await call('PATCH', resourcePath(resource_id), { enabled: false }), 200)
+  say(`${name} is disabled: nothing of it is listed or called; its tools, approvals and bindings stay`)
+}
+
+async function enable(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
+  expect(await call('PATCH', resourcePath(resource_id), { enabled: true }), 200)
+  say(`${name} is enabled, with the tools that are approved`)
+}
+
+async function remove(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
+  expect(await call('DELETE', resourcePath(resource_id)), 204)
+  say(`${name} is removed, with its tools and bindings`)
+}

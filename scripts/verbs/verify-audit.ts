@@ -1,56 +1,50 @@
 import { closeSync, createReadStream, openSync, readSync } from 'node:fs'
-import { parseArgs } from 'node:util'
 import { exportedRows, NotAnExport } from '../../db/audit/export.ts'
 import type { StoredRow } from '../../db/audit/leaf.ts'
 import { type Damaged, type Verdict, verify } from '../../db/audit/verify.ts'
-import { messageOf } from '../../db/error-message.ts'
 import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
 import { auditSchemaProblem } from '../../db/sqlite/ledger/schema.ts'
 import { expectedAuditSchema } from '../../db/sqlite/ledger/schema-expected.ts'
+import { verbOf, WrongUsage } from '../command.ts'
 import { linesOf } from '../lines.ts'
-
-const HELP = `usage: sallyport verify-audit FILE|- [--json]
-
-Verifies the audit ledger offline. FILE is the SQLite database (only read, also while the gateway runs)
-or an NDJSON export; - reads an export from standard input.
-
-  --json   print the verdict as one JSON object
-  --help   print this
-
-Exit code: 0 whole; 2 a row was changed, is missing, or is there twice; 3 and 4 are kept for checkpoints;
-9 not an export, or not readable. The first bad row is named as stream:seq.
-Rows cut off the end of a chain can only be seen against a checkpoint kept elsewhere.
-`
 
 const [WHOLE, BAD_ROW, UNREADABLE] = [0, 2, 9]
 const PROGRESS_ROWS = 50_000
+
+export const verb = verbOf({
+  name: 'sallyport verify-audit',
+  takes: 'FILE|-',
+  make: 'make verify-audit [FILE=data/sallyport.db]',
+  about: `Verifies the audit ledger offline. FILE is the SQLite database (only read, also while the gateway runs)
+or an NDJSON export; - reads an export from standard input.`,
+  options: { json: { type: 'boolean', description: 'print the verdict as one JSON object' } },
+  notes: `Exit code: 0 whole; 2 a row was changed, is missing, or is there twice; 3 and 4 are kept for checkpoints;
+9 not an export, or not readable. The first bad row is named as stream:seq.
+Rows cut off the end of a chain can only be seen against a checkpoint kept elsewhere.`,
+  failing: { as: 'verify-audit', usage: UNREADABLE, failed: UNREADABLE },
+  run: async ({ json = false }, [file, ...rest]) => {
+    if (file === undefined || rest.length > 0) throw new WrongUsage('say one file')
+    const { rows, warning } = await open(file)
+    const verdict = await verdictOf(process.stderr.isTTY ? withProgress(rows) : rows)
+    report(verdict, warning, json)
+    return verdict.ok ? WHOLE : BAD_ROW
+  },
+})
 
 type Rows = AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Damaged>
 
 interface Source {
   readonly rows: Rows
-  /** What is odd without making a row bad. */
+  /** A sentence about what is odd without making a row bad. */
   readonly warning: string | null
 }
 
-process.exitCode = await main(process.argv.slice(2))
-
-async function main(args: string[]): Promise<number> {
+async function verdictOf(rows: Rows): Promise<Verdict> {
   try {
-    const { values, positionals } = parseArgs({
-      args,
-      allowPositionals: true,
-      options: { json: { type: 'boolean' }, help: { type: 'boolean' } },
-    })
-    if (values.help) return say(HELP, WHOLE)
-    const [file, ...rest] = positionals
-    if (file === undefined || rest.length > 0) return complain(HELP)
-    const { rows, warning } = await open(file)
-    const verdict = await verify(process.stderr.isTTY ? withProgress(rows) : rows)
-    report(verdict, warning, values.json === true)
-    return verdict.ok ? WHOLE : BAD_ROW
+    return await verify(rows)
   } catch (error) {
-    return complain(`verify-audit: ${sentence(error)}\n`)
+    if (!(error instanceof NotAnExport)) throw error
+    throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
   }
 }
 
@@ -92,19 +86,4 @@ function report(verdict: Verdict, warning: string | null, asJson: boolean): void
       : `whole: ${rows} rows in ${streams} ${streams === 1 ? 'stream' : 'streams'}\n`,
   )
   if (open > 0) process.stdout.write(`${open} allowed decisions have no outcome (yet)\n`)
-}
-
-function sentence(error: unknown): string {
-  if (error instanceof NotAnExport) return `this is not an audit export: ${error.message}`
-  return messageOf(error)
-}
-
-function say(text: string, code: number): number {
-  process.stdout.write(text)
-  return code
-}
-
-function complain(text: string): number {
-  process.stderr.write(text)
-  return UNREADABLE
 }

@@ -6,7 +6,7 @@ import t from 'tap'
 import { VERSION } from '../../proxy/version.ts'
 import { identityDirectory } from '../support/clients/identity.ts'
 import { testGateway } from '../support/gateway.ts'
-import { run } from '../support/run.ts'
+import { sallyport } from '../support/run.ts'
 
 const PROGRAM = 'scripts/sallyport.ts'
 const VERBS = [
@@ -27,37 +27,37 @@ const VERBS = [
 ]
 
 await t.test('--help lists every verb on a line, and each has a help of its own', async (t) => {
-  const { code, out, err } = await run(PROGRAM, ['--help'])
+  const { code, out, err } = await sallyport(['--help'])
   t.same({ code, err }, { code: 0, err: '' })
   for (const verb of VERBS) {
     t.match(out, new RegExp(`^  ${verb} +\\S`, 'm'))
-    const help = await run(PROGRAM, [verb, '--help'])
+    const help = await sallyport([verb, '--help'])
     t.match(help, { code: 0, out: /^usage: /, err: '' }, verb)
   }
   t.equal(out.match(/^ {2}[a-z]/gm)?.length, VERBS.length + 1, 'and the last line')
 })
 
 await t.test('--version prints the version', async (t) => {
-  t.same(await run(PROGRAM, ['--version']), { code: 0, out: `${VERSION}\n`, err: '' })
+  t.same(await sallyport(['--version']), { code: 0, out: `${VERSION}\n`, err: '' })
 })
 
 await t.test('a verb that is not there is refused with exit code 2 and the nearest name', async (t) => {
   const cases = { conect: 'connect', 'verify-adit': 'verify-audit', constructor: '' }
   for (const [typed, meant] of Object.entries(cases)) {
-    const { code, out, err } = await run(PROGRAM, [typed])
+    const { code, out, err } = await sallyport([typed])
     t.same({ code, out }, { code: 2, out: '' })
     t.match(err, new RegExp(`^sallyport: "${typed}" is no verb: did you mean ${meant}[^\\n]*\\n$`))
   }
-  t.match(await run(PROGRAM, []), { code: 2, out: '', err: /^usage: sallyport VERB/ })
+  t.match(await sallyport([]), { code: 2, out: '', err: /^usage: sallyport VERB/ })
 })
 
 await t.test('a verb gets the arguments after it, and its exit code is the program’s', async (t) => {
-  t.match(await run(PROGRAM, ['check-config', 'plugins/config']), { code: 0, out: /plugins\/config: ok/ })
-  t.match(await run(PROGRAM, ['check-config', 'nowhere']), { code: 1, out: '' })
-  t.match(await run(PROGRAM, ['check-config', 'a', 'b']), { code: 2 })
-  t.match(await run(PROGRAM, ['verify-audit', 'nowhere']), { code: 9 })
-  t.match(await run(PROGRAM, ['connect']), { code: 1, err: /^sallyport: say whose calls these are: / })
-  t.match(await run(PROGRAM, ['connect', '--identity', 'x', '--port', '65536']), {
+  t.match(await sallyport(['check-config', 'plugins/config']), { code: 0, out: /plugins\/config: ok/ })
+  t.match(await sallyport(['check-config', 'nowhere']), { code: 1, out: '' })
+  t.match(await sallyport(['check-config', 'a', 'b']), { code: 2 })
+  t.match(await sallyport(['verify-audit', 'nowhere']), { code: 9 })
+  t.match(await sallyport(['connect']), { code: 1, err: /^sallyport: say whose calls these are: / })
+  t.match(await sallyport(['connect', '--identity', 'x', '--port', '65536']), {
     code: 1,
     err: /--port must be/,
   })
@@ -95,7 +95,7 @@ await t.test('connect says where it listens, serves, and ends in order at SIGTER
 await t.test('connect refuses to listen where others could reach it', async (t) => {
   const gateway = await testGateway(t)
   const directory = await identityDirectory(t, gateway)
-  const ran = await run(PROGRAM, ['connect', '--identity', directory, '--host', '0.0.0.0', '--port', '0'])
+  const ran = await sallyport(['connect', '--identity', directory, '--host', '0.0.0.0', '--port', '0'])
   t.match(ran, {
     code: 1,
     out: '',
@@ -106,22 +106,22 @@ await t.test('connect refuses to listen where others could reach it', async (t) 
 await t.test('env prints lines that a shell takes as they are', async (t) => {
   const gateway = await testGateway(t)
   const directory = await identityDirectory(t, gateway)
-  const plain = await run(PROGRAM, ['env', '--port', '9999'])
+  const plain = await sallyport(['env', '--port', '9999'])
   t.match(plain, { code: 0, err: '', out: /^export OPENAI_BASE_URL=http:\/\/127\.0\.0\.1:9999\/v1 /m })
   t.match(plain.out, /^export ANTHROPIC_BASE_URL=http:\/\/127\.0\.0\.1:9999 /m)
   t.match(plain.out, /^# {3}wire_api = "responses"$/m)
-  const direct = await run(PROGRAM, ['env', '--identity', directory, '--direct'])
+  const direct = await sallyport(['env', '--identity', directory, '--direct'])
   t.match(direct.out, new RegExp(`^export CLAUDE_CODE_CLIENT_CERT=${directory}/agent\\.crt$`, 'm'))
   t.match(direct.out, new RegExp(`^export ANTHROPIC_BASE_URL=${gateway.url}$`, 'm'))
   t.notMatch(direct.out, /^export .*127\.0\.0\.1:8787/m)
-  t.match(await run(PROGRAM, ['env', '--direct']), { code: 1, err: /--direct needs the certificate/ })
+  t.match(await sallyport(['env', '--direct']), { code: 1, err: /--direct needs the certificate/ })
 })
 
 await t.test('env quotes what a shell would take apart', async (t) => {
   const gateway = await testGateway(t)
   const parent = t.testdir({ "it's $(touch x)": { 'gateway.json': JSON.stringify({ url: gateway.url }) } })
   const directory = join(parent, "it's $(touch x)")
-  const { out } = await run(PROGRAM, ['env', '--identity', directory, '--direct'])
+  const { out } = await sallyport(['env', '--identity', directory, '--direct'])
   const shell = spawn('sh', ['-c', `${out}\nprintf %s "$SALLYPORT_IDENTITY"`])
   const [said] = await once(shell.stdout, 'data')
   t.equal(String(said), directory)

@@ -10,6 +10,13 @@ export interface Ran {
   readonly err: string
 }
 
+/** Runs a verb of the command line as an operator would. */
+export const sallyport = (
+  args: readonly string[],
+  env: Record<string, string> = {},
+  input = '',
+): Promise<Ran> => run('scripts/sallyport.ts', args, env, input)
+
 /** Runs a script of this repository as an operator would, with nothing of our environment but PATH. */
 export async function run(
   script: string,
@@ -21,6 +28,8 @@ export async function run(
     cwd: ROOT,
     env: { PATH: process.env.PATH ?? '', ...env },
   })
+  // A verb that has seen enough closes its end.
+  child.stdin.on('error', () => undefined)
   child.stdin.end(input)
   const closed = new Promise<number | null>((resolve) => child.once('close', resolve))
   const [out, err, code] = await Promise.all([text(child.stdout), text(child.stderr), closed])

@@ -4,7 +4,7 @@ import type { OperatorFacts, OperatorPlugin, OperatorTools } from '../../operato
  * A check of your own, as an example: certain principals may call certain models only.
  *
  * To use it, write plugins/config/35-allow-models.yaml, whose number puts it between 30-capability.yaml and
- * 40-audit.yaml, and run `node scripts/verbs/check-config.ts`:
+ * 40-audit.yaml, and run `make check-config`:
  *
  *     plugin: ./examples/allow-models.ts
  *     models:

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { tokenFor } from '../../support/dpop.ts'
 import { CHAT, testGateway } from '../../support/gateway.ts'
-import { run } from '../../support/run.ts'
+import { sallyport } from '../../support/run.ts'
 
 const NO_SECRET = { MCP_PROXY_ADMIN_SECRET: '' }
 
@@ -48,7 +48,7 @@ await t.test(
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const before = (await tokenFor(gateway, bot, null)).json.access_token
-    const ran = await run('scripts/verbs/rotate-signing-key.ts', [], {
+    const ran = await sallyport(['rotate-signing-key'], {
       MCP_PROXY_DATA_DIR: gateway.settings.dataDir,
     })
     t.equal(ran.code, 0, ran.err)

@@ -12,7 +12,7 @@ import {
 } from '../../../scripts/client/client.ts'
 import { type Made, madeAuthority } from '../../support/certs/made.ts'
 import { ADMIN_SECRET, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
-import { run } from '../../support/run.ts'
+import { sallyport } from '../../support/run.ts'
 
 const FILES = ['agent.crt', 'agent.key', 'dpop.jwk', 'gateway.json', 'org-ca.crt']
 
@@ -161,8 +161,7 @@ await t.test(
       '--caps',
       'llm.chat, http.get',
     ]
-    const enroll = (...more: string[]) =>
-      run('scripts/sallyport.ts', [...args, ...more], {}, `${ADMIN_SECRET}\n`)
+    const enroll = (...more: string[]) => sallyport([...args, ...more], {}, `${ADMIN_SECRET}\n`)
     const ran = await enroll('--out', directory, '--display-name', 'A bot')
     t.match(ran, {
       code: 0,
@@ -178,7 +177,7 @@ await t.test(
       code: 1,
       err: /X-Admin-Secret/,
     })
-    t.match(await run('scripts/sallyport.ts', ['enroll', 'guess', 'bot']), {
+    t.match(await sallyport(['enroll', 'guess', 'bot']), {
       code: 1,
       err: /byoca\|spiffe\|mint/,
     })

@@ -14,7 +14,7 @@ function start(t: Test, ...args: readonly string[]) {
   const foreign = { MCP_PROXY_ORG: 'someone-else', MCP_PROXY_NO_SUCH_SETTING: '1' }
   const env = { ...process.env, ...foreign, TMPDIR: scratch }
   // A process group of its own, as a terminal makes one: Ctrl-C reaches the demo and the gateway.
-  const child = spawn(process.execPath, ['scripts/verbs/demo.ts', ...args], {
+  const child = spawn(process.execPath, ['scripts/sallyport.ts', 'demo', ...args], {
     cwd: ROOT,
     env,
     detached: true,

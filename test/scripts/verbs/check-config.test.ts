@@ -1,30 +1,33 @@
-import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import t from 'tap'
 import { checkConfig } from '../../../scripts/verbs/check-config.ts'
+import { sallyport } from '../../support/run.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const SHIPPED = join(ROOT, 'plugins/config')
 
-/** What the command says and its exit code. */
-async function run(args: readonly string[], env: Record<string, string> = {}) {
+/** Checks the files of a directory; returns the exit code and what was said. */
+async function check(directory: string) {
   let out = ''
   let err = ''
-  const code = await checkConfig(args, env, {
-    out: (text) => {
-      out += text
+  const code = await checkConfig(
+    directory,
+    {},
+    {
+      out: (text) => {
+        out += text
+      },
+      err: (text) => {
+        err += text
+      },
     },
-    err: (text) => {
-      err += text
-    },
-  })
+  )
   return { code, out, err }
 }
 
 await t.test('check-config prints the order of the pipeline and the digest, and exits 0', async (t) => {
-  const { code, out, err } = await run([SHIPPED])
+  const { code, out, err } = await check(SHIPPED)
   t.equal(code, 0)
   t.equal(err, '')
   const [pin, dpop, gate, audit, llm, mcp, verdict] = out.split('\n')
@@ -47,7 +50,7 @@ await t.test('check-config prints every problem as file:line:column: message and
     '10-pin.yaml': 'plugin: pin\nx: 1\n',
     '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: of\n',
   })
-  const { code, out, err } = await run([directory])
+  const { code, out, err } = await check(directory)
   t.equal(code, 1)
   t.equal(out, '')
   t.strictSame(err.split('\n'), [
@@ -60,31 +63,24 @@ await t.test('check-config prints every problem as file:line:column: message and
 await t.test('check-config reads the directory that the gateway would', async (t) => {
   const directory = t.testdir({})
   writeFileSync(join(directory, 'wrong.yaml'), '')
-  const { code, err } = await run([], { MCP_PROXY_PLUGINS_DIR: directory })
+  const { code, err } = await sallyport(['check-config'], { MCP_PROXY_PLUGINS_DIR: directory })
   t.equal(code, 1)
   t.match(err, `${directory}/wrong.yaml:1:1: `)
 })
 
 await t.test('check-config explains itself, and refuses what it does not know', async (t) => {
-  t.match(await run(['--help']), { code: 0, out: /^usage: /, err: '' })
-  t.match(await run(['--halp']), { code: 2, out: '', err: /--halp/ })
-  t.match(await run(['a', 'b']), { code: 2, out: '', err: /one directory at a time/ })
+  t.match(await sallyport(['check-config', '--help']), { code: 0, out: /^usage: /, err: '' })
+  t.match(await sallyport(['check-config', '--halp']), { code: 2, out: '', err: /--halp/ })
+  t.match(await sallyport(['check-config', 'a', 'b']), { code: 2, out: '', err: /one directory at a time/ })
 })
 
 await t.test('check-config as a command says plugins/config: ok', async (t) => {
-  const { MCP_PROXY_PLUGINS_DIR: _, ...env } = process.env
-  const { stdout, stderr } = await promisify(execFile)(process.execPath, ['scripts/verbs/check-config.ts'], {
-    cwd: ROOT,
-    env,
-  })
-  t.match(stdout, /^plugins\/config: ok \(digest [0-9a-f]{64}\)$/m)
-  t.equal(stderr, '')
-  const failing = promisify(execFile)(process.execPath, ['scripts/verbs/check-config.ts', '/gone'], {
-    cwd: ROOT,
-    env,
-  })
-  await t.rejects(failing, {
+  const { code, out, err } = await sallyport(['check-config'])
+  t.equal(code, 0)
+  t.match(out, /^plugins\/config: ok \(digest [0-9a-f]{64}\)$/m)
+  t.equal(err, '')
+  t.match(await sallyport(['check-config', '/gone']), {
     code: 1,
-    stderr: '/gone:1:1: the directory of plugin files cannot be read (ENOENT)\n',
+    err: '/gone:1:1: the directory of plugin files cannot be read (ENOENT)\n',
   })
 })

@@ -3,7 +3,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { ADMIN_SECRET, CHAT, scratch, testGateway } from '../../support/gateway.ts'
-import { run } from '../../support/run.ts'
+import { run, sallyport } from '../../support/run.ts'
 
 const identityIn = async (directory: string, id: string) => ({
   id,
@@ -15,7 +15,7 @@ await t.test('make agent beside a running gateway: the identity works at once', 
   const gateway = await testGateway(t)
   const out = join(await scratch(t), 'bot')
   const env = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
-  const ran = await run('scripts/verbs/agent.ts', ['bot', '--caps', 'llm.chat, http.get', '--out', out], env)
+  const ran = await sallyport(['agent', 'bot', '--caps', 'llm.chat, http.get', '--out', out], env)
   t.equal(ran.code, 0, ran.err)
   t.match(ran.out, /enrolled acme::bot \(capabilities: llm\.chat, http\.get\)/)
   t.match(ran.out, /curl --cacert .* --cert .* --key /)
@@ -34,13 +34,13 @@ await t.test('make agent beside a running gateway: the identity works at once', 
 await t.test('make agent without a gateway: it is there when one starts', async (t) => {
   const root = await scratch(t)
   const env = { MCP_PROXY_DATA_DIR: join(root, 'data') }
-  const ran = await run('scripts/verbs/agent.ts', ['bot', '--out', join(root, 'bot')], env)
+  const ran = await sallyport(['agent', 'bot', '--out', join(root, 'bot')], env)
   t.equal(ran.code, 0, ran.err)
-  const exported = await run('scripts/verbs/ca-export.ts', [], env)
+  const exported = await sallyport(['ca-export'], env)
   t.equal(exported.out, await readFile(join(root, 'bot', 'org-ca.crt'), 'utf8'))
-  const certs = await run('scripts/verbs/certs.ts', [], env)
+  const certs = await sallyport(['certs'], env)
   t.match(certs.out, /root\.crt: O=acme, CN=acme Root CA, valid to .*\n.*intermediate\.crt.*\n.*server\.crt/)
-  const verified = await run('scripts/verbs/verify-audit.ts', [join(root, 'data', 'sallyport.db')])
+  const verified = await sallyport(['verify-audit', join(root, 'data', 'sallyport.db')])
   t.equal(verified.code, 0, verified.out + verified.err)
   t.equal((await stat(join(root, 'data'))).mode & 0o777, 0o700)
 })
@@ -48,7 +48,7 @@ await t.test('make agent without a gateway: it is there when one starts', async 
 await t.test('make agent refuses in one sentence, and leaves nothing half-done', async (t) => {
   const root = await scratch(t)
   const env = { MCP_PROXY_DATA_DIR: join(root, 'data') }
-  const agent = (...args: string[]) => run('scripts/verbs/agent.ts', args, env)
+  const agent = (...args: string[]) => sallyport(['agent', ...args], env)
   t.match(await agent(''), { code: 1, err: /^sallyport: say one name: / })
   t.match(await agent('bot', '--caps', 'LLM.CHAT', '--out', join(root, 'bot')), {
     code: 1,
@@ -65,16 +65,16 @@ await t.test(
   async (t) => {
     const gateway = await testGateway(t)
     const env = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
-    const ran = await run('scripts/verbs/admin-secret.ts', [], env)
+    const ran = await sallyport(['admin-secret'], env)
     t.equal(ran.code, 0, ran.err)
     const secret = ran.out.trim()
     const list = async (value: string) =>
       (await gateway.call(null, 'GET', '/v1/admin/agents', { headers: { 'x-admin-secret': value } })).status
     t.strictSame([await list(ADMIN_SECRET), await list(secret)], [403, 200])
-    const own = await run('scripts/verbs/admin-secret.ts', ['--stdin'], env, 'my-own-operator-secret\n')
+    const own = await sallyport(['admin-secret', '--stdin'], env, 'my-own-operator-secret\n')
     t.match(own, { code: 0, out: 'the operator secret is set\n' })
     t.strictSame([await list(secret), await list('my-own-operator-secret')], [403, 200])
-    t.match(await run('scripts/verbs/admin-secret.ts', ['--stdin'], env, 'short\n'), {
+    t.match(await sallyport(['admin-secret', '--stdin'], env, 'short\n'), {
       code: 1,
       err: /12 to 72 bytes/,
     })
@@ -91,7 +91,7 @@ await t.test('every verb has --help', async (t) => {
     'verify-audit',
     'export-audit',
   ]) {
-    t.match(await run(`scripts/${verb}.ts`, ['--help']), { code: 0, out: /^usage: sallyport / }, verb)
+    t.match(await sallyport([verb, '--help']), { code: 0, out: /^usage: sallyport / }, verb)
   }
   t.match(await run('proxy/main.ts', ['--help']), { code: 0, out: /^usage: node proxy\/main/ })
 })
@@ -100,18 +100,18 @@ await t.test('a lost CA or passphrase stops the boot: never a second one beside 
   const root = await scratch(t)
   const data = join(root, 'data')
   const env = { MCP_PROXY_DATA_DIR: data }
-  await run('scripts/verbs/agent.ts', ['bot', '--out', join(root, 'bot')], env)
+  await sallyport(['agent', 'bot', '--out', join(root, 'bot')], env)
   execFileSync('mv', [join(data, 'ca'), join(root, 'ca')])
-  t.match(await run('scripts/verbs/certs.ts', [], env), { code: 1, err: /there are principals, but the CA/ })
+  t.match(await sallyport(['certs'], env), { code: 1, err: /there are principals, but the CA/ })
   execFileSync('mv', [join(root, 'ca'), join(data, 'ca')])
   const passphrase = await readFile(join(data, 'key-passphrase'), 'utf8')
   execFileSync('rm', [join(data, 'key-passphrase')])
-  t.match(await run('scripts/verbs/certs.ts', [], env), { code: 1, err: /its passphrase is not in/ })
+  t.match(await sallyport(['certs'], env), { code: 1, err: /its passphrase is not in/ })
   await writeFile(join(data, 'key-passphrase'), passphrase, { mode: 0o644 })
-  t.match(await run('scripts/verbs/certs.ts', [], env), { code: 1, err: /chmod 600/ })
+  t.match(await sallyport(['certs'], env), { code: 1, err: /chmod 600/ })
   execFileSync('chmod', ['600', join(data, 'key-passphrase')])
-  t.equal((await run('scripts/verbs/certs.ts', [], env)).code, 0)
-  t.match(await run('scripts/verbs/certs.ts', [], { ...env, MCP_PROXY_ORG: 'other' }), {
+  t.equal((await sallyport(['certs'], env)).code, 0)
+  t.match(await sallyport(['certs'], { ...env, MCP_PROXY_ORG: 'other' }), {
     code: 1,
     err: /other/,
   })

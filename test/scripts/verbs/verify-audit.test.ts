@@ -1,24 +1,11 @@
-import { spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
+import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { appendCalls, entry, open, scratchDatabase, withRaw } from '../../support/db/scratch-ledger.ts'
+import { sallyport } from '../../support/run.ts'
 
-const SCRIPTS = join(import.meta.dirname, '../../../scripts/verbs')
-
-async function run(script: string, args: readonly string[], input = '') {
-  const child = spawn(process.execPath, [join(SCRIPTS, script), ...args], { stdio: ['pipe', 'pipe', 'pipe'] })
-  const [out, err] = [text(child.stdout), text(child.stderr)]
-  // A child that has seen enough closes its end.
-  child.stdin.on('error', () => undefined)
-  child.stdin.end(input)
-  const [code] = await once(child, 'close')
-  return { code, out: await out, err: await err }
-}
-
-const verify = (...args: string[]) => run('verify-audit.ts', args)
+const verify = (...args: string[]) => sallyport(['verify-audit', ...args])
 
 async function exported(
   directory: string,
@@ -29,7 +16,7 @@ async function exported(
   await appendCalls(ledger, calls)
   await ledger.close()
   const file = join(directory, 'audit.ndjson')
-  const { code } = await run('export-audit.ts', [database, '--out', file])
+  const { code } = await sallyport(['export-audit', database, '--out', file])
   if (code !== 0) throw new Error(`the export ended with ${code}`)
   return { database, file, lines: readFileSync(file, 'utf8').trimEnd().split('\n') }
 }
@@ -41,7 +28,7 @@ t.test(
     const whole = { code: 0, out: 'whole: 40 rows in 1 stream\n', err: '' }
     t.same(await verify(database), whole)
     t.same(await verify(file), whole)
-    t.same(await run('verify-audit.ts', ['-'], readFileSync(file, 'utf8')), whole)
+    t.same(await sallyport(['verify-audit', '-'], {}, readFileSync(file, 'utf8')), whole)
     const ledger = await open(database)
     await ledger.commit({ entries: [entry()] })
     const busy = await verify(database, '--json')
@@ -112,7 +99,7 @@ t.test('AUDIT Proofs: verify-audit says 9 for what is not an export or cannot be
   }
   t.match(await verify(), { code: 9, err: /usage:/ })
   t.match(await verify('--nonsense'), { code: 9 })
-  t.match(await run('export-audit.ts', [other]), { code: 9, err: /^export-audit: / })
+  t.match(await sallyport(['export-audit', other]), { code: 9, err: /^export-audit: / })
 })
 
 const TWIN = `

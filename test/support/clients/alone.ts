@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
-import { exportLines } from '../../../scripts/verbs/export-lines.ts'
+import { exportLines } from '../../../scripts/verbs/env.ts'
 import { scratch, writeFiles } from '../gateway.ts'
 import { type Ran, run } from './files.ts'
 import type { Through } from './through.ts'

@@ -1,0 +1,80 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { jsonLines, printable } from '../../../scripts/mcp/lines.ts'
+import { perform } from '../../../scripts/verbs/mcp.ts'
+import { scratch } from '../../support/gateway.ts'
+import { changingServer, tool } from '../../support/mcp/admin-server.ts'
+import { sallyport } from '../../support/run.ts'
+import { operator } from '../../support/scripts/operator.ts'
+
+await t.test('arguments that say nothing are refused before anything is opened', async (t) => {
+  const add = ['add', 'files', 'https://mcp.example.com/mcp']
+  const cases: readonly (readonly [RegExp, readonly string[]])[] = [
+    [/^say what to do: mcp add\|list\|/, []],
+    [/^say what to do: /, ['constructor']],
+    [/^say a name and where the server is: /, ['add', 'files']],
+    [/^say a name and where the server is: /, [...add, 'more']],
+    [/--wrong/, [...add, '--wrong']],
+    [/^--tool-capability must be TOOL=CAPABILITY, got "read"$/, [...add, '--tool-capability', 'read']],
+    [/^--tool-capability must be TOOL=CAPABILITY, got "=a"$/, [...add, '--tool-capability', '=a']],
+    [/names the tool "r" twice$/, [...add, '--tool-capability', 'r=a', '--tool-capability', 'r=b']],
+    [/^say which server: mcp show NAME \[TOOL\]$/, ['show']],
+    [/^say which server: mcp show NAME \[TOOL\]$/, ['show', 'a', 'b', 'c']],
+    [/^say which server: mcp disable NAME$/, ['disable']],
+    [/^say which server: mcp enable NAME$/, ['enable', 'a', 'b']],
+    [/^say which server: mcp refresh NAME$/, ['refresh', 'a', 'b']],
+    [/^say which server: mcp remove NAME$/, ['remove', '']],
+    [/^say which tool: mcp approve NAME TOOL$/, ['approve', 'files']],
+    [/^say which server and whose: mcp bind NAME ID…$/, ['bind', 'files']],
+    [/^say which server and whose: mcp unbind NAME ID…$/, ['unbind', 'files']],
+    [/more/, ['list', 'more']],
+  ]
+  const opened = (): never => {
+    throw new Error('opened')
+  }
+  for (const [message, args] of cases) {
+    await t.rejects(perform(args, opened, opened), { message }, args.join(' '))
+  }
+})
+
+await t.test('nothing that is printed can hide, or tell a terminal what to do', async (t) => {
+  t.equal(printable(['a\u001b[2J', 'b\u202ec\n\u{e0041}']), 'a\\u{1b}[2J\nb\\u{202e}c\\u{a}\\u{e0041}\n')
+  const value = { name: 'a\u202eb\\u{200b}\u{e0041}\u009b2J "c"\n', list: ['é', '\ud800'] }
+  const json = jsonLines(value).join('\n')
+  t.match(json, /^[\n\x20-\x7eé]+$/)
+  t.same(JSON.parse(json), value, 'JSON reads back as it is')
+  const { stage, mcp } = await operator(t)
+  const server = await changingServer(t, tool('read'))
+  await mcp('add', 'files', server.url)
+  const { out } = await mcp('list', '--json')
+  t.same(JSON.parse(out), (await stage.admin('GET', '/v1/admin/mcp-resources')).json)
+})
+
+await t.test('without a gateway the same verbs work on the data directory', async (t) => {
+  const server = await changingServer(t, tool('read'))
+  const env = {
+    MCP_PROXY_DATA_DIR: join(await scratch(t), 'data'),
+    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+  }
+  const added = await sallyport(['mcp', 'add', 'files', server.url], env)
+  t.match(added, { code: 0, err: '', out: /^read files: 1 approved, pinned as they are now$/m })
+  t.match(await sallyport(['mcp', 'list'], env), { code: 0, out: /^files +ok +mcp\.tools\.call +0 /m })
+  t.match(await sallyport(['mcp', 'show', 'nothing'], env), { code: 1, err: /did you mean files\?/ })
+})
+
+await t.test('mcp has a help with every verb in it', async (t) => {
+  const { code, out, err } = await sallyport(['mcp', '--help'])
+  t.same({ code, err }, { code: 0, err: '' })
+  const verbs = ['add', 'list', 'show', 'refresh', 'approve', 'bind', 'unbind', 'disable', 'enable', 'remove']
+  for (const verb of verbs) {
+    t.match(out, new RegExp(`^  ${verb}\\b`, 'm'))
+  }
+})
+
+await t.test('env prints the line that gives Claude Code the tools, by either way', async (t) => {
+  const directory = t.testdir({ 'gateway.json': JSON.stringify({ url: 'https://gate.example:9443' }) })
+  const { out } = await sallyport(['env', '--identity', directory, '--port', '9999'])
+  const line = 'claude mcp add --transport http sallyport'
+  t.match(out, `#   ${line} http://127.0.0.1:9999/v1/mcp\n`)
+  t.match(out, `#   ${line} https://gate.example:9443/v1/mcp\n`)
+})
