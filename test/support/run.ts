@@ -10,6 +10,12 @@ export interface Ran {
   readonly err: string
 }
 
+/**
+ * The cache of compiled sources for processes that a test starts: the one that make sets, so that types are stripped once
+ * for all of them. Its entries go by the content of the sources: no process sees what another one does.
+ */
+export const NODE_COMPILE_CACHE = join(ROOT, 'node_modules/.cache/node')
+
 /** Runs a verb of the command line as an operator would. */
 export const sallyport = (
   args: readonly string[],
@@ -26,7 +32,7 @@ export async function run(
 ): Promise<Ran> {
   const child = spawn(process.execPath, [join(ROOT, script), ...args], {
     cwd: ROOT,
-    env: { PATH: process.env.PATH ?? '', ...env },
+    env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE, ...env },
   })
   // A verb that has seen enough closes its end.
   child.stdin.on('error', () => undefined)

@@ -5,6 +5,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 
@@ -12,7 +13,7 @@ const ROOT = join(import.meta.dirname, '../../..')
 function start(t: Test, ...args: readonly string[]) {
   const scratch = t.testdir({})
   const foreign = { MCP_PROXY_ORG: 'someone-else', MCP_PROXY_NO_SUCH_SETTING: '1' }
-  const env = { ...process.env, ...foreign, TMPDIR: scratch }
+  const env = { ...process.env, NODE_COMPILE_CACHE, ...foreign, TMPDIR: scratch }
   // A process group of its own, as a terminal makes one: Ctrl-C reaches the demo and the gateway.
   const child = spawn(process.execPath, ['scripts/sallyport.ts', 'demo', ...args], {
     cwd: ROOT,
