@@ -2,11 +2,11 @@ import { rmSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
-import { measureLedger } from './ground/alone.ts'
+import type { LedgerPoint } from './alone/ledger.ts'
+import { measureLedger } from './alone/measure.ts'
 import { type Children, coresOf, openChildren } from './ground/children.ts'
 import { layGround, makeDirectory, removeDirectory } from './ground/ground.ts'
 import { nginxVersion } from './ground/nginx.ts'
-import type { LedgerPoint } from './ledger.ts'
 import { openGenerator } from './load/generator.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
@@ -20,7 +20,7 @@ export interface BenchOptions {
   readonly rounds: number
   readonly only: string
   readonly profileDir: string | undefined
-  /** Where the run's directory is made. Default: the system's place for temporary files. */
+  /** The parent of the run's directory. Default: the system's place for temporary files. */
   readonly parent: string | undefined
   readonly jsonFile: string | undefined
 }

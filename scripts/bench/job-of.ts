@@ -5,7 +5,7 @@ import { PATH, requestBody, requestText } from './load/messages.ts'
 import type { Proving } from './load/proving.ts'
 import type { Point } from './points.ts'
 
-/** A proof that is sent again and again is stale after a minute, and would then be refused for that. Seconds. */
+/** The longest measurement of one proof: sent again after a minute, it would be refused as stale. Seconds. */
 const JUNK_LONGEST_S = 40
 
 interface Target {
@@ -19,7 +19,7 @@ interface Target {
   readonly seconds: number
 }
 
-/** What the generator is told for a point. `proving`: what `prove` made for it. */
+/** Makes the generator's job for a point. `proving`: the result of `prove` for it. */
 export function jobOf(point: Point, ground: Ground, target: Target, proving: Proving | null): Job {
   const { port, pid, tls, halfRate, warmupS, seconds } = target
   const isJunk = point.proof !== undefined && point.proof !== 'fresh'
@@ -40,7 +40,10 @@ export function jobOf(point: Point, ground: Ground, target: Target, proving: Pro
   }
 }
 
-/** Everyone is asked for the same chat; the upstream itself knows its tools by other names than the gateway. */
+/**
+ * Returns the same chat for every server; the upstream itself knows its tools by other names than the
+ * gateway.
+ */
 function requestOf({ kind }: Point, direct: boolean): McpRequest {
   if (typeof kind === 'string') return { path: PATH, headers: [], body: requestBody(kind) }
   return mcpRequest(kind, direct)

@@ -1,10 +1,10 @@
 import type { JsonWebKey } from 'node:crypto'
 import type { ProofFor } from '../client/signing/proof.ts'
 
-/** Stands in a request where each has a DPoP proof of its own. */
+/** The text that stands in a request for the DPoP proof, of which each has its own. */
 export const PROOF_PLACE = '{proof}'
 
-/** By which key and for what proofs are signed. */
+/** The key that proofs are signed by, and the request that they are for. */
 export interface Signing extends Omit<ProofFor, 'at'> {
   readonly jwk: JsonWebKey
 }
@@ -13,29 +13,32 @@ export interface Signing extends Omit<ProofFor, 'at'> {
 export interface Proofs {
   /** Signed beforehand, in the order they are sent. */
   readonly signed: readonly string[]
-  /** When their signing began. ms since the epoch. */
+  /** The instant at which their signing began. ms since the epoch. */
   readonly signedAt: number
-  /** For more of them. */
+  /** The means to sign more of them. */
   readonly signing: Signing
 }
 
-/** What the load generator is told to do, once per process message. */
+/** One job of the load generator, told in one process message. */
 export interface Job {
   readonly port: number
   /** PEM texts; null for plain TCP. A null certificate: none is presented. */
   readonly tls: { readonly ca: string; readonly cert: string | null; readonly key: string | null } | null
   /** A whole HTTP request, sent again and again. */
   readonly request: string
-  /** What goes to the request's {@link PROOF_PLACE}. Null: it has none. */
+  /** The proofs for the request's {@link PROOF_PLACE}. Null: it has none. */
   readonly proofs: Proofs | null
   /** The status that counts as right; any other is an error. */
   readonly expect: number
   /** An answer with a shorter body is an error: JSON-RPC has errors with status 200. */
   readonly leastBytes: number
   readonly connections: number
-  /** Requests per second of an open loop. Null: a closed loop, each connection sends as soon as it has its answer. */
+  /**
+   * Requests per second of an open loop. Null: a closed loop, each connection sends as soon as it has its
+   * answer.
+   */
   readonly rate: number | null
-  /** Whether each request has a connection of its own, handshake included. */
+  /** True where each request has a connection of its own, handshake included. */
   readonly reconnect: boolean
   readonly warmupS: number
   readonly seconds: number
@@ -48,16 +51,16 @@ export interface Measured {
   readonly requests: number
   readonly errors: number
   readonly perSecond: number
-  /** From sending to the answer's last byte. */
+  /** The time from sending to the answer's last byte: median. */
   readonly p50: number
   readonly p99: number
-  /** From sending to the first byte of the answer's body. */
+  /** The time from sending to the first byte of the answer's body: median. */
   readonly firstP50: number
   readonly firstP99: number
-  /** Of the measured process, per request. */
+  /** The processor time of the measured process, per request. */
   readonly cpuUs: number | null
   readonly rssMb: number | null
-  /** Share of its core that the generator itself used. Near 1 it was the bottleneck. */
+  /** The share of its core that the generator itself used. Near 1 it was the bottleneck. */
   readonly generatorBusy: number
 }
 

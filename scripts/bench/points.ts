@@ -1,3 +1,4 @@
+import type { Era } from '../../proxy/mcp/protocol/versions.ts'
 import type { McpCall } from './load/mcp-messages.ts'
 import type { Kind } from './load/messages.ts'
 
@@ -13,7 +14,7 @@ export interface Point {
   readonly as?: 'denied' | 'nobody' | 'proven'
   /** A DPoP proof: a new one with each request, or always the same that must be refused. */
   readonly proof?: 'fresh' | JunkProof
-  /** Whether an access token comes with the proof, bound to certificate and key. */
+  /** True where an access token comes with the proof, bound to certificate and key. */
   readonly token?: boolean
   /** Default: 200. */
   readonly expect?: number
@@ -22,7 +23,7 @@ export interface Point {
   readonly reconnect?: boolean
   /** Lines added to the request's head. */
   readonly headers?: readonly string[]
-  /** What a server gets before its first point of this sort, unmeasured. Default: what it gets before any. */
+  /** The unmeasured load of a server before its first point of this sort. Default: the one of its subject. */
   readonly prime?: Point
 }
 
@@ -33,7 +34,7 @@ export interface HalfOf {
 
 const json = (connections: number): Point => ({ name: 'json', connections, kind: 'json' })
 
-/** What every server gets before its first point. */
+/** The load of every server before its first point. */
 export const PRIME: Point = json(64)
 
 export const LADDER: readonly Point[] = [json(1), json(16), json(64)]
@@ -54,7 +55,8 @@ export const MANY: readonly Point[] = [
 export const REFUSED: readonly Point[] = [
   { name: 'denied', connections: 64, kind: 'json', as: 'denied', expect: 403 },
   { name: 'wrong type', connections: 64, kind: 'json', expect: 400, headers: ['content-type: text/plain'] },
-  // These lose their connection with the answer, so each pays for a handshake: their rate is that of handshakes.
+  // These lose their connection with the answer, so each pays for a handshake: their rate is that of
+  // handshakes.
   { name: 'no certificate', connections: 16, kind: 'json', as: 'nobody', expect: 401, reconnect: true },
   {
     name: 'bad framing',
@@ -79,11 +81,54 @@ export const PROVEN_WITH_TOKEN: Point = { ...proven(64), name: 'DPoP + token', t
 
 const junk = (proof: JunkProof): Point => ({ ...proven(64), name: proof, proof, expect: 401 })
 
-/** On kept connections: whoever is known by a certificate keeps it, however wrong the proof. */
+/**
+ * Refused proofs on kept connections: a client that is known by a certificate keeps its own, however wrong
+ * the proof.
+ */
 export const JUNK_PROOFS: readonly Point[] = [
   junk('oversized proof'),
   junk('other typ'),
   junk('stale iat'),
   junk('bad signature'),
   junk('replayed proof'),
+]
+
+const sameEra = (era: Era, progress = false): McpCall => ({ era, server: era, progress })
+
+/** The load of a server before the first call of an era. */
+const PRIMES: Readonly<Record<Era, Point>> = {
+  legacy: { name: 'mcp legacy', connections: 64, kind: sameEra('legacy') },
+  modern: { name: 'mcp modern', connections: 64, kind: sameEra('modern') },
+}
+
+const calls = (name: string, connections: number, kind: McpCall): Point => ({
+  name,
+  connections,
+  kind,
+  prime: PRIMES[kind.era],
+})
+
+const ERAS: readonly Era[] = ['legacy', 'modern']
+
+/** The points with caller and server of one era, which can also be asked of the server itself. */
+export const MCP_DIRECT: readonly Point[] = [
+  ...ERAS.flatMap((era) => {
+    const name = `mcp ${era}`
+    const half: Point = { ...calls(`${name} half load`, 64, sameEra(era)), rate: { halfOf: name } }
+    return [...[1, 16, 64].map((connections) => calls(name, connections, sameEra(era))), half]
+  }),
+  calls('mcp modern progress', 16, sameEra('modern', true)),
+]
+
+/** The points that take a gateway: an answer in the other era, a proof that is checked. */
+export const MCP: readonly Point[] = [
+  ...MCP_DIRECT,
+  calls('mcp legacy to modern', 64, { era: 'legacy', server: 'modern', progress: false }),
+  ...ERAS.map(
+    (era): Point => ({
+      ...calls(`mcp ${era} DPoP`, 64, sameEra(era)),
+      as: 'proven',
+      proof: 'fresh',
+    }),
+  ),
 ]

@@ -1,10 +1,10 @@
-import type { LedgerPoint } from './ledger.ts'
-import type { Es256 } from './load/es256.ts'
+import type { Es256 } from './alone/es256.ts'
+import type { LedgerPoint } from './alone/ledger.ts'
 import type { Round, Row } from './run.ts'
 import type { StartUp } from './start-up.ts'
 import { BARE_PROXY, CEILING_SERVER, DIRECT, GATEWAY } from './subjects.ts'
 
-/** Where and when a run was made. */
+/** The place and the time of a run. */
 export interface Conditions {
   readonly at: string
   readonly node: string
@@ -28,7 +28,9 @@ export interface Results {
   readonly es256: Es256 | null
 }
 
-/** Of each point the round with the median throughput: a noisy neighbour spoils a round, not the figure. */
+/**
+ * Takes of each point the round with the median throughput: a noisy neighbour spoils a round, not the figure.
+ */
 export function medianRows(rounds: readonly Round[]): readonly Row[] {
   const byPoint = Map.groupBy(
     rounds.flatMap(({ rows }) => rows),
@@ -37,7 +39,7 @@ export function medianRows(rounds: readonly Round[]): readonly Row[] {
   return [...byPoint.values()].flatMap((rows) => middle(rows.sort((a, b) => a.perSecond - b.perSecond)))
 }
 
-/** Of the rounds that measured it the one in the middle. */
+/** Takes the one in the middle of the rounds that measured it. */
 export function medianEs256(rounds: readonly Round[]): Es256 | null {
   const found = rounds.flatMap(({ es256 }) => (es256 ? [es256] : []))
   const [median = null] = middle(found.sort((a, b) => a.bare.perSecond - b.bare.perSecond))
@@ -67,7 +69,7 @@ export interface Target {
   readonly figure: string
   readonly target: string
   readonly reached: string
-  /** Null where it was not measured. */
+  /** True where the target was met. Null where it was not measured. */
   readonly met: boolean | null
 }
 
@@ -149,6 +151,6 @@ function judged(
 export const number = (value: number, digits = 0): string =>
   value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })
 
-/** What the generator reached against the ceiling server; points near it measure the generator. */
+/** Returns the generator's throughput against the ceiling server; points near it measure the generator. */
 export const ceilingOf = (rows: readonly Row[]): number | undefined =>
   rowOf(rows, { server: CEILING_SERVER, point: 'json' })?.perSecond

@@ -2,13 +2,13 @@ import { rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { readSettings } from '../../proxy/settings.ts'
 import { withControl } from '../control-client.ts'
-import { measureEs256 } from './ground/alone.ts'
+import type { Es256 } from './alone/es256.ts'
+import { measureEs256 } from './alone/measure.ts'
 import type { Child, Start } from './ground/children.ts'
 import type { Ground } from './ground/ground.ts'
 import { nginxVersion } from './ground/nginx.ts'
 import type { Measured } from './job.ts'
 import { jobOf } from './job-of.ts'
-import type { Es256 } from './load/es256.ts'
 import { prove } from './load/proving.ts'
 import type { Point } from './points.ts'
 import { measureStart, type StartUp } from './start-up.ts'
@@ -20,18 +20,21 @@ export interface Row extends Measured {
   readonly server: string
   readonly point: string
   readonly connections: number
-  /** 99th percentile of the event loop's delay while it ran, as a gateway itself says. ms. Null for the others. */
+  /**
+   * 99th percentile of the event loop's delay while it ran, as a gateway itself says. ms. Null for other
+   * servers.
+   */
   readonly loopP99Ms: number | null
 }
 
 export interface Round {
   readonly rows: readonly Row[]
   readonly startUp: StartUp | null
-  /** Null where nothing was asked with a proof. */
+  /** The speed of verification. Null where nothing was asked with a proof. */
   readonly es256: Es256 | null
 }
 
-/** Measures every server once, one after the other. What is left out is said. */
+/** Measures every server once, one after the other. Says what it leaves out. */
 export async function runRound(bench: Bench): Promise<Round> {
   const rows: Row[] = []
   let startUp: StartUp | null = null
@@ -64,7 +67,7 @@ async function ceiling({ children, ground, cores, plan, say }: Bench): Promise<E
   return found
 }
 
-/** What `--only` is compared with, and progress is told by. */
+/** Returns the name that `--only` is compared with and that progress is told by. */
 const nameOf = ({ name }: Subject, point: Point): string => `${name}/${point.name} c=${point.connections}`
 
 function profiled<S extends Omit<Start, 'core'>>(start: S, { profileDir }: Plan): S {
@@ -109,7 +112,7 @@ async function measureAll(
   return rows
 }
 
-/** What the gateway carried where the rate of this point comes from; 0 where that was not measured. */
+/** Returns the throughput of the gateway that this point's rate comes from; 0 where it was not measured. */
 function carried(rows: readonly Row[], { rate }: Point): number {
   if (typeof rate !== 'object') return 0
   const whole = rows.find(
@@ -118,7 +121,9 @@ function carried(rows: readonly Row[], { rate }: Point): number {
   return whole?.perSecond ?? 0
 }
 
-/** Asks the running gateway, as its local operator would. Each asking starts the figure anew. */
+/**
+ * Asks the running gateway for the figure, as its local operator would. Each question starts the figure anew.
+ */
 async function loopP99Of({ env, directory }: Ground, server: string): Promise<number | null> {
   const settings = readSettings({ ...env, MCP_PROXY_DATA_DIR: `data-${server}` }, directory)
   const { body } = await withControl(settings, (call) => call('GET', '/metrics'))

@@ -1,5 +1,5 @@
-// One rung of the ladder: the gateway's own plugins on its own listener, up to a step, with a handler that answers from
-// memory. Usage: node rung.ts pin|capability|audit, configured like the gateway itself.
+// One rung of the ladder: the gateway's own plugins on its own listener, up to a step, with a handler that
+// answers from memory. Usage: node rung.ts pin|capability|audit, configured like the gateway itself.
 import type { Recorded } from '../../plugins/audit/audit.ts'
 import { type Arrival, Pipeline, type Recorder } from '../../plugins/plugin.ts'
 import { loadConfiguration } from '../../proxy/configuration.ts'
@@ -75,7 +75,7 @@ function routeOf(rung: string): BareRoute {
   }
 }
 
-/** Who it is, and the body read, so that every rung reads it. */
+/** Asks for the principal alone, and reads the body, as every rung does. */
 function pinned(): BareRoute {
   return open('POST', PATH, Pipeline.start().pass(services.plugins.pin), async (facts) => {
     await facts.readBody(BODY_LIMIT)
@@ -83,7 +83,7 @@ function pinned(): BareRoute {
   })
 }
 
-/** What the gateway asks of a chat call, in its order. */
+/** Asks everything that the gateway asks of a chat call, in its order. */
 function gate(recorder: Recorder<Arrival & Recorded>): BareRoute {
   const endpoint = ENDPOINTS.find(({ path }) => path === PATH)
   if (!endpoint) throw new Error(`the gateway has no route ${PATH}`)

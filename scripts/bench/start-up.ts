@@ -4,9 +4,9 @@ import type { Start } from './ground/children.ts'
 import { rssMbOf } from './ground/proc.ts'
 import type { Bench } from './workbench.ts'
 
-/** How long a gateway takes to be ready on a data directory that holds something. */
+/** The time that a gateway takes to be ready on a data directory that holds something. */
 export interface StartUp {
-  /** Median. From the start of the process to its ready line. ms. */
+  /** The median time from the start of the process to its ready line. ms. */
   readonly readyMs: number
   /** Rows in its ledger. */
   readonly rows: number

@@ -10,6 +10,8 @@ import {
   JUNK_PROOFS,
   LADDER,
   MANY,
+  MCP,
+  MCP_DIRECT,
   PACED,
   type Point,
   PRIME,
@@ -18,7 +20,6 @@ import {
   proven,
   REFUSED,
 } from './points.ts'
-import { MCP, MCP_DIRECT } from './points-mcp.ts'
 
 /** A server that is measured, and how it is loaded. */
 export interface Subject {
@@ -27,16 +28,16 @@ export interface Subject {
   readonly points: readonly Point[]
   /** Its load before the first point that names no other, unmeasured. */
   readonly prime: Point
-  /** Null: it is the upstream itself, which runs already and speaks plain TCP. */
+  /** Prepares its start. Null: it is the upstream itself, which runs already and speaks plain TCP. */
   readonly start: ((ground: Ground, upstreamPort: number) => Promise<Omit<Start, 'core'>>) | null
 }
 
 export const GATEWAY = 'gateway'
-/** The same with `egress_dpop_mode: required`. */
+/** The gateway with `egress_dpop_mode: required`. */
 export const GATEWAY_REQUIRED = 'gateway-required'
-/** The same as the first, asked to call tools. */
+/** The gateway, asked to call tools. */
 export const GATEWAY_MCP = 'gateway-mcp'
-/** Whether that subject is the whole gateway. */
+/** Tells the names of the whole gateway. */
 export const isGateway = (name: string): boolean =>
   name === GATEWAY || name === GATEWAY_REQUIRED || name === GATEWAY_MCP
 /** The rung with a proof on each request. */
@@ -101,7 +102,7 @@ const gateway = (
   }),
 })
 
-/** Everything that is measured, the gateway first: the others are loaded at half of what it carries. */
+/** Lists everything that is measured, the gateway first: the others are loaded at half of what it carries. */
 export function subjects(): readonly Subject[] {
   const proxied = [...LADDER, HALF_LOAD, BURST, PACED]
   return [
@@ -142,13 +143,13 @@ export function subjects(): readonly Subject[] {
   ]
 }
 
-/** A gateway of no interest, so that those after it find everything compiled. */
+/** Prepares a gateway of no interest, so that those after it find everything compiled. */
 export async function startForCache(ground: Ground): Promise<Omit<Start, 'core'>> {
   const name = 'first-gateway'
   return { ...node(name, '../../proxy/main.ts'), env: await ownData(ground, name) }
 }
 
-/** A data directory of its own: no subject pays for the rows of another. */
+/** Copies the data directory: no subject pays for the rows of another. */
 async function ownData({ directory, dataDir, env }: Ground, name: string): Promise<Record<string, string>> {
   const own = join(directory, `data-${name}`)
   await cp(dataDir, own, { recursive: true, errorOnExist: true, force: false })

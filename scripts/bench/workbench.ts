@@ -7,7 +7,10 @@ export interface Plan {
   readonly seconds: number
   /** Only points whose `server/point c=N` holds this. */
   readonly only: string
-  /** Where processor profiles of the measured Node processes go. Undefined: none are made, which costs less. */
+  /**
+   * The directory of the measured Node processes' processor profiles. Undefined: none are made, which costs
+   * less.
+   */
   readonly profileDir: string | undefined
 }
 

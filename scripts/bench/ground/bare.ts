@@ -1,4 +1,5 @@
-// What the ladder is compared with: servers that check nothing of ours. Usage: node bare.ts tls|https|http-proxy-3 DIR UPSTREAM
+// Servers that check nothing of ours, to compare the ladder with. Usage: node bare.ts tls|https|http-proxy-3
+// DIR UPSTREAM
 import { readFileSync } from 'node:fs'
 import { Agent, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
@@ -29,7 +30,7 @@ function serverOf(name: string): Server {
   }
 }
 
-/** No HTTP at all: so many bytes in, so many bytes out. More than this no server in Node can do. */
+/** Serves no HTTP at all: so many bytes in, so many bytes out. No server in Node can do more. */
 function rawTls(): Server {
   const length = Buffer.byteLength(requestText(requestBody('json')))
   return createTlsServer(mutual, (socket) => {

@@ -4,8 +4,9 @@ import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** How long a child may take to be ready, and to end when asked. ms. */
+/** The time that a child may take to be ready. ms. */
 const READY_MS = 20_000
+/** The time that a child may take to end when asked. ms. */
 const END_MS = 15_000
 const LOOK_MS = 2
 
@@ -19,9 +20,9 @@ export interface Child {
   readonly name: string
   readonly pid: number
   readonly process: ChildProcess
-  /** Where it listens, as it said; 0 for one that did not say. */
+  /** The port that it listens on, as it said; 0 for one that did not say. */
   readonly port: number
-  /** From start to its ready line. ms. */
+  /** The time from start to its ready line. ms. */
   readonly readyMs: number
   /** Ends it in order. Rejects where it had already ended with a fault. */
   readonly stop: () => Promise<void>
@@ -33,7 +34,7 @@ export interface Start {
   readonly args: readonly string[]
   readonly env?: Readonly<Record<string, string>>
   readonly core: number | null
-  /** Whether to wait for the ready line, or for the port that is known already. Absent: for neither. */
+  /** The sign that is waited for: the ready line, or the port that the function resolves to. Absent: none. */
   readonly ready?: 'line' | ((child: ChildProcess) => Promise<number>)
   readonly ipc?: boolean
 }
@@ -44,13 +45,15 @@ export interface Children {
   readonly killAll: () => void
 }
 
-/** The cores to use: taskset and two of them are needed to keep the measured process apart. */
+/** Chooses the cores: taskset and two of them are needed to keep the measured process apart. */
 export function coresOf(count: number): Cores {
   const hasTaskset = spawnSync('taskset', ['-c', '0', 'true']).status === 0
   return hasTaskset && count > 1 ? { measured: 0, others: 1 } : { measured: null, others: null }
 }
 
-/** Starts processes whose output goes to files of `directory`, and knows all of them until they have ended. */
+/**
+ * Starts processes whose output goes to files of `directory`, and knows all of them until they have ended.
+ */
 export function openChildren(directory: string): Children {
   const living = new Set<ChildProcess>()
   return {
@@ -89,7 +92,7 @@ function spawnOn({ command, args, env, core, ipc }: Start, log: string, compileC
   }
 }
 
-/** This process's environment without what would configure a gateway. */
+/** Returns this process's environment without the variables that would configure a gateway. */
 function inherited(): NodeJS.ProcessEnv {
   const entries = Object.entries(process.env).filter(([name]) => !name.startsWith('MCP_PROXY_'))
   return Object.fromEntries(entries)

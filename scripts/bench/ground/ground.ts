@@ -7,7 +7,7 @@ import { readSettings } from '../../../proxy/settings.ts'
 import { tlsMaterial } from '../../../proxy/tasks/renew-server-certificate.ts'
 import { newDpopKey, publicJwk } from '../../client/signing/dpop-key.ts'
 import { type Call, expect, withControl } from '../../control-client.ts'
-import { registerMcp } from './ground-mcp.ts'
+import { registerMcp } from './mcp.ts'
 
 /** A client's identity as PEM texts. */
 export interface Identity {
@@ -25,24 +25,27 @@ export interface ProvenIdentity extends Identity {
 /** Everything the servers of a run share, in a directory that goes with the run. */
 export interface Ground {
   readonly directory: string
-  /** What configures a gateway on this ground. */
+  /** The environment of a gateway on this ground. */
   readonly env: Readonly<Record<string, string>>
   readonly dataDir: string
   /** Holds llm.chat and mcp.tools.call, and is bound to both MCP servers. */
   readonly allowed: Identity
   /** Known, and holds nothing. */
   readonly denied: Identity
-  /** The same with a DPoP key. */
+  /** Holds the same as `allowed`, and has a DPoP key. */
   readonly proven: ProvenIdentity
 }
 
-/** Makes the directory by itself: what must be removed exists before anything can fail. */
+/** Makes the run's directory, alone: it is known, and can be removed, before anything can fail. */
 export const makeDirectory = (parent = tmpdir()): Promise<string> => mkdtemp(join(parent, 'sallyport-bench-'))
 
 export const removeDirectory = (directory: string): Promise<void> =>
   rm(directory, { recursive: true, force: true, maxRetries: 3 })
 
-/** Makes a CA, a database with three agents and two MCP servers (the upstream, which must run), the operator's files, and PEM files for the servers that are not ours. */
+/**
+ * Makes a CA, a database with three agents and two MCP servers (the upstream, which must run), the operator's
+ * files, and PEM files for the servers that are not ours.
+ */
 export async function layGround(directory: string, upstreamPort: number): Promise<Ground> {
   const pluginsDir = join(directory, 'config')
   const dataDir = join(directory, 'data')

@@ -1,13 +1,13 @@
 import { type Era, LEGACY, META, MODERN } from '../../../proxy/mcp/protocol/versions.ts'
 import { CALL_RESULTS, eventText, PROGRESS_EVENTS, SERVER_PATHS, TOOL } from '../load/mcp-messages.ts'
 
-/** The era of the MCP server that a request is for, by its head. Null: it is for none. */
+/** Returns the era of the MCP server that a request is for, by its head. Null: it is for none. */
 export function mcpEraOf(head: string): Era | null {
   if (head.startsWith(`POST ${SERVER_PATHS.legacy} `)) return 'legacy'
   return head.startsWith(`POST ${SERVER_PATHS.modern} `) ? 'modern' : null
 }
 
-/** What is read of a message. */
+/** The members of a message that are read. */
 interface Asked {
   readonly id?: string | number
   readonly method: string
@@ -15,8 +15,8 @@ interface Asked {
 }
 
 /**
- * A whole HTTP answer of an MCP server that keeps no sessions and has one tool: JSON, or an event stream to a call that asks for
- * progress. Each era knows its own handshake alone. Does NOT check anything.
+ * Writes a whole HTTP answer of an MCP server that keeps no sessions and has one tool: JSON, or an event
+ * stream to a call that asks for progress. Each era knows its own handshake alone. Does NOT check anything.
  */
 export function mcpAnswer(era: Era, body: string): string {
   // Only the gateway and the load generator write any.
@@ -32,7 +32,7 @@ export function mcpAnswer(era: Era, body: string): string {
 
 const UNKNOWN = '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Not initialized"}}'
 
-/** By method, JSON text. All of it is ASCII, so characters are bytes. */
+/** Results by era and method, as JSON text. All of it is ASCII, so characters are bytes. */
 const RESULTS: Readonly<Record<Era, Readonly<Record<string, string>>>> = {
   legacy: {
     initialize: JSON.stringify({

@@ -7,13 +7,16 @@ import type { Start } from './children.ts'
 
 const PATIENCE_MS = 5_000
 
-/** What `nginx -v` says, or null where it is not installed. */
+/** Returns the version of nginx, or null where it is not installed. */
 export function nginxVersion(): string | null {
   const { status, stderr } = spawnSync('nginx', ['-v'], { encoding: 'utf8' })
   return status === 0 ? stderr.trim().replace('nginx version: ', '') : null
 }
 
-/** One process of nginx as an mTLS reverse proxy in front of the upstream, with everything it writes in `directory`. */
+/**
+ * Configures one process of nginx as an mTLS reverse proxy in front of the upstream, with everything it
+ * writes in `directory`.
+ */
 export async function nginxStart(directory: string, upstreamPort: number): Promise<Omit<Start, 'core'>> {
   const own = join(directory, 'nginx')
   await mkdir(own, { recursive: true })
@@ -62,7 +65,7 @@ http {
 }
 `
 
-/** nginx cannot pick a port and say which: one that was free a moment ago must do. */
+/** Finds a free port: nginx cannot pick one and say which, so one that was free a moment ago must do. */
 function freePort(): Promise<number> {
   const server = createServer()
   return new Promise((resolve, reject) => {

@@ -3,8 +3,8 @@ import type { AddressInfo, Server } from 'node:net'
 type Close = () => Promise<void>
 
 /**
- * Listens on a free port of 127.0.0.1 and says so in the line that `scripts/bench/ground/children.ts` waits for. The process
- * ends on SIGTERM, after `close`, and when whoever started it is gone.
+ * Listens on a free port of 127.0.0.1 and says so in the line that `scripts/bench/ground/children.ts` waits
+ * for. The process ends on SIGTERM, after `close`, and when the process that started it is gone.
  */
 export function sayReady(server: Server, close: Close = () => Promise.resolve()): void {
   server.listen(0, '127.0.0.1', () => {
@@ -14,7 +14,7 @@ export function sayReady(server: Server, close: Close = () => Promise.resolve())
   })
 }
 
-/** The same for a server that listens already. */
+/** Announces a server that listens already, as {@link sayReady} does. */
 export function announce(url: string, close: Close): void {
   process.stdout.write(`${JSON.stringify({ msg: 'ready', url })}\n`)
   const stop = (): void => {

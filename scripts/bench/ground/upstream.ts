@@ -1,5 +1,5 @@
-// The provider and the MCP servers behind everything that is measured: fixed answers over a raw socket, as cheap as Node
-// can make them.
+// The provider and the MCP servers behind everything that is measured: fixed answers over a raw socket, as
+// cheap as Node can make them.
 import { createServer, type Socket } from 'node:net'
 import { BURST_ANSWER, JSON_ANSWER, KIND_OFFSET, PACE_MS, PACED_ANSWER } from '../load/messages.ts'
 import { mcpAnswer, mcpEraOf } from './mcp-server.ts'
@@ -25,7 +25,9 @@ const server = createServer({ noDelay: true }, (socket) => {
 })
 sayReady(server)
 
-/** Answers the request that starts here, once all of it has come. How many bytes it took; 0 where more are needed. */
+/**
+ * Answers the request that starts here, once all of it has come. Returns its bytes; 0 where more are needed.
+ */
 function serve(bytes: Buffer, socket: Socket): number {
   const end = bytes.indexOf('\r\n\r\n')
   if (end < 0) return 0

@@ -1,4 +1,7 @@
-/** Told by {@link AnswerReader}: `first` at the first byte of a body, `whole` when the answer is complete, with its length. */
+/**
+ * The events of an {@link AnswerReader}: `first` at the first byte of a body, `whole` when the answer is
+ * complete, with its length.
+ */
 export interface AnswerEvents {
   readonly first: () => void
   readonly whole: (status: number, bodyBytes: number) => void
@@ -10,8 +13,8 @@ const LINE_END = Buffer.from('\r\n')
 type Place = 'head' | 'length' | 'chunk-size' | 'chunk' | 'last'
 
 /**
- * Reads one connection's answers: just the status, content-length and the chunked coding, as little as tells where one ends.
- * Does NOT decode or keep a body. Expects a peer that speaks HTTP/1.1 correctly.
+ * Reads one connection's answers: the status, content-length and the chunked coding, which tell the end of
+ * each. Does NOT decode or keep a body. Expects a peer that speaks HTTP/1.1 correctly.
  */
 export class AnswerReader {
   readonly #events: AnswerEvents
@@ -19,7 +22,7 @@ export class AnswerReader {
   #status = 0
   /** Bytes of the body, or of this chunk and its line end, that are still to come. */
   #left = 0
-  /** Of the body, without what frames its chunks. */
+  /** Bytes of the body, without the framing of its chunks. */
   #bytes = 0
   #rest: Buffer | null = null
   #hasBegun = false
@@ -42,7 +45,7 @@ export class AnswerReader {
     }
   }
 
-  /** How many bytes this step took; 0 where it needs more. */
+  /** Takes one step; returns its bytes, 0 where it needs more. */
   #step(bytes: Buffer): number {
     switch (this.#place) {
       case 'head':
@@ -96,7 +99,7 @@ export class AnswerReader {
     return end + LINE_END.length
   }
 
-  /** The empty line after the last chunk; no trailers are expected. */
+  /** Takes the empty line after the last chunk; no trailers are expected. */
   #last(bytes: Buffer): number {
     if (bytes.length < LINE_END.length) return 0
     this.#finish()

@@ -3,11 +3,13 @@ import { join } from 'node:path'
 import type { Children } from '../ground/children.ts'
 import type { FromGenerator, Job, Measured } from '../job.ts'
 
-/** Beyond what the job itself takes. ms. */
+/** The time that the generator may take beyond the job itself. ms. */
 const GRACE_MS = 15_000
 
 export interface Generator {
-  /** Runs one job. Rejects where the target could not be measured, or the generator did not answer in time. */
+  /**
+   * Runs one job. Rejects where the target could not be measured, or the generator did not answer in time.
+   */
   readonly measure: (job: Job) => Promise<Measured>
 }
 

@@ -7,9 +7,11 @@ import { type FromGenerator, type Job, type Measured, PROOF_PLACE } from '../job
 import { proofSupply } from './proof-supply.ts'
 import { type Answer, type NextRequest, nowUs, Wire } from './wire.ts'
 
-/** A target that answers nothing right is given up. */
-const MOST_ERRORS = 10_000
-/** How long an open loop sleeps between looking for what is due. Blocks this thread, and frees the core. ms. */
+/** The number of errors at which a target is given up. */
+const MAX_ERRORS = 10_000
+/**
+ * The sleep of an open loop between two looks for due requests. Blocks this thread, and frees the core. ms.
+ */
 const NAP_MS = 0.05
 
 const send = (message: FromGenerator): void => void process.send?.(message)
@@ -24,7 +26,10 @@ process.on('message', (job: Job) => {
 })
 send({ kind: 'ready' })
 
-/** Runs one job and resolves with what was measured after the warm-up. Rejects where the target cannot be measured. */
+/**
+ * Runs one job and resolves with what was measured after the warm-up. Rejects where the target cannot be
+ * measured.
+ */
 function run(job: Job): Promise<Measured> {
   const { promise, resolve, reject } = Promise.withResolvers<Measured>()
   const tally = new Tally(job)
@@ -47,7 +52,7 @@ function run(job: Job): Promise<Measured> {
     idle: next,
     answered: (wire: Wire, answer: Answer): void => {
       tally.add(answer)
-      if (tally.wrong > MOST_ERRORS) fail(`${said(answer)} again and again, not ${wanted(job)}`)
+      if (tally.wrong > MAX_ERRORS) fail(`${said(answer)} again and again, not ${wanted(job)}`)
       if (isOver) return
       if (job.reconnect) wire.reopen()
       else next(wire)
@@ -55,7 +60,7 @@ function run(job: Job): Promise<Measured> {
     broke: (wire: Wire, error: Error | null): void => {
       if (isOver) return
       if (error) tally.broken()
-      if (tally.wrong > MOST_ERRORS || (error && tally.none)) fail(`no answer: ${String(error)}`)
+      if (tally.wrong > MAX_ERRORS || (error && tally.none)) fail(`no answer: ${String(error)}`)
       else wire.reopen()
     },
   }
@@ -71,7 +76,7 @@ function run(job: Job): Promise<Measured> {
 const said = ({ status, bodyBytes }: Answer): string => `answered ${status} with ${bodyBytes} bytes`
 const wanted = ({ expect, leastBytes }: Job): string => `${expect} with at least ${leastBytes}`
 
-/** Always the same bytes, or the same around a proof that is new each time. */
+/** Returns always the same bytes, or the same around a proof that is new each time. */
 function requests({ request, proofs }: Job): NextRequest {
   const bytes = Buffer.from(request)
   if (!proofs) return () => bytes
@@ -81,8 +86,9 @@ function requests({ request, proofs }: Job): NextRequest {
 }
 
 /**
- * Sends at a fixed rate, whatever the answers do, as long as a connection is free; what is due while none is goes out as
- * soon as one is. A time begins when the request is sent, so a target that cannot keep up shows in the rate first.
+ * Sends at a fixed rate, whatever the answers do, as long as a connection is free; what is due while none is
+ * goes out as soon as one is. A time begins when the request is sent, so a target that cannot keep up shows
+ * in the rate first.
  */
 function openLoop(rate: number, free: Wire[], isOver: () => boolean): void {
   const nap = new Int32Array(new SharedArrayBuffer(4))
@@ -115,7 +121,7 @@ class Tally {
   #ownUs = 0
   /** Errors since the beginning, warm-up included. */
   wrong = 0
-  /** Whether nothing has been answered rightly yet. */
+  /** True as long as nothing has been answered rightly. */
   none = true
 
   constructor(job: Job) {

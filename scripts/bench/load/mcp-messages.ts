@@ -2,30 +2,32 @@ import { type Era, LEGACY, META, MODERN } from '../../../proxy/mcp/protocol/vers
 
 /** A tools/call of the benchmark. */
 export interface McpCall {
-  /** Of the caller. */
+  /** The era of the caller. */
   readonly era: Era
-  /** Of the MCP server that has the tool. */
+  /** The era of the MCP server that has the tool. */
   readonly server: Era
-  /** Whether progress is asked for: the answer is then an event stream. */
+  /** True where progress is asked for: the answer is then an event stream. */
   readonly progress: boolean
 }
 
-/** The gateway's door to all of an agent's resources. */
+/** The gateway's path to all of an agent's resources. */
 export const MCP_PATH = '/v1/mcp'
 /** The MCP servers as resources of the gateway. */
 export const RESOURCES: Readonly<Record<Era, string>> = { legacy: 'mcp-l', modern: 'mcp-m' }
-/** Where `scripts/bench/ground/upstream.ts` is an MCP server of each era. */
+/** The paths at which `scripts/bench/ground/upstream.ts` is an MCP server of each era. */
 export const SERVER_PATHS: Readonly<Record<Era, string>> = { legacy: '/mcp-legacy', modern: '/mcp-modern' }
 const TOOL_NAME = 'echo'
 
-/** What a caller of tools sends: `headers` are lines without their line ends. */
+/** A request of a caller of tools: `headers` are lines without their line ends. */
 export interface McpRequest {
   readonly path: string
   readonly headers: readonly string[]
   readonly body: string
 }
 
-/** The one tool of both servers. Its definition takes some 1,300 bytes, of which the input schema has 1,000. */
+/**
+ * The one tool of both servers. Its definition takes some 1,300 bytes, of which the input schema has 1,000.
+ */
 export const TOOL = {
   name: TOOL_NAME,
   title: 'Echo of a search',
@@ -71,10 +73,13 @@ const ARGUMENTS = {
   filter: { author: 'ada@example.com', since: 1_750_000_000_000, archived: false },
 }
 
-/** Of the call whose progress is told. */
+/** The token of the call whose progress is told. */
 const PROGRESS_TOKEN = 'bench'
 
-/** The call as that era writes it, the same bytes each time. `direct`: to the server itself, not through the gateway. */
+/**
+ * The call as that era writes it, the same bytes each time. `direct`: to the server itself, not through the
+ * gateway.
+ */
 export function mcpRequest({ era, server, progress }: McpCall, direct: boolean): McpRequest {
   const name = direct ? TOOL_NAME : `${RESOURCES[server]}.${TOOL_NAME}`
   const modern = era === 'modern'
@@ -115,7 +120,7 @@ export const eventText = (message: string): string => `event: message\ndata: ${m
 
 const STEPS = 10
 
-/** What comes before the result where progress is asked for. */
+/** The events before the result where progress is asked for. */
 export const PROGRESS_EVENTS: readonly string[] = Array.from({ length: STEPS }, (_, index) => {
   const progress = index + 1
   const message = `step ${progress} of ${STEPS}`

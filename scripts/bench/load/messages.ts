@@ -2,10 +2,12 @@
 
 export const PATH = '/v1/chat/completions'
 
-/** What the upstream answers: whole JSON, all events in one burst, or events with pauses between them. */
+/**
+ * A kind of answer of the upstream: whole JSON, all events in one burst, or events with pauses between them.
+ */
 export type Kind = 'json' | 'burst' | 'paced'
 
-/** Where the first letter of the model's name stands in a request body: by it the upstream tells the kinds apart. */
+/** The offset of the model's first letter in a request body: by it the upstream tells the kinds apart. */
 export const KIND_OFFSET = '{"model":"'.length
 
 const REQUEST_BYTES = 489
@@ -63,7 +65,9 @@ export const JSON_ANSWER = Buffer.from(
 
 const STREAM_HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
 
-/** An upstream's streamed answer: its head, and each event in a chunk of its own; the last ends the message. */
+/**
+ * An upstream's streamed answer: its head, and each event in a chunk of its own; the last ends the message.
+ */
 export const BURST_ANSWER = Buffer.from(STREAM_HEAD + eventChunks(BURST_EVENTS).join(''))
 export const PACED_ANSWER: readonly Buffer[] = eventChunks(PACED_EVENTS).map((chunk, index) =>
   Buffer.from(index === 0 ? STREAM_HEAD + chunk : chunk),

@@ -1,10 +1,13 @@
 import { proofSigner } from '../../client/signing/proof.ts'
 import type { Proofs } from '../job.ts'
 
-/** From this age on a proof is not sent any more: the gateway takes 60 s, and it has yet to arrive. ms. */
+/** The age from which a proof is not sent any more: the gateway takes 60 s, and it has yet to arrive. ms. */
 export const PROOF_LIFE_MS = 50_000
 
-/** A proof per call, none twice: those signed beforehand while they last and are young, then one signed on the spot. */
+/**
+ * Returns a source of proofs, none twice: those signed beforehand while they last and are young, then one
+ * signed on the spot.
+ */
 export function proofSupply({ signed, signedAt, signing }: Proofs): () => string {
   const { jwk, ...target } = signing
   const sign = proofSigner(jwk)

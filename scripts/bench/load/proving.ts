@@ -12,11 +12,11 @@ import { PROOF_LIFE_MS } from './proof-supply.ts'
 import { signIn } from './sign-in.ts'
 import type { Share } from './sign-proofs.ts'
 
-/** What a point's requests say for themselves. */
+/** The proofs of a point's requests. */
 export interface Proving {
   /** Lines of the request's head. */
   readonly headers: readonly string[]
-  /** Null where every request is the same. */
+  /** The proofs, one for each request. Null where every request is the same. */
   readonly proofs: Proofs | null
 }
 
@@ -26,14 +26,18 @@ interface Target {
   readonly seconds: number
 }
 
-/** More a core does not verify, and with few connections even less. Too few are no fault: the rest is signed on the go. */
+/**
+ * The proofs that are signed beforehand: a core verifies no more. Too few are no fault: the rest is signed on
+ * the go.
+ */
 const PROOFS_PER_S = 9_000
+/** The same for each connection, where there are few. */
 const PROOFS_PER_S_AND_CONNECTION = 1_500
-/** One byte more than the gateway looks at. */
+/** The length of a proof that is one byte more than the gateway looks at. */
 const OVERSIZED = 8_193
 const HOUR_MS = 3_600_000
 
-/** Makes what a point's requests prove themselves with, right before it is measured. Null: they prove nothing. */
+/** Makes the proofs of a point's requests, right before it is measured. Null: it has none. */
 export async function prove(point: Point, ground: Ground, target: Target): Promise<Proving | null> {
   if (!point.proof) return null
   const path = typeof point.kind === 'string' ? PATH : MCP_PATH
@@ -65,7 +69,7 @@ async function signShare(share: Share): Promise<readonly string[]> {
   return signed
 }
 
-/** One proof that is refused, each time it is sent. */
+/** Makes one proof that is refused, each time it is sent. */
 function junkProof(kind: JunkProof, { jwk, ...target }: Signing): string {
   const sign = proofSigner(jwk)
   const at = Date.now()

@@ -7,14 +7,15 @@ import type { Signing } from '../job.ts'
 import { PATH, requestBody } from './messages.ts'
 
 export interface SignInOptions {
-  /** Of the door that proofs are to be for. */
+  /** The path that proofs are to be for. */
   readonly path: string
   readonly token: boolean
 }
 
 /**
- * What an agent needs before it can sign: the gateway's nonce, as its answers hand it out, and, where `token`, an access
- * token that is bound to certificate and key. Throws where the gateway gives either not.
+ * Gets an agent everything that it needs before it can sign: the gateway's nonce, as its answers hand it out,
+ * and, where `token`, an access token that is bound to certificate and key. Throws where the gateway gives
+ * either not.
  */
 export async function signIn(
   identity: ProvenIdentity,

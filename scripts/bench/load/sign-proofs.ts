@@ -1,9 +1,10 @@
-// Signs proofs in a thread of its own: how many and by what key is its workerData, the proofs are its one message.
+// Signs proofs in a thread of its own: the number and the key are its workerData, the proofs are its one
+// message.
 import { parentPort, workerData } from 'node:worker_threads'
 import { proofSigner } from '../../client/signing/proof.ts'
 import type { Signing } from '../job.ts'
 
-/** What one thread is asked for. */
+/** The work of one thread. */
 export interface Share {
   readonly signing: Signing
   readonly count: number

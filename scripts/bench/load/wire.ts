@@ -3,7 +3,7 @@ import { connect as connectTls } from 'node:tls'
 import type { Job } from '../job.ts'
 import { AnswerReader } from './answer-reader.ts'
 
-/** What came back, and when. */
+/** One answer, and its times. */
 export interface Answer {
   readonly status: number
   readonly bodyBytes: number
@@ -20,13 +20,16 @@ export interface WireEvents {
   readonly broke: (wire: Wire, error: Error | null) => void
 }
 
-/** µs on a clock that only goes forward. */
+/** Returns µs on a clock that only goes forward. */
 export const nowUs = (): number => performance.now() * 1_000
 
-/** The request to send now. */
+/** Returns the request to send now. */
 export type NextRequest = () => Buffer | string
 
-/** One connection of the load generator: a raw socket that sends what it is given and waits for one answer at a time. */
+/**
+ * One connection of the load generator: a raw socket that sends what it is given and waits for one answer at
+ * a time.
+ */
 export class Wire {
   readonly #job: Job
   readonly #next: NextRequest

@@ -9,11 +9,11 @@ import {
   GATEWAY_REQUIRED,
   subjects,
 } from '../subjects.ts'
-import { reportDpop } from './report-dpop.ts'
-import { reportMcp } from './report-mcp.ts'
+import { reportDpop } from './dpop.ts'
+import { reportMcp } from './mcp.ts'
 import { cells, HEADINGS, optional, table } from './table.ts'
 
-/** A run as Markdown tables that also read well on a terminal. */
+/** Writes a run as Markdown tables that also read well on a terminal. */
 export function report(results: Results): string {
   return [
     conditions(results),
@@ -75,7 +75,7 @@ const rung = (server: string, point = 'json', label = server, what = whatIs(serv
   what,
 })
 
-/** In the order of the ladder, and what it is compared with. */
+/** The rungs in the order of the ladder, then the servers that it is compared with. */
 const RUNGS = [
   rung('node:https'),
   rung('pin'),

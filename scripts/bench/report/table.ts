@@ -1,12 +1,12 @@
 import { number } from '../results.ts'
 import type { Row } from '../run.ts'
 
-/** A point of the generator that used its own core so far measures the generator. */
+/** The share of its core from which on the generator was the limit. */
 const BUSY = 0.9
 
 export const HEADINGS = ['server', 'c', 'req/s', 'p50 µs', 'p99 µs', 'CPU µs/req', 'core %', 'RSS MiB']
 
-/** Under {@link HEADINGS}. */
+/** Returns a row's cells under {@link HEADINGS}. */
 export function cells(row: Row): string[] {
   return [
     row.server,
@@ -23,7 +23,7 @@ export function cells(row: Row): string[] {
 export const corePercent = ({ cpuUs, perSecond: rate }: Row): string =>
   cpuUs === null ? '–' : number((cpuUs * rate) / 10_000)
 
-/** `\\*`: the generator was the limit. */
+/** Writes the throughput, with `\\*` where the generator was the limit. */
 export const perSecond = (row: Row): string =>
   number(row.perSecond) +
   (row.generatorBusy > BUSY ? '\\*' : '') +
@@ -31,7 +31,10 @@ export const perSecond = (row: Row): string =>
 
 export const optional = (value: number | null): string => (value === null ? '–' : number(value))
 
-/** Empty where there is nothing to show. The first column is text, the others are figures. */
+/**
+ * Writes a Markdown table, or a sentence where there are no rows. The first column is text, the others are
+ * figures.
+ */
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
   if (rows.length === 0) return 'not measured\n'
   const widths = headings.map((heading, i) =>

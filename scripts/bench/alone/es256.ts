@@ -1,4 +1,5 @@
-// What one core can verify at most, and what checking a proof costs without a server around it. Usage: node es256.ts SECONDS
+// Measures how much one core can verify at most, and the cost of checking a proof without a server around it.
+// Usage: node es256.ts SECONDS
 import { createPublicKey, verify } from 'node:crypto'
 import { derOf } from '../../../plugins/dpop/key.ts'
 import { checkProof } from '../../../plugins/dpop/proof.ts'

@@ -1,4 +1,4 @@
-import type { Speed } from '../load/es256.ts'
+import type { Speed } from '../alone/es256.ts'
 import { number, type Results, rowOf } from '../results.ts'
 import type { Row } from '../run.ts'
 import { DPOP_RUNG, GATEWAY, GATEWAY_REQUIRED } from '../subjects.ts'
@@ -11,7 +11,7 @@ const PAIRS = [
   { server: GATEWAY_REQUIRED, label: 'gateway, required', without: GATEWAY },
 ] as const
 
-/** What a proof on each request costs, beside what bare verification allows. */
+/** Tables the cost of a proof on each request, beside the speed of bare verification. */
 export function reportDpop({ rows, es256 }: Results): string {
   const found = PAIRS.flatMap((pair) =>
     rows

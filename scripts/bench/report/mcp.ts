@@ -23,7 +23,7 @@ const LINES: readonly Line[] = [
   line('mcp legacy to modern', 'legacy caller, modern server', 'mcp modern'),
 ]
 
-/** tools/call through the gateway beside the same MCP server asked directly. */
+/** Tables tools/call through the gateway beside the same MCP server asked directly. */
 export function reportMcp({ rows }: Results): string {
   const pairs = LINES.flatMap(({ point, label, direct }) =>
     rows

@@ -5,8 +5,8 @@ import { RESOURCES, SERVER_PATHS, TOOL } from '../load/mcp-messages.ts'
 const ERAS: readonly Era[] = ['legacy', 'modern']
 
 /**
- * Registers the upstream's two MCP servers and binds these agents to both. Registration reads them, so the upstream must run.
- * Throws where the gateway found something else there.
+ * Registers the upstream's two MCP servers and binds these agents to both. Registration reads them, so the
+ * upstream must run. Throws where the gateway found something else there.
  */
 export async function registerMcp(
   call: Call,

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { LedgerPoint } from '../ledger.ts'
-import type { Es256 } from '../load/es256.ts'
-import type { Children } from './children.ts'
+import type { Children } from '../ground/children.ts'
+import type { Es256 } from './es256.ts'
+import type { LedgerPoint } from './ledger.ts'
 
-/** Runs scripts/bench/ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
+/** Runs ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
 export async function measureLedger(
   children: Children,
   directory: string,
@@ -15,7 +15,7 @@ export async function measureLedger(
   return (await runAlone(children, directory, run)) as readonly LedgerPoint[]
 }
 
-/** Runs scripts/bench/load/es256.ts on the core of what is measured. */
+/** Runs es256.ts on the core of what is measured. */
 export async function measureEs256(
   children: Children,
   directory: string,
@@ -27,14 +27,16 @@ export async function measureEs256(
 }
 
 interface Alone {
-  /** Of the program in this directory, and of its log. */
+  /** The name of the program in this directory, and of its log. */
   readonly name: string
   readonly args: readonly string[]
   readonly core: number | null
   readonly limitS: number
 }
 
-/** Runs a program that measures something without a server and prints one line of JSON. Resolves with what it said. */
+/**
+ * Runs a program that measures something without a server and prints one line of JSON. Resolves with that.
+ */
 async function runAlone(
   children: Children,
   directory: string,

@@ -1,9 +1,10 @@
-// The ledger by itself: so many callers that each commit one row and wait for it. Usage: node ledger.ts DIR SECONDS
+// Measures the ledger by itself: so many callers that each commit one row and wait for it. Usage: node
+// ledger.ts DIR SECONDS
 import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
-import type { Entry } from '../../db/audit/entry.ts'
-import { type Ledger, openLedger } from '../../db/audit/ledger.ts'
-import { openDatabase } from '../../db/database.ts'
+import type { Entry } from '../../../db/audit/entry.ts'
+import { type Ledger, openLedger } from '../../../db/audit/ledger.ts'
+import { openDatabase } from '../../../db/database.ts'
 
 /** One line of the answer, as JSON on standard output. Times are µs. */
 export interface LedgerPoint {
@@ -11,7 +12,7 @@ export interface LedgerPoint {
   readonly rowsPerSecond: number
   readonly p50: number
   readonly p99: number
-  /** Processor time per row, caller and writer together. */
+  /** Processor time per row, caller and writer together. µs. */
   readonly cpuUs: number
 }
 
