@@ -21,7 +21,7 @@ export type Values<O extends Options> = ReturnType<
   typeof parseArgs<{ readonly options: O; readonly allowPositionals: true }>
 >['values']
 
-/** How a verb tells its errors. */
+/** The manner in which a verb tells its errors. */
 export interface Failing {
   /** The first word of each error. */
   readonly as: string
@@ -39,11 +39,11 @@ export interface Definition<O extends Options> {
   readonly takes?: string
   /** The usage lines after the name, in place of the one that is made from `takes` and `options`. */
   readonly usage?: readonly string[]
-  /** The same by make, e.g. `make certs`. */
+  /** The make command that does the same, e.g. `make certs`. */
   readonly make?: string
   readonly about: string
   readonly options: O
-  /** Stands below the options in the help. */
+  /** The text below the options in the help. */
   readonly notes?: string
   /** Default: one sentence after `sallyport: `, exit code 1. */
   readonly failing?: Failing
@@ -54,7 +54,10 @@ export interface Definition<O extends Options> {
 /** A verb of the command line. */
 export interface Verb {
   readonly help: string
-  /** Runs on the arguments after the verb and resolves to the exit code. Tells errors on standard error; never rejects. */
+  /**
+   * Runs on the arguments after the verb and resolves to the exit code. Tells errors on standard error; never
+   * rejects.
+   */
   readonly run: (args: readonly string[]) => Promise<number>
 }
 
@@ -71,7 +74,10 @@ export function verbOf<const O extends Options>(definition: Definition<O>): Verb
   return verbWithHelp(helpOf(definition), understood, definition.failing)
 }
 
-/** Makes a verb that reads its arguments itself: it prints `help` for --help and -h, and tells what `run` throws. */
+/**
+ * Makes a verb that reads its arguments itself: it prints `help` for --help and -h, and tells what `run`
+ * throws.
+ */
 export function verbWithHelp(
   help: string,
   run: (args: readonly string[]) => Promise<number | undefined>,

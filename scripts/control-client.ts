@@ -3,7 +3,10 @@ import { request } from 'node:http'
 import { controlPath, isRunning } from '../proxy/http/control-socket.ts'
 import type { Settings } from '../proxy/settings.ts'
 
-/** An answer over the control socket: `body` is parsed JSON, text where it is not JSON, null where there was none. */
+/**
+ * An answer over the control socket: `body` is parsed JSON, text where it is not JSON, null where there was
+ * none.
+ */
 export interface ControlAnswer {
   readonly status: number
   readonly body: unknown
@@ -13,8 +16,9 @@ export interface ControlAnswer {
 export type Call = (method: string, path: string, body?: unknown) => Promise<ControlAnswer>
 
 /**
- * Does administrative work by the one writer of the data directory: through the control socket of the gateway that runs
- * on it, or, where none runs, by opening the data directory for the while without listening on the network.
+ * Does administrative work by the one writer of the data directory: through the control socket of the gateway
+ * that runs on it, or, where none runs, by opening the data directory for the while without listening on the
+ * network.
  */
 export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
   const call = (): Call => {
@@ -35,7 +39,10 @@ export async function withControl<T>(settings: Settings, work: (call: Call) => P
 const hasGateway = async ({ dataDir }: Settings): Promise<boolean> =>
   existsSync(dataDir) && isRunning(controlPath(dataDir))
 
-/** Returns the answer's body where the status is the expected one; else throws with the service's own sentence. */
+/**
+ * Returns the answer's body where the status is the expected one; else throws with the service's own
+ * sentence.
+ */
 export function expect(answer: ControlAnswer, status: number): Record<string, unknown> {
   // Every body of the admin API is an object or an array.
   const body = (answer.body ?? {}) as Record<string, unknown>

@@ -5,8 +5,8 @@ const LINE_LIMIT = 4 * 1024 * 1024
 const LF = 0x0a
 
 /**
- * The lines of a stream without their line feeds, null for one that is not UTF-8, in memory that does not grow with the stream.
- * Throws where a line is longer than 4 MiB.
+ * Yields the lines of a stream without their line feeds, null for one that is not UTF-8, in memory that does
+ * not grow with the stream. Throws where a line is longer than 4 MiB.
  */
 export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
   let rest: Buffer = Buffer.alloc(0)

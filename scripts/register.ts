@@ -1,5 +1,6 @@
-// `node --import sallyport/register app.mjs`, with SALLYPORT_IDENTITY=DIR: the program's own fetch reaches the gateway as
-// that identity, and so does whatever goes by undici's global dispatcher. All other origins are left as they were.
+// `node --import sallyport/register app.mjs`, with SALLYPORT_IDENTITY=DIR: the program's own fetch reaches
+// the gateway as that identity, and so does whatever goes by undici's global dispatcher. All other origins
+// are left as they were.
 import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
 
 refuseUnsafeRuntime(process)

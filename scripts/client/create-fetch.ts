@@ -11,14 +11,14 @@ export interface FetchOptions extends SessionOptions {
 }
 
 /**
- * A `fetch` that goes to the gateway and nowhere else, as this identity: mutual TLS, one access token for the whole
- * process, and a fresh DPoP proof for every attempt (WIRE.md §5). For the `fetch` option of the OpenAI, Anthropic, AI SDK
- * and MCP clients, whose own `authorization` and `x-api-key` are dropped.
+ * Makes a `fetch` that goes to the gateway and nowhere else, as this identity: mutual TLS, one access token
+ * for the whole process, and a fresh DPoP proof for every attempt (WIRE.md §5). For the `fetch` option of the
+ * OpenAI, Anthropic, AI SDK and MCP clients, whose own `authorization` and `x-api-key` are dropped.
  *
- * `identity`: a directory as `sallyport agent` writes it, or its content. Throws one sentence where it is not whole.
- * The fetch rejects where the URL is of another origin. It never follows a redirect, and sets no limit to how long an
- * answer may stream: pass a `signal`. A streamed request body is kept up to 32 MiB for a second attempt; after more than
- * that a refusal that a second attempt could cure is the answer.
+ * `identity`: a directory as `sallyport agent` writes it, or its content. Throws one sentence where it is not
+ * whole. The fetch rejects where the URL is of another origin. It never follows a redirect, and sets no limit
+ * to how long an answer may stream: pass a `signal`. A streamed request body is kept up to 32 MiB for a
+ * second attempt; after more than that a refusal that a second attempt could cure is the answer.
  */
 export function createFetch(identity: string | Identity, options: FetchOptions = {}): Fetch {
   const { url, ...rest } = options
@@ -34,7 +34,7 @@ export function createFetch(identity: string | Identity, options: FetchOptions =
   return signed as unknown as Fetch
 }
 
-/** What was asked for, without classes of Node's own fetch, which undici's does not know. */
+/** Returns the request without classes of Node's own fetch, which undici's does not know. */
 async function plain(
   input: string | URL | Request,
   init: globalThis.RequestInit = {},

@@ -6,19 +6,19 @@ import { draftIdentity } from './identity-files.ts'
 import { membersOf, refusalOf } from './refusal.ts'
 import { newDpopKey, publicJwk } from './signing/dpop-key.ts'
 
-/** Whom to enroll, by which gateway, and where the identity goes. */
+/** The agent to enroll, its gateway, and the place of its identity. */
 export interface EnrollOptions {
   /** e.g. `https://gateway.example:9443`. */
   readonly gatewayUrl: string
   readonly adminSecret: string
-  /** What the gateway is trusted by: its organisation's root certificate. PEM. */
+  /** The root certificate of the organisation, by which the gateway is trusted. PEM. */
   readonly ca: string
   /** `^[a-zA-Z0-9._-]{1,64}$` */
   readonly name: string
   readonly capabilities?: readonly string[]
   readonly displayName?: string
   readonly federated?: boolean
-  /** Where the identity is written. Must be empty, or not there yet. */
+  /** The directory that the identity is written to. Must be empty, or not there yet. */
   readonly directory: string
 }
 
@@ -37,7 +37,7 @@ export interface SpiffeOptions extends EnrollOptions {
   readonly trustBundlePem?: string
 }
 
-/** What enrolling came to. */
+/** An enrolled agent. */
 export interface Enrolled {
   readonly agentId: string
   readonly directory: string
@@ -49,8 +49,9 @@ export interface Enrolled {
 const TIMEOUT_MS = 60_000
 
 /**
- * Enrolls an agent with a certificate of the organisation's own CA (WIRE.md §2) and writes its identity directory, with a
- * new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) where the gateway refuses: nothing is left then.
+ * Enrolls an agent with a certificate of the organisation's own CA (WIRE.md §2) and writes its identity
+ * directory, with a new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) where the gateway
+ * refuses: nothing is left then.
  */
 export function enrollByoca(options: ByocaOptions): Promise<Enrolled> {
   const { certPem: cert, privateKeyPem: key } = options
@@ -66,8 +67,8 @@ export function enrollSpiffe(options: SpiffeOptions): Promise<Enrolled> {
 }
 
 /**
- * Enrolls an agent with a certificate that the gateway makes; otherwise as {@link enrollByoca}. Where its DPoP key cannot
- * be registered the new agent is deactivated again, for nobody would hold its key.
+ * Enrolls an agent with a certificate that the gateway makes; otherwise as {@link enrollByoca}. Where its
+ * DPoP key cannot be registered the new agent is deactivated again, for nobody would hold its key.
  */
 export function mint(options: EnrollOptions): Promise<Enrolled> {
   return drafted(options, async (call, dpopJwk) => {

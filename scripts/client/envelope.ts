@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 
-/** An error that this side of the gateway answers with. */
+/** An error that this side answers with in the gateway's place. */
 export interface LocalError {
   readonly status: number
   readonly reason: string
   readonly message: string
-  /** True where sending the same again cannot help. */
+  /** True where a repetition cannot help. */
   readonly final: boolean
 }
 
@@ -14,7 +14,7 @@ export interface Envelope {
   readonly body: string
 }
 
-/** An error in the form in which the gateway itself says no (WIRE.md §1), so that an SDK reads both alike. */
+/** Writes an error as the gateway itself does (WIRE.md §1), so that an SDK reads both alike. */
 export function envelope({ status, reason, message, final }: LocalError): Envelope {
   const requestId = `req_${randomUUID()}`
   const said = { reason, request_id: requestId }

@@ -3,12 +3,13 @@ import type { Dispatcher } from 'undici'
 type DispatchHeaders = Dispatcher.DispatchOptions['headers']
 type Value = string | number | readonly string[] | undefined
 
-// The gateway knows its caller by certificate, token and proof. A key that an SDK insists on having must go nowhere.
+// The gateway knows its caller by certificate, token and proof. A key that an SDK insists on having must go
+// nowhere.
 const REPLACED = new Set(['authorization', 'x-api-key', 'dpop'])
 
 /**
- * The caller's headers without its own credentials, then ours: names and values in turn. Takes every form that an HTTP
- * client hands to undici: an object, names and values in turn, or pairs.
+ * Returns the caller's headers without its own credentials, then ours: names and values in turn. Takes every
+ * form that an HTTP client hands to undici: an object, names and values in turn, or pairs.
  */
 export function withCredentials(headers: DispatchHeaders, ours: Readonly<Record<string, string>>): string[] {
   const kept = [...pairs(headers)].filter(([name]) => !REPLACED.has(name.toLowerCase()))

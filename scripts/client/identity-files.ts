@@ -5,7 +5,7 @@ import { isMissing, syncFolder } from '../../certs/authority/key-store.ts'
 import type { Identity } from './identity.ts'
 import { dpopKeyText } from './signing/dpop-key.ts'
 
-/** A place for an identity that is being made, beside the one where it will be. */
+/** A directory for an identity that is being made, beside its final one. */
 export interface Draft {
   /** Writes all files and gives the directory its name: whole, or not at all. */
   readonly publish: (identity: Identity) => Promise<void>
@@ -14,8 +14,8 @@ export interface Draft {
 }
 
 /**
- * Prepares to write an identity directory. Throws where something is there already, or it cannot be written: before
- * anything is enrolled, because a key is shown once.
+ * Prepares to write an identity directory. Throws where something is there already, or it cannot be written:
+ * before anything is enrolled, because a key is shown once.
  */
 export async function draftIdentity(directory: string): Promise<Draft> {
   const target = resolve(directory)
@@ -37,7 +37,7 @@ export async function draftIdentity(directory: string): Promise<Draft> {
   }
 }
 
-/** The files of an identity directory, by name. */
+/** Returns the files of an identity directory, by name. */
 export function filesOf({
   url,
   agentId,
@@ -55,7 +55,7 @@ export function filesOf({
   }
 }
 
-/** The content of `gateway.json`. */
+/** Returns the content of `gateway.json`. */
 export const gatewayText = (url: string, agentId: string | null): string =>
   `${JSON.stringify({ url, agent_id: agentId })}\n`
 

@@ -2,16 +2,17 @@ import type { JsonWebKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isMissing } from '../../certs/authority/key-store.ts'
+import { isObject, type Members } from '../../db/json.ts'
 import { readPrivateSync } from './private-file.ts'
 import { dpopKeyIn } from './signing/dpop-key.ts'
 
-/** Who a client is, and where its gateway is. */
+/** A client's identity, and the place of its gateway. */
 export interface Identity {
   /** The gateway's base URL without a path, e.g. `https://gateway.example:9443`. */
   readonly url: string
   /** e.g. `acme::my-agent`; null where it is not known. Only shown, never sent. */
   readonly agentId: string | null
-  /** What the gateway is trusted by. PEM. */
+  /** The root certificate that the gateway is trusted by. PEM. */
   readonly ca: string
   /** The client certificate and its intermediate. PEM. */
   readonly cert: string
@@ -22,8 +23,8 @@ export interface Identity {
 }
 
 /**
- * Reads an identity directory: `agent.crt`, `agent.key`, `org-ca.crt`, `gateway.json` (`{"url", "agent_id"}`) and
- * `dpop.jwk`, which is made where it is missing. `url` takes the place of the one in `gateway.json`.
+ * Reads an identity directory: `agent.crt`, `agent.key`, `org-ca.crt`, `gateway.json` (`{"url", "agent_id"}`)
+ * and `dpop.jwk`, which is made where it is missing. `url` takes the place of the one in `gateway.json`.
  * Throws one sentence where a file is missing, is not what it should be, or a key can be read by others.
  */
 export function readIdentity(directory: string, url?: string): Identity {
@@ -39,7 +40,10 @@ export function readIdentity(directory: string, url?: string): Identity {
   }
 }
 
-/** Where an identity's gateway is, by `gateway.json`, or by `url` in its place. Throws one sentence where neither says it. */
+/**
+ * Reads the place of an identity's gateway from `gateway.json`, or takes `url`. Throws one sentence where
+ * neither says it.
+ */
 export function gatewayIn(directory: string, url?: string): Pick<Identity, 'url' | 'agentId'> {
   const path = join(directory, 'gateway.json')
   const said = parsedIfThere(path)
@@ -52,18 +56,20 @@ export function gatewayIn(directory: string, url?: string): Pick<Identity, 'url'
   return { url: originOf(found), agentId: typeof said?.agent_id === 'string' ? said.agent_id : null }
 }
 
-function parsedIfThere(path: string): Record<string, unknown> | null {
+function parsedIfThere(path: string): Members | null {
   try {
     const value: unknown = JSON.parse(readFileSync(path, 'utf8'))
-    // Members are looked at one by one; an array has none of their names.
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+    return isObject(value) ? value : null
   } catch (error) {
     if (isMissing(error)) return null
     throw new Error(`${path} is not JSON`, { cause: error })
   }
 }
 
-/** The origin of a gateway's base URL. Throws one sentence where it is not https, or has a path, query or user. */
+/**
+ * Returns the origin of a gateway's base URL. Throws one sentence where it is not https, or has a path, query
+ * or user.
+ */
 export function originOf(text: string): string {
   const url = URL.parse(text)
   if (url?.protocol === 'https:' && url.href === `${url.origin}/`) return url.origin

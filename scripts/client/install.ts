@@ -11,17 +11,18 @@ interface Dispatches {
 }
 
 /**
- * Sends what this process's global fetch asks of the gateway's origin through the identity's session, and leaves every
- * other origin to whoever served it before. A program that sets a global dispatcher of its own afterwards undoes this.
- * Throws one sentence where `directory` is empty or no whole identity.
+ * Sends the requests of this process's global fetch for the gateway's origin through the identity's session,
+ * and leaves every other origin to the dispatcher that was there before. A program that sets a global
+ * dispatcher of its own afterwards undoes this. Throws one sentence where `directory` is empty or no whole
+ * identity.
  */
 export async function install(directory: string): Promise<void> {
   if (directory === '') {
     throw new Error('sallyport/register: SALLYPORT_IDENTITY must name an identity directory')
   }
   const identity = readIdentity(directory)
-  // Node's own dispatcher appears when its fetch is first touched, and undici would put one of its own in the empty place
-  // as it is imported: the other origins must keep what they would have had.
+  // Node's own dispatcher appears when its fetch is first touched, and undici would put one of its own in the
+  // empty place as it is imported: the other origins must keep what they would have had.
   new Headers()
   const { Dispatcher1Wrapper } = await import('undici')
   const { sessionOf } = await import('./signing/session.ts')

@@ -5,10 +5,10 @@ import type { LocalError } from './envelope.ts'
 const NAMES = ['127.0.0.1', 'localhost', '[::1]']
 
 /**
- * Why a request to the sidecar is refused, or null. Whoever can make this machine's browser call a loopback port would
- * speak as the agent: a page of another site (its `Origin` or `Sec-Fetch-Site` says so), or a name that was pointed here
- * (DNS rebinding: its `Host` says so). `port`: the one that the sidecar listens on.
- * Does NOT keep out other users of this machine: a loopback port has no owner.
+ * Returns the error that a request to the sidecar is refused with, or null. A party that can make this
+ * machine's browser call a loopback port would speak as the agent: a page of another site (its `Origin` or
+ * `Sec-Fetch-Site` says so), or a name that was pointed here (DNS rebinding: its `Host` says so). `port`: the
+ * sidecar's own. Does NOT keep out other users of this machine: a loopback port has no owner.
  */
 export function localFault({ headers, url = '' }: IncomingMessage, port: number): LocalError | null {
   const hosts = NAMES.map((name) => `${name}:${port}`)

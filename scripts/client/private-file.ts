@@ -2,8 +2,9 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { isMissing } from '../../certs/authority/key-store.ts'
 
 /**
- * Reads a file that only its owner may read; null where there is none. Throws one sentence with the command that mends
- * it where others may read or write it. Synchronous, because an identity is read before the first call can be made.
+ * Reads a file that only its owner may read; null where there is none. Throws one sentence with the command
+ * that mends it where others may read or write it. Synchronous, because an identity is read before the first
+ * call can be made.
  */
 export function readPrivateSync(path: string): string | null {
   const file = openIfThere(path)

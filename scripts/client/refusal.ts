@@ -1,10 +1,12 @@
-/** The gateway said no. `message` is its own sentence. */
+import { isObject, type Members } from '../../db/json.ts'
+
+/** A refusal by the gateway. `message` is its own sentence. */
 export class GatewayRefusal extends Error {
   /** The HTTP status. */
   readonly status: number
-  /** The gateway's word for why, e.g. `capability_missing` or `invalid_scope`. */
+  /** The gateway's word for its reason, e.g. `capability_missing` or `invalid_scope`. */
   readonly reason: string
-  /** Whether sending the same again cannot help. */
+  /** True where a repetition cannot help. */
   readonly final: boolean
 
   constructor(status: number, reason: string, message: string, final: boolean) {
@@ -16,7 +18,10 @@ export class GatewayRefusal extends Error {
   }
 }
 
-/** Reads an error answer: the body of WIRE.md §1, the one of RFC 6749 §5.2, or neither. `advice`: its `x-should-retry`. */
+/**
+ * Reads an error answer: the body of WIRE.md §1, the one of RFC 6749 §5.2, or neither. `advice`: its
+ * `x-should-retry`.
+ */
 export function refusalOf(status: number, text: string, advice?: unknown): GatewayRefusal {
   const { reason, error, message, error_description: description } = membersOf(text)
   return new GatewayRefusal(
@@ -30,11 +35,11 @@ export function refusalOf(status: number, text: string, advice?: unknown): Gatew
 const firstText = (...values: readonly unknown[]): string | undefined =>
   values.find((value) => typeof value === 'string' && value !== '') as string | undefined
 
-/** The members of a JSON object; none where the text is something else. */
-export function membersOf(text: string): Record<string, unknown> {
+/** Returns the members of a JSON object; none where the text is something else. */
+export function membersOf(text: string): Members {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? { ...value } : {}
+    return isObject(value) ? value : {}
   } catch {
     // A proxy's error page, or nothing: the status alone then says what happened.
     return {}

@@ -8,7 +8,7 @@ import { answerHeaders, requestHeaders } from './forwarded.ts'
 import { localFault } from './local-guard.ts'
 import type { Session } from './signing/session.ts'
 
-/** A plain HTTP door to the gateway on this machine's loopback address. */
+/** A plain HTTP listener on this machine's loopback address, in front of the gateway. */
 export interface Sidecar {
   /** e.g. `http://127.0.0.1:8787` */
   readonly url: string
@@ -16,14 +16,15 @@ export interface Sidecar {
   readonly close: (graceMs: number) => Promise<void>
 }
 
-// Longer than clients keep an idle connection: the one who closes first must not be the one who is about to be asked.
+// Longer than clients keep an idle connection: the one who closes first must not be the one who is about to
+// be asked.
 const KEEP_ALIVE_MS = 75_000
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
 
 /**
- * Starts the sidecar: plain HTTP in, mutual TLS, access token and DPoP out, as the session's principal. Throws where
- * `host` is not a loopback address, or the port is taken. Port 0 picks one.
+ * Starts the sidecar: plain HTTP in, mutual TLS, access token and DPoP out, as the session's principal.
+ * Throws where `host` is not a loopback address, or the port is taken. Port 0 picks one.
  */
 export async function startSidecar(session: Session, host: string, port: number): Promise<Sidecar> {
   if (!LOOPBACK.has(host)) {
@@ -83,14 +84,16 @@ async function pass(
   const raw = headers as unknown as readonly string[]
   res.writeHead(statusCode, statusText, answerHeaders(raw))
   res.flushHeaders()
-  // What breaks off is never ended as if it were whole: an SDK would take the cut text for the answer (SECURITY T4).
+  // A broken answer is never ended as if it were whole: an SDK would take the cut text for all of it
+  // (SECURITY T4).
   await pipeline(body, res)
 }
 
 function bodyOf(req: IncomingMessage): IncomingMessage | null {
   const { 'content-length': length, 'transfer-encoding': coding } = req.headers
   if (coding === undefined && (length === undefined || length === '0')) return null
-  // Undici takes any iterable of bytes. Its end must not be the end of the connection that the answer goes back on.
+  // Undici takes any iterable of bytes. Its end must not be the end of the connection that the answer goes
+  // back on.
   return req.iterator({ destroyOnReturn: false }) as unknown as IncomingMessage
 }
 

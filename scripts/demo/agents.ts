@@ -16,7 +16,7 @@ export interface DemoAgent {
   readonly close: () => Promise<void>
 }
 
-/** What the SDKs are given for a key: each demands one, and the gateway neither needs it nor passes it on. */
+/** The key that the SDKs are given: each demands one, and the gateway neither needs it nor passes it on. */
 export const NO_KEY = 'unused'
 
 /** Enrolls an agent as an operator does, with `sallyport agent`, and points the SDKs at the gateway. */

@@ -3,7 +3,7 @@ import type { AuditRow } from '../../db/audit/read.ts'
 import type { Json, JsonObject } from '../../db/json.ts'
 import type { DemoGateway } from './gateway.ts'
 
-/** How long the last outcome rows may take: they are written after the caller has the answer. ms. */
+/** The time that the last outcome rows may take, which are written after the caller has the answer. ms. */
 const OUTCOMES_MS = 5_000
 
 /** Prints the rows of the ledger as a table and verifies their chain offline, from the database file. */
@@ -52,7 +52,7 @@ function outcomeOf({ http_status: http, latency_ms: ms, ...detail }: JsonObject)
   return `${text(http)}, ${size}, ${text(ms)} ms`
 }
 
-/** What an operator, or a read of an MCP server, has changed. */
+/** Returns the change that an operator, or a read of an MCP server, has made. */
 function changeOf(detail: JsonObject): string {
   const { subject, name, resource, capabilities, approved, required_capability: demanded } = detail
   if (Array.isArray(capabilities)) return `${text(subject)} [${texts(...capabilities)}]`

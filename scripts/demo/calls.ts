@@ -10,12 +10,12 @@ export type Say = (line: string) => void
 const PROMPT = [{ role: 'user' as const, content: 'Say hello.' }]
 const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }]
 
-/** Calls that reach the provider: two allowed, two streamed, one after the grant. */
+/** The number of calls that reach the provider: two allowed, two streamed, one after the grant. */
 const SERVED = 5
 
 /**
- * Enrolls two agents and plays every call with both SDKs. Rejects at the first that goes otherwise than it should; gives the
- * agent that may call.
+ * Enrolls two agents and plays every call with both SDKs. Resolves to the agent that may call; rejects at the
+ * first call that goes otherwise than it should.
  */
 export async function playCalls(
   gateway: DemoGateway,
@@ -61,7 +61,7 @@ function answer(text: string | null | undefined): string {
   throw new Error('an allowed call was answered without any text')
 }
 
-/** How a denied call looks to a program: the SDK's own error, and the sentence it carries. */
+/** Returns a denied call as a program sees it: the SDK's own error, and the sentence it carries. */
 async function refusal(
   call: Promise<string>,
   denied: typeof OpenAI.PermissionDeniedError | typeof Anthropic.PermissionDeniedError,
@@ -117,7 +117,7 @@ async function grantAndRevoke({ admin }: DemoGateway, guest: DemoAgent, say: Say
   say(row('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
 }
 
-/** The provider got its key from the gateway, and never heard of the denied calls. */
+/** Checks that the provider got its key from the gateway, and never heard of the denied calls. */
 async function checkKeys(provider: MockProvider, say: Say): Promise<void> {
   const came = provider.answered()
   if (came.length !== SERVED || came.some((status) => status !== 200)) {

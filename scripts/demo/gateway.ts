@@ -76,7 +76,10 @@ async function runVerb(verb: string, args: readonly string[], env: NodeJS.Proces
   throw new Error(`${verb} failed: ${(out + err).trim().split('\n').at(-1)}`)
 }
 
-/** The caller's environment without its own gateway's settings: the demo must not meet a real data directory. */
+/**
+ * Returns the caller's environment without its own gateway's settings: the demo must not meet a real data
+ * directory.
+ */
 function ownEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('MCP_PROXY_')))
 }
@@ -113,7 +116,9 @@ function ready(child: ChildProcess, logFile: string): Promise<string> {
   })
 }
 
-/** The gateway's one line `{"msg":"ready","url":…}` (WIRE.md §8); null for what it logs. */
+/**
+ * Reads the gateway's one line `{"msg":"ready","url":…}` (WIRE.md §8); returns null for a line of its log.
+ */
 function readyUrl(line: string): string | null {
   if (!line.startsWith('{"msg":"ready"')) return null
   const said: unknown = JSON.parse(line)

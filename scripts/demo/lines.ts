@@ -1,6 +1,6 @@
 import type { DemoGateway } from './gateway.ts'
 
-/** Lines to paste into another terminal while the gateway of the demo runs. */
+/** Returns lines to paste into another terminal while the gateway of the demo runs. */
 export function curlLines({ url, directory, adminSecret }: DemoGateway): string {
   const as = (name: string): string =>
     `--cacert ${name}/org-ca.crt --cert ${name}/agent.crt --key ${name}/agent.key`

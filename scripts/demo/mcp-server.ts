@@ -5,13 +5,13 @@ import { buffer } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
 
-/** A tool of the demo: what it is said to do, and what it answers. */
+/** A tool of the demo: its description, and its answer. */
 interface DemoTool {
   readonly description: string
   readonly answer: string
 }
 
-/** An MCP server made with the official SDK, on a port of its own. It asks nobody who he is. */
+/** An MCP server made with the official SDK, on a port of its own. It knows no callers apart. */
 export interface DemoMcpServer {
   readonly url: string
   /** The tools that were called, in order. */

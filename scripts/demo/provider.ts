@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { LLMock } from '@copilotkit/aimock'
 
-/** An LLM provider that nobody here wrote, on a port of its own. */
+/** An LLM provider from another project, on a port of its own. */
 export interface MockProvider {
   readonly url: string
   /** The one key it answers to. */
@@ -34,7 +34,10 @@ export async function startMockProvider(): Promise<MockProvider> {
   }
 }
 
-/** The operator files of a gateway in front of the mock: six, as in plugins/config. The key comes from the environment. */
+/**
+ * Returns the operator files of a gateway in front of the mock: six, as in plugins/config. The key comes from
+ * the environment.
+ */
 export const operatorFiles = (url: string): Readonly<Record<string, string>> => ({
   '10-pin.yaml': 'plugin: pin\n',
   '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',

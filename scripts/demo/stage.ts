@@ -12,13 +12,14 @@ import { startMockProvider } from './provider.ts'
 interface Wanted {
   /** True: the gateway stays until SIGINT or SIGTERM. */
   readonly stay: boolean
-  /** Null: 9443, or any other while that is taken. */
+  /** The port of the gateway. Null: 9443, or any other while that is taken. */
   readonly port: number | null
 }
 
 /**
- * Plays the whole demo on standard output. Rejects with one sentence at the first step that does not do what it should.
- * Whatever happens, the gateway and the provider are stopped and the scratch directory is removed before it settles.
+ * Plays the whole demo on standard output. Rejects with one sentence at the first step that does not do what
+ * it should. Whatever happens, the gateway and the provider are stopped and the scratch directory is removed
+ * before it settles.
  */
 export async function demo(wanted: Wanted): Promise<void> {
   const interrupted = interruption()
@@ -32,7 +33,8 @@ export async function demo(wanted: Wanted): Promise<void> {
 }
 
 async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interrupted: AbortSignal) {
-  // Each step says how it went, so an interrupted demo ends at the next line, with everything it started known here.
+  // Each step says how it went, so an interrupted demo ends at the next line, with everything it started
+  // known here.
   const say = (line: string): void => {
     interrupted.throwIfAborted()
     process.stdout.write(`${line}\n`)

@@ -5,8 +5,8 @@ import { resourcePath, toolNamed, type WholeTool, wholeResourceNamed } from './r
 import { subcommandOf } from './subcommand.ts'
 
 /**
- * `mcp approve`: shows the pending definition, whole, and how it differs, asks, and approves the definition that was shown
- * and no other: one that came in between is refused by its digest.
+ * `mcp approve`: shows the pending definition, whole, and how it differs, asks, and approves the definition
+ * that was shown and no other: one that came in between is refused by its digest.
  */
 export const approve = subcommandOf({
   takes: 'NAME TOOL',

@@ -3,13 +3,16 @@ import { visible } from '../../proxy/visible.ts'
 import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
 
 /**
- * Joins lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a terminal obeys what
- * it prints: so everything that hides or controls is written as `\u{1b}`.
+ * Joins lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a
+ * terminal obeys what it prints: so everything that hides or controls is written as `\u{1b}`.
  */
 export const printable = (lines: readonly string[]): string =>
   lines.map((line) => `${visible(line)}\n`).join('')
 
-/** Writes JSON, indented, with everything that hides or controls escaped as JSON does: it reads back as the same value. */
+/**
+ * Writes JSON, indented, with everything that hides or controls escaped as JSON does: it reads back as the
+ * same value.
+ */
 export const jsonLines = (value: unknown): readonly string[] =>
   JSON.stringify(value, null, 2).split('\n').map(visibleJson)
 
@@ -54,7 +57,10 @@ export function resourceLines(resource: WholeResource, bindings: readonly ShownB
 export const unknownLines = ({ unknown_tools: unknown }: WholeResource): readonly string[] =>
   unknown.map((tool) => `tool_capabilities names ${tool}, which the server does not have`)
 
-/** Writes a tool with its definitions whole, so that nothing of the approved one is cut; below them how they differ. */
+/**
+ * Writes a tool with its definitions whole, so that nothing of the approved one is cut; below them how they
+ * differ.
+ */
 export const wholeToolLines = (tool: WholeTool): readonly string[] => [
   ...(tool.definition === null ? [] : ['approved:', ...jsonLines(tool.definition)]),
   ...pendingLines(tool),
@@ -66,7 +72,10 @@ export const pendingLines = (tool: WholeTool): readonly string[] => [
   ...toolLines([tool]),
 ]
 
-/** Writes each tool with its state and its demand; below it the digest that waits, how it differs, and its flags. */
+/**
+ * Writes each tool with its state and its demand; below it the digest that waits, how it differs, and its
+ * flags.
+ */
 export function toolLines(tools: readonly ShownTool[]): readonly string[] {
   const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, tool.required_capability]))
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])

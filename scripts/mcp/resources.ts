@@ -6,10 +6,10 @@ export interface ShownTool {
   readonly name: string
   readonly required_capability: string
   readonly state: 'approved' | 'quarantined' | 'gone'
-  /** Of the definition that waits for approval, or null. */
+  /** The digest of the definition that waits for approval, or null. */
   readonly pending_digest: string | null
   readonly flags: readonly string[]
-  /** Of a quarantined tool: how it differs from what was approved. */
+  /** The differences of a quarantined tool from its approved definition. */
   readonly changes?: readonly string[]
 }
 
@@ -17,7 +17,7 @@ export interface ShownTool {
 export interface WholeTool extends ShownTool {
   /** The approved definition; null where none ever was. */
   readonly definition: object | null
-  /** Of a quarantined tool: the definition that waits. */
+  /** The definition of a quarantined tool that waits. */
   readonly pending_definition?: object | null
 }
 
@@ -48,7 +48,7 @@ export interface WholeResource extends ShownResource {
 /** A principal's leave to reach an MCP server. */
 export interface ShownBinding {
   readonly binding_id: string
-  /** Of an agent, a user or a workload. */
+  /** The id of an agent, a user or a workload. */
   readonly agent_id: string
   readonly resource_id: string
 }
@@ -77,13 +77,19 @@ export async function resourceNamed(call: Call, name: string): Promise<ShownReso
   throw new Error(`there is no MCP server of the name ${JSON.stringify(name)}: ${hint}`)
 }
 
-/** Finds the MCP server of that name, with the definitions of its tools. Throws one sentence where there is none. */
+/**
+ * Finds the MCP server of that name, with the definitions of its tools. Throws one sentence where there is
+ * none.
+ */
 export async function wholeResourceNamed(call: Call, name: string): Promise<WholeResource> {
   const { resource_id: id } = await resourceNamed(call, name)
   return wholeResource(await call('GET', resourcePath(id)), 200)
 }
 
-/** Reads the MCP server that an answer holds. Throws the service's own sentence where its status is not the expected one. */
+/**
+ * Reads the MCP server that an answer holds. Throws the service's own sentence where its status is not the
+ * expected one.
+ */
 export const wholeResource = (answer: ControlAnswer, status: number): WholeResource =>
   // The admin API's own shape (WIRE.md §2), of the version that runs.
   expect(answer, status) as unknown as WholeResource

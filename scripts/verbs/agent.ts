@@ -42,7 +42,10 @@ interface Wanted {
   readonly directory: string
 }
 
-/** Enrolls an agent and writes its identity; prints where, and a line to try it with. Throws one sentence on a refusal. */
+/**
+ * Enrolls an agent and writes its identity; prints where, and a line to try it with. Throws one sentence on a
+ * refusal.
+ */
 async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<void> {
   const settings = readSettings(process.env, process.cwd())
   const key = join(directory, 'agent.key')
@@ -63,7 +66,10 @@ async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<v
   process.stdout.write(summary(urlOf(settings), agent, directory))
 }
 
-/** The URL by which clients reach the gateway, as far as its settings tell: they do not know a port that is picked at each start. */
+/**
+ * The URL by which clients reach the gateway, as far as its settings tell: they do not know a port that is
+ * picked at each start.
+ */
 function urlOf({ publicUrls, hostnames, listen }: Settings): string {
   const [host = 'localhost'] = hostnames
   return new URL(publicUrls?.[0] ?? `https://${host.includes(':') ? `[${host}]` : host}:${listen.port}`)

@@ -28,7 +28,10 @@ export interface Output {
   readonly err: (text: string) => void
 }
 
-/** Checks the files of a directory and resolves to the exit code; rejects only where this program itself is wrong. */
+/**
+ * Checks the files of a directory and resolves to the exit code; rejects only where this program itself is
+ * wrong.
+ */
 export async function checkConfig(
   directory: string,
   env: Environment,

@@ -38,7 +38,10 @@ export interface Wanted {
   readonly direct: boolean
 }
 
-/** Returns lines for a POSIX shell that point the common clients at the gateway; what is not in force is a comment. */
+/**
+ * Returns lines for a POSIX shell that point the common clients at the gateway; what is not in force is a
+ * comment.
+ */
 export function exportLines({ port, identity, direct }: Wanted): string {
   const base = `http://127.0.0.1:${port}`
   const files = identity && filesIn(identity.directory)

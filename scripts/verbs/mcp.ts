@@ -102,7 +102,10 @@ export const verb = verbWithHelp(HELP, async (args) => {
   )
 })
 
-/** Understands the arguments, and only then asks for the settings and opens the control socket. Throws one sentence. */
+/**
+ * Understands the arguments, and only then asks for the settings and opens the control socket. Throws one
+ * sentence.
+ */
 export async function perform(
   [name = '', ...args]: readonly string[],
   settings: () => Settings,
@@ -116,7 +119,7 @@ export async function perform(
   try {
     await withControl(settings(), (call) => work(call, say))
   } catch (error) {
-    // What is wrong with a server may be told in its own words.
+    // The sentence may hold words of an MCP server.
     throw new Error(visible(messageOf(error)), { cause: error })
   }
 }

@@ -1,24 +1,25 @@
 import { generateKeyPairSync, type JsonWebKey, randomBytes } from 'node:crypto'
 import { closeSync, constants, fsyncSync, linkSync, openSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isObject } from '../../../db/json.ts'
 import { readPrivateSync } from '../private-file.ts'
 
 const FILE = 'dpop.jwk'
 
-/** A new key for DPoP proofs: an EC P-256 private JWK (RFC 7517). */
+/** Makes a new key for DPoP proofs: an EC P-256 private JWK (RFC 7517). */
 export function newDpopKey(): JsonWebKey {
   return generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ format: 'jwk' })
 }
 
-/** What of a key may be shown: its public half, members in the order that RFC 7638 hashes them in. */
+/** Returns the public half of a key, its members in the order in which RFC 7638 hashes them. */
 export function publicJwk({ crv, kty, x, y }: JsonWebKey): JsonWebKey {
   return { crv, kty, x, y } as JsonWebKey
 }
 
 /**
- * The DPoP key of an identity directory: `dpop.jwk`, made on first use with mode 0600 and never overwritten. Of two
- * processes that make it at once both get the one that stayed. Throws one sentence where the file is not such a key, or
- * others can read it.
+ * Reads the DPoP key of an identity directory: `dpop.jwk`, made on first use with mode 0600 and never
+ * overwritten. Of two processes that make it at once both get the one that stayed. Throws one sentence where
+ * the file is not such a key, or others can read it.
  */
 export function dpopKeyIn(directory: string): JsonWebKey {
   const path = join(directory, FILE)
@@ -28,7 +29,7 @@ export function dpopKeyIn(directory: string): JsonWebKey {
   return parseDpopKey(readPrivateSync(path) ?? '', path)
 }
 
-/** A key as it lies in `dpop.jwk`. */
+/** Writes a key as it lies in `dpop.jwk`. */
 export const dpopKeyText = (key: JsonWebKey): string => `${JSON.stringify(key)}\n`
 
 function parseDpopKey(text: string, path: string): JsonWebKey {
@@ -45,14 +46,15 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Whether a value is a private EC P-256 JWK by its members. Does NOT check that its point lies on the curve. */
+/** Tells a private EC P-256 JWK by its members. Does NOT check that its point lies on the curve. */
 export function isDpopKey(value: unknown): value is JsonWebKey {
-  if (typeof value !== 'object' || value === null) return false
-  const { kty, crv, x, y, d } = value as Record<string, unknown>
+  if (!isObject(value)) return false
+  const { kty, crv, x, y, d } = value
   return kty === 'EC' && crv === 'P-256' && [x, y, d].every((member) => typeof member === 'string')
 }
 
-// A link to a whole file is made in one step or not at all, and never over another: a crash leaves a `.tmp` at most.
+// A link to a whole file is made in one step or not at all, and never over another: a crash leaves a `.tmp`
+// at most.
 function writeOnce(directory: string, path: string, text: string): void {
   const temporary = join(directory, `.${FILE}.${randomBytes(6).toString('hex')}.tmp`)
   const file = openSync(temporary, 'wx', 0o600)

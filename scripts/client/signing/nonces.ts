@@ -1,16 +1,17 @@
 /** Headers of an answer, names in lower case. */
 export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>
 
-/** The gateway hands out one kind of nonce at its token endpoint and another everywhere else. */
+/** A kind of nonce: the gateway hands out one at its token endpoint and another everywhere else. */
 export type Door = 'token' | 'resource'
 
-/** The latest nonce of each kind of door (RFC 9449 §8.2). */
+/** The latest nonce of each kind (RFC 9449 §8.2). */
 export interface Nonces {
   readonly get: (door: Door) => string | undefined
-  /** Keeps the nonce of an answer, of whatever status; says whether there was one. */
+  /** Keeps the nonce of an answer, of whatever status; returns false where there was none. */
   readonly learn: (door: Door, headers: AnswerHeaders) => boolean
 }
 
+/** Keeps nonces in memory. */
 export function keepNonces(): Nonces {
   const latest = new Map<Door, string>()
   return {

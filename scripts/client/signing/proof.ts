@@ -1,7 +1,7 @@
 import { createPrivateKey, hash, type JsonWebKey, type KeyObject, randomUUID, sign } from 'node:crypto'
 import { publicJwk } from './dpop-key.ts'
 
-/** What a proof is for. */
+/** The request that a proof is for. */
 export interface ProofFor {
   readonly method: string
   /** The URL without query and fragment. */
@@ -17,7 +17,7 @@ export interface ProofFor {
 /** Makes a DPoP proof (RFC 9449 §4.2): a JWT with an id of its own, never two alike. */
 export type ProofSigner = (request: ProofFor) => string
 
-/** A signer with this key (ES256). Throws where the JWK is not a private key of the curve. */
+/** Makes a signer with this key (ES256). Throws where the JWK is not a private key of the curve. */
 export function proofSigner(jwk: JsonWebKey): ProofSigner {
   const key = createPrivateKey({ key: jwk, format: 'jwk' })
   const header = part({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicJwk(jwk) })

@@ -1,19 +1,23 @@
-/** So much of a streamed body is kept for a second attempt. Bytes: what the gateway accepts at most by default. */
+/**
+ * The part of a streamed body that is kept for a second attempt. Bytes. The gateway accepts no more by
+ * default.
+ */
 export const REPLAY_LIMIT_BYTES = 32 * 1024 * 1024
 
 /** A request body that can be sent more than once. */
 export interface ReplayableBody {
-  /** Whether another attempt would send all of it. */
+  /** True while another attempt would send all of it. */
   readonly canReplay: () => boolean
-  /** The whole body from its beginning, for one attempt. Only the latest one is read. */
+  /** Returns the whole body from its beginning, for one attempt. Only the latest one is read. */
   readonly attempt: () => unknown
   /** Lets go of the source, and of what was kept. */
   readonly close: () => void
 }
 
 /**
- * Strings and bytes are sent as they are, and so are forms, which the HTTP client writes out anew each time. A stream or
- * an iterable is passed on as it comes and kept beside, up to 32 MiB: beyond that the first attempt is the only one.
+ * Makes a body replayable. Strings and bytes are sent as they are, and so are forms, which the HTTP client
+ * writes out anew each time. A stream or an iterable is passed on as it comes and kept beside, up to 32 MiB:
+ * beyond that the first attempt is the only one.
  */
 export function replayable(body: unknown): ReplayableBody {
   const chunks = chunksOf(body)
@@ -36,7 +40,8 @@ function kept(source: Iterator<unknown> | AsyncIterator<unknown>): ReplayableBod
   let bytes = 0
   let ended = false
   let latest = 0
-  // One read at a time: an attempt that was broken off may still be waiting for the chunk that the next one needs.
+  // One read at a time: an attempt that was broken off may still be waiting for the chunk that the next one
+  // needs.
   let reading: Promise<void> | null = null
 
   const read = async (): Promise<void> => {

@@ -7,27 +7,39 @@ import { type CallSigner, signedDispatch } from './signed-call.ts'
 import { keepToken } from './token.ts'
 
 export interface SessionOptions {
-  /** Capabilities to narrow the access token to, separated by spaces. Default: all that the principal holds. */
+  /**
+   * Capabilities to narrow the access token to, separated by spaces. Default: all that the principal holds.
+   */
   readonly scope?: string
   /** The clock that tokens and proofs go by. ms since the epoch. Default: `Date.now`. */
   readonly now?: () => number
 }
 
-/** One principal's way to its gateway: connections, token and nonces, shared by all calls of this process. */
+/**
+ * One principal's session with its gateway: connections, token and nonces, shared by all calls of this
+ * process.
+ */
 export interface Session {
   readonly origin: string
-  /** An undici dispatcher for the gateway's origin alone: mutual TLS, access token and a fresh proof for each attempt. */
+  /**
+   * An undici dispatcher for the gateway's origin alone: mutual TLS, access token and a fresh proof for each
+   * attempt.
+   */
   readonly dispatcher: Dispatcher
   /** Ends all connections, also those in use. */
   readonly close: () => Promise<void>
 }
 
-// A provider may think for many minutes before its first byte; after it a stream may be silent for as long as it likes.
+// A provider may think for many minutes before its first byte; after it a stream may be silent for as long as
+// it likes.
 const FIRST_BYTE_TIMEOUT_MS = 15 * 60_000
 
 const sessions = new Map<string, Session>()
 
-/** The session of an identity: the same one for the same identity and scope, unless it has a clock of its own. */
+/**
+ * Returns the session of an identity: the same one for the same identity and scope, unless it has a clock of
+ * its own.
+ */
 export function sessionOf(identity: Identity, options: SessionOptions = {}): Session {
   if (options.now) return openSession(identity, options)
   const name = hash('sha256', JSON.stringify([identity, options.scope ?? null]))

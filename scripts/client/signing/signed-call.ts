@@ -9,7 +9,7 @@ type Options = Dispatcher.DispatchOptions
 type Handler = Dispatcher.DispatchHandler
 type Controller = Dispatcher.DispatchController
 
-/** What proves to the gateway who makes one attempt at a call. */
+/** The credentials of one attempt at a call. */
 export interface Credentials {
   readonly accessToken: string
   readonly headers: Readonly<Record<string, string>>
@@ -21,17 +21,17 @@ export interface CallSigner {
   readonly origin: string
   /** Credentials for one attempt. `path` may have a query. Rejects where no access token is to be had. */
   readonly sign: (method: string, path: string) => Promise<Credentials>
-  /** Keeps the nonce of an answer; says whether there was one. */
+  /** Keeps the nonce of an answer; returns false where there was none. */
   readonly learn: (headers: AnswerHeaders) => boolean
-  /** This access token was not taken. */
+  /** Forgets an access token that the gateway did not take. */
   readonly spoil: (accessToken: string) => void
 }
 
 /**
- * An undici interceptor that signs every attempt anew and repeats a call at most once for each of the two refusals that
- * a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. Where the token endpoint itself refuses,
- * the call is answered with that refusal, so that an SDK shows its sentence.
- * Throws where a call is for another origin.
+ * An undici interceptor that signs every attempt anew and repeats a call at most once for each of the two
+ * refusals that a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. Where the token
+ * endpoint itself refuses, the call is answered with that refusal, so that an SDK shows its sentence. Throws
+ * where a call is for another origin.
  */
 export function signedDispatch(signer: CallSigner): Dispatcher.DispatcherComposeInterceptor {
   return (dispatch) => (options, handler) => {
@@ -44,7 +44,9 @@ export function signedDispatch(signer: CallSigner): Dispatcher.DispatcherCompose
   }
 }
 
-/** One call in one or more attempts, which look like one to the client: it is this call's controller that it holds. */
+/**
+ * One call in one or more attempts, which look like one to the client: it holds the controller of this call.
+ */
 class SignedCall implements Controller {
   aborted = false
   paused = false
@@ -111,7 +113,7 @@ class SignedCall implements Controller {
     }
   }
 
-  /** Hears one attempt; passes everything on, but for an answer that is a reason to try again. */
+  /** Watches one attempt and passes everything on, but for an answer that is a reason to try again. */
   #watch(accessToken: string): Handler {
     let cured = false
     return {
@@ -156,7 +158,8 @@ class SignedCall implements Controller {
   }
 
   #answer({ status: said, reason, message, final }: GatewayRefusal): void {
-    // The token endpoint's 400 is about its own request: to this one it says that nobody could be authenticated.
+    // The token endpoint's 400 is about its own request: to this one it says that nobody could be
+    // authenticated.
     const status = said === 400 ? 401 : said
     const { headers, body } = envelope({ status, reason, message, final })
     this.rawHeaders = headers
@@ -180,7 +183,7 @@ class SignedCall implements Controller {
   }
 }
 
-/** The error of a DPoP challenge (RFC 9449 §7.1); empty where there is none. */
+/** Returns the error of a DPoP challenge (RFC 9449 §7.1); empty where there is none. */
 function challengeOf(headers: AnswerHeaders): string {
   const challenges = [headers['www-authenticate'] ?? []].flat().join(', ')
   return /\bDPoP\b.*?\berror="([a-z_]+)"/i.exec(challenges)?.[1] ?? ''

@@ -3,9 +3,9 @@ import { membersOf, refusalOf } from '../refusal.ts'
 import type { Nonces } from './nonces.ts'
 import type { ProofSigner } from './proof.ts'
 
-/** How long before its end a token is replaced, or half its life where that is shorter. ms. */
+/** The time before its end at which a token is replaced, or half its life where that is shorter. ms. */
 const EARLY_MS = 30_000
-/** A token is made at once or not at all; calls wait for it. ms. */
+/** The time that a token may take: it is made at once or not at all, and calls wait for it. ms. */
 const TIMEOUT_MS = 30_000
 
 export interface TokenSource {
@@ -22,22 +22,28 @@ export interface TokenSource {
 
 interface Token {
   readonly value: string
-  /** When to ask for the next. ms since the epoch. */
+  /** The instant from which the next is asked for. ms since the epoch. */
   readonly freshUntil: number
 }
 
 /** The access token of this process. */
 export interface Tokens {
   /**
-   * A token that holds for a while yet. However many ask at once, the gateway is asked once.
-   * Rejects with a `GatewayRefusal`, or with undici's error where the gateway could not be reached; nothing is kept then.
+   * Returns a token that holds for a while yet. However many ask at once, the gateway is asked once. Rejects
+   * with a `GatewayRefusal`, or with undici's error where the gateway could not be reached; nothing is kept
+   * then.
    */
   readonly current: () => Promise<string>
-  /** The gateway did not take this token: the next call asks for another. Has no effect on a newer one. */
+  /**
+   * Forgets a token that the gateway did not take: the next call asks for another. Has no effect on a newer
+   * one.
+   */
   readonly spoil: (value: string) => void
 }
 
-/** Keeps one access token from `POST /v1/auth/token` (client_credentials, WIRE.md §5), bound to the DPoP key. */
+/**
+ * Keeps one access token from `POST /v1/auth/token` (client_credentials, WIRE.md §5), bound to the DPoP key.
+ */
 export function keepToken(source: TokenSource): Tokens {
   let kept: Token | null = null
   let asking: Promise<Token> | null = null
@@ -71,7 +77,7 @@ async function askToken(source: TokenSource): Promise<Token> {
 interface Answer {
   readonly status: number
   readonly text: string
-  /** Whether a nonce came with it. */
+  /** True where a nonce came with it. */
   readonly learned: boolean
   readonly advice: unknown
 }
