@@ -8,7 +8,7 @@ import { identityDirectory } from '../support/clients/identity.ts'
 import { testGateway } from '../support/gateway.ts'
 import { sallyport } from '../support/run.ts'
 
-const PROGRAM = 'scripts/sallyport.ts'
+const PROGRAM = join(import.meta.dirname, '../../scripts/sallyport.ts')
 const VERBS = [
   'start',
   'demo',
@@ -29,10 +29,10 @@ const VERBS = [
 await t.test('--help lists every verb on a line, and each has a help of its own', async (t) => {
   const { code, out, err } = await sallyport(['--help'])
   t.same({ code, err }, { code: 0, err: '' })
-  for (const verb of VERBS) {
+  const helps = await Promise.all(VERBS.map((verb) => sallyport([verb, '--help'])))
+  for (const [index, verb] of VERBS.entries()) {
     t.match(out, new RegExp(`^  ${verb} +\\S`, 'm'))
-    const help = await sallyport([verb, '--help'])
-    t.match(help, { code: 0, out: /^usage: /, err: '' }, verb)
+    t.match(helps[index], { code: 0, out: /^usage: /, err: '' }, verb)
   }
   t.equal(out.match(/^ {2}[a-z]/gm)?.length, VERBS.length + 1, 'and the last line')
 })
@@ -66,14 +66,7 @@ await t.test('a verb gets the arguments after it, and its exit code is the progr
 await t.test('connect says where it listens, serves, and ends in order at SIGTERM', async (t) => {
   const gateway = await testGateway(t)
   const directory = await identityDirectory(t, gateway)
-  const args = [
-    join(import.meta.dirname, '../..', PROGRAM),
-    'connect',
-    '--identity',
-    directory,
-    '--port',
-    '0',
-  ]
+  const args = [PROGRAM, 'connect', '--identity', directory, '--port', '0']
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   t.teardown(() => child.kill('SIGKILL'))
   const [line] = await once(createInterface(child.stdout), 'line')
@@ -103,23 +96,25 @@ await t.test('connect refuses to listen where others could reach it', async (t) 
   })
 })
 
+// All that env reads of an identity.
+const GATEWAY_URL = 'https://gate.example:9443'
+const GATEWAY_FILE = { 'gateway.json': JSON.stringify({ url: GATEWAY_URL }) }
+
 await t.test('env prints lines that a shell takes as they are', async (t) => {
-  const gateway = await testGateway(t)
-  const directory = await identityDirectory(t, gateway)
+  const directory = t.testdir(GATEWAY_FILE)
   const plain = await sallyport(['env', '--port', '9999'])
   t.match(plain, { code: 0, err: '', out: /^export OPENAI_BASE_URL=http:\/\/127\.0\.0\.1:9999\/v1 /m })
   t.match(plain.out, /^export ANTHROPIC_BASE_URL=http:\/\/127\.0\.0\.1:9999 /m)
   t.match(plain.out, /^# {3}wire_api = "responses"$/m)
   const direct = await sallyport(['env', '--identity', directory, '--direct'])
   t.match(direct.out, new RegExp(`^export CLAUDE_CODE_CLIENT_CERT=${directory}/agent\\.crt$`, 'm'))
-  t.match(direct.out, new RegExp(`^export ANTHROPIC_BASE_URL=${gateway.url}$`, 'm'))
+  t.match(direct.out, new RegExp(`^export ANTHROPIC_BASE_URL=${GATEWAY_URL}$`, 'm'))
   t.notMatch(direct.out, /^export .*127\.0\.0\.1:8787/m)
   t.match(await sallyport(['env', '--direct']), { code: 1, err: /--direct needs the certificate/ })
 })
 
 await t.test('env quotes what a shell would take apart', async (t) => {
-  const gateway = await testGateway(t)
-  const parent = t.testdir({ "it's $(touch x)": { 'gateway.json': JSON.stringify({ url: gateway.url }) } })
+  const parent = t.testdir({ "it's $(touch x)": GATEWAY_FILE })
   const directory = join(parent, "it's $(touch x)")
   const { out } = await sallyport(['env', '--identity', directory, '--direct'])
   const shell = spawn('sh', ['-c', `${out}\nprintf %s "$SALLYPORT_IDENTITY"`])
