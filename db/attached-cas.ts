@@ -1,8 +1,7 @@
 import type { Selectable } from 'kysely'
 import type { Database } from './database.ts'
 import type { CaKind, Schema } from './schema.ts'
-import { type Statement, statementOf } from './statement.ts'
-import { timestamp } from './timestamp.ts'
+import { type Statement, statementOf, timestamp } from './statement.ts'
 
 /** A CA that the operator trusts for enrollment (WIRE.md §2). */
 export type AttachedCa = Selectable<Schema['attached_cas']>

@@ -1,5 +1,6 @@
 import type SQLite from 'better-sqlite3'
 import { type Compilable, Kysely, SqliteDialect } from 'kysely'
+import { type DatabaseLocation, databaseLocation } from './engine.ts'
 import { migrateToLatest, pendingMigrations } from './migrate.ts'
 import type { Schema } from './schema.ts'
 import { inTransaction, openSqlite } from './sqlite/open.ts'
@@ -10,12 +11,12 @@ import { inTransaction, openSqlite } from './sqlite/open.ts'
  */
 export type Lookup<R> = (...parameters: readonly unknown[]) => R | undefined | Promise<R | undefined>
 
-/** A connection that reads. What is written goes through the ledger (db/audit), as {@link Statement}s. */
-export interface Database {
+/**
+ * A connection that reads. What is written goes through the ledger (db/audit), as `Statement`s. The ledger opens a
+ * connection of its own at `file`; `:memory:` is seen by this connection alone.
+ */
+export interface Database extends DatabaseLocation {
   readonly kysely: Kysely<Schema>
-  readonly engine: 'sqlite'
-  /** Where the ledger opens its own connection. `:memory:` is seen by this connection alone. */
-  readonly file: string
   /**
    * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values.
    * SQLite plans a query with a join anew each time: one that is asked on every request has none (db/principals/pins.ts).
@@ -29,8 +30,8 @@ export interface Database {
  * Throws one sentence for the operator where the URL is not understood, the file cannot be opened, or the schema is newer than ours.
  */
 export async function openDatabase(url: string): Promise<Database> {
-  const file = sqliteFile(url)
-  const connection = openSqlite(file)
+  const location = databaseLocation(url)
+  const connection = openSqlite(location.file)
   const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
   try {
     // Asked first: a database that is up to date is opened without a lock, while another process writes.
@@ -44,8 +45,7 @@ export async function openDatabase(url: string): Promise<Database> {
   }
   return {
     kysely,
-    engine: 'sqlite',
-    file,
+    ...location,
     lookup: (query) => prepared(connection, query),
     close: () => kysely.destroy(),
   }
@@ -54,16 +54,4 @@ export async function openDatabase(url: string): Promise<Database> {
 function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Lookup<R> {
   const statement = connection.prepare<unknown[], R>(query.compile().sql)
   return (...parameters) => statement.get(...parameters)
-}
-
-// Never prints the URL: it may hold a password.
-function sqliteFile(url: string): string {
-  if (/^postgres(ql)?:/.test(url)) {
-    throw new Error(
-      'MCP_PROXY_DATABASE_URL names PostgreSQL, which this version does not support yet: use sqlite:<path>',
-    )
-  }
-  const file = /^sqlite:(.+)$/s.exec(url)?.[1]
-  if (file === undefined) throw new Error('MCP_PROXY_DATABASE_URL must be sqlite:<path>')
-  return file
 }

@@ -191,10 +191,13 @@ interface AuditLogTable {
   readonly tool: string | null
   readonly model: string | null
   readonly provider: string | null
+  /** Lower-case hex SHA-256 of the DER. */
   readonly cert_thumbprint: string | null
+  /** base64url, RFC 7638. */
   readonly dpop_jkt: string | null
   /** JSON object. */
   readonly detail: string
+  /** Which plugin configuration judged. */
   readonly config_digest: string
   readonly version: string
   readonly prev_hash: string

@@ -1,6 +1,5 @@
 import type { Database } from './database.ts'
-import { type Statement, statementOf } from './statement.ts'
-import { timestamp } from './timestamp.ts'
+import { type Statement, statementOf, timestamp } from './statement.ts'
 
 /** What the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string, never the secret. */
 export type SettingKey = 'admin_secret_hash' | 'organisation' | 'trust_domain' | 'dpop_nonce_secret'

@@ -1,8 +1,7 @@
 import type { Selectable } from 'kysely'
 import type { Database } from './database.ts'
 import type { Schema } from './schema.ts'
-import { type Statement, statementOf } from './statement.ts'
-import { timestamp } from './timestamp.ts'
+import { type Statement, statementOf, timestamp } from './statement.ts'
 
 export type SigningKeyRow = Selectable<Schema['signing_keys']>
 

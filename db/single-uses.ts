@@ -1,6 +1,5 @@
 import type { Database } from './database.ts'
-import { type Statement, statementOf } from './statement.ts'
-import { timestamp } from './timestamp.ts'
+import { type Statement, statementOf, timestamp } from './statement.ts'
 
 /**
  * Claims something that may pass once. In a unit of the ledger a second claim is a `duplicate`, whichever replica made

@@ -1,5 +1,6 @@
 import type { Ledger } from '../db/audit/ledger.ts'
-import { countQuarantinedTools, countUnreadableResources } from '../db/mcp/counts.ts'
+import { countUnreadableResources } from '../db/mcp/resources.ts'
+import { countQuarantinedTools } from '../db/mcp/tools.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { readSetting } from '../db/settings.ts'

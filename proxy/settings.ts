@@ -1,5 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
+import { type DatabaseLocation, databaseLocation, NO_DATABASE_URL } from '../db/engine.ts'
+import { messageOf } from '../db/error-message.ts'
 import type { DpopMode } from '../plugins/dpop/dpop.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { oneOf } from '../plugins/operator-files/explain-issue.ts'
@@ -185,19 +187,18 @@ function isLoopback(host: string): boolean {
 }
 
 function databaseUrl(text: string, cwd: string): string {
-  const [, scheme, path = ''] = /^([a-z0-9+]+):(.*)$/is.exec(text) ?? []
-  if (scheme === 'postgres' || scheme === 'postgresql') {
-    throw new SettingsError(
-      'MCP_PROXY_DATABASE_URL names PostgreSQL, which this version does not support: use sqlite:',
-    )
+  const { engine, file } = databaseAt(text)
+  // Of memory nothing is left after a stop; a second slash would be a host.
+  if (file === ':memory:' || /^\/\/[^/]/.test(file)) throw new SettingsError(NO_DATABASE_URL)
+  return `${engine}:${resolve(cwd, file)}`
+}
+
+function databaseAt(text: string): DatabaseLocation {
+  try {
+    return databaseLocation(text)
+  } catch (error) {
+    throw new SettingsError(messageOf(error), { cause: error })
   }
-  // Not printed: a database URL may hold a password.
-  if (scheme !== 'sqlite' || path === '' || path === ':memory:' || /^\/\/[^/]/.test(path)) {
-    throw new SettingsError(
-      'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db',
-    )
-  }
-  return `sqlite:${resolve(cwd, path)}`
 }
 
 function matching(env: Environment, name: string, fallback: string, pattern: RegExp): string {

@@ -1,4 +1,4 @@
-import { timestamp } from '../timestamp.ts'
+import { timestamp } from '../statement.ts'
 import type { Entry } from './entry.ts'
 import type { LeafFields } from './leaf.ts'
 

@@ -1,26 +1,16 @@
 import type { JsonObject } from '../json.ts'
+import type { Schema } from '../schema.ts'
 import type { Statement } from '../statement.ts'
 
+/** The columns that a row's place in the chain decides, or that are written otherwise than they are said. */
+type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
+
 /** What one row says, before it has its place in the chain (AUDIT.md, A row). Absent is null, never the empty string. */
-export interface Entry {
+export interface Entry extends Omit<Schema['audit_log'], Derived> {
   /** ms since the epoch; `recorded_at` of the row. */
   readonly at: number
-  readonly request_id: string | null
-  readonly principal_id: string | null
-  readonly principal_type: string | null
-  readonly action: string
-  readonly status: string
-  readonly tool: string | null
-  readonly model: string | null
-  readonly provider: string | null
-  /** Lower-case hex SHA-256 of the DER. */
-  readonly cert_thumbprint: string | null
-  /** base64url, RFC 7638. */
-  readonly dpop_jkt: string | null
   /** Digests and sizes, never prompts, completions, arguments, results or secrets. Integers only. */
   readonly detail: JsonObject
-  /** Which plugin configuration judged. */
-  readonly config_digest: string
 }
 
 /** What is durable together or not at all: writes to other tables, and the rows that say so. */

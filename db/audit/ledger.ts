@@ -1,5 +1,5 @@
+import { type DatabaseLocation, openWriter } from '../engine.ts'
 import { messageOf } from '../error-message.ts'
-import { openSqliteWriter } from '../sqlite/ledger/thread.ts'
 import { draftOf } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
@@ -32,7 +32,9 @@ export interface Ledger {
 }
 
 export interface LedgerOptions {
-  /** The SQLite database, migrated. */
+  /** Default `sqlite`. */
+  readonly engine?: DatabaseLocation['engine']
+  /** The database, migrated. */
   readonly file: string
   /** Of the service, for `version` of every row. */
   readonly version: string
@@ -47,7 +49,10 @@ export interface LedgerOptions {
  * schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the sentence names the first such row.
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
-  return new CommitQueue(await openSqliteWriter(options.file, options.version), options)
+  return new CommitQueue(
+    await openWriter({ engine: options.engine ?? 'sqlite', file: options.file }, options.version),
+    options,
+  )
 }
 
 // A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
 import type { JsonObject } from '../json.ts'
 import type { Schema } from '../schema.ts'
-import { timestamp } from '../timestamp.ts'
+import { timestamp } from '../statement.ts'
 import { exportLine, ofMcpPath, type StoredRow } from './leaf.ts'
 import { type Verdict, verify } from './verify.ts'
 

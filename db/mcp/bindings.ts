@@ -1,7 +1,6 @@
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf } from '../statement.ts'
-import { timestamp } from '../timestamp.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
 
 /** That a principal may reach a resource; what it may do there, its capabilities say. `created_at` is RFC 3339. */

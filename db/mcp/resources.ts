@@ -2,8 +2,7 @@ import type { Selectable } from 'kysely'
 import type { Database } from '../database.ts'
 import type { JsonObject } from '../json.ts'
 import type { McpAuthType, McpEra, Schema } from '../schema.ts'
-import { type Statement, statementOf } from '../statement.ts'
-import { timestamp } from '../timestamp.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
 
 /** What an operator says of an MCP server. Parsed by whoever took it from a caller. */
 export interface McpResourceFields {
@@ -72,6 +71,17 @@ export function mcpResourceByName(
 /** One row by an index alone. Its one parameter is the name. Exported for the test of its query plan. */
 export const mcpResourceByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_resources').selectAll().where('name', '=', '')
+
+/** Counts the enabled resources whose last read went wrong. One that is disabled is not read, so it would stay so for ever. */
+export async function countUnreadableResources({ kysely }: Database): Promise<number> {
+  const { total } = await kysely
+    .selectFrom('mcp_resources')
+    .select((select) => select.fn.countAll<number>().as('total'))
+    .where('enabled', '=', 1)
+    .where('last_error', 'is not', null)
+    .executeTakeFirstOrThrow()
+  return total
+}
 
 /** A row as the interface has it. Throws where a column holds no JSON: somebody else has written it. */
 export function mcpResourceOf(row: Row): McpResource {

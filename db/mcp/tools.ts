@@ -1,8 +1,7 @@
 import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { McpToolState, Schema } from '../schema.ts'
-import { type Statement, statementOf } from '../statement.ts'
-import { timestamp } from '../timestamp.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
 
 interface KnownMcpTool {
   readonly resource_id: string
@@ -87,6 +86,16 @@ export const onlyMcpToolQuery = ({ kysely }: Database) =>
         .as('some'),
     )
     .select((select) => [select.fn.min('name').as('name'), select.fn.countAll().as('total')])
+
+/** Counts the tools whose definition waits for approval, those of disabled resources too. */
+export async function countQuarantinedTools({ kysely }: Database): Promise<number> {
+  const { total } = await kysely
+    .selectFrom('mcp_tools')
+    .select((select) => select.fn.countAll<number>().as('total'))
+    .where('state', '=', 'quarantined')
+    .executeTakeFirstOrThrow()
+  return total
+}
 
 function toolOf({ flags: text, definition, digest, pinned_at, ...row }: Row): McpTool {
   // Proven by putMcpTool, which alone writes the column.

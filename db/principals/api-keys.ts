@@ -1,7 +1,6 @@
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf } from '../statement.ts'
-import { timestamp } from '../timestamp.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
 
 export interface ApiKey {
   readonly keyId: string

@@ -2,8 +2,7 @@ import { type ExpressionBuilder, type InferResult, type SelectType, sql } from '
 import { storedCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
 import type { PrincipalType, Schema } from '../schema.ts'
-import { type Statement, statementOf } from '../statement.ts'
-import { timestamp } from '../timestamp.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
 
 /** Whose certificate it is, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
 export interface PinnedPrincipal {

@@ -1,5 +1,5 @@
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
-import { timestamp } from '../../../db/timestamp.ts'
+import { timestamp } from '../../../db/statement.ts'
 import { pendingChanges } from './tool-changes.ts'
 import type { ToolDefinition } from './tool-definition.ts'
 
