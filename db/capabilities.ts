@@ -1,6 +1,8 @@
+import { LRUCache } from 'lru-cache'
+
 /** Spec §8. */
 const TOKEN = /^[a-z_][a-z0-9_.]{0,63}$/
-const MOST_TOKENS = 64
+const MAX_TOKENS = 64
 
 /** A field of the caller's that breaks a rule, e.g. `capabilities[3]`, and the rule. */
 export interface FieldError {
@@ -25,8 +27,8 @@ export function isCapability(value: unknown): value is string {
 export function parseCapabilities(value: unknown): ParsedCapabilities {
   if (!Array.isArray(value)) return broken('capabilities', 'must be an array of strings')
   // Before any entry is looked at: a list of a million costs what a list of one does.
-  if (value.length > MOST_TOKENS) {
-    return broken('capabilities', `must have at most ${MOST_TOKENS} entries, got ${value.length}`)
+  if (value.length > MAX_TOKENS) {
+    return broken('capabilities', `must have at most ${MAX_TOKENS} entries, got ${value.length}`)
   }
   const errors: FieldError[] = []
   // A Set, not an object: `__proto__` and `constructor` are tokens of the valid shape.
@@ -47,9 +49,8 @@ function broken(field: string, message: string): ParsedCapabilities {
   return { ok: false, errors: [{ field, message }] }
 }
 
-/** How many different sets are remembered. Principals share few; the bound is for the day they do not. */
-const MOST_SETS = 1024
-const sets = new Map<string, readonly string[]>()
+/** The sets that were read last. Principals share few; the bound is for the day they do not. */
+const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
 
 /**
  * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay for parsing.
@@ -61,7 +62,6 @@ export function storedCapabilities(text: string): readonly string[] {
   const parsed = parseCapabilities(JSON.parse(text))
   if (!parsed.ok) throw new Error(`a stored capability set breaks the rules: ${parsed.errors[0]?.field}`)
   const capabilities = Object.freeze([...parsed.capabilities])
-  if (sets.size >= MOST_SETS) sets.clear()
   sets.set(text, capabilities)
   return capabilities
 }

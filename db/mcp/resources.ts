@@ -1,4 +1,5 @@
 import type { Selectable } from 'kysely'
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../database.ts'
 import type { JsonObject } from '../json.ts'
 import type { McpAuthType, McpEra, Schema } from '../schema.ts'
@@ -96,15 +97,13 @@ export function mcpResourceOf(row: Row): McpResource {
   }
 }
 
-/** How many different texts are remembered: a request must not pay for parsing what did not change. */
-const MAX_TEXTS = 1024
-const texts = new Map<string, unknown>()
+/** The texts that were read last: a request must not pay for parsing what did not change. */
+const texts = new LRUCache<string, object>({ max: 1024 })
 
 function read(text: string): unknown {
   const known = texts.get(text)
   if (known !== undefined) return known
   const value = frozen(JSON.parse(text))
-  if (texts.size >= MAX_TEXTS) texts.clear()
   texts.set(text, value)
   return value
 }

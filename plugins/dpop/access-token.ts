@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
+import { LRUCache } from 'lru-cache'
 import { Refusal } from '../refusal.ts'
 import { parseJwt } from './jwt.ts'
 
@@ -32,7 +33,7 @@ export interface VerifierSources {
 }
 
 const TOKEN_MAX_BYTES = 8_192
-/** Tokens whose signature need not be checked again. Each is asked about many times in its quarter of an hour. */
+/** How many tokens are remembered whose signature held. Each comes many times in its quarter of an hour. */
 const CACHE_MAX = 10_000
 
 interface Remembered {
@@ -48,17 +49,14 @@ interface Remembered {
  * the pin and the gate do, on each request.
  */
 export function tokenVerifier(sources: VerifierSources): TokenVerifier {
-  const known = new Map<string, Remembered>()
+  const known = new LRUCache<string, Remembered>({ max: CACHE_MAX })
   return {
     isOurs: (token) => parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss === sources.issuer(),
     verify: async (token, at) => {
       const digest = hash('sha256', token)
       const found = known.get(digest)
       if (found && at / 1000 < found.exp) return found.claims
-      known.delete(digest)
       const checked = await check(token, at, sources)
-      const [oldest] = known.keys()
-      if (known.size >= CACHE_MAX && oldest !== undefined) known.delete(oldest)
       known.set(digest, checked)
       return checked.claims
     },

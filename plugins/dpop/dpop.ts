@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { AccessToken, Principal, Proof } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
@@ -105,18 +106,18 @@ function checkKey(
   if (jkt !== principal.dpopJkt && jkt !== principal.previousDpopJkt) throw new Refusal('proof_invalid')
 }
 
-/** Paths whose URLs are remembered. A path may have a variable segment, which callers choose. */
+/** Paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in use stay. */
 const CACHE_MAX = 256
 
-/** The URLs of a path, made once for each of the first paths that come. */
+/** Makes the URLs of a path, once for each path that is in use. */
 export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
-  const known = new Map<string, ReadonlySet<string>>()
+  const known = new LRUCache<string, ReadonlySet<string>>({ max: CACHE_MAX })
   return (path) => {
     const found = known.get(path)
     if (found) return found
     const urls = new Set(baseUrls().flatMap((base) => normalUrl(base + path) ?? []))
     // None while the listeners are opening: that is not to be remembered.
-    if (urls.size > 0 && known.size < CACHE_MAX) known.set(path, urls)
+    if (urls.size > 0) known.set(path, urls)
     return urls
   }
 }

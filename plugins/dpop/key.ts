@@ -1,4 +1,5 @@
 import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { decode } from './jwt.ts'
 
 /**
@@ -25,10 +26,10 @@ const RSA_MAX_BITS = 4_096
 // 1 signs nothing, an even one is none, and a long one makes a signature check cost as much as a signature.
 const RSA_MIN_EXPONENT = 3n
 const RSA_MAX_EXPONENT = 0xffff_ffffn
-/** Keys remembered by their thumbprint: importing one costs as much as half a signature check. */
+/** How many keys are remembered by their thumbprint: importing one costs as much as half a signature check. */
 const CACHE_MAX = 10_000
 
-const known = new Map<string, ProofKey>()
+const known = new LRUCache<string, ProofKey>({ max: CACHE_MAX })
 
 /**
  * Reads a public JWK, or says null: EC P-256 (ES256), RSA of 2048 to 4096 bits (PS256) or Ed25519 (EdDSA), without
@@ -46,14 +47,8 @@ export function proofKey(jwk: unknown): ProofKey | null {
   const found = known.get(jkt)
   if (found) return found
   const key = importKey(canonical, jkt)
-  if (key) remember(jkt, key)
+  if (key) known.set(jkt, key)
   return key
-}
-
-function remember(jkt: string, key: ProofKey): void {
-  const [oldest] = known.keys()
-  if (known.size >= CACHE_MAX && oldest !== undefined) known.delete(oldest)
-  known.set(jkt, key)
 }
 
 /** The required members alone, in the order that RFC 7638 §3.3 demands. */

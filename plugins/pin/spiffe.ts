@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { isSvidOf } from '../../certs/enrollment/svid.ts'
 import { listAttachedCas } from '../../db/attached-cas.ts'
 import type { Database } from '../../db/database.ts'
@@ -6,21 +7,21 @@ import type { PinnedPrincipal } from '../../db/principals/pins.ts'
 import { spiffePrincipal } from '../../db/principals/spiffe.ts'
 import type { Peer } from '../plugin.ts'
 
-/** Certificates whose chain need not be built again, */
+/** How many certificates are remembered whose chain need not be built again. */
 const CACHE_MAX = 10_000
-/** and for how long: the CAs above them have an end too. ms. */
+/** How long a certificate is remembered. The CAs above it have an end too. ms. */
 const CACHE_MS = 60_000
 
-/** Who this certificate speaks for by its SPIFFE id, or undefined. */
+/** Finds the principal that a certificate speaks for by its SPIFFE id; undefined where there is none. */
 export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
  * The pin of an enrolled SPIFFE id (WIRE.md §2): any SVID of that id that chains to its bundle now, so that rotation
- * needs nobody. Who is enrolled and which CAs stand is asked on every request; whether a certificate chains to exactly
- * those CAs is remembered for a minute, and its own dates are judged by `pin` for every certificate alike.
+ * needs nobody. Each request asks who is enrolled and which CAs stand; that a certificate chains to exactly those CAs is
+ * remembered for a minute. `pin` judges the certificate's own dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
-  const judged = new Map<string, Judged>()
+  const judged = new LRUCache<string, Judged>({ max: CACHE_MAX })
   return async (peer, at) => {
     const spiffeId = nameOf(peer)
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
@@ -32,7 +33,6 @@ export function spiffePin(database: Database): SpiffeLookup {
     if (known && at < known.until) return (await known.holds) ? principal : undefined
     // A refusal is remembered as well, and as soon as it is asked: many requests may come on one connection.
     const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, at })
-    if (judged.size >= CACHE_MAX) judged.clear()
     judged.set(key, { holds, until: at + CACHE_MS })
     return (await holds) ? principal : undefined
   }

@@ -1,29 +1,43 @@
-/** How many failures an address may have within the window before it is turned away unheard (WIRE.md §1). */
-const FAILURES = 10
+import { LRUCache } from 'lru-cache'
+
+/** How many failures an address or a principal may have within the window before it waits (WIRE.md §1). */
+const MAX_FAILURES = 10
 const WINDOW_MS = 60_000
-/** Addresses remembered at once. Past it the oldest is forgotten: memory is bounded, a flood only shortens memory. */
-const ADDRESSES = 10_000
+/** Bounds each of the two lists, so that no flood grows them. */
+const MAX_REMEMBERED = 10_000
 
-/** Counts failures per address over a fixed window. Owned by one `admin-secret` plugin; lost with the process. */
+interface Count {
+  readonly failures: number
+  /** When the window of the first failure ends. ms since the epoch. */
+  readonly until: number
+}
+
+/**
+ * Counts failures over a fixed window, by address for the operator's secret and by principal for API keys. Each plugin
+ * owns one; lost with the process. Those who wait are kept apart from those who may still try: a flood of single
+ * failures forgets other single failures, and lets nobody in who has to wait.
+ */
 export class Throttle {
-  readonly #seen = new Map<string, { failures: number; until: number }>()
+  readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
+  /** Until when each must wait. ms since the epoch. */
+  readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
-  /** Seconds to wait, or 0 where the address may try. */
-  waitS(address: string, at: number): number {
-    const entry = this.#seen.get(address)
-    if (!entry || at >= entry.until || entry.failures < FAILURES) return 0
-    return Math.ceil((entry.until - at) / 1000)
+  /** Returns the seconds to wait, or 0 where this one may try. */
+  waitS(who: string, at: number): number {
+    const until = this.#waits.get(who) ?? at
+    return at < until ? Math.ceil((until - at) / 1000) : 0
   }
 
-  failed(address: string, at: number): void {
-    const entry = this.#seen.get(address)
-    if (entry && at < entry.until) {
-      entry.failures += 1
+  /** Counts a failure. One that comes while its sender waits, of a guess that was under way, changes nothing. */
+  failed(who: string, at: number): void {
+    if (this.waitS(who, at) > 0) return
+    const known = this.#counts.get(who)
+    const { failures, until } = known && at < known.until ? known : { failures: 0, until: at + WINDOW_MS }
+    if (failures + 1 < MAX_FAILURES) {
+      this.#counts.set(who, { failures: failures + 1, until })
       return
     }
-    this.#seen.delete(address)
-    this.#seen.set(address, { failures: 1, until: at + WINDOW_MS })
-    const [oldest] = this.#seen.keys()
-    if (this.#seen.size > ADDRESSES && oldest !== undefined) this.#seen.delete(oldest)
+    this.#counts.delete(who)
+    this.#waits.set(who, until)
   }
 }

@@ -1,11 +1,13 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
 /** How long a secret that held is remembered, as a keyed digest. ms. A rotation ends it at once: the digest covers the hash. */
 const CACHE_MS = 300_000
-/** Verifications waiting behind the one that runs. Past it: 503, so that guesses cannot occupy the thread pool (SECURITY T15). */
-const WAITING = 4
+/** How many verifications may wait behind the one that runs. Past it: 503, so that guesses cannot occupy the thread pool (SECURITY T15). */
+const MAX_WAITING = 4
+/** How many secrets that held are remembered. */
 const CACHE_MAX = 1_000
 
 /** Runs one verification at a time and remembers what held. Owns its key; nothing of it is stored. */
@@ -14,7 +16,8 @@ export class SecretVerifier {
   readonly #guessesPerHash: number
   /** Verifications that run or wait, by the stored hash. */
   readonly #guesses = new Map<string, number>()
-  readonly #known = new Map<string, number>()
+  /** Until when a digest is remembered. ms since the epoch. */
+  readonly #known = new LRUCache<string, number>({ max: CACHE_MAX })
   /** Under way, by the same digest: of a client's many requests at once, one is verified and all hear of it. */
   readonly #asked = new Map<string, Promise<boolean>>()
   #line: Promise<unknown> = Promise.resolve()
@@ -25,7 +28,7 @@ export class SecretVerifier {
     this.#guessesPerHash = guessesPerHash
   }
 
-  /** Whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many wait. */
+  /** Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many wait. */
   async verify(given: string, stored: string, at: number): Promise<boolean> {
     if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
     // A keyed digest as the key of a map: what its timing tells is of no use without the key.
@@ -33,13 +36,13 @@ export class SecretVerifier {
     if (at < (this.#known.get(digest) ?? 0)) return true
     const asked = this.#asked.get(digest) ?? this.#ask(given, stored, digest)
     const held = await asked
-    if (held) this.#remember(digest, at)
+    if (held) this.#known.set(digest, at + CACHE_MS)
     return held
   }
 
   async #ask(given: string, stored: string, digest: string): Promise<boolean> {
     const guesses = this.#guesses.get(stored) ?? 0
-    if (this.#waiting > WAITING || guesses >= this.#guessesPerHash)
+    if (this.#waiting > MAX_WAITING || guesses >= this.#guessesPerHash)
       throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })
     this.#waiting += 1
     this.#guesses.set(stored, guesses + 1)
@@ -58,11 +61,6 @@ export class SecretVerifier {
   /** Compares in constant time, whatever the lengths. */
   same(given: string, expected: string): boolean {
     return timingSafeEqual(this.#digest(given), this.#digest(expected))
-  }
-
-  #remember(digest: string, at: number): void {
-    if (this.#known.size >= CACHE_MAX) this.#known.clear()
-    this.#known.set(digest, at + CACHE_MS)
   }
 
   #digest(text: string): Buffer {

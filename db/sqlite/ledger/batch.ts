@@ -1,4 +1,5 @@
 import type SQLite from 'better-sqlite3'
+import { LRUCache } from 'lru-cache'
 import type { Draft } from '../../audit/draft.ts'
 import type { Sealed } from '../../audit/entry.ts'
 import { GENESIS, hashOf, leafOf, MAIN_STREAM } from '../../audit/leaf.ts'
@@ -22,7 +23,7 @@ export interface BatchWriter {
   write(batch: readonly Work[]): readonly WorkResult[]
 }
 
-const CACHED_STATEMENTS = 256
+const CACHE_MAX = 256
 
 export function batchWriter(db: SQLite.Database, version: string): BatchWriter {
   const run = (sql: string) => db.prepare<[]>(sql)
@@ -124,11 +125,10 @@ function headReader(db: SQLite.Database): () => Link {
 }
 
 function statementCache(db: SQLite.Database): (sql: string) => SQLite.Statement<unknown[]> {
-  const cache = new Map<string, SQLite.Statement<unknown[]>>()
+  const cache = new LRUCache<string, SQLite.Statement<unknown[]>>({ max: CACHE_MAX })
   return (sql) => {
     const known = cache.get(sql)
     if (known) return known
-    if (cache.size >= CACHED_STATEMENTS) cache.clear()
     const statement = db.prepare<unknown[]>(sql)
     cache.set(sql, statement)
     return statement

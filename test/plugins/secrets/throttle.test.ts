@@ -16,8 +16,22 @@ await t.test('WIRE §1 an address waits after ten failures in a minute, others d
 
 await t.test('threat 14 a flood of addresses does not grow its memory without bound', (t) => {
   const throttle = new Throttle()
-  for (let i = 0; i < 10; i++) throttle.failed('first', 0)
-  for (let i = 0; i < 10_000; i++) throttle.failed(`address-${i}`, 1)
+  const fails = (address: string): void => {
+    for (let i = 0; i < 10; i++) throttle.failed(address, 1)
+  }
+  fails('first')
+  for (let i = 0; i < 10_000; i++) fails(`address-${i}`)
   t.equal(throttle.waitS('first', 1), 0, 'the oldest is forgotten')
+  t.equal(throttle.waitS('address-0', 1), 60)
+  t.end()
+})
+
+await t.test('threat 14 a flood of single failures lets nobody in who has to wait', (t) => {
+  const throttle = new Throttle()
+  for (let i = 0; i < 10; i++) throttle.failed('attacker', 0)
+  for (let i = 0; i < 20_000; i++) throttle.failed(`address-${i}`, 1)
+  t.equal(throttle.waitS('attacker', 1), 60)
+  throttle.failed('attacker', 30_000)
+  t.equal(throttle.waitS('attacker', 30_000), 30, 'a guess that was under way changes nothing')
   t.end()
 })
