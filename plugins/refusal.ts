@@ -35,7 +35,7 @@ const unauthenticated = (message: string, challenge?: string): Reason => ({
 const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
 const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
 const lasting = (reason: Reason): Reason => ({ ...reason, final: true })
-const unacceptable = invalid(422, 'The certificate or its request is not accepted.')
+const unacceptable = (message: string): Reason => invalid(422, message)
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
 
 /** Every way this service says no. A status code is written here and nowhere else. */
@@ -74,34 +74,29 @@ export const REASONS = {
   ),
   token_invalid: unauthenticated('The access token does not hold for this request.', 'invalid_token'),
 
-  // Of enrollment: why a certificate, its key or a request for one is not accepted. The sentence is certs' own.
+  // Of enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more closely.
   ca_attached_already: invalid(409, 'This CA is attached already.'),
-  ca_requested: unacceptable,
-  certificate_expired: unacceptable,
-  certificate_not_yet_valid: unacceptable,
-  certificate_unreadable: unacceptable,
-  chain_invalid: unacceptable,
-  client_auth_missing: unacceptable,
-  digital_signature_missing: unacceptable,
-  foreign_san: unacceptable,
-  is_a_ca: unacceptable,
-  key_mismatch: unacceptable,
-  key_too_weak: unacceptable,
-  expired: unacceptable,
-  no_ca_attached: unacceptable,
-  no_client_auth: unacceptable,
-  not_a_ca: unacceptable,
-  private_key_unreadable: unacceptable,
-  signature_invalid: unacceptable,
-  signature_too_weak: unacceptable,
-  spiffe_ambiguous: unacceptable,
-  spiffe_malformed: unacceptable,
-  spiffe_mismatch: unacceptable,
-  spiffe_missing: unacceptable,
-  unknown_critical_extension: unacceptable,
-  unreadable: unacceptable,
-  weak_key: unacceptable,
-  weak_signature: unacceptable,
+  ca_requested: unacceptable('The request asks to be more than a client certificate.'),
+  certificate_expired: unacceptable('A certificate has expired.'),
+  certificate_not_yet_valid: unacceptable('A certificate is not valid yet.'),
+  certificate_unreadable: unacceptable('The certificate, or the request for one, cannot be read.'),
+  chain_invalid: unacceptable('The certificate does not chain to a trusted CA as it must.'),
+  client_auth_missing: unacceptable('A certificate does not allow client authentication.'),
+  digital_signature_missing: unacceptable('The certificate does not allow digital signatures.'),
+  foreign_san: unacceptable("The request asks for other names than the principal's own."),
+  is_a_ca: unacceptable('This is a CA certificate, not a client certificate.'),
+  key_mismatch: unacceptable('The private key does not belong to the certificate.'),
+  key_too_weak: unacceptable('A key is too weak, or of a kind that is not accepted.'),
+  no_ca_attached: unacceptable('No CA is attached that could vouch for this certificate.'),
+  not_a_ca: unacceptable('This is not a CA certificate that may sign others.'),
+  private_key_unreadable: unacceptable('The private key is not an unencrypted private key in PEM.'),
+  signature_invalid: unacceptable('The request is not signed by the private key of its public key.'),
+  signature_too_weak: unacceptable('A signature is not ECDSA or RSA with SHA-256 or better.'),
+  spiffe_ambiguous: unacceptable('The certificate carries a SPIFFE id and a second URI.'),
+  spiffe_malformed: unacceptable('The URI of the certificate is not a SPIFFE id.'),
+  spiffe_mismatch: unacceptable('The SPIFFE id of the certificate does not name this agent.'),
+  spiffe_missing: unacceptable('The certificate carries no SPIFFE id.'),
+  unknown_critical_extension: unacceptable('A critical extension is not understood.'),
 
   // Of the token endpoint: how they look there, proxy/auth/refusal.ts says.
   token_request_invalid: invalid(400, 'This is not a token request.'),
@@ -170,6 +165,15 @@ export const REASONS = {
 } as const satisfies Record<string, Reason>
 
 export type RefusalReason = keyof typeof REASONS
+
+/** The reasons that earlier versions answered with, and those that took their place. */
+export const FORMER_REASONS = {
+  expired: 'certificate_expired',
+  no_client_auth: 'client_auth_missing',
+  unreadable: 'certificate_unreadable',
+  weak_key: 'key_too_weak',
+  weak_signature: 'signature_too_weak',
+} as const satisfies Record<string, RefusalReason>
 
 interface Options {
   /** For the caller. Never holds anything internal. */

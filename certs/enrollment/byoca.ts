@@ -1,10 +1,5 @@
-import {
-  checkEnrollment,
-  type EnrolledCertificate,
-  type Enrollment,
-  EnrollmentError,
-  enrolledOf,
-} from './enrollment.ts'
+import { CertificateError } from '../certificate-error.ts'
+import { checkEnrollment, type EnrolledCertificate, type Enrollment, enrolledOf } from './enrollment.ts'
 import { parseSpiffeId, printSpiffeId, uriNamesOf } from './spiffe-id.ts'
 
 export interface ByocaEnrollment extends Enrollment {
@@ -15,7 +10,7 @@ export interface ByocaEnrollment extends Enrollment {
 
 /**
  * A client certificate that the organisation's own CA made, ready to be pinned (specification §5.3, WIRE.md §2,
- * SECURITY M-14). Throws an {@link EnrollmentError}. A SPIFFE id that it carries must name this organisation and agent;
+ * SECURITY M-14). Throws a {@link CertificateError}. A SPIFFE id that it carries must name this organisation and agent;
  * its trust domain may be any, for the organisation's CA has its own, and vouches for it by signing.
  * Does NOT ask whether the thumbprint is pinned already.
  */
@@ -30,11 +25,11 @@ function ownSpiffeId(leafDer: Uint8Array, { organisation, name }: ByocaEnrollmen
   if (uri === undefined) return null
   // An SVID has one URI and no other (X.509-SVID §2), SPIFFE or not.
   if (uris.length > 1) {
-    throw new EnrollmentError('spiffe_ambiguous', 'The certificate carries a SPIFFE id and a second URI.')
+    throw new CertificateError('spiffe_ambiguous', 'The certificate carries a SPIFFE id and a second URI.')
   }
   if (isOf(uri, organisation, name)) return uri
   const message = `The SPIFFE id of the certificate does not name the agent ${organisation}/${name}.`
-  throw new EnrollmentError('spiffe_mismatch', message)
+  throw new CertificateError('spiffe_mismatch', message)
 }
 
 // Printed and compared whole, so that nothing the id says beside organisation and name goes unread.

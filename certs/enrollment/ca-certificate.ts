@@ -1,4 +1,5 @@
-import { ChainError, checkTrustAnchor, readLinks } from '../x509/chain.ts'
+import { CertificateError } from '../certificate-error.ts'
+import { checkTrustAnchor, readLinks } from '../x509/chain.ts'
 import type { Link } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 
@@ -16,15 +17,16 @@ export interface CaCertificate {
 
 /**
  * The CA certificates of a PEM text, each once: one, or a bundle (a SPIFFE trust domain has two while it rotates).
- * Throws a {@link ChainError} where there is none, where one cannot be read, or one could never end a good chain
- * (`not_a_ca`, `weak_key`, `expired`, `no_client_auth`, `unknown_critical_extension`). All of them, or none.
+ * Throws a {@link CertificateError} where there is none, where one cannot be read, or one could never end a good chain
+ * (`not_a_ca`, `key_too_weak`, `certificate_expired`, `client_auth_missing`, `unknown_critical_extension`). All of them,
+ * or none.
  * One that is not valid yet is taken, so that it can be attached before it is needed.
  */
 export function readCaCertificates(caPem: string, at: number): readonly [CaCertificate, ...CaCertificate[]] {
   const read = readLinks(caPem)
   for (const link of read) checkTrustAnchor(link, at)
   const [first, ...rest] = new Map(read.map(describe).map((ca) => [ca.digest, ca])).values()
-  if (!first) throw new ChainError('unreadable', 'The text holds no PEM certificate.')
+  if (!first) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
   return [first, ...rest]
 }
 

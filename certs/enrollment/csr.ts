@@ -2,30 +2,11 @@ import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { CertificationRequest, Extensions, type GeneralName } from 'pkijs'
 import type { Authority } from '../authority/authority.ts'
 import { type Certified, type ClientSubject, certifyClient, type Term } from '../authority/issue.ts'
+import { CertificateError } from '../certificate-error.ts'
 import { type Claims, claimsAuthority, claimsOf } from '../x509/chain-link.ts'
 import { isStrong, SIGNATURES, STRONG_KEY } from '../x509/strength.ts'
 import { decode, type Extended, OID } from '../x509/x509.ts'
 import { isSoleUri } from './spiffe-id.ts'
-
-/** Why a certificate request is refused. One word for each, so that an answer can say which. */
-export type CsrReason =
-  | 'unreadable'
-  | 'weak_key'
-  | 'weak_signature'
-  | 'signature_invalid'
-  | 'foreign_san'
-  | 'ca_requested'
-  | 'unknown_critical_extension'
-
-/** A certificate request that is not to be granted. The message is one plain sentence that a caller may see. */
-export class CsrError extends Error {
-  readonly reason: CsrReason
-
-  constructor(reason: CsrReason, message: string, cause?: unknown) {
-    super(message, { cause })
-    this.reason = reason
-  }
-}
 
 /** What we take from a certificate request, its possession proven. */
 export interface CsrRequest {
@@ -54,7 +35,7 @@ const UNDERSTOOD: readonly string[] = [
 
 /**
  * Reads one PKCS#10 request in PEM (RFC 2986) and proves by its own signature that its sender holds the private key.
- * Throws a {@link CsrError} with any reason but `foreign_san`: whose name it may ask for, only the issuer knows.
+ * Throws a {@link CertificateError} with any reason but `foreign_san`: whose name it may ask for, only the issuer knows.
  */
 export async function readCsr(csrPem: string): Promise<CsrRequest> {
   try {
@@ -65,14 +46,14 @@ export async function readCsr(csrPem: string): Promise<CsrRequest> {
     checkClaims(claims)
     return { publicKey, names: claims.names }
   } catch (error) {
-    if (error instanceof CsrError) throw error
-    throw new CsrError('unreadable', 'The certificate request cannot be read.', error)
+    if (error instanceof CertificateError) throw error
+    throw new CertificateError('certificate_unreadable', 'The certificate request cannot be read.', error)
   }
 }
 
 /**
  * A client certificate for the key of a request (WIRE.md §2). Of the request only the public key goes into it: subject,
- * names, usages and lifetime are ours. Throws a {@link CsrError}; a plain Error where `certifyClient` does.
+ * names, usages and lifetime are ours. Throws a {@link CertificateError}; a plain Error where `certifyClient` does.
  */
 export async function issueFromCsr(
   authority: Authority,
@@ -83,7 +64,7 @@ export async function issueFromCsr(
   const { publicKey, names } = await readCsr(csrPem)
   if (names.length > 0 && !isSoleUri(names, subject.spiffeId)) {
     const message = `The request asks for other names than ${subject.spiffeId}. Ask for that one alone, or for none.`
-    throw new CsrError('foreign_san', message)
+    throw new CertificateError('foreign_san', message)
   }
   return certifyClient(authority, publicKey, subject, term)
 }
@@ -91,7 +72,10 @@ export async function issueFromCsr(
 function requestOf(pem: string): CertificationRequest {
   const base64 = pem.length > PEM_LIMIT ? undefined : PEM.exec(pem)?.[2]
   if (base64 === undefined) {
-    throw new CsrError('unreadable', 'The text is not exactly one PEM certificate request of at most 64 KiB.')
+    throw new CertificateError(
+      'certificate_unreadable',
+      'The text is not exactly one PEM certificate request of at most 64 KiB.',
+    )
   }
   return new CertificationRequest({ schema: decode(Buffer.from(base64, 'base64')) })
 }
@@ -99,13 +83,14 @@ function requestOf(pem: string): CertificationRequest {
 function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject {
   const spki = Buffer.from(subjectPublicKeyInfo.toSchema().toBER())
   const key = createPublicKey({ key: spki, format: 'der', type: 'spki' })
-  if (!isStrong(key)) throw new CsrError('weak_key', `The key of the request is not ${STRONG_KEY}.`)
+  if (!isStrong(key))
+    throw new CertificateError('key_too_weak', `The key of the request is not ${STRONG_KEY}.`)
   // Rebuilt from its numbers: a curve spelled out instead of named, a compressed point or odd parameters would otherwise
   // stand in a certificate of ours, and not every verifier reads them alike.
   const plain = createPublicKey({ key: key.export({ format: 'jwk' }), format: 'jwk' })
   if (plain.export({ format: 'der', type: 'spki' }).equals(spki)) return plain
-  throw new CsrError(
-    'weak_key',
+  throw new CertificateError(
+    'key_too_weak',
     'The key of the request is not in its usual encoding (RFC 5480 §2, RFC 3279 §2.3.1).',
   )
 }
@@ -113,7 +98,10 @@ function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject 
 function checkSignature(request: CertificationRequest, publicKey: KeyObject): void {
   const algorithm = SIGNATURES.get(request.signatureAlgorithm.algorithmId)
   if (!algorithm) {
-    throw new CsrError('weak_signature', 'The request is not signed with ECDSA or RSA and SHA-256 or better.')
+    throw new CertificateError(
+      'signature_too_weak',
+      'The request is not signed with ECDSA or RSA and SHA-256 or better.',
+    )
   }
   const { valueHexView: signature, unusedBits } = request.signatureValue.valueBlock
   if (unusedBits !== 0) throw new Error('a signature is made of whole bytes')
@@ -121,7 +109,10 @@ function checkSignature(request: CertificationRequest, publicKey: KeyObject): vo
     algorithm.keyType === publicKey.asymmetricKeyType &&
     verify(algorithm.digest, request.tbsView, publicKey, signature)
   if (proven) return
-  throw new CsrError('signature_invalid', 'The request is not signed by the private key of its public key.')
+  throw new CertificateError(
+    'signature_invalid',
+    'The request is not signed by the private key of its public key.',
+  )
 }
 
 function requestedExtensions({ attributes = [] }: CertificationRequest): Extended {
@@ -133,15 +124,21 @@ function requestedExtensions({ attributes = [] }: CertificationRequest): Extende
 
 function checkClaims(claims: Claims): void {
   if (claimsAuthority(claims)) {
-    throw new CsrError(
+    throw new CertificateError(
       'ca_requested',
       'The request asks for a CA certificate. This endpoint issues client certificates.',
     )
   }
   if (claims.purposes?.some((purpose) => purpose !== OID.clientAuth)) {
-    throw new CsrError('ca_requested', 'The request asks for an extendedKeyUsage other than clientAuth.')
+    throw new CertificateError(
+      'ca_requested',
+      'The request asks for an extendedKeyUsage other than clientAuth.',
+    )
   }
   const unknown = claims.critical.find((oid) => !UNDERSTOOD.includes(oid))
   if (unknown === undefined) return
-  throw new CsrError('unknown_critical_extension', `The request asks for the critical extension ${unknown}.`)
+  throw new CertificateError(
+    'unknown_critical_extension',
+    `The request asks for the critical extension ${unknown}.`,
+  )
 }

@@ -1,38 +1,9 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
-import { ChainError, type ChainReason, type Path, readLinks, verifyChain } from '../x509/chain.ts'
+import { CertificateError } from '../certificate-error.ts'
+import { type Path, readLinks, verifyChain } from '../x509/chain.ts'
 import type { Link } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 import { isKeyOf, readPrivateKey } from './private-key.ts'
-
-/** Why a certificate made elsewhere is not enrolled. One word for each check of WIRE.md §2. */
-export type EnrollmentReason =
-  | 'certificate_unreadable'
-  | 'private_key_unreadable'
-  | 'key_mismatch'
-  | 'no_ca_attached'
-  | 'chain_invalid'
-  | 'certificate_expired'
-  | 'certificate_not_yet_valid'
-  | 'key_too_weak'
-  | 'signature_too_weak'
-  | 'client_auth_missing'
-  | 'digital_signature_missing'
-  | 'is_a_ca'
-  | 'unknown_critical_extension'
-  | 'spiffe_mismatch'
-  | 'spiffe_ambiguous'
-  | 'spiffe_missing'
-  | 'spiffe_malformed'
-
-/** A certificate that is not to be enrolled. The message is one plain sentence that a caller may see. */
-export class EnrollmentError extends Error {
-  readonly reason: EnrollmentReason
-
-  constructor(reason: EnrollmentReason, message: string, cause?: unknown) {
-    super(message, { cause })
-    this.reason = reason
-  }
-}
 
 /** A certificate that may be pinned. */
 export interface EnrolledCertificate {
@@ -61,28 +32,19 @@ export interface Enrollment {
 }
 
 /**
- * What every enrollment asks of a certificate and its key: both are read, chain to a trusted CA now, are strong and a
- * client's, and the key signs for the certificate. Throws an {@link EnrollmentError}. Does NOT look at whom it names.
+ * Checks what every enrollment asks of a certificate and its key: both are read, chain to a trusted CA now, are strong
+ * and a client's, and the key signs for the certificate. Throws a {@link CertificateError}. Does NOT look at whom it names.
  */
-export async function checkEnrollment(enrollment: Enrollment): Promise<Path> {
-  try {
-    return await check(enrollment)
-  } catch (error) {
-    if (!(error instanceof ChainError)) throw error
-    throw new EnrollmentError(REASON_OF[error.reason], error.message, error)
-  }
-}
-
-async function check({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
+export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
   checkOneLeaf(readLinks(certPem))
   const key = readKey(privateKeyPem)
   if (caPems.length === 0) {
-    throw new EnrollmentError('no_ca_attached', 'No CA is attached that could vouch for this certificate.')
+    throw new CertificateError('no_ca_attached', 'No CA is attached that could vouch for this certificate.')
   }
   const path = await verifyChain({ leafPem: certPem, intermediatesPem: '', rootsPem: caPems, at })
   // Last, for a signature by a key of any size and kind is a price that only a trusted certificate is worth.
   if (!isKeyOf(path[0].x509, key)) {
-    throw new EnrollmentError('key_mismatch', 'The private key does not belong to the certificate.')
+    throw new CertificateError('key_mismatch', 'The private key does not belong to the certificate.')
   }
   return path
 }
@@ -103,7 +65,7 @@ export function enrolledOf([leaf, ...issuers]: Path, spiffeId: string | null): E
 /** Of two leaves we could not tell which one is meant. */
 function checkOneLeaf([leaf, ...issuers]: readonly Link[]): void {
   if (leaf && issuers.every(({ constraints }) => constraints?.cA === true)) return
-  throw new EnrollmentError(
+  throw new CertificateError(
     'certificate_unreadable',
     'The text is not one PEM certificate, followed by nothing but the CA certificates that it chains by.',
   )
@@ -114,22 +76,6 @@ function readKey(pem: string): KeyObject {
     return readPrivateKey(pem)
   } catch (cause) {
     const message = 'The private key is not an unencrypted private key in PEM.'
-    throw new EnrollmentError('private_key_unreadable', message, cause)
+    throw new CertificateError('private_key_unreadable', message, cause)
   }
-}
-
-const REASON_OF: Readonly<Record<ChainReason, EnrollmentReason>> = {
-  unreadable: 'certificate_unreadable',
-  not_chained: 'chain_invalid',
-  path_too_long: 'chain_invalid',
-  not_a_ca: 'chain_invalid',
-  name_not_permitted: 'chain_invalid',
-  expired: 'certificate_expired',
-  not_yet_valid: 'certificate_not_yet_valid',
-  weak_key: 'key_too_weak',
-  weak_signature: 'signature_too_weak',
-  is_a_ca: 'is_a_ca',
-  no_client_auth: 'client_auth_missing',
-  no_digital_signature: 'digital_signature_missing',
-  unknown_critical_extension: 'unknown_critical_extension',
 }

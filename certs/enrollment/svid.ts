@@ -1,7 +1,8 @@
 import { X509Certificate } from 'node:crypto'
+import { CertificateError } from '../certificate-error.ts'
 import { type Path, verifyChain } from '../x509/chain.ts'
 import { certificatesOf } from '../x509/x509.ts'
-import { checkEnrollment, type EnrolledCertificate, EnrollmentError, enrolledOf } from './enrollment.ts'
+import { checkEnrollment, type EnrolledCertificate, enrolledOf } from './enrollment.ts'
 import { isWorkloadId, uriNamesOf } from './spiffe-id.ts'
 
 export interface SvidEnrollment {
@@ -32,7 +33,7 @@ export interface PresentedSvid {
 
 /**
  * An X.509-SVID, ready to be pinned by its SPIFFE id (specification §5.3, X.509-SVID §5). Any trust domain and path is
- * accepted, in its one spelling; keyUsage must be there (X.509-SVID §4.3). Throws an {@link EnrollmentError}.
+ * accepted, in its one spelling; keyUsage must be there (X.509-SVID §4.3). Throws a {@link CertificateError}.
  * Does NOT know which bundle belongs to which trust domain: whoever is in the bundle may name any.
  */
 export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvid> {
@@ -76,23 +77,23 @@ const isSignedByOne = (leaf: X509Certificate, issuers: readonly X509Certificate[
 /** The leaf-validation of X.509-SVID §5.2 that RFC 5280 does not do. The chain has refused CAs and their usages already. */
 function spiffeIdOf([leaf]: Path): string {
   if (leaf.usage === null) {
-    throw new EnrollmentError(
+    throw new CertificateError(
       'digital_signature_missing',
       'An SVID states its keyUsage, and this certificate does not.',
     )
   }
   const [uri, ...rest] = uriNamesOf(leaf.x509.raw)
   if (uri === undefined) {
-    throw new EnrollmentError('spiffe_missing', 'The certificate carries no SPIFFE id: it has no URI SAN.')
+    throw new CertificateError('spiffe_missing', 'The certificate carries no SPIFFE id: it has no URI SAN.')
   }
   if (rest.length > 0) {
-    throw new EnrollmentError(
+    throw new CertificateError(
       'spiffe_ambiguous',
       'An SVID has exactly one URI SAN, and this certificate has more.',
     )
   }
   if (isWorkloadId(uri)) return uri
-  throw new EnrollmentError(
+  throw new CertificateError(
     'spiffe_malformed',
     'The URI SAN is not a SPIFFE id with a trust domain and a path.',
   )

@@ -1,34 +1,9 @@
 import type { X509Certificate } from 'node:crypto'
+import { CertificateError, type CertificateReason } from '../certificate-error.ts'
 import { allows, claimsAuthority, type Link, linksOf, USAGE } from './chain-link.ts'
 import { permitsNames } from './name-constraints.ts'
 import { isStrong, SIGNATURES, STRONG_KEY } from './strength.ts'
 import { OID } from './x509.ts'
-
-/** Why a chain is refused. One word for each, so that an enrolment can say which (WIRE.md §2). */
-export type ChainReason =
-  | 'unreadable'
-  | 'not_chained'
-  | 'path_too_long'
-  | 'expired'
-  | 'not_yet_valid'
-  | 'weak_key'
-  | 'weak_signature'
-  | 'not_a_ca'
-  | 'is_a_ca'
-  | 'no_client_auth'
-  | 'no_digital_signature'
-  | 'name_not_permitted'
-  | 'unknown_critical_extension'
-
-/** A certificate that is not to be trusted. The message is one plain sentence that a caller may see. */
-export class ChainError extends Error {
-  readonly reason: ChainReason
-
-  constructor(reason: ChainReason, message: string, cause?: unknown) {
-    super(message, { cause })
-    this.reason = reason
-  }
-}
 
 export interface Chain {
   /** The leaf first; may be followed by intermediates. */
@@ -60,15 +35,15 @@ const UNDERSTOOD: readonly string[] = [
 ]
 
 /**
- * Whether a client's leaf chains to a trusted CA at that moment and may authenticate a client (RFC 5280 §6, SECURITY M-07).
- * The first path that passes is the answer; else throws a {@link ChainError} with the first path's fault.
+ * Verifies that a client's leaf chains to a trusted CA at that moment and may authenticate a client (RFC 5280 §6, SECURITY
+ * M-07). Resolves with the first path that passes; else throws a {@link CertificateError} with the first path's fault.
  * Does NOT look at revocation, nor at whom the leaf names: `uriNamesOf` and the pin do.
  */
 export async function verifyChain(chain: Chain): Promise<Path> {
   try {
     return checkChain(chain)
   } catch (error) {
-    if (error instanceof ChainError) throw error
+    if (error instanceof CertificateError) throw error
     // Not every malformed part is met while reading: a public key, for one, is decoded when it is first used.
     throw unreadable(error)
   }
@@ -76,40 +51,40 @@ export async function verifyChain(chain: Chain): Promise<Path> {
 
 function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): Path {
   const [leaf, ...sent] = readLinks(leafPem)
-  if (!leaf) throw new ChainError('unreadable', 'The text holds no PEM certificate.')
+  if (!leaf) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
   const intermediates = [...sent, ...readLinks(intermediatesPem)]
   if (intermediates.length > CANDIDATE_LIMIT) {
-    throw new ChainError(
-      'path_too_long',
+    throw new CertificateError(
+      'chain_invalid',
       `More than ${CANDIDATE_LIMIT} intermediate certificates were given.`,
     )
   }
   checkLeaf(leaf, at)
-  let fault: ChainError | null = null
+  let fault: CertificateError | null = null
   for (const path of pathsFrom([leaf], intermediates, [rootsPem].flat().flatMap(readLinks))) {
     const found = faultOf(path, at)
     if (found === null) return path
     fault ??= found
   }
-  throw fault ?? new ChainError('not_chained', 'The certificate does not chain to a trusted CA.')
+  throw fault ?? new CertificateError('chain_invalid', 'The certificate does not chain to a trusted CA.')
 }
 
 /**
- * Whether a CA certificate can be the last of a chain, now or, where it is not valid yet, once it is: a CA that may
- * sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws a {@link ChainError}.
+ * Checks that a CA certificate can be the last of a chain, now or, where it is not valid yet, once it is: a CA that may
+ * sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws a {@link CertificateError}.
  * An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is NOT looked at: trust comes from the operator.
  */
 export function checkTrustAnchor(anchor: Link, at: number): void {
   const moment = Math.max(at, anchor.x509.validFromDate.getTime())
   try {
-    checkIssuer(anchor, [], moment)
+    checkIssuer(anchor, [], moment, 'not_a_ca')
   } catch (error) {
-    if (error instanceof ChainError) throw error
+    if (error instanceof CertificateError) throw error
     throw unreadable(error)
   }
 }
 
-/** The certificates of a PEM text, as `linksOf` reads them. Throws a {@link ChainError} `unreadable`. */
+/** The certificates of a PEM text, as `linksOf` reads them. Throws a {@link CertificateError} `certificate_unreadable`. */
 export function readLinks(pem: string): readonly Link[] {
   try {
     return linksOf(pem)
@@ -118,8 +93,8 @@ export function readLinks(pem: string): readonly Link[] {
   }
 }
 
-function unreadable(cause: unknown): ChainError {
-  return new ChainError('unreadable', 'A certificate cannot be read.', cause)
+function unreadable(cause: unknown): CertificateError {
+  return new CertificateError('certificate_unreadable', 'A certificate cannot be read.', cause)
 }
 
 /** Every path to a root by name and signature alone; one step past the limit, to tell too long from unknown. */
@@ -136,53 +111,53 @@ function issued(issuer: Link, child: Link): boolean {
   return child.x509.checkIssued(issuer.x509) && child.x509.verify(issuer.x509.publicKey)
 }
 
-function faultOf(path: Path, at: number): ChainError | null {
+function faultOf(path: Path, at: number): CertificateError | null {
   try {
     checkPath(path, at)
     return null
   } catch (error) {
-    if (error instanceof ChainError) return error
+    if (error instanceof CertificateError) return error
     throw error
   }
 }
 
 function checkPath(path: Path, at: number): void {
   if (path.length > PATH_LIMIT) {
-    throw new ChainError('path_too_long', 'The chain is longer than leaf, intermediate, root.')
+    throw new CertificateError('chain_invalid', 'The chain is longer than leaf, intermediate, root.')
   }
   for (const [index, link] of path.entries()) {
     // The root's own signature proves nothing; everything below it stands or falls with its signature.
     if (index < path.length - 1) checkSignature(link)
-    if (index > 0) checkIssuer(link, path.slice(0, index), at)
+    if (index > 0) checkIssuer(link, path.slice(0, index), at, 'chain_invalid')
   }
 }
 
 function checkLeaf(leaf: Link, at: number): void {
   checkAny(leaf, at)
   if (claimsAuthority(leaf)) {
-    throw new ChainError('is_a_ca', 'This is a CA certificate, not a client certificate.')
+    throw new CertificateError('is_a_ca', 'This is a CA certificate, not a client certificate.')
   }
   if (!allows(leaf, USAGE.digitalSignature, true)) {
-    throw new ChainError(
-      'no_digital_signature',
+    throw new CertificateError(
+      'digital_signature_missing',
       'The keyUsage of the certificate does not allow digital signatures.',
     )
   }
 }
 
-function checkIssuer(issuer: Link, below: readonly Link[], at: number): void {
+function checkIssuer(issuer: Link, below: readonly Link[], at: number, notACa: CertificateReason): void {
   checkAny(issuer, at)
   const { constraints } = issuer
   if (constraints?.cA !== true || !allows(issuer, USAGE.keyCertSign, true)) {
-    throw new ChainError('not_a_ca', 'An issuer in the chain is not a CA certificate.')
+    throw new CertificateError(notACa, 'An issuer in the chain is not a CA certificate.')
   }
   const limit = constraints.pathLenConstraint
   if (limit !== undefined && !(typeof limit === 'number' && below.length - 1 <= limit)) {
-    throw new ChainError('path_too_long', 'A CA of the chain allows fewer CAs below it.')
+    throw new CertificateError('chain_invalid', 'A CA of the chain allows fewer CAs below it.')
   }
   if (!permitsNames(issuer, below)) {
-    throw new ChainError(
-      'name_not_permitted',
+    throw new CertificateError(
+      'chain_invalid',
       'A CA of the chain does not permit a name that the certificate carries.',
     )
   }
@@ -191,31 +166,35 @@ function checkIssuer(issuer: Link, below: readonly Link[], at: number): void {
 /** What leaf, intermediate and root must all be. */
 function checkAny({ x509, critical, purposes }: Link, at: number): void {
   if (at < x509.validFromDate.getTime()) {
-    throw new ChainError('not_yet_valid', 'A certificate of the chain is not valid yet.')
+    throw new CertificateError('certificate_not_yet_valid', 'A certificate of the chain is not valid yet.')
   }
   if (at > x509.validToDate.getTime())
-    throw new ChainError('expired', 'A certificate of the chain has expired.')
+    throw new CertificateError('certificate_expired', 'A certificate of the chain has expired.')
   checkKey(x509)
   const unknown = critical.find((oid) => !UNDERSTOOD.includes(oid))
   if (unknown)
-    throw new ChainError('unknown_critical_extension', `The critical extension ${unknown} is not understood.`)
+    throw new CertificateError(
+      'unknown_critical_extension',
+      `The critical extension ${unknown} is not understood.`,
+    )
   // An issuer's extendedKeyUsage limits what lies below it: not in RFC 5280, but what every verifier does.
   if (purposes !== null && !purposes.includes(OID.clientAuth)) {
-    throw new ChainError(
-      'no_client_auth',
+    throw new CertificateError(
+      'client_auth_missing',
       'The extendedKeyUsage of a certificate does not allow client authentication.',
     )
   }
 }
 
 function checkKey({ publicKey }: X509Certificate): void {
-  if (!isStrong(publicKey)) throw new ChainError('weak_key', `A key of the chain is not ${STRONG_KEY}.`)
+  if (!isStrong(publicKey))
+    throw new CertificateError('key_too_weak', `A key of the chain is not ${STRONG_KEY}.`)
 }
 
 function checkSignature({ signature }: Link): void {
   if (SIGNATURES.has(signature)) return
-  throw new ChainError(
-    'weak_signature',
+  throw new CertificateError(
+    'signature_too_weak',
     'A certificate of the chain is not signed with ECDSA or RSA and SHA-256 or better.',
   )
 }

@@ -13,8 +13,8 @@ import {
   signsHandshakes,
 } from '../../../certs/authority/builder.ts'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
+import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { type ByocaEnrollment, checkByoca } from '../../../certs/enrollment/byoca.ts'
-import { EnrollmentError, type EnrollmentReason } from '../../../certs/enrollment/enrollment.ts'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
 import { OID } from '../../../certs/x509/x509.ts'
 import {
@@ -49,18 +49,18 @@ const enrol = (parts: Partial<ByocaEnrollment> = {}) =>
     ...parts,
   })
 
-async function reasonOf(parts: Partial<ByocaEnrollment>): Promise<EnrollmentReason | 'accepted'> {
+async function reasonOf(parts: Partial<ByocaEnrollment>): Promise<CertificateReason | 'accepted'> {
   try {
     await enrol(parts)
     return 'accepted'
   } catch (error) {
-    if (error instanceof EnrollmentError) return error.reason
+    if (error instanceof CertificateError) return error.reason
     throw error
   }
 }
 
 /** The verdict on a leaf of that plan, with its own key, under the good intermediate. */
-async function leafReason(plan: Odd): Promise<EnrollmentReason | 'accepted'> {
+async function leafReason(plan: Odd): Promise<CertificateReason | 'accepted'> {
   const leaf = await odd(plan, intermediate)
   return reasonOf({ certPem: leaf.pem + intermediate.pem, privateKeyPem: keyOf(leaf) })
 }

@@ -11,8 +11,8 @@ import {
   leafConstraints,
   signsHandshakes,
 } from '../../../certs/authority/builder.ts'
+import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
-import { ChainError, type ChainReason } from '../../../certs/x509/chain.ts'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
 import { OID } from '../../../certs/x509/x509.ts'
 import { AT, caExtensions, DAY_MS, type Odd, odd } from '../../support/certs/made.ts'
@@ -21,12 +21,12 @@ import { openssl, without } from '../../support/certs/openssl.ts'
 const root = await odd({ name: 'root', extensions: caExtensions(1) })
 const intermediate = await odd({ name: 'intermediate', extensions: caExtensions(0) }, root)
 
-function reasonOf(pem: string, at = AT): ChainReason | 'accepted' {
+function reasonOf(pem: string, at = AT): CertificateReason | 'accepted' {
   try {
     readCaCertificates(pem, at)
     return 'accepted'
   } catch (error) {
-    if (error instanceof ChainError) return error.reason
+    if (error instanceof CertificateError) return error.reason
     throw error
   }
 }
@@ -55,7 +55,7 @@ await t.test('WIRE §2 a bundle is attached as its certificates, each once, or n
   )
   const leaf = await odd({ extensions: [leafConstraints(), signsHandshakes()] }, root)
   t.equal(reasonOf(root.pem + leaf.pem), 'not_a_ca')
-  t.equal(reasonOf(`${root.pem}-----BEGIN CERTIFICATE-----\nAAAA`), 'unreadable')
+  t.equal(reasonOf(`${root.pem}-----BEGIN CERTIFICATE-----\nAAAA`), 'certificate_unreadable')
 })
 
 await t.test('M-07 only a CA that may sign certificates is attached', async (t) => {
@@ -70,9 +70,9 @@ await t.test('M-07 a weak CA, and one that no chain could end at, is not attache
   const rsa = (modulusLength: number) => generateKeyPairSync('rsa', { modulusLength })
   const under = async (plan: Odd) => reasonOf((await odd(plan, root)).pem)
   t.equal(await under({ extensions: caExtensions(0), key: rsa(2048) }), 'accepted')
-  t.equal(await under({ extensions: caExtensions(0), key: rsa(1024) }), 'weak_key')
+  t.equal(await under({ extensions: caExtensions(0), key: rsa(1024) }), 'key_too_weak')
   const limited = [...caExtensions(0), extendedKeyUsage(OID.serverAuth)]
-  t.equal(await caReason({ extensions: limited }), 'no_client_auth')
+  t.equal(await caReason({ extensions: limited }), 'client_auth_missing')
   const extnValue = new OctetString({ valueHex: Uint8Array.of(1) }).toBER(false)
   const strange = new Extension({ extnID: '1.2.3.4', critical: true, extnValue })
   t.equal(await caReason({ extensions: [...caExtensions(0), strange] }), 'unknown_critical_extension')
@@ -80,16 +80,16 @@ await t.test('M-07 a weak CA, and one that no chain could end at, is not attache
 
 await t.test('M-05 an expired CA is not attached, one that is not valid yet is', async (t) => {
   t.equal(reasonOf(root.pem, AT + DAY_MS), 'accepted')
-  t.equal(reasonOf(root.pem, AT + DAY_MS + 1000), 'expired')
+  t.equal(reasonOf(root.pem, AT + DAY_MS + 1000), 'certificate_expired')
   t.equal(reasonOf(root.pem, AT - 10 * DAY_MS), 'accepted')
   const backwards = { extensions: caExtensions(0), notBefore: AT + DAY_MS, notAfter: AT + 1000 }
-  t.equal(await caReason(backwards), 'expired', 'and one that ends before it begins is not')
+  t.equal(await caReason(backwards), 'certificate_expired', 'and one that ends before it begins is not')
 })
 
 await t.test('M-14 what is no certificate is not attached', async (t) => {
   const key = root.key.export({ type: 'pkcs8', format: 'pem' }).toString()
   for (const pem of ['', 'hello', key, pemOf(Buffer.from('hello')), root.pem + ' '.repeat(10_000_000)])
-    t.equal(reasonOf(pem), 'unreadable')
+    t.equal(reasonOf(pem), 'certificate_unreadable')
 })
 
 await t.test('M-12 a mutated CA certificate is read or refused with a reason', async () => {

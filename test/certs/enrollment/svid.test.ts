@@ -10,7 +10,7 @@ import {
   leafConstraints,
   signsHandshakes,
 } from '../../../certs/authority/builder.ts'
-import { EnrollmentError, type EnrollmentReason } from '../../../certs/enrollment/enrollment.ts'
+import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { isWorkloadId } from '../../../certs/enrollment/spiffe-id.ts'
 import {
   checkSvid,
@@ -41,18 +41,18 @@ const svid = await odd({ extensions: [...USAGES, named(ID)] }, root)
 const enrol = (parts: Partial<SvidEnrollment> = {}) =>
   checkSvid({ svidPem: svid.pem, svidKeyPem: keyOf(svid), bundlePems: [root.pem], at: AT, ...parts })
 
-async function reasonOf(parts: Partial<SvidEnrollment>): Promise<EnrollmentReason | 'accepted'> {
+async function reasonOf(parts: Partial<SvidEnrollment>): Promise<CertificateReason | 'accepted'> {
   try {
     await enrol(parts)
     return 'accepted'
   } catch (error) {
-    if (error instanceof EnrollmentError) return error.reason
+    if (error instanceof CertificateError) return error.reason
     throw error
   }
 }
 
 /** The verdict on an SVID with exactly these extensions, by the trusted root. */
-async function svidReason(...extensions: Extension[]): Promise<EnrollmentReason | 'accepted'> {
+async function svidReason(...extensions: Extension[]): Promise<CertificateReason | 'accepted'> {
   const leaf = await odd({ extensions }, root)
   return reasonOf({ svidPem: leaf.pem, svidKeyPem: keyOf(leaf) })
 }

@@ -91,7 +91,7 @@ await t.test(
     await gateway.admin('POST', '/v1/admin/users', { user_name: 'ann' })
     const path = '/v1/admin/users/acme::user::ann/certificate'
     const refused = await gateway.admin('POST', path, { csr_pem: 'nonsense' })
-    t.strictSame([refused.status, refused.json.reason], [422, 'unreadable'])
+    t.strictSame([refused.status, refused.json.reason], [422, 'certificate_unreadable'])
     const ca = readFileSync(join(gateway.settings.dataDir, 'org-ca.crt'), 'utf8')
     t.equal((await gateway.admin('POST', path, { csr_pem: ca })).status, 422)
     t.equal((await gateway.admin('POST', path, {})).status, 422)
