@@ -1,7 +1,11 @@
+import { z } from 'zod'
 import type { AccessToken, Demand, Principal } from './facts.ts'
 import type { Granted } from './permit.ts'
 import type { Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
+
+/** The options of the `capability` plugin file: none. What is demanded of whom, the database says. */
+export const capabilityOptions = z.strictObject({})
 
 interface Needs<Target> {
   readonly holder: Principal

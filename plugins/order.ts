@@ -1,62 +1,50 @@
-import type { Problem } from './operator-files/config-error.ts'
+import { type Catalogue, rowOf } from './catalogue.ts'
+import { type Problem, START } from './operator-files/config-error.ts'
 import { isModulePath, type OperatorFile } from './operator-files/files.ts'
-
-/** What a plugin needs and gives, by the names of the facts. */
-export interface Declared {
-  readonly needs: readonly string[]
-  readonly gives: readonly string[]
-}
-
-/** What the compiler checks for the built-in plugins, once more for files, which escape it. */
-export const BUILT_IN: ReadonlyMap<string, Declared> = new Map([
-  ['pin', { needs: [], gives: ['principal'] }],
-  ['dpop', { needs: ['principal'], gives: ['proof', 'token'] }],
-  ['capability', { needs: ['principal', 'proof', 'token'], gives: ['granted'] }],
-  ['policy', { needs: ['principal', 'proof', 'token', 'demand', 'call', 'granted'], gives: [] }],
-  ['audit', { needs: ['granted'], gives: [] }],
-])
 
 /** Known before any plugin of a file runs: the route states what is asked for. */
 const FROM_THE_ROUTE: readonly string[] = ['demand', 'call']
 
-/** What may stand between the gate and the record, or be absent: it can only refuse. */
-const isCheck = (plugin: string): boolean => plugin === 'policy' || isModulePath(plugin)
-
 type Placed = Pick<OperatorFile, 'plugin' | 'file' | 'position'>
+
+/** The files to judge, and what is known of the plugins that they name. */
+export interface Order {
+  /** In file-name order. */
+  readonly files: readonly Placed[]
+  readonly catalogue: Catalogue
+  /** The facts that each operator's module needs, by the name of the file that names it. */
+  readonly moduleNeeds: ReadonlyMap<string, readonly string[]>
+}
 
 /**
  * Tries the files' order with what each plugin needs and gives, and says everything that cannot work: a mandatory plugin
  * missing or twice, a need that is given too late or never, the policy or a module outside capability … audit.
- * `declared` is keyed by file name; a file that is not in it takes no part in the pipeline (the provider list).
  * Returns no problems where the order works. Does NOT check options.
  */
-export function checkOrder(files: readonly Placed[], declared: ReadonlyMap<string, Declared>): Problem[] {
-  return [...missing(files), ...repeated(files), ...misplaced(files), ...unmet(files, declared)]
+export function checkOrder(order: Order): Problem[] {
+  return [...missing(order), ...repeated(order), ...misplaced(order), ...unmet(order)]
 }
 
 const problem = ({ file, position }: Placed, message: string): Problem => ({ file, ...position, message })
 
-const MANDATORY_FILES: readonly (readonly [string, string])[] = [
-  ['pin', '10-pin.yaml'],
-  ['dpop', '20-dpop.yaml'],
-  ['capability', '30-capability.yaml'],
-  ['audit', '40-audit.yaml'],
-]
-const NEVER_REMOVED = 'pin, dpop, capability and audit can be tuned but never removed'
-
-function missing(files: readonly Placed[]): Problem[] {
-  return MANDATORY_FILES.filter(([plugin]) => !files.some((file) => file.plugin === plugin)).map(
-    ([plugin, file]) => ({
-      file,
-      line: 1,
-      column: 1,
-      message: `plugin ${plugin} is missing: restore ${file}; ${NEVER_REMOVED}`,
-    }),
+function missing({ files, catalogue }: Order): Problem[] {
+  const mandatory = Object.entries(catalogue).flatMap(([plugin, row]) =>
+    'file' in row ? [{ plugin, file: row.file }] : [],
   )
+  const kept = `${inWords(mandatory.map(({ plugin }) => plugin))} can be tuned but never removed`
+  return mandatory
+    .filter(({ plugin }) => !files.some((file) => file.plugin === plugin))
+    .map(({ plugin, file }) => ({
+      ...START,
+      file,
+      message: `plugin ${plugin} is missing: restore ${file}; ${kept}`,
+    }))
 }
 
+const inWords = (names: readonly string[]): string => `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
+
 /** Built-in plugins that stand in more than one file. An operator's own module may: its options differ. */
-function repeated(files: readonly Placed[]): Problem[] {
+function repeated({ files }: Order): Problem[] {
   return files.flatMap((file, index) => {
     const first = files.findIndex(({ plugin }) => plugin === file.plugin)
     if (isModulePath(file.plugin) || first === index) return []
@@ -70,11 +58,12 @@ function repeated(files: readonly Placed[]): Problem[] {
 }
 
 /** Before the gate a check could look at what nobody was granted; after the record it would change what was recorded. */
-function misplaced(files: readonly Placed[]): Problem[] {
-  const gate = files.findIndex(({ plugin }) => plugin === 'capability')
-  const record = files.findIndex(({ plugin }) => plugin === 'audit')
+function misplaced({ files, catalogue }: Order): Problem[] {
+  const placeOf = ({ plugin }: Placed) => (isModulePath(plugin) ? 'check' : rowOf(catalogue, plugin)?.place)
+  const gate = files.findIndex((file) => placeOf(file) === 'gate')
+  const record = files.findIndex((file) => placeOf(file) === 'record')
   return files.flatMap((file, index) => {
-    if (!isCheck(file.plugin)) return []
+    if (placeOf(file) !== 'check') return []
     if (gate >= 0 && index < gate) return [outside(file, 'behind', files[gate])]
     return record >= 0 && index > record ? [outside(file, 'before', files[record])] : []
   })
@@ -89,27 +78,34 @@ function outside(file: Placed, side: 'behind' | 'before', anchor: Placed | undef
   )
 }
 
+interface Stated {
+  readonly placed: Placed
+  readonly needs: readonly string[]
+  readonly gives: readonly string[]
+}
+
 /** Walks the files in order with the facts known so far. */
-function unmet(files: readonly Placed[], declared: ReadonlyMap<string, Declared>): Problem[] {
+function unmet({ files, catalogue, moduleNeeds }: Order): Problem[] {
+  const stated = files.map((placed): Stated => {
+    const { needs, gives } = rowOf(catalogue, placed.plugin) ?? {
+      needs: moduleNeeds.get(placed.file) ?? [],
+      gives: [],
+    }
+    return { placed, needs, gives }
+  })
   const known = new Set(FROM_THE_ROUTE)
   const problems: Problem[] = []
-  for (const [index, file] of files.entries()) {
-    const { needs = [], gives = [] } = declared.get(file.file) ?? {}
+  for (const [index, { placed, needs, gives }] of stated.entries()) {
     for (const need of needs) {
-      if (!known.has(need)) problems.push(...late(file, need, files.slice(index + 1), declared))
+      if (!known.has(need)) problems.push(...late(placed, need, stated.slice(index + 1), catalogue))
     }
     for (const given of gives) known.add(given)
   }
   return problems
 }
 
-function late(
-  file: Placed,
-  need: string,
-  later: readonly Placed[],
-  declared: ReadonlyMap<string, Declared>,
-): Problem[] {
-  const giver = later.find((other) => declared.get(other.file)?.gives.includes(need))
+function late(file: Placed, need: string, later: readonly Stated[], catalogue: Catalogue): Problem[] {
+  const giver = later.find(({ gives }) => gives.includes(need))?.placed
   if (giver) {
     const cure = `rename one so that ${giver.plugin} comes first`
     return [
@@ -120,6 +116,6 @@ function late(
     ]
   }
   // Where the plugin that gives it is missing altogether, that is said already and is the cause.
-  const cause = [...BUILT_IN.values()].some(({ gives }) => gives.includes(need))
+  const cause = Object.values(catalogue).some(({ gives }) => gives.includes(need))
   return cause ? [] : [problem(file, `${file.plugin} needs ${need}, which no plugin gives`)]
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import type { ZodType } from 'zod'
 import { messageOf } from '../db/error-message.ts'
+import type { AuditOptions } from '../plugins/audit/options.ts'
+import { catalogue, type OpenedCheck, rowOf } from '../plugins/catalogue.ts'
 import type { DpopMode } from '../plugins/dpop/dpop.ts'
 import { ConfigError, type Problem, START } from '../plugins/operator-files/config-error.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
@@ -11,17 +12,8 @@ import {
   readOperatorFiles,
 } from '../plugins/operator-files/files.ts'
 import { type Check, loadOperatorModule } from '../plugins/operator-files/module.ts'
-import {
-  type AuditOptions,
-  auditOptions,
-  capabilityOptions,
-  dpopOptions,
-  type PinOptions,
-  pinOptions,
-} from '../plugins/options.ts'
-import { BUILT_IN, checkOrder, type Declared } from '../plugins/order.ts'
-import { policyOptions } from '../plugins/policy/options.ts'
-import { openPolicy } from '../plugins/policy/policy.ts'
+import { checkOrder } from '../plugins/order.ts'
+import type { PinOptions } from '../plugins/pin/options.ts'
 import { type LlmOptions, llmOptions } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
 
@@ -45,16 +37,10 @@ export interface Configuration {
   readonly close: () => Promise<void>
 }
 
-/** The options of every plugin that a file may name, without the `plugin` key. */
-export const SCHEMAS: ReadonlyMap<string, ZodType> = new Map<string, ZodType>([
-  ['pin', pinOptions],
-  ['dpop', dpopOptions],
-  ['capability', capabilityOptions],
-  ['policy', policyOptions],
-  ['audit', auditOptions],
-  ['llm', llmOptions],
-  ['mcp', mcpOptions],
-])
+/** Every plugin that a file may name. */
+export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions })
+
+const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
 
 /**
  * Reads, checks and loads a directory of operator files (WIRE.md §8). All or nothing: throws one {@link ConfigError}
@@ -65,36 +51,34 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
   const read = await readOperatorFiles({ directory, schemas: SCHEMAS, env })
   const problems: Problem[] = []
   const checks = await loadChecks(read.files, directory, problems)
-  problems.push(...checkOrder(read.files, declarations(read.files, checks)), ...oneLlmFile(read.files))
+  const moduleNeeds = new Map([...checks].map(([file, { needs }]) => [file, needs]))
+  const order = { files: read.files, catalogue: CATALOGUE, moduleNeeds }
+  problems.push(...checkOrder(order), ...oneLlmFile(read.files))
   if (problems.length > 0) {
     await closeAll(checks)
     throw new ConfigError(directory, problems)
   }
-  const options = (plugin: string) => read.files.find((file) => file.plugin === plugin)?.options
+  const optionsOf = (plugin: keyof typeof CATALOGUE) =>
+    read.files.find((file) => file.plugin === plugin)?.options
   // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
-  const dpop = dpopOptions.parse(options('dpop'))
+  const dpop = CATALOGUE.dpop.options.parse(optionsOf('dpop'))
   return {
     digest: digestOf(read, checks),
     dpopMode: dpop.egress_dpop_mode,
     noDowngrade: dpop.no_downgrade,
-    pin: pinOptions.parse(options('pin')),
-    audit: auditOptions.parse(options('audit')),
-    llm: llmOptions.parse(options('llm')),
-    mcp: mcpOptions.parse(options('mcp') ?? {}),
+    pin: CATALOGUE.pin.options.parse(optionsOf('pin')),
+    audit: CATALOGUE.audit.options.parse(optionsOf('audit')),
+    llm: llmOptions.parse(optionsOf('llm')),
+    mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     checks: [...checks.values()].map(({ check }) => check),
     files: read.files,
     close: () => closeAll(checks),
   }
 }
 
-/** What stands between the gate and the record: an operator's module, or the policy. */
-interface LoadedCheck {
-  readonly check: Check
-  /** The facts that a module of an operator's own declares; the policy's stand in the list of built-in plugins. */
-  readonly needs?: readonly string[]
-  /** Hex SHA-256 of its code; null where that lies elsewhere. */
-  readonly digest: string | null
-  readonly close: () => Promise<void>
+interface LoadedCheck extends OpenedCheck {
+  /** The facts that a module of an operator's own declares; those of a built-in check stand in the catalogue. */
+  readonly needs: readonly string[]
 }
 
 type Checks = ReadonlyMap<string, LoadedCheck>
@@ -122,23 +106,14 @@ async function loadCheck(
   { plugin, options }: OperatorFile,
   directory: string,
 ): Promise<LoadedCheck | undefined> {
-  if (plugin === 'policy') return openPolicy(policyOptions.parse(options), directory)
+  const row = rowOf(CATALOGUE, plugin)
+  if (row?.place === 'check') return { ...(await row.open(options, directory)), needs: [] }
   if (!isModulePath(plugin)) return undefined
   return { ...(await loadOperatorModule({ path: plugin, directory, options })), close: async () => {} }
 }
 
 async function closeAll(checks: Checks): Promise<void> {
   await Promise.all([...checks.values()].map(({ close }) => close()))
-}
-
-function declarations(files: readonly OperatorFile[], checks: Checks): ReadonlyMap<string, Declared> {
-  const declared = new Map<string, Declared>()
-  for (const { plugin, file } of files) {
-    const needs = checks.get(file)?.needs
-    const found = BUILT_IN.get(plugin) ?? (needs && { needs, gives: [] })
-    if (found) declared.set(file, found)
-  }
-  return declared
 }
 
 /** A second one is told by the order check. */

@@ -3,11 +3,11 @@ import { resolve } from 'node:path'
 import { type DatabaseLocation, databaseLocation, NO_DATABASE_URL } from '../db/engine.ts'
 import { messageOf } from '../db/error-message.ts'
 import type { DpopMode } from '../plugins/dpop/dpop.ts'
+import { DPOP_MODES } from '../plugins/dpop/options.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { oneOf } from '../plugins/operator-files/explain-issue.ts'
 import { nearestName } from '../plugins/operator-files/nearest-name.ts'
 import { OWNER_ONLY, readSecretFile } from '../plugins/operator-files/secret-file.ts'
-import { DPOP_MODES } from '../plugins/options.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
 export interface Address {

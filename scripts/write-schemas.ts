@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { SCHEMAS } from '../proxy/configuration.ts'
+import { CATALOGUE } from '../proxy/configuration.ts'
 
 /** Where the schemas are published; the first line of each file in `plugins/config` points here. */
 export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
@@ -9,7 +9,7 @@ export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
 /** The JSON Schema of each operator file (2020-12), by file name: for completion and checks in editors. */
 export function schemaFiles(): ReadonlyMap<string, string> {
   return new Map(
-    [...SCHEMAS].map(([plugin, options]) => [
+    Object.entries(CATALOGUE).map(([plugin, { options }]) => [
       `${plugin}.schema.json`,
       `${JSON.stringify(schemaOf(plugin, options), null, 2)}\n`,
     ]),

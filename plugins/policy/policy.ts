@@ -10,12 +10,11 @@ import { type PolicyFacts, type PolicyInput, policyInput } from './input.ts'
 import { opaHttp } from './opa-http.ts'
 import { DEFAULT_ENTRYPOINT, type PolicyOptions, type PolicySample } from './options.ts'
 
-/** A policy that has answered its samples. */
+/** A policy that has answered its samples: an `OpenedCheck` of the catalogue. */
 export interface LoadedPolicy {
   readonly check: Check
   /** Hex SHA-256 of the compiled policy and its data; null where they are not ours to see. */
   readonly digest: string | null
-  /** Ends what it keeps ready. A call under way that still asks is answered all the same. */
   readonly close: () => Promise<void>
 }
 

@@ -1,15 +1,17 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
-import { BUILT_IN, checkOrder, type Declared } from '../../plugins/order.ts'
+import { z } from 'zod'
+import { catalogue } from '../../plugins/catalogue.ts'
+import { checkOrder } from '../../plugins/order.ts'
+
+const CATALOGUE = catalogue({ llm: z.strictObject({}), mcp: z.strictObject({}) })
 
 /** Judges files that are given by name and plugin; what an operator's module needs stands behind its name. */
 function judge(order: readonly (readonly [file: string, plugin: string, ...needs: string[]])[]): string[] {
-  const declared = new Map<string, Declared>()
-  const files = order.map(([file, plugin, ...needs]) => {
-    const found = plugin.startsWith('.') ? { needs, gives: [] } : BUILT_IN.get(plugin)
-    if (found) declared.set(file, found)
-    return { file, plugin, position: { line: 2, column: 9 } }
-  })
-  return checkOrder(files, declared).map(
+  const moduleNeeds = new Map(order.map(([file, , ...needs]) => [file, needs]))
+  const files = order.map(([file, plugin]) => ({ file, plugin, position: { line: 2, column: 9 } }))
+  return checkOrder({ files, catalogue: CATALOGUE, moduleNeeds }).map(
     ({ file, line, column, message }) => `${file}:${line}:${column}: ${message}`,
   )
 }
@@ -71,4 +73,11 @@ await t.test('a need that nothing gives is refused', async (t) => {
   t.strictSame(judge([PIN, DPOP, CAPABILITY, ['35-check.yaml', './check.ts', 'body'], AUDIT]), [
     '35-check.yaml:2:9: ./check.ts needs body, which no plugin gives',
   ])
+})
+
+await t.test('every plugin that can never be removed is shipped with the file that restores it', (t) => {
+  const shipped = Object.values(CATALOGUE).flatMap((row) => ('file' in row ? [row.file] : []))
+  t.equal(shipped.length, 4)
+  for (const file of shipped) t.ok(existsSync(join(import.meta.dirname, '../../plugins/config', file)), file)
+  t.end()
 })

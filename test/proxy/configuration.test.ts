@@ -68,8 +68,9 @@ await t.test('the example module works as its comment says', async (t) => {
   const [check] = (await loadConfiguration(directory, {})).checks
   t.equal(check?.name, 'allow-models')
   const call = (id: string, model: string) => {
-    const facts = { principal: { id }, call: { model } }
-    // The two facts that this check declares; it is handed no other.
+    const principal = { id }
+    // The facts that this check declares, and the grant, which says who the principal is at the gate.
+    const facts = { principal, call: { model }, granted: { principal } }
     return check?.admit(facts as unknown as Parameters<typeof check.admit>[0])
   }
   t.same(await call('acme::intern', 'small'), {})

@@ -3,10 +3,13 @@ import { chmodSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { z } from 'zod'
+import { auditOptions } from '../../../plugins/audit/options.ts'
+import { capabilityOptions } from '../../../plugins/capability.ts'
+import { dpopOptions } from '../../../plugins/dpop/options.ts'
 import { ConfigError } from '../../../plugins/operator-files/config-error.ts'
 import { expand } from '../../../plugins/operator-files/expand.ts'
 import { readOperatorFiles } from '../../../plugins/operator-files/files.ts'
-import { auditOptions, capabilityOptions, dpopOptions, pinOptions } from '../../../plugins/options.ts'
+import { pinOptions } from '../../../plugins/pin/options.ts'
 
 const list = z.strictObject({
   items: z

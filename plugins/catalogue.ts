@@ -1,0 +1,88 @@
+import type { ZodType } from 'zod'
+import { auditOptions } from './audit/options.ts'
+import { capabilityOptions } from './capability.ts'
+import { dpopOptions } from './dpop/options.ts'
+import type { Check } from './operator-files/module.ts'
+import { pinOptions } from './pin/options.ts'
+import { policyOptions } from './policy/options.ts'
+import { openPolicy } from './policy/policy.ts'
+
+/**
+ * Lists every built-in plugin that an operator's file may name, one row each: the only place that says it. A new plugin
+ * is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas of `llm` and `mcp` come
+ * from above: those two are no plugins of a pipeline, only files.
+ */
+export const catalogue = <Llm extends ZodType, Mcp extends ZodType>(services: { llm: Llm; mcp: Mcp }) =>
+  ({
+    pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
+    dpop: {
+      place: 'identity',
+      file: '20-dpop.yaml',
+      options: dpopOptions,
+      needs: ['principal'],
+      gives: ['proof', 'token'],
+    },
+    capability: {
+      place: 'gate',
+      file: '30-capability.yaml',
+      options: capabilityOptions,
+      needs: ['principal', 'proof', 'token', 'demand'],
+      gives: ['granted'],
+    },
+    policy: {
+      place: 'check',
+      options: policyOptions,
+      needs: ['principal', 'proof', 'token', 'demand', 'call', 'granted'],
+      gives: [],
+      open: (options, directory) => openPolicy(policyOptions.parse(options), directory),
+    },
+    audit: { place: 'record', file: '40-audit.yaml', options: auditOptions, needs: ['granted'], gives: [] },
+    llm: { place: 'service', options: services.llm, needs: [], gives: [] },
+    mcp: { place: 'service', options: services.mcp, needs: [], gives: [] },
+  }) as const satisfies Catalogue
+
+/** The rows by the plugin's name, as a file writes it. */
+export type Catalogue = Readonly<Record<string, CatalogueRow>>
+
+export type CatalogueRow = Described & (Mandatory | Optional | Service)
+
+interface Described {
+  /** The options of its file, without the `plugin` key. */
+  readonly options: ZodType
+  /** The facts that must be known before it runs, by name. The compiler checks the plugins; this is for their files. */
+  readonly needs: readonly string[]
+  /** The facts that it establishes. */
+  readonly gives: readonly string[]
+}
+
+/** A plugin whose file can be tuned but never removed. A check stands behind the gate and before the record. */
+interface Mandatory {
+  readonly place: 'identity' | 'gate' | 'record'
+  /** The shipped file, to restore it by. */
+  readonly file: string
+}
+
+/** A plugin that can only refuse; absent where no file names it. */
+interface Optional {
+  readonly place: 'check'
+  /** Makes the check of these options. Paths in them are relative to `directory`. Throws an Error with one sentence. */
+  readonly open: (options: unknown, directory: string) => Promise<OpenedCheck>
+}
+
+/** Settings of what works behind the pipelines: its file takes no part in their order. */
+interface Service {
+  readonly place: 'service'
+}
+
+/** What stands between the gate and the record, ready to judge. */
+export interface OpenedCheck {
+  readonly check: Check
+  /** Hex SHA-256 of its code; null where that lies elsewhere. */
+  readonly digest: string | null
+  /** Ends what it keeps ready. A call under way that still asks is answered all the same. */
+  readonly close: () => Promise<void>
+}
+
+/** Returns the row of a plugin; undefined for a name that is not built in, such as the path of an operator's module. */
+export const rowOf = (rows: Catalogue, plugin: string): CatalogueRow | undefined =>
+  Object.hasOwn(rows, plugin) ? rows[plugin] : undefined

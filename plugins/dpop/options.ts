@@ -1,0 +1,23 @@
+import { z } from 'zod'
+import type { DpopMode } from './dpop.ts'
+
+/** Every value of `egress_dpop_mode`; anything else stops the boot (WIRE.md §5). */
+export const DPOP_MODES = ['off', 'optional', 'required'] as const satisfies readonly DpopMode[]
+
+/** The options of the `dpop` plugin file, without its `plugin` key. */
+export const dpopOptions = z.strictObject({
+  egress_dpop_mode: z
+    .enum(DPOP_MODES)
+    .default('optional')
+    .describe(
+      'off ignores DPoP proofs; optional verifies a proof that is present and lets mutual TLS alone pass; ' +
+        'required demands a proof on every call. Default optional. MCP_PROXY_EGRESS_DPOP_MODE overrides it.',
+    ),
+  no_downgrade: z
+    .boolean()
+    .default(false)
+    .describe(
+      'true: a principal that has registered a DPoP key is never let through without a proof by it, also while the mode ' +
+        'is optional, nor with a token that is bound to another key. Default false.',
+    ),
+})
