@@ -71,9 +71,10 @@ export interface Plugin<Needs extends object, Gives extends object> {
   readonly admit: (facts: Needs) => Gives | Promise<Gives>
   /**
    * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for budgets and
-   * counters. Must not throw; what it throws is logged and counted, and reaches nobody.
+   * counters. What it returns is ignored. It should not throw or reject: where it does, that is logged and counted, and
+   * reaches nobody.
    */
-  readonly settled?: (facts: Needs & Gives, settlement: Settlement) => void
+  readonly settled?: (facts: Needs & Gives, settlement: Settlement) => unknown
 }
 
 /** A fact is written once: a plugin that gives one that is known already does not compile. */
@@ -115,6 +116,9 @@ export interface Refused<Facts> {
 
 export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
 
+/** The name of the recorder, as `refused_by` says it where a record could not be written. */
+export const RECORDER = 'audit'
+
 /**
  * Makes a decision durable before anything acts on it. Rejects where it cannot; then nothing may act.
  * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
@@ -149,7 +153,7 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     return new Pipeline<Facts & Gives, From>([...this.#plugins, plugin as unknown as AnyPlugin])
   }
 
-  /** The plugins' names in their order, as `check-config` prints them. */
+  /** The plugins' names in their order: what `check-config` prints. */
   get names(): readonly string[] {
     return this.#plugins.map(({ name }) => name)
   }
@@ -181,8 +185,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   }
 }
 
-const isThenable = (given: object): given is PromiseLike<object> =>
-  'then' in given && typeof given.then === 'function'
+const isThenable = <Value>(given: Value | PromiseLike<Value>): given is PromiseLike<Value> =>
+  typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function'
 
 const NOBODY: Settling = () => {}
 
@@ -202,14 +206,16 @@ function recordSettled<Facts extends Arrival>(
 ): Settling {
   if (!settled) return plugins
   return (settlement, onFault) => {
-    tell('audit', () => settled(facts, settlement), onFault)
+    tell(RECORDER, () => settled(facts, settlement), onFault)
     plugins(settlement, onFault)
   }
 }
 
-function tell(by: string, work: () => void, onFault: OnFault): void {
+function tell(by: string, work: () => unknown, onFault: OnFault): void {
   try {
-    work()
+    const told = work()
+    // Nobody waits for it, but a rejection that nobody hears would end the process.
+    if (isThenable(told)) told.then(undefined, (error: unknown) => onFault(by, error))
   } catch (error) {
     onFault(by, error)
   }
@@ -236,7 +242,7 @@ function unrecorded<Facts>(
   settled: Settling,
 ): Refused<Facts> {
   const refusal = error instanceof Refusal ? error : new Refusal('audit_unavailable', { cause: error })
-  return { allowed: false, refusal, by: 'audit', facts, receipt: null, settled }
+  return { allowed: false, refusal, by: RECORDER, facts, receipt: null, settled }
 }
 
 function asRefusal(error: unknown): Refusal {

@@ -40,7 +40,12 @@ export async function openDataDirectory(
     const passphrase = await passphraseOf(settings, made)
     const authority = await authorityOf(settings, database, passphrase, made, at)
     await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
-    const ledger = await openLedger({ ...database, version: VERSION, queueLimit })
+    const ledger = await openLedger({
+      engine: database.engine,
+      file: database.file,
+      version: VERSION,
+      queueLimit,
+    })
     await fixIdentity(database, ledger, settings, at)
     const close = async (): Promise<void> => {
       await ledger.close()

@@ -27,7 +27,10 @@ export function visible(text: string): string {
   return text.replace(EVERY_HIDDEN, (character) => `\\u{${hexOf(character)}}`)
 }
 
-/** Where a value stands in a JSON document: `inputSchema.properties["a b"].enum[0]`, readable whatever the names are. */
+/**
+ * Prints where a value stands in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath` of operators'
+ * files it quotes and escapes: a stranger chose the names.
+ */
 export function placeOf(path: readonly (string | number)[]): string {
   const place = path.map((step) => {
     if (typeof step === 'number') return `[${step}]`

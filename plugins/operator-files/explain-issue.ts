@@ -74,8 +74,8 @@ export function oneOf(words: readonly string[]): string {
   return rest.length === 0 ? words.join('') : `${rest.join(', ')} or ${words.at(-1)}`
 }
 
-/** `providers[0].base_url`. */
-function printPath(path: Path): string {
+/** Prints where a value stands: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names that strangers chose. */
+export function printPath(path: Path): string {
   return path
     .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
     .join('')

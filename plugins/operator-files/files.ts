@@ -6,7 +6,7 @@ import { ConfigError, type Fault, type Position, type Problem, START } from './c
 import type { Environment } from './expand.ts'
 import { explainIssue } from './explain-issue.ts'
 import { nearestName } from './nearest-name.ts'
-import { errorCode } from './secret-file.ts'
+import { errorCode, isWorldWritable } from './secret-file.ts'
 import { type OperatorYaml, readOperatorYaml } from './yaml.ts'
 
 /** One file of the operator, checked. */
@@ -22,7 +22,7 @@ export interface OperatorFile {
 }
 
 export interface OperatorFiles {
-  /** In file-name order, which is the order of the pipeline. */
+  /** In file-name order, in which a call meets the checks among them. */
   readonly files: readonly OperatorFile[]
   /** Hex SHA-256 over the names and raw bytes of the files: never over what references expand to. */
   readonly digest: string
@@ -37,7 +37,6 @@ interface Source {
 
 const NAME = /^\d{2}-[a-z0-9][a-z0-9-]*\.ya?ml$/
 const MAX_FILE_BYTES = 1_048_576
-const WORLD_WRITABLE = 0o002
 
 /**
  * Reads every `NN-name.yaml` of a directory (WIRE.md §8). Throws one {@link ConfigError} with everything that is wrong
@@ -70,7 +69,7 @@ async function namesIn(directory: string): Promise<string[]> {
   const refuse = (message: string) => new ConfigError(directory, [{ file: '', ...START, message }])
   try {
     const { mode } = await stat(directory)
-    if ((mode & WORLD_WRITABLE) !== 0) throw refuse('everybody may write to this directory: chmod o-w it')
+    if (isWorldWritable(mode)) throw refuse('everybody may write to this directory: chmod o-w it')
     const names = await readdir(directory)
     // By code unit, as every shell in the C locale lists them: the order must not depend on the machine.
     return names.filter((name) => /^[^.].*\.ya?ml$/i.test(name)).sort()
@@ -93,7 +92,7 @@ async function readBytes(directory: string, file: string, faults: Fault[]): Prom
     await using handle = await open(join(directory, file), constants.O_RDONLY | constants.O_NONBLOCK)
     const stats = await handle.stat()
     if (!stats.isFile()) return refuse('is not a regular file')
-    if ((stats.mode & WORLD_WRITABLE) !== 0) return refuse('everybody may write to this file: chmod o-w it')
+    if (isWorldWritable(stats.mode)) return refuse('everybody may write to this file: chmod o-w it')
     if (stats.size > MAX_FILE_BYTES) return refuse('is larger than 1 MiB')
     return await handle.readFile()
   } catch (error) {

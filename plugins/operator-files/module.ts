@@ -5,9 +5,9 @@ import { pathToFileURL } from 'node:url'
 import { deadline } from '../deadline.ts'
 import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
 import type { Granted } from '../permit.ts'
-import type { Arrival, Plugin } from '../plugin.ts'
+import type { Arrival, Plugin, Settlement } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { errorCode } from './secret-file.ts'
+import { errorCode, isWorldWritable } from './secret-file.ts'
 
 /** The facts that an operator's own check may need. */
 export interface CheckFacts {
@@ -34,6 +34,11 @@ export interface OperatorPlugin {
   readonly needs: readonly string[]
   /** Throws a `Refusal` to refuse the call; whatever it returns is ignored. */
   readonly admit: (facts: OperatorFacts) => unknown
+  /**
+   * Called once when a call that `admit` has let through has ended, whatever ended it, with the same facts: to count.
+   * Nobody waits for it. What it throws or rejects with is logged and counted, and changes nothing for the caller.
+   */
+  readonly settled?: (facts: OperatorFacts, settlement: Settlement) => unknown
 }
 
 /** What a module's `plugin(options, tools)` is given to refuse with. */
@@ -62,7 +67,6 @@ interface Source {
 
 const FACTS: readonly (keyof CheckFacts)[] = ['principal', 'proof', 'demand', 'call', 'granted']
 const NAME = /^[a-z][a-z0-9_-]{0,63}$/
-const WORLD_WRITABLE = 0o002
 
 /**
  * Loads an operator's own check: a .ts or .js file that exports `plugin(options)` (HOUSE.md).
@@ -86,7 +90,7 @@ async function digestOf(file: string, path: string): Promise<string> {
   if (!/\.[jt]s$/.test(file)) throw new Error(`${path} must be a .ts or .js file`)
   try {
     const modes = await Promise.all([file, dirname(file)].map(async (name) => (await stat(name)).mode))
-    if (modes.every((mode) => (mode & WORLD_WRITABLE) === 0)) {
+    if (!modes.some(isWorldWritable)) {
       return createHash('sha256')
         .update(await readFile(file))
         .digest('hex')
@@ -130,7 +134,7 @@ const described = (error: unknown): string =>
 function validate(made: unknown, path: string): OperatorPlugin {
   const wrong = (what: string) => new Error(`plugin(options) of ${path} ${what}`)
   if (typeof made !== 'object' || made === null) throw wrong('must return { name, needs, admit }')
-  const { name, needs, admit, gives }: Partial<Record<string, unknown>> = { ...made }
+  const { name, needs, admit, settled, gives }: Partial<Record<string, unknown>> = { ...made }
   if (typeof name !== 'string' || !NAME.test(name))
     throw wrong(`returns a name that does not match ${NAME.source}`)
   if (!Array.isArray(needs)) throw wrong('must return needs, a list of facts')
@@ -140,10 +144,16 @@ function validate(made: unknown, path: string): OperatorPlugin {
     throw wrong('gives facts, but a check of your own may only refuse: remove gives')
   }
   if (typeof admit !== 'function') throw wrong('must return admit, a function')
-  return { name, needs: needs.map(String), admit: (facts) => Reflect.apply(admit, made, [facts]) }
+  if (settled !== undefined && typeof settled !== 'function') throw wrong('returns settled, but no function')
+  return {
+    name,
+    needs: needs.map(String),
+    admit: (facts) => Reflect.apply(admit, made, [facts]),
+    ...(settled && { settled: (facts, settlement) => Reflect.apply(settled, made, [facts, settlement]) }),
+  }
 }
 
-function checkOf({ name, needs, admit }: OperatorPlugin, ms: number): Check {
+function checkOf({ name, needs, admit, settled }: OperatorPlugin, ms: number): Check {
   const chosen = FACTS.filter((fact) => needs.includes(fact))
   const late = () => new Error(`${name} did not settle within ${ms} ms`)
   return {
@@ -156,6 +166,9 @@ function checkOf({ name, needs, admit }: OperatorPlugin, ms: number): Check {
       }
       return {}
     },
+    ...(settled && {
+      settled: (facts, settlement) => settled(copy(facts, chosen), structuredClone(settlement)),
+    }),
   }
 }
 

@@ -45,6 +45,9 @@ function regularFile(descriptor: number, path: string): { mode: number; size: nu
   return stats
 }
 
+/** Returns whether everybody may write to what has this mode: then it is not only the operator's word (SECURITY threat 34). */
+export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
+
 /** A file mode as operators write it, e.g. `0644`. */
 export const octal = (mode: number): string => `0${(mode & 0o777).toString(8).padStart(3, '0')}`
 

@@ -1,5 +1,6 @@
 import { type ZodType, z } from 'zod'
 import { parseCapabilities } from '../../db/capabilities.ts'
+import { printPath } from '../../plugins/operator-files/explain-issue.ts'
 import { unprocessable } from '../../plugins/refusal.ts'
 
 /** Reads an admin body. Refuses with `body_unprocessable`, naming every field that breaks a rule, unknown ones too. */
@@ -17,14 +18,7 @@ function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string 
   }))
 }
 
-function fieldName(path: readonly PropertyKey[]): string {
-  return (
-    path.reduce<string>((name, part) => {
-      if (typeof part === 'number') return `${name}[${part}]`
-      return name === '' ? String(part) : `${name}.${String(part)}`
-    }, '') || 'body'
-  )
-}
+const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
 
 /** A capability set (spec §8), each bad entry named by its index. */
 export const capabilities = z.unknown().transform((value, context): readonly string[] => {

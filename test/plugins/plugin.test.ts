@@ -93,6 +93,39 @@ await t.test('F-24 where the record cannot be written the answer is a refusal, a
   }
 })
 
+await t.test('every plugin that let a call through is told once how it ended, and no other', async (t) => {
+  const told: string[] = []
+  const counting = (name: string, settled: (status: string) => unknown): Plugin<object, object> => ({
+    name,
+    admit: () => ({ [name]: true }),
+    settled: (facts, { status }) => {
+      told.push(`${name} ${status} ${Object.hasOwn(facts, name)}`)
+      return settled(status)
+    },
+  })
+  const ended = { at: 1, status: 'refused', provider: null, detail: {} } as const
+  const throws = counting('throws', () => {
+    throw new Error('oops')
+  })
+  const rejects = counting('rejects', () => Promise.reject(new Error('oops')))
+  const decision = await Pipeline.start()
+    .pass(throws)
+    .pass(rejects)
+    .pass(counting('last', () => 1))
+    .pass(step('no', () => Promise.reject(new Refusal('not_found'))))
+    .pass(counting('never', () => t.fail('it let nothing through')))
+    .decide(arrival(), recorder())
+  const faults = new Promise<string[]>((resolve) => {
+    const seen: string[] = []
+    decision.settled(ended, (plugin, error) => {
+      seen.push(`${plugin} ${String(error)}`)
+      if (seen.length === 2) resolve(seen)
+    })
+  })
+  t.strictSame(told, ['throws refused true', 'rejects refused true', 'last refused true'])
+  t.strictSame(await faults, ['throws Error: oops', 'rejects Error: oops'])
+})
+
 await t.test('a wrong order and an ungated working handler do not compile', (t) => {
   const known = Pipeline.start().pass(pin(() => undefined))
   const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.demand.action })

@@ -111,6 +111,30 @@ await t.test('a check sees the facts it needs and never headers, body or answer'
   t.equal(message, 'at,call,id,method,path,principal,proof,remoteAddress')
 })
 
+await t.test('a check may be told how a call ended, with copies of the facts it needs', async (t) => {
+  const directory = t.testdir({
+    'count.js': `export const plugin = () => ({
+  name: 'count',
+  needs: ['principal'],
+  admit() {},
+  settled(facts, ended) {
+    facts.principal.id += ' as a copy'
+    ended.detail.output_tokens += 1
+    throw new Error(Object.keys(facts).sort().join() + ' ' + ended.status + ' ' + ended.detail.output_tokens)
+  },
+})`,
+  })
+  const { check: loaded } = await loadOperatorModule({ path: './count.js', directory, options: {} })
+  const given = facts()
+  const detail = { output_tokens: 7 }
+  // What it throws is the pipeline's to report: here it says what it was given.
+  t.throws(() => loaded.settled?.(given, { at: 1, status: 'success', provider: 'openai', detail }), {
+    message: 'at,id,method,path,principal,remoteAddress success 8',
+  })
+  t.same([given.principal.id, detail], ['acme::bot', { output_tokens: 7 }])
+  t.equal((await check(t.testdir({ without: '' }), '() => {}')).settled, undefined)
+})
+
 await t.test('a check that throws anything but a Refusal has refused with plugin_failed', async (t) => {
   const throws = [
     '() => { throw new TypeError("oops") }',
@@ -190,6 +214,7 @@ await t.test('a module that cannot be used is refused in one sentence', async (t
       /gives facts, but a check of your own may only refuse: remove gives$/,
     ],
     [returning('{ name: "a", needs: [] }'), /must return admit, a function$/],
+    [returning('{ name: "a", needs: [], admit() {}, settled: 1 }'), /returns settled, but no function$/],
   ]
   for (const [index, [text, message]] of cases.entries()) {
     const directory = t.testdir({ 'm.ts': `${text}\n// ${index}` })
