@@ -1,6 +1,9 @@
+import { rowOf } from '../../plugins/catalogue.ts'
 import { ConfigError } from '../../plugins/operator-files/config-error.ts'
 import type { Environment } from '../../plugins/operator-files/expand.ts'
-import { type Configuration, loadConfiguration } from '../../proxy/configuration.ts'
+import type { OperatorFile } from '../../plugins/operator-files/files.ts'
+import { CATALOGUE, type Configuration, loadConfiguration } from '../../proxy/configuration.ts'
+import { stepsOf } from '../../proxy/steps.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 
 export const verb = verbOf({
@@ -9,6 +12,7 @@ export const verb = verbOf({
   make: 'make check-config',
   about: `Checks the operators' plugin files without starting the gateway: reads every NN-name.yaml in DIR
 (default: MCP_PROXY_PLUGINS_DIR, or plugins/config), loads the modules they name, and tries their order.
+Prints every step that an LLM and an MCP call must pass under them, by the names that stand in the ledger.
 References such as \${env:NAME} are expanded with the environment of this command.`,
   options: {},
   notes: `Exit code: 0 the files work; 1 they do not, each problem on a line file:line:column: message; 2 wrong usage.`,
@@ -39,8 +43,12 @@ export async function checkConfig(
 ): Promise<number> {
   try {
     const configuration = await loadConfiguration(directory, env)
-    out(`${order(configuration)}\n${directory}: ok (digest ${configuration.digest})\n`)
-    return 0
+    try {
+      out(`${await report(configuration)}${directory}: ok (digest ${configuration.digest})\n`)
+      return 0
+    } finally {
+      await configuration.close()
+    }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     err(`${error.message}\n`)
@@ -48,8 +56,21 @@ export async function checkConfig(
   }
 }
 
-/** One line per file, in the order in which a call meets them. */
-function order({ files }: Configuration): string {
+/** What each kind of call must pass, and the files that say how. */
+async function report(configuration: Configuration): Promise<string> {
+  const { files } = configuration
   const width = Math.max(...files.map(({ file }) => file.length))
-  return files.map(({ file, plugin }) => `  ${file.padEnd(width)}  ${plugin}`).join('\n')
+  const linesOf = (some: readonly OperatorFile[]) =>
+    some.map(({ file, plugin }) => `  ${file.padEnd(width)}  ${plugin}\n`).join('')
+  const isService = ({ plugin }: OperatorFile) => rowOf(CATALOGUE, plugin)?.place === 'service'
+  const steps = await stepsOf(configuration)
+  const calls = Math.max(...steps.map(({ call }) => call.length))
+  return [
+    'What a call must pass, in this order:\n',
+    steps.map(({ call, names }) => `  ${call.padEnd(calls)}  ${names.join(' → ')}\n`).join(''),
+    'Files that tune it, or add a check between capability and audit, in the order of their names:\n',
+    linesOf(files.filter((file) => !isService(file))),
+    'Files that are settings of the work behind it, and no step:\n',
+    linesOf(files.filter(isService)),
+  ].join('')
 }

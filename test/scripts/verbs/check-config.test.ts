@@ -2,10 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkConfig } from '../../../scripts/verbs/check-config.ts'
+import { copyShipped, SHIPPED } from '../../support/plugins/shipped-files.ts'
 import { sallyport } from '../../support/run.ts'
-
-const ROOT = join(import.meta.dirname, '../../..')
-const SHIPPED = join(ROOT, 'plugins/config')
 
 /** Checks the files of a directory; returns the exit code and what was said. */
 async function check(directory: string) {
@@ -26,23 +24,47 @@ async function check(directory: string) {
   return { code, out, err }
 }
 
-await t.test('check-config prints the order of the pipeline and the digest, and exits 0', async (t) => {
-  const { code, out, err } = await check(SHIPPED)
-  t.equal(code, 0)
-  t.equal(err, '')
-  const [pin, dpop, gate, audit, llm, mcp, verdict] = out.split('\n')
-  t.strictSame(
-    [pin, dpop, gate, audit, llm, mcp],
-    [
+await t.test(
+  'check-config prints what a call must pass, the files and the digest, and exits 0',
+  async (t) => {
+    const { code, out, err } = await check(SHIPPED)
+    t.equal(code, 0)
+    t.equal(err, '')
+    const lines = out.trimEnd().split('\n')
+    t.strictSame(lines.slice(0, -1), [
+      'What a call must pass, in this order:',
+      '  llm            demand → pin → dpop → api_key → json_body → llm_call → pin → capability → audit',
+      '  mcp read       mcp_origin → pin → dpop → api_key → json_body → mcp_peek → mcp_message → mcp_resource_path',
+      '  mcp handshake  single_use',
+      '  mcp work       mcp_target → pin → capability → mcp_method → mcp_tool → mcp_state → audit',
+      'Files that tune it, or add a check between capability and audit, in the order of their names:',
       '  10-pin.yaml         pin',
       '  20-dpop.yaml        dpop',
       '  30-capability.yaml  capability',
       '  40-audit.yaml       audit',
+      'Files that are settings of the work behind it, and no step:',
       '  50-llm.yaml         llm',
       '  60-mcp.yaml         mcp',
-    ],
+    ])
+    t.match(lines.at(-1), /config: ok \(digest [0-9a-f]{64}\)$/)
+  },
+)
+
+await t.test("check-config prints an operator's own checks where a call meets them", async (t) => {
+  const module = `export const plugin = ({ n }) => ({ name: 'mine_' + n, needs: [], admit() {} })`
+  const directory = copyShipped(
+    t.testdir({
+      'mine.js': module,
+      '36-a.yaml': 'plugin: ./mine.js\nn: second\n',
+      '35-b.yaml': 'plugin: ./mine.js\nn: first\n',
+    }),
   )
-  t.match(verdict, /config: ok \(digest [0-9a-f]{64}\)$/)
+  const { out } = await check(directory)
+  const steps = out.split('\n').filter((line) => line.includes('mine_'))
+  t.equal(steps.length, 2)
+  t.match(steps[0], /^ {2}llm .* → capability → mine_first → mine_second → audit$/)
+  t.match(steps[1], /^ {2}mcp work .* → mcp_state → mine_first → mine_second → audit$/)
+  t.match(out, /\n {2}35-b\.yaml +\.\/mine\.js\n {2}36-a\.yaml /)
 })
 
 await t.test('check-config prints every problem as file:line:column: message and exits 1', async (t) => {

@@ -1,0 +1,67 @@
+import { type Database, openDatabase } from '../db/database.ts'
+import { findApiKey } from '../db/principals/api-keys.ts'
+import { pinnedPrincipal } from '../db/principals/pins.ts'
+import { tokenVerifier } from '../plugins/dpop/access-token.ts'
+import { Nonces } from '../plugins/dpop/nonce.ts'
+import { pin } from '../plugins/pin/pin.ts'
+import { RECORDER } from '../plugins/plugin.ts'
+import { adminSecret } from '../plugins/secrets/admin-secret.ts'
+import { apiKey } from '../plugins/secrets/api-key.ts'
+import type { Configuration } from './configuration.ts'
+import { ENDPOINTS } from './llm/dialects/registry.ts'
+import { openRegistry } from './mcp/state/registry.ts'
+import { requestStates } from './mcp/state/request-state.ts'
+import { ServerRequests } from './mcp/state/server-requests.ts'
+import { CallerSessions } from './mcp/state/sessions.ts'
+import { type PipelineSources, pipelines } from './pipelines.ts'
+
+/** The plugins that a kind of call must pass, by name, in their order. */
+export interface Steps {
+  /** Such as `llm` or `mcp work`. */
+  readonly call: string
+  readonly names: readonly string[]
+}
+
+/**
+ * Says what LLM and MCP calls must pass under a configuration: the names of the very pipelines that a gateway would
+ * judge by, and where a decision is recorded at their end, the recorder's. Builds them on an empty database, in memory.
+ */
+export async function stepsOf(configuration: Configuration): Promise<readonly Steps[]> {
+  const database = await openDatabase('sqlite::memory:')
+  try {
+    const { llm, mcp } = pipelines({ configuration, ...emptySources(database) })
+    // One list for all endpoints: they differ in how they read the call.
+    const [llmNames = []] = ENDPOINTS.map((endpoint) => llm(endpoint).names)
+    return [
+      { call: 'llm', names: [...llmNames, RECORDER] },
+      { call: 'mcp read', names: mcp.read.names },
+      { call: 'mcp handshake', names: mcp.handshake.names },
+      { call: 'mcp work', names: [...mcp.work.names, RECORDER] },
+    ]
+  } finally {
+    await database.close()
+  }
+}
+
+/** What pipelines are made of where nobody calls: real plugins that know no one. */
+function emptySources(database: Database): Omit<PipelineSources, 'configuration'> {
+  const secret = Buffer.alloc(32)
+  const noKey = () => Promise.resolve(undefined)
+  return {
+    pin: pin(pinnedPrincipal(database)),
+    apiKey: apiKey((keyId) => findApiKey(database, keyId)),
+    adminSecret: adminSecret({ storedHash: () => Promise.resolve(''), environment: '' }),
+    constrained: {
+      nonces: new Nonces(secret),
+      baseUrls: () => [],
+      tokens: tokenVerifier({ issuer: () => '', audiences: () => [], key: noKey }),
+    },
+    claims: { database, ledger: { commit: () => Promise.reject(new Error('there is no ledger here')) } },
+    mcp: {
+      registry: openRegistry(database),
+      sessions: new CallerSessions(() => {}),
+      serverRequests: new ServerRequests(),
+      states: requestStates(secret),
+    },
+  }
+}
