@@ -175,6 +175,18 @@ export const FORMER_REASONS = {
   weak_signature: 'signature_too_weak',
 } as const satisfies Record<string, RefusalReason>
 
+/** The names that plugins had before, as `refused_by` of older ledger rows says them for ever, and their names now. */
+export const FORMER_PLUGIN_NAMES = {
+  'admin-secret': 'admin_secret',
+  'api-key': 'api_key',
+  'local-operator': 'local_operator',
+  mcp_asked: 'mcp_peek',
+  mcp_scope: 'mcp_resource_path',
+  'single-use': 'single_use',
+  'token-proof': 'token_proof',
+  'token-request': 'token_request',
+} as const
+
 interface Options {
   /** For the caller. Never holds anything internal. */
   readonly detail?: Readonly<Record<string, unknown>>

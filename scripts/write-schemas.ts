@@ -1,10 +1,14 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { FORMER_PLUGIN_NAMES, FORMER_REASONS, REASONS, Refusal } from '../plugins/refusal.ts'
 import { CATALOGUE } from '../proxy/configuration.ts'
 
 /** Where the schemas are published; the first line of each file in `plugins/config` points here. */
 export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
+
+/** Where the list of reasons is published. */
+export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
 
 /** The JSON Schema of each operator file (2020-12), by file name: for completion and checks in editors. */
 export function schemaFiles(): ReadonlyMap<string, string> {
@@ -30,7 +34,54 @@ function schemaOf(plugin: string, options: z.ZodType): object {
   }
 }
 
+/** The page of every reason that a refusal can have, as Markdown. */
+export function reasonsPage(): string {
+  // Object.keys knows texts only; the table's own type says which they are.
+  const reasons = (Object.keys(REASONS) as (keyof typeof REASONS)[]).map((reason) => new Refusal(reason))
+  return `# Reasons
+
+Generated from \`plugins/refusal.ts\` by \`node scripts/write-schemas.ts\`: do not edit.
+
+Every refusal says its \`reason\` in the body, in the log line and, where the caller is known, in the ledger. A reason never changes
+its meaning; a \`message\` may say more than the sentence here. Retry: whether sending the same again can help, perhaps later;
+\`no\` is also told to SDKs, with \`x-should-retry: false\`. MCP and the token endpoint answer in the form of
+their own protocols, for the same reasons.
+
+${table(
+  ['Reason', 'HTTP status', 'Error type', 'Retry', 'Meaning'],
+  reasons.map(({ reason, status, type, final, message }) => [
+    code(reason),
+    String(status),
+    code(type),
+    final ? 'no' : 'yes',
+    message,
+  ]),
+)}
+
+## Former reasons
+
+Answers and rows of earlier versions have these; what they meant has one word now, whichever endpoint refuses.
+
+${table(['Then', 'Now'], Object.entries(FORMER_REASONS).map(coded))}
+
+## Former names of plugins
+
+The ledger says in \`refused_by\` which plugin refused. Rows of earlier versions keep the names that they were written with.
+
+${table(['Then', 'Now'], Object.entries(FORMER_PLUGIN_NAMES).map(coded))}
+`
+}
+
+const code = (text: string): string => `\`${text}\``
+const coded = (pair: readonly string[]): string[] => pair.map(code)
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
+  return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map(line)].join('\n')
+}
+
 if (import.meta.main) {
   await mkdir(SCHEMA_DIRECTORY, { recursive: true })
   for (const [file, text] of schemaFiles()) await writeFile(join(SCHEMA_DIRECTORY, file), text)
+  await writeFile(REASONS_PAGE, reasonsPage())
 }

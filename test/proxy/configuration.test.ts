@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path'
 import t from 'tap'
 import { loadConfiguration } from '../../proxy/configuration.ts'
-import { SCHEMA_DIRECTORY, schemaFiles } from '../../scripts/write-schemas.ts'
+import { REASONS_PAGE, reasonsPage, SCHEMA_DIRECTORY, schemaFiles } from '../../scripts/write-schemas.ts'
 import { copyShipped, problems, SHIPPED } from '../support/plugins/shipped-files.ts'
 
 await t.test('§8 the shipped files work with an empty environment', async (t) => {
@@ -158,3 +158,8 @@ await t.test(
     }
   },
 )
+
+await t.test('the published list of reasons is that of the code', (t) => {
+  t.equal(readFileSync(REASONS_PAGE, 'utf8'), reasonsPage(), 'run node scripts/write-schemas.ts')
+  t.end()
+})
