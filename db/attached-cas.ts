@@ -22,7 +22,7 @@ interface NewCa {
   readonly at: number
 }
 
-/** The database refuses a CA that is attached already, of whichever kind. */
+/** Attaches a CA. The database refuses one that is attached already, of whichever kind. */
 export function attachCa({ kysely }: Database, ca: NewCa): Statement {
   const row = {
     digest: ca.digest,
@@ -35,7 +35,7 @@ export function attachCa({ kysely }: Database, ca: NewCa): Statement {
   return statementOf(kysely.insertInto('attached_cas').values(row).compile(), 1)
 }
 
-/** What was enrolled by it stays enrolled: its pins hold. */
+/** Detaches a CA. Whoever was enrolled by it stays enrolled: those pins hold. */
 export function detachCa({ kysely }: Database, digest: string): Statement {
   return statementOf(kysely.deleteFrom('attached_cas').where('digest', '=', digest).compile(), 1)
 }

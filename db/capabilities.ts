@@ -14,15 +14,16 @@ export type ParsedCapabilities =
   | { readonly ok: true; readonly capabilities: readonly string[] }
   | { readonly ok: false; readonly errors: readonly FieldError[] }
 
-/** Whether this is a capability token (spec §2.2). Does NOT say whether anything requires it. */
+/** Returns whether this is a capability token (spec §2.2). Does NOT say whether anything requires it. */
 export function isCapability(value: unknown): value is string {
   return typeof value === 'string' && TOKEN.test(value)
 }
 
 /**
  * Reads a capability set as callers send it (spec §8), or names every entry that breaks the rules.
- * Order is kept. A token sent twice is held once: the list is a set (§3), the specification refuses no duplicate,
- * and the ledger's "complete new list" must not differ from the set in force. The limit counts entries as sent.
+ * Order is kept. A token sent twice is held once: the list is a set (§3), the specification refuses no
+ * duplicate, and the ledger's "complete new list" must not differ from the set in force. The limit counts
+ * entries as sent.
  */
 export function parseCapabilities(value: unknown): ParsedCapabilities {
   if (!Array.isArray(value)) return broken('capabilities', 'must be an array of strings')
@@ -53,8 +54,9 @@ function broken(field: string, message: string): ParsedCapabilities {
 const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
 
 /**
- * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay for parsing.
- * Throws where the text is not a capability set: somebody else has written it, and nobody holds anything by it.
+ * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay
+ * for parsing. Throws where the text is not a capability set: somebody else has written it, and nobody holds
+ * anything by it.
  */
 export function storedCapabilities(text: string): readonly string[] {
   const known = sets.get(text)

@@ -1,6 +1,6 @@
 import type { FieldError } from './capabilities.ts'
 
-/** Where a page of a list that is newest first has ended. */
+/** The end of a page, in a list that is newest first. */
 export interface Cursor {
   readonly createdAt: string
   readonly id: string
@@ -10,14 +10,14 @@ export type ParsedCursor =
   | { readonly ok: true; readonly cursor: Cursor }
   | { readonly ok: false; readonly errors: readonly FieldError[] }
 
-/** The cursor as callers carry it: opaque, URL-safe. */
+/** Prints the cursor as callers carry it: opaque, URL-safe. */
 export function printCursor({ createdAt, id }: Cursor): string {
   return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url')
 }
 
 /**
- * Reads a cursor that a caller has brought back. Not signed: one that was made up only chooses where the page starts,
- * in a list that its caller may read whole.
+ * Reads a cursor that a caller has brought back. Not signed: one that was made up only chooses where the page
+ * starts, in a list that its caller may read whole.
  */
 export function parseCursor(text: string): ParsedCursor {
   const parts = decoded(text)

@@ -6,28 +6,30 @@ import type { Schema } from './schema.ts'
 import { inTransaction, openSqlite } from './sqlite/open.ts'
 
 /**
- * A compiled question. The parameters take, in order, the places of the values that the query was built with.
+ * A compiled query. The parameters take, in order, the places of the values that the query was built with.
  * At once on SQLite; a promise on engines behind a socket.
  */
 export type Lookup<R> = (...parameters: readonly unknown[]) => R | undefined | Promise<R | undefined>
 
 /**
- * A connection that reads. What is written goes through the ledger (db/audit), as `Statement`s. The ledger opens a
- * connection of its own at `file`; `:memory:` is seen by this connection alone.
+ * A connection that reads. What is written goes through the ledger (db/audit), as `Statement`s. The ledger
+ * opens a connection of its own at `file`; `:memory:` is seen by this connection alone.
  */
 export interface Database extends DatabaseLocation {
   readonly kysely: Kysely<Schema>
   /**
    * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values.
-   * SQLite plans a query with a join anew each time: one that is asked on every request has none (db/principals/pins.ts).
+   * SQLite plans a query with a join anew each time: one that is asked on every request has none
+   * (db/principals/pins.ts).
    */
   readonly lookup: <R>(query: Compilable<R>) => Lookup<R>
   readonly close: () => Promise<void>
 }
 
 /**
- * Opens the database at `sqlite:<path>` or `sqlite::memory:`, migrates it, and from then on refuses to write through it.
- * Throws one sentence for the operator where the URL is not understood, the file cannot be opened, or the schema is newer than ours.
+ * Opens the database at `sqlite:<path>` or `sqlite::memory:`, migrates it, and from then on refuses to write
+ * through it. Throws one sentence for the operator where the URL is not understood, the file cannot be
+ * opened, or the schema is newer than ours.
  */
 export async function openDatabase(url: string): Promise<Database> {
   const location = databaseLocation(url)

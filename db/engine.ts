@@ -10,8 +10,8 @@ export interface DatabaseLocation {
 
 /**
  * Reads `MCP_PROXY_DATABASE_URL`: the one place that decides the engine.
- * Throws one sentence for the operator where the URL names no engine of ours. The sentence never repeats the URL, which
- * may hold a password.
+ * Throws one sentence for the operator where the URL names no engine of ours. The sentence never repeats the
+ * URL, which may hold a password.
  */
 export function databaseLocation(url: string): DatabaseLocation {
   if (/^postgres(ql)?:/.test(url)) {
@@ -28,8 +28,8 @@ export const NO_DATABASE_URL =
   'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db'
 
 /**
- * Opens the engine's half of the ledger on a migrated database, which it then holds alone. Rejects with one sentence
- * where it cannot write there.
+ * Opens the engine's half of the ledger on a migrated database, which it then holds alone. Rejects with one
+ * sentence where it cannot write there.
  */
 export function openWriter({ file }: DatabaseLocation, version: string): Promise<Writer> {
   return openSqliteWriter(file, version)

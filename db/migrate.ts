@@ -11,8 +11,9 @@ import type { Schema } from './schema.ts'
 import { auditGuards } from './sqlite/ledger/guards.ts'
 
 /**
- * Every migration by name, in the order of the names. What no common SQL can say stands beside what it belongs to,
- * from the engine's folder. The next one is 0048 or later: a name that sorts before one that has run is refused.
+ * Every migration by name, in the order of the names. What no common SQL can say stands beside what it
+ * belongs to, from the engine's folder. The next one is 0048 or later: a name that sorts before one that has
+ * run is refused.
  */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001_principals': principals,
@@ -27,7 +28,8 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
 
 /**
  * The names of the migrations that the database still needs.
- * Throws where it has run one that we do not know: a newer version has been here, and its rows are not ours to touch.
+ * Throws where it has run one that we do not know: a newer version has been here, and its rows are not ours
+ * to touch.
  */
 export async function pendingMigrations(db: Kysely<Schema>): Promise<readonly string[]> {
   const applied = await appliedMigrations(db)

@@ -1,6 +1,9 @@
 import type { ColumnType, Generated } from 'kysely'
 
-/** Every table and its columns. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text: so both engines store alike. */
+/**
+ * Every table and its columns. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text: so
+ * that every engine stores alike.
+ */
 export interface Schema {
   readonly internal_agents: AgentTable
   readonly local_user_principals: LocalPrincipalTable
@@ -19,7 +22,7 @@ export interface Schema {
 
 export type PrincipalType = 'agent' | 'user' | 'workload'
 
-/** How a principal came to be known (WIRE.md §2). */
+/** The way that a principal came to be known by (WIRE.md §2). */
 export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard'
 
 type Flag = 0 | 1
@@ -67,7 +70,7 @@ interface CertificatePinTable {
   readonly not_before: string
   readonly not_after: string
   readonly is_current: ColumnType<Flag, Flag | undefined, Flag>
-  /** Until when a pin that is no longer current is still honoured. Null: not at all. */
+  /** The end of the time that a pin which is no longer current is honoured. Null: it is not. */
   readonly grace_until: string | null
   readonly created_at: string
 }
@@ -88,7 +91,7 @@ interface ApiKeyTable {
   readonly created_at: string
 }
 
-/** What a CA is trusted for: certificates of the organisation's own (BYOCA), or SVIDs. */
+/** The certificates that a CA is trusted for: the organisation's own (BYOCA), or SVIDs. */
 export type CaKind = 'organisation' | 'spiffe'
 
 interface AttachedCaTable {
@@ -101,7 +104,7 @@ interface AttachedCaTable {
   readonly attached_at: string
 }
 
-/** Something that may pass once: the primary key is what makes the second one fail. */
+/** A thing that may pass once: the primary key makes the second one fail. */
 interface SingleUseTable {
   readonly digest: string
   readonly expires_at: string
@@ -113,17 +116,20 @@ interface SigningKeyTable {
   /** PKCS#8, sealed with the passphrase of the data directory. */
   readonly sealed_key: string
   readonly created_at: string
-  /** Since when it signs nothing any more. Null: it signs. */
+  /** The instant from which it signs nothing any more. Null: it signs. */
   readonly retired_at: string | null
 }
 
-/** How the gateway makes itself known to an MCP server. */
+/** The way that the gateway makes itself known by to an MCP server. */
 export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls'
 
 /** Which MCP an upstream speaks: stateless since 2026-07-28, or with `initialize` as before. */
 export type McpEra = 'modern' | 'legacy'
 
-/** `quarantined`: new or changed since it was pinned, and not approved. `gone`: the upstream lists it no longer. */
+/**
+ * `quarantined`: new or changed since it was pinned, and not approved. `gone`: the upstream lists it no
+ * longer.
+ */
 export type McpToolState = 'approved' | 'quarantined' | 'gone'
 
 interface McpResourceTable {
@@ -148,9 +154,9 @@ interface McpResourceTable {
   readonly protocol_version: string | null
   /** JSON object. */
   readonly server_facts: string | null
-  /** Of the last read that went well. Null: there was none. */
+  /** The instant of the last read that went well. Null: there was none. */
   readonly last_read_at: string | null
-  /** Of the last read, where it failed. */
+  /** The error of the last read, where it failed. */
   readonly last_error: string | null
 }
 

@@ -1,10 +1,13 @@
 import type { Database } from './database.ts'
 import { type Statement, statementOf, timestamp } from './statement.ts'
 
-/** What the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string, never the secret. */
+/**
+ * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
+ * never the secret.
+ */
 export type SettingKey = 'admin_secret_hash' | 'organisation' | 'trust_domain' | 'dpop_nonce_secret'
 
-/** The setting's value; undefined where it was never written. */
+/** Reads the setting's value; undefined where it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
   const row = await db.kysely.selectFrom('settings').select('value').where('key', '=', key).executeTakeFirst()
   return row?.value
@@ -20,7 +23,9 @@ export function writeSetting(db: Database, key: SettingKey, value: string, at: n
   return statementOf(query.compile(), 1)
 }
 
-/** Writes the setting if it was never written; a second one is refused by the database, whoever comes second. */
+/**
+ * Writes the setting if it was never written; a second one is refused by the database, whoever comes second.
+ */
 export function firstSetting({ kysely }: Database, key: SettingKey, value: string, at: number): Statement {
   const query = kysely.insertInto('settings').values({ key, value, updated_at: timestamp(at) })
   return statementOf(query.compile(), 1)

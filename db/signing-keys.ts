@@ -5,7 +5,10 @@ import { type Statement, statementOf, timestamp } from './statement.ts'
 
 export type SigningKeyRow = Selectable<Schema['signing_keys']>
 
-/** Every key that a token still in force may have been signed with, newest first. `retiredSince`: ms since the epoch. */
+/**
+ * Lists every key that a token still in force may have been signed with, newest first. `retiredSince`: ms
+ * since the epoch.
+ */
 export function listSigningKeys({ kysely }: Database, retiredSince: number): Promise<SigningKeyRow[]> {
   return kysely
     .selectFrom('signing_keys')
@@ -23,7 +26,7 @@ interface NewKey {
   readonly at: number
 }
 
-/** A new key that signs from now on, and the end of those that did: in this order, in one unit. */
+/** Ends the keys that sign and inserts one that signs from now on: in this order, in one unit. */
 export function rotateSigningKey(
   { kysely }: Database,
   { kid, publicJwk, sealedKey, at }: NewKey,

@@ -2,8 +2,9 @@ import type { Database } from './database.ts'
 import { type Statement, statementOf, timestamp } from './statement.ts'
 
 /**
- * Claims something that may pass once. In a unit of the ledger a second claim is a `duplicate`, whichever replica made
- * the first, and before or after a crash. `expiresAt`: when a copy would be too old anyway, ms since the epoch.
+ * Claims a thing that may pass once. In a unit of the ledger a second claim is a `duplicate`, whichever
+ * replica made the first, and before or after a crash. `expiresAt`: when a copy would be too old anyway, ms
+ * since the epoch.
  */
 export function claimOnce(database: Database, digest: string, expiresAt: number): Statement {
   return { sql: claimSql(database), parameters: [digest, timestamp(expiresAt)], changes: 1 }
@@ -21,7 +22,10 @@ function claimSql(database: Database): string {
   return sql
 }
 
-/** Forgets claims that have expired at `at`, the oldest first, no more than `most` of them: every decision waits meanwhile. */
+/**
+ * Forgets claims that have expired at `at`, the oldest first, no more than `most` of them: every decision
+ * waits meanwhile.
+ */
 export function forgetClaims({ kysely }: Database, at: number, most = 5_000): Statement {
   const expired = kysely
     .selectFrom('single_uses')

@@ -15,9 +15,9 @@ interface Needs<Target> {
 }
 
 /**
- * The gate (spec §1, §2.3): the principal must hold the capability that the request demands, as the database says now.
- * An empty set holds nothing, so it is refused everywhere; there is no other way to a {@link Granted}.
- * Refuses with `capability_missing` and `required_capability`.
+ * Makes the gate (spec §1, §2.3): the principal must hold the capability that the request demands, as the
+ * database says now. An empty set holds nothing, so it is refused everywhere; there is no other way to a
+ * {@link Granted}. Refuses with `capability_missing` and `required_capability`.
  */
 export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<Target> }> {
   return {
@@ -45,7 +45,9 @@ export function holds({ capabilities }: Principal, token: AccessToken | null, re
   return capabilities.includes(required) && token?.scope?.includes(required) !== false
 }
 
-/** The refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1). */
+/**
+ * Makes the refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1).
+ */
 export function missing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,

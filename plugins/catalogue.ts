@@ -8,9 +8,9 @@ import { policyOptions } from './policy/options.ts'
 import { openPolicy } from './policy/policy.ts'
 
 /**
- * Lists every built-in plugin that an operator's file may name, one row each: the only place that says it. A new plugin
- * is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas of `llm` and `mcp` come
- * from above: those two are no plugins of a pipeline, only files.
+ * Lists every built-in plugin that an operator's file may name, one row each: the only place that says it. A
+ * new plugin is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas
+ * of `llm` and `mcp` come from above: those two are no plugins of a pipeline, only files.
  */
 export const catalogue = <Llm extends ZodType, Mcp extends ZodType>(services: { llm: Llm; mcp: Mcp }) =>
   ({
@@ -49,13 +49,18 @@ export type CatalogueRow = Described & (Mandatory | Optional | Service)
 interface Described {
   /** The options of its file, without the `plugin` key. */
   readonly options: ZodType
-  /** The facts that must be known before it runs, by name. The compiler checks the plugins; this is for their files. */
+  /**
+   * The facts that must be known before it runs, by name. The compiler checks the plugins; this is for their
+   * files.
+   */
   readonly needs: readonly string[]
   /** The facts that it establishes. */
   readonly gives: readonly string[]
 }
 
-/** A plugin whose file can be tuned but never removed. A check stands behind the gate and before the record. */
+/**
+ * A plugin whose file can be tuned but never removed. A check stands behind the gate and before the record.
+ */
 interface Mandatory {
   readonly place: 'identity' | 'gate' | 'record'
   /** The shipped file, to restore it by. */
@@ -65,7 +70,10 @@ interface Mandatory {
 /** A plugin that can only refuse; absent where no file names it. */
 interface Optional {
   readonly place: 'check'
-  /** Makes the check of these options. Paths in them are relative to `directory`. Throws an Error with one sentence. */
+  /**
+   * Makes the check of these options. Paths in them are relative to `directory`. Throws an Error with one
+   * sentence.
+   */
   readonly open: (options: unknown, directory: string) => Promise<OpenedCheck>
 }
 
@@ -74,7 +82,7 @@ interface Service {
   readonly place: 'service'
 }
 
-/** What stands between the gate and the record, ready to judge. */
+/** A check between the gate and the record, ready to judge. */
 export interface OpenedCheck {
   readonly check: Check
   /** Hex SHA-256 of its code; null where that lies elsewhere. */
@@ -83,6 +91,9 @@ export interface OpenedCheck {
   readonly close: () => Promise<void>
 }
 
-/** Returns the row of a plugin; undefined for a name that is not built in, such as the path of an operator's module. */
+/**
+ * Returns the row of a plugin; undefined for a name that is not built in, such as the path of an operator's
+ * module.
+ */
 export const rowOf = (rows: Catalogue, plugin: string): CatalogueRow | undefined =>
   Object.hasOwn(rows, plugin) ? rows[plugin] : undefined

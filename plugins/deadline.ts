@@ -1,15 +1,15 @@
 interface Deadline {
-  /** How long the work may take. ms. Absent: as long as it likes. */
+  /** The time that the work may take. ms. Absent: as long as it likes. */
   readonly ms?: number
   /** Makes the error that a deadline rejects with when the time is over. */
   readonly late?: () => Error
-  /** Whoever waits for the work; when this fires, the deadline rejects with its reason. */
+  /** Fires when nobody waits for the work any more; the deadline then rejects with its reason. */
   readonly signal?: AbortSignal
 }
 
 /**
- * Waits for `work` no longer than its deadline. The signal that `work` gets fires when nobody waits any more; what it
- * makes after that is dropped, and what it then rejects with is ignored.
+ * Waits for `work` no longer than its deadline. The signal that `work` gets fires when nobody waits any more;
+ * what it makes after that is dropped, and what it then rejects with is ignored.
  */
 export async function deadline<Made>(
   { ms, late = () => new Error(`not done within ${ms} ms`), signal }: Deadline,

@@ -2,13 +2,14 @@ import type { JsonObject } from '../db/json.ts'
 import type { PrincipalType } from '../db/schema.ts'
 
 /**
- * The facts that plugins establish about a request, by name. Each is written once: what a later plugin asks again or
- * refines has a name of its own. `principal` is who calls, `holder` the same one as the database says it at the gate.
+ * The facts that plugins establish about a request, by name. Each is written once: what a later plugin asks
+ * again or refines has a name of its own. `principal` is who calls, `holder` the same one as the database
+ * says it at the gate.
  */
 
 export type { PrincipalType } from '../db/schema.ts'
 
-/** Who is calling: given by `pin`, read from the database on this very request. */
+/** The caller: given by `pin`, read from the database on this very request. */
 export interface Principal {
   readonly id: string
   readonly type: PrincipalType
@@ -21,39 +22,45 @@ export interface Principal {
   readonly inGrace: boolean
 }
 
-/** What the request asks for: given by the route, or read from the parsed call. */
+/** The action that the request asks for: given by the route, or read from the parsed call. */
 export interface Demand {
   /** The audit action, e.g. `egress_llm_chat`. */
   readonly action: string
   readonly capability: string
 }
 
-/** What the audit rows of a call say about its content, never the content itself. */
+/** The content of a call as its audit rows say it, never the content itself. */
 export interface CallSummary {
   readonly model: string | null
   readonly tool: string | null
   readonly stream: boolean
-  /** What else the decision row says of it: names, digests, sizes. */
+  /** Further members of the decision row: names, digests, sizes. */
   readonly detail?: JsonObject
 }
 
-/** A DPoP proof that holds for this request: given by `dpop`, null where the mode lets mutual TLS alone pass. */
+/**
+ * A DPoP proof that holds for this request: given by `dpop`, null where the mode lets mutual TLS alone pass.
+ */
 export interface Proof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
-  /** What must be claimed, once, before anything acts: a second claim is a replay. */
+  /** The key that must be claimed, once, before anything acts: a second claim is a replay. */
   readonly replayKey: string
-  /** Until when a copy of it would be believed. ms since the epoch. */
+  /** The instant after which no copy of it is believed. ms since the epoch. */
   readonly expiresAt: number
 }
 
 /** An access token of ours that holds for this caller: given by `dpop`, null where none came. */
 export interface AccessToken {
-  /** The capabilities it was narrowed to, or null where it was not. It never widens what the principal holds. */
+  /**
+   * The capabilities it was narrowed to, or null where it was not. It never widens what the principal holds.
+   */
   readonly scope: readonly string[] | null
 }
 
-/** What an MCP message calls, for checks that judge arguments: given by `mcp_target`; an LLM call has none. */
+/**
+ * The call of an MCP message, for checks that judge arguments: given by `mcp_target`; an LLM call has none.
+ */
 export interface ToolCall {
   /** The bound resource, or null where the message is for the gateway itself or for all of them. */
   readonly resource: string | null

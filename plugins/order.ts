@@ -17,9 +17,9 @@ export interface Order {
 }
 
 /**
- * Tries the files' order with what each plugin needs and gives, and says everything that cannot work: a mandatory plugin
- * missing or twice, a need that is given too late or never, the policy or a module outside capability … audit.
- * Returns no problems where the order works. Does NOT check options.
+ * Tries the files' order with what each plugin needs and gives, and says everything that cannot work: a
+ * mandatory plugin missing or twice, a need that is given too late or never, the policy or a module outside
+ * capability … audit. Returns no problems where the order works. Does NOT check options.
  */
 export function checkOrder(order: Order): Problem[] {
   return [...missing(order), ...repeated(order), ...misplaced(order), ...unmet(order)]
@@ -57,7 +57,10 @@ function repeated({ files }: Order): Problem[] {
   })
 }
 
-/** Before the gate a check could look at what nobody was granted; after the record it would change what was recorded. */
+/**
+ * Before the gate a check could look at what nobody was granted; after the record it would change what was
+ * recorded.
+ */
 function misplaced({ files, catalogue }: Order): Problem[] {
   const placeOf = ({ plugin }: Placed) => (isModulePath(plugin) ? 'check' : rowOf(catalogue, plugin)?.place)
   const gate = files.findIndex((file) => placeOf(file) === 'gate')

@@ -1,9 +1,9 @@
 import type { Demand, Principal } from './facts.ts'
 
 /**
- * What stands behind every request that leaves for a provider, an MCP server or the public internet. The clients that
- * send demand one, and each kind is made in exactly one place (`test/layers.test.ts` looks), so what was not judged
- * cannot be sent: it does not compile.
+ * The permission behind every request that leaves for a provider, an MCP server or the public internet. The
+ * clients that send demand one, and each kind is made in exactly one place (`test/layers.test.ts` looks), so
+ * what was not judged cannot be sent: it does not compile.
  */
 export type Permit = Granted | OperatorPermit | CatalogPermit
 
@@ -15,8 +15,8 @@ interface Permitted<Kind extends string> {
 }
 
 /**
- * A call that the capability gate let through, with what it judged: the handler takes target and principal from here, so
- * what is dispatched is what was judged. Only `plugins/capability.ts` makes one.
+ * A call that the capability gate let through, with what it judged: the handler takes target and principal
+ * from here, so what is dispatched is what was judged. Only `plugins/capability.ts` makes one.
  */
 export interface Granted<Target = unknown> extends Permitted<'call'> {
   /** As the database had it when the gate asked. */
@@ -26,8 +26,8 @@ export interface Granted<Target = unknown> extends Permitted<'call'> {
 }
 
 /**
- * The gateway's reading of an MCP server that an operator has registered: of what the server lists and says of itself,
- * never a call of a tool. Only `proxy/mcp/pinning/inspect.ts` makes one.
+ * The gateway's reading of an MCP server that an operator has registered: of what the server lists and says
+ * of itself, never a call of a tool. Only `proxy/mcp/pinning/inspect.ts` makes one.
  */
 export interface OperatorPermit extends Permitted<'reading'> {
   readonly resourceId: string

@@ -15,16 +15,16 @@ export interface Peer {
   readonly notAfter: number
 }
 
-/** One request as it stands at the door: nothing about its sender is believed yet. */
+/** One request as it arrived: nothing about its sender is believed yet. */
 export interface Arrival {
   /** `req_…`: the log's request id and the audit row's. */
   readonly id: string
-  /** When it came. ms since the epoch, read once. */
+  /** The instant of its arrival. ms since the epoch, read once. */
   readonly at: number
   readonly method: string
   /** The path as sent, before any `?`, never decoded. */
   readonly path: string
-  /** What followed the `?`, or the empty string. */
+  /** The text behind the `?`, or the empty string. */
   readonly query: string
   /** The variable segments of the route's path, percent-decoded once. */
   readonly params: Readonly<Record<string, string>>
@@ -40,15 +40,15 @@ export interface Arrival {
   readonly signal: AbortSignal
 }
 
-/** How a call ended, for plugins that count what came of it. */
+/** The end of a call, for plugins that count what came of it. */
 export interface Settlement {
-  /** When it ended. ms since the epoch. */
+  /** The instant of its end. ms since the epoch. */
   readonly at: number
   /** `refused`: a plugin behind this one, or the record, refused it. Else the status of its outcome row. */
   readonly status: 'success' | 'error' | 'truncated' | 'refused'
   /** The provider, MCP resource or built-in tool that did the work; null where none was reached. */
   readonly provider: string | null
-  /** What the outcome row says of it: tokens, sizes, the upstream's status. */
+  /** As the outcome row says it: tokens, sizes, the upstream's status. */
   readonly detail: JsonObject
 }
 
@@ -70,17 +70,17 @@ export interface Plugin<Needs extends object, Gives extends object> {
   // A property, not a method: so that Needs is contravariant and a wrong order does not compile.
   readonly admit: (facts: Needs) => Gives | Promise<Gives>
   /**
-   * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for budgets and
-   * counters. What it returns is ignored. It should not throw or reject: where it does, that is logged and counted, and
-   * reaches nobody.
+   * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for
+   * budgets and counters. What it returns is ignored. It should not throw or reject: where it does, that is
+   * logged and counted, and reaches nobody.
    */
   readonly settled?: (facts: Needs & Gives, settlement: Settlement) => unknown
 }
 
-/** A fact is written once: a plugin that gives one that is known already does not compile. */
+/** Keeps a fact from being written twice: a plugin that gives one that is known already does not compile. */
 type Fresh<Known, Gives> = [keyof Known & keyof Gives] extends [never] ? unknown : never
 
-/** Where a decision stands in the ledger: the caller's receipt. */
+/** The place of a decision in the ledger: the caller's receipt. */
 export interface Receipt {
   readonly stream: string
   readonly seq: number
@@ -108,7 +108,7 @@ export interface Refused<Facts> {
   readonly refusal: Refusal
   /** The name of the plugin that refused. */
   readonly by: string
-  /** What was known by then. */
+  /** The facts that were known by then. */
   readonly facts: Arrival & Partial<Facts> & { readonly principal?: Principal }
   readonly receipt: Receipt | null
   readonly settled: Settling
@@ -132,8 +132,8 @@ export interface Recorder<in Facts extends Arrival> {
 type AnyPlugin = Plugin<object, object>
 
 /**
- * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is what is
- * known when it begins: an arrival, or all that another pipeline has established.
+ * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is
+ * what is known when it begins: an arrival, or all that another pipeline has established.
  */
 export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
@@ -160,7 +160,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
 
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`).
-   * Where the record cannot be written the decision is a refusal with `audit_unavailable`, and nothing is dispatched.
+   * Where the record cannot be written the decision is a refusal with `audit_unavailable`, and nothing is
+   * dispatched.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     let facts: Arrival = arrival

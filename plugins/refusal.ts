@@ -1,6 +1,6 @@
 import type { FieldError } from '../db/capabilities.ts'
 
-/** How a refusal speaks to the outside: its HTTP status, the vendors' word for its kind, and one plain sentence. */
+/** The outside of a refusal: its HTTP status, the vendors' word for its kind, and one plain sentence. */
 interface Reason {
   readonly status: number
   readonly type: ErrorType
@@ -74,7 +74,8 @@ export const REASONS = {
   ),
   token_invalid: unauthenticated('The access token does not hold for this request.', 'invalid_token'),
 
-  // Of enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more closely.
+  // Of enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more
+  // closely.
   ca_attached_already: invalid(409, 'This CA is attached already.'),
   ca_requested: unacceptable('The request asks to be more than a client certificate.'),
   certificate_expired: unacceptable('A certificate has expired.'),
@@ -175,7 +176,10 @@ export const FORMER_REASONS = {
   weak_signature: 'signature_too_weak',
 } as const satisfies Record<string, RefusalReason>
 
-/** The names that plugins had before, as `refused_by` of older ledger rows says them for ever, and their names now. */
+/**
+ * The names that plugins had before, as `refused_by` of older ledger rows says them for ever, and their names
+ * now.
+ */
 export const FORMER_PLUGIN_NAMES = {
   'admin-secret': 'admin_secret',
   'api-key': 'api_key',
@@ -207,7 +211,7 @@ export class Refusal extends Error {
   readonly type: ErrorType
   readonly detail: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
-  /** Whether an SDK should leave off: it cannot cure this by sending the same again. */
+  /** True where an SDK should leave off: it cannot cure this by sending the same again. */
   readonly final: boolean
   /** The error code of a 401's challenge, or null. */
   readonly challenge: string | null
@@ -231,7 +235,7 @@ export class Refusal extends Error {
   }
 }
 
-/** A body whose fields break the rules: 422, each field named. */
+/** Makes the refusal of a body whose fields break the rules: 422, each field named. */
 export function unprocessable(errors: readonly FieldError[]): Refusal {
   const [first] = errors
   const message = first ? `${first.field}: ${first.message}` : REASONS.body_unprocessable.message

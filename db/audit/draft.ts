@@ -11,9 +11,10 @@ const DETAIL_LIMIT = 65_536
 const DEPTH_LIMIT = 16
 
 /**
- * Turns an entry into what can be hashed the same way everywhere: texts well-formed and at most 1,024 characters,
- * without U+0000 (PostgreSQL cannot hold it), detail as canonical JSON (RFC 8785).
- * Throws a TypeError that names the place where detail holds anything but texts, truths, nulls, integers, arrays and plain objects.
+ * Turns an entry into what can be hashed the same way everywhere: texts well-formed and at most 1,024
+ * characters, without U+0000 (PostgreSQL cannot hold it), detail as canonical JSON (RFC 8785).
+ * Throws a TypeError that names the place where detail holds anything but texts, truths, nulls, integers,
+ * arrays and plain objects.
  */
 export function draftOf(entry: Entry): Draft {
   return {
@@ -54,8 +55,8 @@ function detailText(detail: Entry['detail']): string {
   return text
 }
 
-// In one pass: two rows of every call come by here. `canonicalize` is the oracle of its test.
-// Takes unknown: what a handler read from an upstream's JSON is a float sooner or later, whatever its type says.
+// In one pass: two rows of every call come by here. `canonicalize` is the oracle of its test. Takes unknown:
+// what a handler read from an upstream's JSON is a float sooner or later, whatever its type says.
 function canonicalText(value: unknown, place: string, depth: number): string {
   if (depth > DEPTH_LIMIT) throw new TypeError(`audit ${place} is nested deeper than ${DEPTH_LIMIT}`)
   if (typeof value === 'string') return isPlain(value) ? `"${value}"` : JSON.stringify(mended(value))
@@ -88,8 +89,9 @@ function integerText(value: number, place: string): string {
   return String(value)
 }
 
-// Not mended like a text: two names that become one would lose a member. And none that JSON writes with a backslash: V8's
-// JSON.parse can take such a name for another one that it met in an earlier text (nodejs/node#63785).
+// Not mended like a text: two names that become one would lose a member. And none that JSON writes with a
+// backslash: V8's JSON.parse can take such a name for another one that it met in an earlier text
+// (nodejs/node#63785).
 function soundName(name: string, place: string): string {
   if (!isPlain(name) && (name !== mended(name) || JSON.stringify(name) !== `"${name}"`))
     throw new TypeError(`audit ${place} has a member whose name cannot be kept`)

@@ -5,7 +5,10 @@ import type { Statement } from '../statement.ts'
 /** The columns that a row's place in the chain decides, or that are written otherwise than they are said. */
 type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
 
-/** What one row says, before it has its place in the chain (AUDIT.md, A row). Absent is null, never the empty string. */
+/**
+ * The content of a row, before it has its place in the chain (AUDIT.md, A row). Absent is null, never the
+ * empty string.
+ */
 export interface Entry extends Omit<Schema['audit_log'], Derived> {
   /** ms since the epoch; `recorded_at` of the row. */
   readonly at: number
@@ -13,15 +16,18 @@ export interface Entry extends Omit<Schema['audit_log'], Derived> {
   readonly detail: JsonObject
 }
 
-/** What is durable together or not at all: writes to other tables, and the rows that say so. */
+/** Writes that are durable together or not at all: to other tables, and the rows that say so. */
 export interface Unit {
   readonly statements?: readonly Statement[]
   readonly entries: readonly Entry[]
-  /** It may wait a few ms for another unit, to share its transaction: nobody's answer depends on it. Default false. */
+  /**
+   * It may wait a few ms for another unit, to share its transaction: nobody's answer depends on it. Default
+   * false.
+   */
   readonly lazy?: boolean
 }
 
-/** Where a row stands in its chain. `hash` is its `row_hash`: hex SHA-256. */
+/** The place of a row in its chain. `hash` is its `row_hash`: hex SHA-256. */
 export interface Sealed {
   readonly stream: string
   readonly seq: number
@@ -29,9 +35,10 @@ export interface Sealed {
 }
 
 /**
- * Why a unit was not stored; nothing of it was.
- * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it broke a
- * unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the ledger was closed.
+ * The reason that a unit was not stored; nothing of it was.
+ * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it
+ * broke a unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the
+ * ledger was closed.
  */
 export type LedgerErrorCode = 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
 

@@ -2,14 +2,14 @@ import canonicalize from 'canonicalize'
 import { type StoredRow, sealOf } from './leaf.ts'
 import type { Damaged } from './verify.ts'
 
-/** What was read is no export of this ledger from its first line on. */
+/** Says that a text is no export of this ledger from its first line on. */
 export class NotAnExport extends Error {}
 
 /**
- * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The leaf of a row is its
- * line without `row_hash` and `result`, so that whoever compares it with the columns, as `verify` does, finds whatever was added,
- * repeated or respelt. A line that is no row is a {@link Damaged}, and ends the rows.
- * Throws {@link NotAnExport} where there is no line, or the first one is not a row at all.
+ * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
+ * leaf of a row is its line without `row_hash` and `result`, so that whoever compares it with the columns, as
+ * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link Damaged},
+ * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is not a row at all.
  */
 export async function* exportedRows(
   lines: AsyncIterable<string | null>,

@@ -2,10 +2,13 @@ import { hash } from 'node:crypto'
 import type { Selectable } from 'kysely'
 import type { Schema } from '../schema.ts'
 
-/** A row as the database holds it: `detail` is canonical JSON text, `leaf` the bytes that `row_hash` is the digest of. */
+/**
+ * A row as the database holds it: `detail` is canonical JSON text, `leaf` the bytes that `row_hash` is the
+ * digest of.
+ */
 export type StoredRow = Selectable<Schema['audit_log']>
 
-/** What the leaf says: the row without its own hash. */
+/** The fields of the leaf: the row without its own hash. */
 export type LeafFields = Omit<StoredRow, 'row_hash' | 'leaf'>
 
 /** The one stream of a single process (AUDIT.md, Streams). */
@@ -24,13 +27,14 @@ export const leafOf = (row: LeafFields): string => upToRequestId(row) + fromSeq(
 export const hashOf = (leaf: string): string => hash('sha256', leaf)
 
 /**
- * One line of an export, without the line feed: the leaf with `row_hash` in its sorted place, and with `result`, which says what
- * `status` says, in rows of the MCP path. Leave those two out of the parsed object, write the rest by RFC 8785, and
- * you have the leaf: a second implementation needs no more than the line.
+ * Returns one line of an export, without the line feed: the leaf with `row_hash` in its sorted place, and
+ * with `result`, which says what `status` says, in rows of the MCP path. Leave those two out of the parsed
+ * object, write the rest by RFC 8785, and you have the leaf: a second implementation needs no more than the
+ * line.
  */
 export const exportLine = (row: StoredRow): string => upToRequestId(row) + sealOf(row) + fromSeq(row)
 
-/** What an export line holds beyond the leaf. */
+/** Returns what an export line holds beyond the leaf. */
 export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): string {
   const result = ofMcpPath(row) ? `,"result":${JSON.stringify(row.status)}` : ''
   return `${result},"row_hash":${JSON.stringify(row.row_hash)}`
@@ -38,8 +42,9 @@ export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): 
 
 export const ofMcpPath = ({ action }: { readonly action: string }): boolean => action.startsWith('mcp_')
 
-// The names stand in the order of their UTF-16 code units, which is RFC 8785's; JSON.stringify writes strings and
-// integers exactly as it demands. A template takes a third of the time that a general canonicaliser takes.
+// The names stand in the order of their UTF-16 code units, which is RFC 8785's; JSON.stringify writes strings
+// and integers exactly as it demands. A template takes a third of the time that a general canonicaliser
+// takes.
 function upToRequestId(row: LeafFields): string {
   const json = JSON.stringify
   return (

@@ -6,9 +6,12 @@ import { timestamp } from '../statement.ts'
 import { exportLine, ofMcpPath, type StoredRow } from './leaf.ts'
 import { type Verdict, verify } from './verify.ts'
 
-/** A row as the API shows it (AUDIT.md, A row): names and order of the columns, `detail` as an object, no `leaf`. */
+/**
+ * A row as the API shows it (AUDIT.md, A row): names and order of the columns, `detail` as an object, no
+ * `leaf`.
+ */
 export interface AuditRow extends Omit<StoredRow, 'detail' | 'leaf'> {
-  /** What `status` says, in rows of the MCP path. */
+  /** The same as `status`, in rows of the MCP path. */
   readonly result?: string
   readonly detail: JsonObject
 }
@@ -56,8 +59,8 @@ const SHOWN = [
 ]
 
 /**
- * One page of the ledger. Throws a RangeError where `cursor` is not one of ours; a limit out of range is brought into it.
- * Does NOT verify the rows.
+ * One page of the ledger. Throws a RangeError where `cursor` is not one of ours; a limit out of range is
+ * brought into it. Does NOT verify the rows.
  */
 export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<Page> {
   const { order = 'desc' } = filter
@@ -78,16 +81,21 @@ export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<P
 
 /**
  * The whole ledger as NDJSON: one line per row, each with its line feed, streams one after the other by seq.
- * A line holds every column as `exportLine` says; the `leaf` is not exported, because it can be rebuilt from the others.
+ * A line holds every column as `exportLine` says; the `leaf` is not exported, because it can be rebuilt from
+ * the others.
  */
 export async function* exportLines(db: Kysely<Schema>): AsyncGenerator<string> {
   for await (const row of storedRows(db)) yield `${exportLine(row)}\n`
 }
 
-/** Verifies the whole ledger as {@link verify} does. Does NOT notice rows that an index was made to leave out: `sallyport verify-audit` does. */
+/**
+ * Verifies the whole ledger as {@link verify} does. Does NOT notice rows that an index was made to leave out:
+ * `sallyport verify-audit` does.
+ */
 export const verifyDatabase = (db: Kysely<Schema>): Promise<Verdict> => verify(storedRows(db))
 
-// Page by page, and a turn of the event loop between: SQLite answers at once, so nobody else would come to speak.
+// Page by page, and a turn of the event loop between: SQLite answers at once, so nobody else would come to
+// speak.
 async function* storedRows(db: Kysely<Schema>): AsyncGenerator<StoredRow> {
   let after: Pick<StoredRow, 'stream' | 'seq'> = { stream: '', seq: 0 }
   for (;;) {

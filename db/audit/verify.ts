@@ -1,7 +1,7 @@
 import canonicalize from 'canonicalize'
 import { GENESIS, hashOf, leafOf, type StoredRow } from './leaf.ts'
 
-/** Something that stands where a row should: a line that is not one, a page that cannot be read. */
+/** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface Damaged {
   readonly damaged: string
 }
@@ -9,17 +9,20 @@ export interface Damaged {
 export interface BadRow {
   readonly stream: string
   readonly seq: number
-  /** What is wrong with it, as half a sentence. */
+  /** The fault, as half a sentence. */
   readonly problem: string
 }
 
 export interface Verdict {
   readonly ok: boolean
-  /** How many rows are whole: all, or those before the first bad one. */
+  /** The number of whole rows: all, or those before the first bad one. */
   readonly rows: number
   readonly streams: number
   readonly first_bad?: BadRow
-  /** Allowed decisions that no outcome followed: calls under way, or a crash that no boot has recovered yet. No fault. */
+  /**
+   * Allowed decisions that no outcome followed: calls under way, or a crash that no boot has recovered yet.
+   * No fault.
+   */
   readonly open_decisions: number
 }
 
@@ -29,10 +32,11 @@ interface Link {
 }
 
 /**
- * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is canonical, says what
- * the columns say, and has the digest that `row_hash` and the next row's `prev_hash` say. Stops at the first bad row.
- * Takes rows in the order of their seq, streams in any mixture, in memory that does not grow with their number.
- * Does NOT see rows cut off the end, nor a chain that was rewritten whole: for that it takes a checkpoint kept elsewhere.
+ * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is
+ * canonical, says what the columns say, and has the digest that `row_hash` and the next row's `prev_hash`
+ * say. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in memory
+ * that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was rewritten
+ * whole: for that it takes a checkpoint kept elsewhere.
  */
 export async function verify(
   rows: AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Damaged>,
@@ -44,7 +48,10 @@ export async function verify(
   return chains.verdict()
 }
 
-/** The same, row by row. `add` says whether the row was good; after one that was not, nothing more may be added. */
+/**
+ * The same, row by row. `add` says whether the row was good; after one that was not, nothing more may be
+ * added.
+ */
 export interface ChainVerifier {
   add(row: StoredRow | Damaged): boolean
   verdict(): Verdict

@@ -8,7 +8,10 @@ export interface Work {
   readonly drafts: readonly Draft[]
 }
 
-/** What became of one unit of a batch that was committed. `fault`: a statement that the database does not understand. */
+/**
+ * The result of one unit of a batch that was committed. `fault`: a statement that the database does not
+ * understand.
+ */
 export type WorkResult =
   | { readonly sealed: readonly Sealed[] }
   | { readonly refused: 'conflict' | 'duplicate' | 'fault'; readonly message: string }
@@ -22,7 +25,8 @@ export interface Writer {
   readonly head: Sealed | null
   /**
    * Stores a batch in one transaction, each unit whole or not at all, and resolves when it is durable.
-   * Rejects where nothing of the batch was stored; a later batch may go through, unless {@link Writer.lost} has resolved.
+   * Rejects where nothing of the batch was stored; a later batch may go through, unless {@link Writer.lost}
+   * has resolved.
    */
   write(batch: readonly Work[]): Promise<readonly WorkResult[]>
   /** The allowed decisions without outcome since the last `service.started` before the writer was opened. */

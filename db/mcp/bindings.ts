@@ -3,7 +3,10 @@ import type { PrincipalType } from '../schema.ts'
 import { type Statement, statementOf, timestamp } from '../statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
 
-/** That a principal may reach a resource; what it may do there, its capabilities say. `created_at` is RFC 3339. */
+/**
+ * The permission of a principal to reach a resource; its capabilities say what it may do there. `created_at`
+ * is RFC 3339.
+ */
 export interface McpBinding {
   readonly binding_id: string
   readonly principal_type: PrincipalType
@@ -17,7 +20,10 @@ export interface NamedMcpBinding extends McpBinding {
   readonly resource_name: string
 }
 
-/** Whether the principal is bound to the resource, for the hot path. Does NOT say that either of them is enabled. */
+/**
+ * Returns whether the principal is bound to the resource, for the hot path. Does NOT say that either of them
+ * is enabled.
+ */
 export function isBound(
   db: Database,
 ): (type: PrincipalType, principalId: string, resourceId: string) => boolean | Promise<boolean> {
@@ -28,7 +34,10 @@ export function isBound(
   }
 }
 
-/** One row by an index alone. Its parameters are type and id of the principal, and the resource's id. Exported for the test of its query plan. */
+/**
+ * Reads one row by an index alone. Its parameters are type and id of the principal, and the resource's id.
+ * Exported for the test of its query plan.
+ */
 export const isBoundQuery = ({ kysely }: Database) =>
   kysely
     .selectFrom('mcp_bindings')
@@ -82,7 +91,10 @@ interface NewMcpBinding extends Omit<McpBinding, 'created_at'> {
   readonly at: number
 }
 
-/** The database refuses a second binding of the same two, and one to a resource that is not there. */
+/**
+ * Inserts a binding. The database refuses a second one of the same two, and one to a resource that is not
+ * there.
+ */
 export function insertMcpBinding({ kysely }: Database, { at, ...binding }: NewMcpBinding): Statement {
   const query = kysely.insertInto('mcp_bindings').values({ ...binding, created_at: timestamp(at) })
   return statementOf(query.compile(), 1)

@@ -2,13 +2,16 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import { type Statement, statementOf } from '../statement.ts'
 
-/** Whether `<one>.<tool>` could mean a tool of the other as well: one is the other's beginning up to a dot. */
+/**
+ * Returns whether `<one>.<tool>` could mean a tool of the other as well: one is the other's beginning up to a
+ * dot.
+ */
 export const namesCollide = (one: string, other: string): boolean =>
   one !== other && (one.startsWith(`${other}.`) || other.startsWith(`${one}.`))
 
 /**
- * The same question inside the unit that gives a resource its name: two operators at once must not make what neither of
- * them could make alone. Stands after the statement that gives the name; writes nothing, and fails the unit where one collides.
+ * Fails the unit that gives a resource its name where the name collides: two operators at once must not make
+ * what neither of them could make alone. Stands after the statement that gives the name; writes nothing.
  */
 export function nameIsClear({ kysely }: Database, name: string): Statement {
   const dotted = `${name}.`

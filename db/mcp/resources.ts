@@ -5,7 +5,7 @@ import type { JsonObject } from '../json.ts'
 import type { McpAuthType, McpEra, Schema } from '../schema.ts'
 import { type Statement, statementOf, timestamp } from '../statement.ts'
 
-/** What an operator says of an MCP server. Parsed by whoever took it from a caller. */
+/** An MCP server as an operator describes it. Parsed by whoever took it from a caller. */
 export interface McpResourceFields {
   /** Unique, and never the beginning of another one's name up to a dot. */
   readonly name: string
@@ -14,7 +14,7 @@ export interface McpResourceFields {
   readonly auth_type: McpAuthType
   /** `env:NAME` or `file:/path`; null with `none`. Never the secret itself. */
   readonly auth_secret_ref: string | null
-  /** What calling any of its tools demands, those in `tool_capabilities` aside. */
+  /** The capability that calling any of its tools demands, those in `tool_capabilities` aside. */
   readonly required_capability: string
   /** Host names, lower case. Empty: the endpoint's own host alone. */
   readonly allowed_domains: readonly string[]
@@ -30,14 +30,16 @@ export interface McpResource extends McpResourceFields {
   readonly revision: number
   readonly created_at: string
   readonly updated_at: string
-  /** What the upstream was found to speak; null until it was read at this endpoint. */
+  /** The era that the upstream was found to speak; null until it was read at this endpoint. */
   readonly era: McpEra | null
   readonly protocol_version: string | null
-  /** What it said of itself: `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too. */
+  /**
+   * Its own words: `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too.
+   */
   readonly server_facts: Readonly<Record<string, unknown>> | null
-  /** Of the last read that went well. Null: its tools were never pinned. */
+  /** The instant of the last read that went well. Null: its tools were never pinned. */
   readonly last_read_at: string | null
-  /** Why the last read failed, in one sentence; null where it went well. */
+  /** The reason that the last read failed, in one sentence; null where it went well. */
   readonly last_error: string | null
 }
 
@@ -73,7 +75,10 @@ export function mcpResourceByName(
 export const mcpResourceByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_resources').selectAll().where('name', '=', '')
 
-/** Counts the enabled resources whose last read went wrong. One that is disabled is not read, so it would stay so for ever. */
+/**
+ * Counts the enabled resources whose last read went wrong. One that is disabled is not read, so it would stay
+ * so for ever.
+ */
 export async function countUnreadableResources({ kysely }: Database): Promise<number> {
   const { total } = await kysely
     .selectFrom('mcp_resources')
@@ -84,7 +89,7 @@ export async function countUnreadableResources({ kysely }: Database): Promise<nu
   return total
 }
 
-/** A row as the interface has it. Throws where a column holds no JSON: somebody else has written it. */
+/** Reads a row. Throws where a column holds no JSON: somebody else has written it. */
 export function mcpResourceOf(row: Row): McpResource {
   return {
     ...row,
@@ -120,7 +125,10 @@ interface NewMcpResource extends McpResourceFields {
   readonly at: number
 }
 
-/** A new resource, never read yet. The database refuses a name that is taken; `nameIsClear` (db/mcp/names.ts) goes after it. */
+/**
+ * Inserts a resource, never read yet. The database refuses a name that is taken; `nameIsClear`
+ * (db/mcp/names.ts) goes after it.
+ */
 export function insertMcpResource(
   { kysely }: Database,
   { at, resource_id, ...fields }: NewMcpResource,
@@ -144,8 +152,8 @@ interface McpResourceChange extends McpResourceFields {
 }
 
 /**
- * Replaces what the operator says of a resource, if it is still as it was read: another revision changes no row.
- * Where the endpoint changes, what was found at the old one is forgotten; the tools that were pinned there are not.
+ * Replaces what the operator says of a resource, if it is still as it was read: another revision changes no
+ * row. A new endpoint forgets what was found at the old one, but not the tools that were pinned there.
  */
 export function updateMcpResource(
   { kysely }: Database,
@@ -166,7 +174,7 @@ export function updateMcpResource(
 
 interface McpResourceDeletion {
   readonly resource_id: string
-  /** What the resource's must still be: another changes no row. Absent: whatever it is. */
+  /** The revision that the resource must still have: another changes no row. Absent: any. */
   readonly revision?: number | undefined
 }
 
@@ -183,7 +191,7 @@ export function deleteMcpResource(
   ]
 }
 
-/** What a read of the upstream found: what it speaks and says of itself, or why it could not be read. */
+/** The result of reading an upstream: what it speaks and says of itself, or why it could not be read. */
 export type McpReading =
   | {
       readonly era: McpEra
@@ -195,9 +203,10 @@ export type McpReading =
   | { readonly problem: string }
 
 /**
- * Notes what a read found. Changes no row where the resource was changed since it was read from the database, or where
- * another read has been noted meanwhile: what comes late says nothing of how things are now.
- * A failed one leaves all that the last good one found. Not a change of the object: an operator's If-Match survives it.
+ * Stores the result of a read. Changes no row where the resource was changed since it was read from the
+ * database, or where another read has been noted meanwhile: what comes late says nothing of how things are
+ * now. A failed one leaves all that the last good one found. Not a change of the object: an operator's
+ * If-Match survives it.
  */
 export function recordRead(
   { kysely }: Database,

@@ -10,7 +10,7 @@ interface KnownMcpTool {
   /** The definition that waits for approval, or null. */
   readonly pending_definition: string | null
   readonly pending_digest: string | null
-  /** Why an operator should look closely. */
+  /** The reasons for an operator to look closely. */
   readonly flags: readonly string[]
   readonly changed_at: string | null
 }
@@ -53,8 +53,8 @@ export function mcpToolByName(db: Database): (resourceId: string, name: string) 
 }
 
 /**
- * Reads one row by the primary key alone. Its parameters are the resource's id and the name. Exported for the test of its
- * query plan.
+ * Reads one row by the primary key alone. Its parameters are the resource's id and the name. Exported for the
+ * test of its query plan.
  */
 export const mcpToolByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', '').where('name', '=', '')
@@ -109,8 +109,9 @@ function toolOf({ flags: text, definition, digest, pinned_at, ...row }: Row): Mc
 const NONE: readonly string[] = Object.freeze([])
 
 /**
- * Stores what a read found out about a tool. Of one that is known, the pinned definition, its digest and `pinned_at` stay
- * as they are, and where the digest is another one no row changes: only {@link approveMcpTool} replaces what was approved.
+ * Stores a tool as a read found it. Of one that is known, the pinned definition, its digest and `pinned_at`
+ * stay as they are, and where the digest is another one no row changes: only {@link approveMcpTool} replaces
+ * what was approved.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): Statement {
   const pinned = {
@@ -139,13 +140,13 @@ export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): S
 interface Approval {
   readonly resourceId: string
   readonly name: string
-  /** Of the definition that was looked at: another one that waits meanwhile changes no row. */
+  /** The digest of the definition that was looked at: another one that waits meanwhile changes no row. */
   readonly pendingDigest: string
   /** ms since the epoch. */
   readonly at: number
 }
 
-/** Approves the pending definition. */
+/** Approves the pending definition. Changes no row where another one waits, or none. */
 export function approveMcpTool({ kysely }: Database, approval: Approval): Statement {
   const query = kysely
     .updateTable('mcp_tools')

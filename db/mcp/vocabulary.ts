@@ -3,7 +3,10 @@ import type { Database } from '../database.ts'
 import { TABLES } from '../principals/tables.ts'
 import { listMcpResources } from './resources.ts'
 
-/** A capability that calling something of a resource demands (spec §2.2). `tool`: null where it is the resource's own. */
+/**
+ * A capability that calling something of a resource demands (spec §2.2). `tool`: null where it is the
+ * resource's own.
+ */
 export interface DemandedCapability {
   readonly capability: string
   readonly resource: string
@@ -21,7 +24,10 @@ export async function toolDefined(db: Database): Promise<DemandedCapability[]> {
   ])
 }
 
-/** Every capability that some principal holds, by name, and how many do: deactivated ones too, since they may come back. */
+/**
+ * Every capability that some principal holds, by name, and how many do: deactivated ones too, since they may
+ * come back.
+ */
 export async function heldCapabilities({
   kysely,
 }: Database): Promise<readonly { readonly capability: string; readonly principals: number }[]> {

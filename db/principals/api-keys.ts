@@ -10,7 +10,7 @@ export interface ApiKey {
   readonly keyHash: string
 }
 
-/** The key of that look-up id; undefined where there is none. Does NOT verify a secret. */
+/** Finds the key of that look-up id; undefined where there is none. Does NOT verify a secret. */
 export async function findApiKey({ kysely }: Database, keyId: string): Promise<ApiKey | undefined> {
   const row = await kysely.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirst()
   return row && { keyId, type: row.principal_type, principalId: row.principal_id, keyHash: row.key_hash }

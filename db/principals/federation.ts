@@ -11,7 +11,7 @@ export interface ChangedAgent {
 interface Page {
   /** The id that the page before has ended with. Empty: the first page. */
   readonly after: string
-  /** How many at most, at least 1. */
+  /** The greatest number of them, at least 1. */
   readonly limit: number
 }
 
@@ -35,8 +35,8 @@ export function changedAgents({ kysely }: Database, { after, limit }: Page): Pro
 }
 
 /**
- * Notes that this revision of the agent was received. It never lowers the mark: a lower or equal revision changes no row.
- * Not a change of the object: neither its ETag nor its `federation_revision` moves.
+ * Notes that this revision of the agent was received. It never lowers the mark: a lower or equal revision
+ * changes no row. Not a change of the object: neither its ETag nor its `federation_revision` moves.
  */
 export function markPushed(
   { kysely }: Database,

@@ -4,7 +4,7 @@ import type { Database } from '../database.ts'
 import type { PrincipalType, Schema } from '../schema.ts'
 import { type Statement, statementOf, timestamp } from '../statement.ts'
 
-/** Whose certificate it is, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
+/** The holder of a certificate, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
 export interface PinnedPrincipal {
   readonly principal_id: string
   readonly principal_type: PrincipalType
@@ -12,18 +12,19 @@ export interface PinnedPrincipal {
   readonly is_active: boolean
   readonly dpop_jkt: string | null
   readonly previous_dpop_jkt: string | null
-  /** Until when the previous key is still honoured. */
+  /** The end of the time that the previous key is honoured. */
   readonly previous_dpop_jkt_until: string | null
   readonly not_before: string
   readonly not_after: string
   readonly is_current: boolean
-  /** Until when a pin that is not current is still honoured. Null: not at all. */
+  /** The end of the time that a pin which is not current is honoured. Null: it is not. */
   readonly grace_until: string | null
 }
 
 /**
- * The question of every request: who is pinned to this thumbprint (lower-case hex)? Undefined where nobody is.
- * Asks the database each time. Does NOT decide: dates, `is_active` and grace are the caller's to judge (plugins/pin/pin.ts).
+ * Finds who is pinned to a thumbprint (lower-case hex), on every request. Undefined where nobody is.
+ * Asks the database each time. Does NOT decide: dates, `is_active` and grace are the caller's to judge
+ * (plugins/pin/pin.ts).
  */
 export function pinnedPrincipal(
   db: Database,
@@ -35,7 +36,10 @@ export function pinnedPrincipal(
   }
 }
 
-/** One row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its query plan. */
+/**
+ * One row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its query
+ * plan.
+ */
 export function pinnedQuery({ kysely }: Database) {
   return kysely
     .selectFrom('certificate_pins as c')
@@ -118,8 +122,8 @@ interface NewPin {
 }
 
 /**
- * Makes this the principal's current certificate. The database refuses a certificate that is pinned already, whoever
- * to, and a second current one: {@link retirePins} goes before it in the same unit.
+ * Pins the principal's current certificate. The database refuses a certificate that is pinned already,
+ * whoever to, and a second current one: {@link retirePins} goes before it in the same unit.
  */
 export function insertPin(db: Database, pin: NewPin): Statement {
   const query = db.kysely.insertInto('certificate_pins').values({
@@ -137,14 +141,14 @@ export function insertPin(db: Database, pin: NewPin): Statement {
 interface Retirement {
   readonly type: PrincipalType
   readonly id: string
-  /** Until when the pin is still honoured. ms since the epoch. Null or 0: not at all. */
+  /** The end of the time that the pin is still honoured. ms since the epoch. Null or 0: it is not. */
   readonly graceUntil: number | null
 }
 
 /**
- * The principal's current pin is no longer current, and is honoured until `graceUntil`. Changes no row where there is none.
- * Without grace, those that are still in the grace of an earlier rotation end too: a certificate is replaced at once
- * because somebody else may hold its key, and then nothing but the new one may pass.
+ * Ends the principal's current pin, which is honoured until `graceUntil`. Changes no row where there is none.
+ * Without grace, those that are still in the grace of an earlier rotation end too: a certificate is replaced
+ * at once because somebody else may hold its key, and then nothing but the new one may pass.
  */
 export function retirePins({ kysely }: Database, { type, id, graceUntil }: Retirement): Statement {
   const pins = kysely

@@ -15,7 +15,7 @@ export interface PrincipalRecord {
   readonly is_active: boolean
   readonly enrollment_method: EnrollmentMethod
   readonly spiffe_id: string | null
-  /** Of the current pin, lower-case hex SHA-256 of the DER. Null where there is no pin. */
+  /** The current pin, lower-case hex SHA-256 of the DER. Null where there is no pin. */
   readonly cert_thumbprint: string | null
   readonly cert_not_after: string | null
   readonly dpop_jkt: string | null
@@ -39,13 +39,15 @@ export async function findPrincipal(
 }
 
 interface Page {
-  /** How many at most, at least 1. Absent: all of them. */
+  /** The greatest number of them, at least 1. Absent: all of them. */
   readonly limit?: number | undefined
-  /** Where the page before has ended. Absent: the newest. */
+  /** The end of the page before. Absent: the newest. */
   readonly cursor?: Cursor | undefined
 }
 
-/** The principals of a type, newest first, and the cursor of the next page: null where this one is the last. */
+/**
+ * The principals of a type, newest first, and the cursor of the next page: null where this one is the last.
+ */
 export async function listPrincipals(
   db: Database,
   type: PrincipalType,
@@ -66,7 +68,7 @@ export async function listPrincipals(
   }
 }
 
-/** How many principals of a type there are, deactivated ones too. */
+/** Counts the principals of a type, deactivated ones too. */
 export async function countPrincipals(db: Database, type: PrincipalType): Promise<number> {
   const { total } = await db.kysely
     .selectFrom(db.kysely.dynamic.table(TABLES[type].table).as('p'))

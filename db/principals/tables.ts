@@ -1,4 +1,4 @@
-/** Where the principals of each type live, and what the column of their id is called (spec §2.1). */
+/** The table of each type of principal, and the column of its id (spec §2.1). */
 export const TABLES = {
   agent: { table: 'internal_agents', id: 'agent_id' },
   user: { table: 'local_user_principals', id: 'principal_id' },

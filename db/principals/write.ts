@@ -19,7 +19,10 @@ interface NewPrincipal {
   readonly at: number
 }
 
-/** A new principal, active, with no certificate yet. The database refuses an id or a name that is taken. */
+/**
+ * Inserts a new principal, active, with no certificate yet. The database refuses an id or a name that is
+ * taken.
+ */
 export function insertPrincipal(db: Database, principal: NewPrincipal): Statement {
   const { type, id, at } = principal
   const columns = {
@@ -45,12 +48,13 @@ interface Change {
   readonly type: PrincipalType
   readonly id: string
   readonly at: number
-  /** What the object's must still be: another changes no row. Absent: whatever it is. */
+  /** The revision that the object must still have: another changes no row. Absent: any. */
   readonly revision?: number | undefined
 }
 
 /**
- * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no row.
+ * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no
+ * row.
  */
 export function setCapabilities(
   db: Database,
@@ -102,8 +106,8 @@ interface ReEnrollment extends Change {
 }
 
 /**
- * Enrolls a principal of that id anew, with nothing left of what it held before, if it is deactivated: a name is free
- * again only once its holder was put out. Changes no row otherwise.
+ * Enrolls a principal of that id anew, with nothing left of what it held before, if it is deactivated: a name
+ * is free again only once its holder was put out. Changes no row otherwise.
  */
 export function reEnroll(db: Database, principal: ReEnrollment): Statement {
   const query = updated(db, principal)
@@ -122,7 +126,7 @@ export function reEnroll(db: Database, principal: ReEnrollment): Statement {
   return statementOf(query.compile(), 1)
 }
 
-/** The CAs that this agent's SVIDs must chain to: PEM, or null for the attached ones. */
+/** Sets the CAs that this agent's SVIDs must chain to: PEM, or null for the attached ones. */
 export function setSpiffeBundle({ kysely }: Database, agentId: string, bundlePem: string | null): Statement {
   const query = kysely
     .updateTable('internal_agents')
@@ -137,8 +141,8 @@ export function touchRevision(db: Database, change: Change): Statement {
 }
 
 /**
- * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its traffic.
- * May change no row: what it is sent along with must not fail for it.
+ * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its
+ * traffic. May change no row: what it is sent along with must not fail for it.
  */
 export function touchLastSeen(db: Database, change: Change): Statement {
   return statementOf(
@@ -153,8 +157,9 @@ function one({ kysely }: Database, { type, id }: Change) {
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
-// An agent's `federation_revision` counts up with each change of its object and not only of its capabilities (spec §3):
-// who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that was replaced.
+// An agent's `federation_revision` counts up with each change of its object and not only of its capabilities
+// (spec §3): who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that
+// was replaced.
 function updated(db: Database, change: Change) {
   const { revision } = change
   const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)

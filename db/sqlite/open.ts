@@ -4,8 +4,8 @@ import SQLite from 'better-sqlite3'
 const OWNER_ONLY = 0o600
 
 /**
- * The main thread's connection to the database file, made if it is not there, set up so that a commit that returned
- * is on the disk. A lock that another process holds is an error at once.
+ * The main thread's connection to the database file, made if it is not there, set up so that a commit that
+ * returned is on the disk. A lock that another process holds is an error at once.
  * `:memory:` is a database of this connection alone. Throws where the file cannot be made or is no database.
  * Does NOT migrate, and does not keep the connection from writing.
  */
@@ -31,7 +31,8 @@ export function openSqlite(file: string): SQLite.Database {
 /** Before SQLite sees the file: it gives -wal and -shm the mode that the file has when they are made. */
 function keepToOwner(file: string): void {
   try {
-    // Only ever a new file: closing a descriptor of one that SQLite has open drops every lock this process holds on it.
+    // Only ever a new file: closing a descriptor of one that SQLite has open drops every lock this process
+    // holds on it.
     closeSync(openSync(file, 'wx', OWNER_ONLY))
   } catch (error) {
     if (!existsSync(file)) throw notOpened(file, error)

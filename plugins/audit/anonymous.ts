@@ -2,8 +2,8 @@ import type { Entry } from '../../db/audit/entry.ts'
 import { serviceEntry } from './entries.ts'
 
 /**
- * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and minute
- * (`auth.refused`, AUDIT.md), never one row per packet: a stranger must not be able to grow the chain.
+ * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and
+ * minute (`auth.refused`, AUDIT.md), never one row per packet: a stranger must not be able to grow the chain.
  */
 export class AnonymousRefusals {
   readonly #counts = new Map<string, number>()
@@ -18,7 +18,7 @@ export class AnonymousRefusals {
     this.#counts.set(reason, (this.#counts.get(reason) ?? 0) + times)
   }
 
-  /** The rows for all that was counted since the last call, and starts anew. */
+  /** Returns the rows for all that was counted since the last call, and starts anew. */
   take(at: number, configDigest: string): readonly Entry[] {
     const since = new Date(this.#since).toISOString()
     const entries = [...this.#counts].map(([reason, count]) =>
@@ -30,7 +30,7 @@ export class AnonymousRefusals {
     return entries
   }
 
-  /** Counts again what the last `take` gave out: its rows could not be written. */
+  /** Counts again all that the last `take` gave out: its rows could not be written. */
   giveBack(): void {
     if (!this.#taken) return
     for (const [reason, times] of this.#taken.counts) this.count(reason, times)

@@ -11,10 +11,10 @@ import { Refusal } from '../refusal.ts'
 import type { AnonymousRefusals } from './anonymous.ts'
 import type { Outcomes } from './outcomes.ts'
 
-/** The facts a decision row is made of. */
+/** The facts that a decision row is made of. */
 export interface Recorded {
   readonly principal: Principal
-  /** The same one as the gate judged it, where the call came so far. */
+  /** The same principal as the gate judged it, where the call came so far. */
   readonly holder?: Principal
   readonly proof: Proof | null
   readonly demand: Demand
@@ -22,7 +22,7 @@ export interface Recorded {
   readonly body: Buffer
 }
 
-/** What writes rows: the ledger, and the digest of the configuration that judged. */
+/** The means to write rows: the ledger, and the digest of the configuration that judged. */
 export interface AuditSources {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly outcomes: Pick<Outcomes, 'settle'>
@@ -36,8 +36,8 @@ export interface AuditSources {
 
 /**
  * Records every decision on a known principal as one row, durable before it resolves (AUDIT.md).
- * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit,
- * granted or not; a replay is a denied row and `proof_invalid`.
+ * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
+ * same unit, granted or not; a replay is a denied row and `proof_invalid`.
  * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
  * The outcome row of an allowed call is handed in when it has ended, and waits for nobody.
  */
@@ -51,8 +51,9 @@ export function audit({
 }: AuditSources): Recorder<Arrival & Recorded> {
   const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
     decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
-  // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the decision was, a
-  // proof has been seen once: what is refused now must not pass when it comes again after a grant.
+  // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
+  // decision was, a proof has been seen once: what is refused now must not pass when it comes again after a
+  // grant.
   const record = async (facts: Known, entry: Entry): Promise<Receipt | null> => {
     const { proof } = facts
     const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
@@ -80,7 +81,7 @@ export function audit({
   }
 }
 
-/** The second row of an allowed call: same request id, what came of it. */
+/** Makes the second row of an allowed call: the same request id, and what came of it. */
 function outcomeEntry(
   facts: Arrival & Recorded,
   { at, status, provider, detail }: Settlement,

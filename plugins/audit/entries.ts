@@ -1,7 +1,7 @@
 import type { Entry } from '../../db/audit/entry.ts'
 import type { JsonObject } from '../../db/json.ts'
 
-/** What an audit row says of a change, before it is known who made it. */
+/** The content of an audit row about a change, before it is known who made it. */
 export interface AuditNote {
   readonly action: string
   readonly detail: JsonObject
@@ -9,7 +9,7 @@ export interface AuditNote {
   readonly tool?: string
 }
 
-/** The row of a change that the service itself has made. */
+/** Makes the row of a change that the service itself has made. */
 export const noteEntry = ({ action, detail, tool }: AuditNote, at: number, configDigest: string): Entry => ({
   ...serviceEntry(action, 'success', detail, at, configDigest),
   tool: tool ?? null,

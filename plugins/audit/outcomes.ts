@@ -1,14 +1,18 @@
 import { type Entry, LedgerError } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 
-/** Outcome rows that may wait for a ledger that is failing. Past it they are lost to this run; boot recovery adds `unknown`. */
-const OWED = 100_000
+/**
+ * The outcome rows that may wait for a ledger that is failing. Past it they are lost to this run; boot
+ * recovery adds `unknown`.
+ */
+const MAX_OWED = 100_000
 
 const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
 
 /**
- * Writes outcome rows, and keeps those that the ledger would not take: exactly one outcome per allowed call, whoever
- * hangs up and whatever the disk does (AUDIT.md). A crash leaves decisions without outcome; the next boot completes them.
+ * Writes outcome rows, and keeps those that the ledger would not take: exactly one outcome per allowed call,
+ * whoever hangs up and whatever the disk does (AUDIT.md). A crash leaves decisions without outcome; the next
+ * boot completes them.
  */
 export class Outcomes {
   readonly #ledger: Ledger
@@ -21,7 +25,7 @@ export class Outcomes {
     this.#onLost = onLost
   }
 
-  /** Does not wait: nobody's answer depends on it. */
+  /** Writes a row. Does not wait: nobody's answer depends on it. */
   settle(entry: Entry): void {
     const written = this.#write(entry).finally(() => this.#underWay.delete(written))
     this.#underWay.add(written)
@@ -41,7 +45,8 @@ export class Outcomes {
   /** Resolves when every row handed in so far was written or kept. They wait for nobody any more. */
   async flushed(): Promise<void> {
     while (this.#underWay.size > 0) {
-      // Nothing to write, but it cannot wait, and all who stand in front of it go too. What the ledger says, each row hears.
+      // Nothing to write, but it cannot wait, and all who stand in front of it go too. What the ledger says,
+      // each row hears.
       await Promise.allSettled([this.#ledger.commit({ entries: [] }), ...this.#underWay])
     }
   }
@@ -53,7 +58,7 @@ export class Outcomes {
       // What an upstream reported may be more than a row can hold. The row counts more than the report.
       const unstorable = !(error instanceof LedgerError)
       if (unstorable && entry.detail !== UNSTORABLE) return this.#write({ ...entry, detail: UNSTORABLE })
-      if (!unstorable && this.#owed.length < OWED) this.#owed.push(entry)
+      if (!unstorable && this.#owed.length < MAX_OWED) this.#owed.push(entry)
       else this.#onLost(error)
     }
   }

@@ -4,21 +4,24 @@ import { LRUCache } from 'lru-cache'
 import { Refusal } from '../refusal.ts'
 import { parseJwt } from './jwt.ts'
 
-/** What a token of ours says, in this service's words. */
+/** The claims of a token of ours, in this service's words. */
 export interface TokenClaims {
   readonly principalId: string
-  /** Of the certificate that it is bound to. Lower-case hex SHA-256. */
+  /** The thumbprint of the certificate that it is bound to. Lower-case hex SHA-256. */
   readonly thumbprint: string
-  /** Of the DPoP key that it is bound to, or null where it is bound to the certificate alone. base64url. */
+  /**
+   * The thumbprint of the DPoP key that it is bound to, or null where it is bound to the certificate alone.
+   * base64url.
+   */
   readonly jkt: string | null
   /** The capabilities it was narrowed to, or null where it was not. */
   readonly scope: readonly string[] | null
-  /** What it is for (RFC 8707): a base URL of this service, or one of its doors. */
+  /** The base URL of this service, or of one endpoint of it, that the token is for (RFC 8707). */
   readonly audience: string
 }
 
 export interface TokenVerifier {
-  /** Whether a text has the shape of a token that we issued. Says nothing of its truth. */
+  /** Returns whether a text has the shape of a token that we issued. Says nothing of its truth. */
   readonly isOurs: (token: string) => boolean
   /** Refuses with `token_invalid`. `at`: ms since the epoch. */
   readonly verify: (token: string, at: number) => Promise<TokenClaims>
@@ -26,14 +29,17 @@ export interface TokenVerifier {
 
 export interface VerifierSources {
   readonly issuer: () => string
-  /** What a token's `aud` must name one of. */
+  /** The audiences of which a token's `aud` must name one. */
   readonly audiences: () => readonly string[]
-  /** The public key of that id, or undefined. */
+  /** Finds the public key of that id, or undefined. */
   readonly key: (kid: string) => Promise<CryptoKey | undefined>
 }
 
 const TOKEN_MAX_BYTES = 8_192
-/** How many tokens are remembered whose signature held. Each comes many times in its quarter of an hour. */
+/**
+ * The tokens that are remembered because their signature held. Each comes many times in its quarter of an
+ * hour.
+ */
 const CACHE_MAX = 10_000
 
 interface Remembered {
@@ -43,9 +49,10 @@ interface Remembered {
 }
 
 /**
- * Verifies access tokens: JWT, `at+jwt` (RFC 9068), ES256, by one of our keys, for us, in its time, bound to a certificate
- * (RFC 8705 §3.1). A token that held is remembered by its digest until it expires: only what cannot change is.
- * Does NOT ask whether it is for this very door: `dpop` does; nor whether the principal still exists or holds anything:
+ * Verifies access tokens: JWT, `at+jwt` (RFC 9068), ES256, by one of our keys, for us, in its time, bound to
+ * a certificate (RFC 8705 §3.1). A token that held is remembered by its digest until it expires: only what
+ * cannot change is. Does NOT ask whether it is for this very endpoint: `dpop` does; nor whether the principal
+ * still exists or holds anything:
  * the pin and the gate do, on each request.
  */
 export function tokenVerifier(sources: VerifierSources): TokenVerifier {
@@ -88,7 +95,8 @@ async function check(
     )
     return { claims: claimsOf(payload), exp: payload.exp ?? 0 }
   } catch (cause) {
-    // Whatever is wrong with it, the caller hears the same. That our keys cannot be read is no fault of the token.
+    // Whatever is wrong with it, the caller hears the same. That our keys cannot be read is no fault of the
+    // token.
     throw cause instanceof errors.JOSEError ? new Refusal('token_invalid', { cause }) : cause
   }
 }

@@ -11,8 +11,8 @@ export interface Credentials {
 const AUTHORIZATION = /^([A-Za-z]+) +([A-Za-z0-9._~+/-]+=*)$/
 
 /**
- * The access token in `Authorization`, and nowhere else (SECURITY D-27), or null where there is none of ours: what
- * comes as `Bearer` and is not ours is a vendor's key that some SDK insists on, and is ignored.
+ * Reads the access token in `Authorization`, and nowhere else (SECURITY D-27), or null where there is none of
+ * ours: what comes as `Bearer` and is not ours is a vendor's key that some SDK insists on, and is ignored.
  * Refuses with `token_invalid` what comes as `DPoP` and is no token.
  */
 export function credentialsOf(

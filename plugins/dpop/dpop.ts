@@ -7,12 +7,14 @@ import { type Credentials, credentialsOf } from './credentials.ts'
 import type { Nonces } from './nonce.ts'
 import { type CheckedProof, checkProof, normalUrl } from './proof.ts'
 
-/** `egress_dpop_mode` (spec §5.2): whether a DPoP proof is ignored, verified when present, or demanded. */
+/** The `egress_dpop_mode` (spec §5.2): a DPoP proof is ignored, verified when present, or demanded. */
 export type DpopMode = 'off' | 'optional' | 'required'
 
 export interface DpopSources {
   readonly mode: DpopMode
-  /** True: a principal that has registered a key is never let through without a proof by it (SECURITY D-35). */
+  /**
+   * True: a principal that has registered a key is never let through without a proof by it (SECURITY D-35).
+   */
   readonly noDowngrade: boolean
   readonly nonces: Nonces
   /** Base URLs that clients may sign in `htu`; never taken from the Host header. */
@@ -28,11 +30,12 @@ interface Given {
 type Needs = Arrival & { readonly principal: Principal }
 
 /**
- * Sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the certificate of this
- * very connection, and where it is bound to a key too, come with a proof by that key; a proof without a token must be
- * by the principal's registered key, if it has one. A vendor's key in `Authorization` is none of our business.
- * Refuses with `token_invalid`, `proof_invalid`, `use_dpop_nonce` or `proof_required`.
- * Does NOT check that a proof is new: the recorder claims its `replayKey` with the decision.
+ * Checks sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the
+ * certificate of this very connection, and where it is bound to a key too, come with a proof by that key; a
+ * proof without a token must be by the principal's registered key, if it has one. A vendor's key in
+ * `Authorization` is none of our business. Refuses with `token_invalid`, `proof_invalid`, `use_dpop_nonce` or
+ * `proof_required`. Does NOT check that a proof is new: the recorder claims its `replayKey` with the
+ * decision.
  */
 export function dpop(sources: DpopSources): Plugin<Needs, Given> {
   const urls = targetUrls(sources.baseUrls)
@@ -61,7 +64,7 @@ function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal,
   if (!holds) throw new Refusal('token_invalid')
 }
 
-/** RFC 8707 §2: a token that was asked for one door opens that one and those below it. */
+/** RFC 8707 §2: a token that was asked for one path opens that one and those below it. */
 function checkAudience({ audience }: TokenClaims, path: string, baseUrls: readonly string[]): void {
   const holds = baseUrls.some((base) => `${base}${path}/`.startsWith(`${audience}/`))
   if (!holds) throw new Refusal('token_invalid')
@@ -89,8 +92,9 @@ function proofOf(
   return proof
 }
 
-// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7). Whoever has
-// stolen a certificate can do the same with a key of their own, so `noDowngrade` wants the registered one here too.
+// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7).
+// Whoever has stolen a certificate can do the same with a key of their own, so `noDowngrade` wants the
+// registered one here too.
 function checkKey(
   { jkt }: CheckedProof,
   claims: TokenClaims | null,
@@ -106,7 +110,10 @@ function checkKey(
   if (jkt !== principal.dpopJkt && jkt !== principal.previousDpopJkt) throw new Refusal('proof_invalid')
 }
 
-/** Paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in use stay. */
+/**
+ * Paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in use
+ * stay.
+ */
 const CACHE_MAX = 256
 
 /** Makes the URLs of a path, once for each path that is in use. */

@@ -4,7 +4,7 @@ import { parseJsonObject } from '../json-body/scan.ts'
 export interface Jwt {
   readonly header: Readonly<Record<string, unknown>>
   readonly claims: Readonly<Record<string, unknown>>
-  /** What the signature is over: the first two segments and their dot. */
+  /** The text that the signature is over: the first two segments and their dot. */
   readonly signed: string
   readonly signature: Buffer
 }
@@ -12,9 +12,10 @@ export interface Jwt {
 const SEGMENT = /^[A-Za-z0-9_-]+$/
 
 /**
- * Takes a compact JWS apart, or says null: exactly three segments of canonical base64url without padding, header and
- * claims JSON objects in which no name stands twice. Stricter than jose, which takes a segment with altered tail bits
- * and the last of two members (SECURITY T13). Does NOT check the signature or any member.
+ * Takes a compact JWS apart, or returns null: exactly three segments of canonical base64url without padding,
+ * header and claims JSON objects in which no name stands twice. Stricter than jose, which takes a segment
+ * with altered tail bits and the last of two members (SECURITY T13). Does NOT check the signature or any
+ * member.
  */
 export function parseJwt(text: string, maxBytes: number): Jwt | null {
   if (text.length > maxBytes) return null
@@ -32,7 +33,10 @@ function objectOf(segment: string): Readonly<Record<string, unknown>> | null {
   return bytes && parseJsonObject(bytes)
 }
 
-/** The bytes of a base64url text, or null where it is not the one text that stands for them (RFC 4648 §3.5). */
+/**
+ * Returns the bytes of a base64url text, or null where it is not the one text that stands for them (RFC 4648
+ * §3.5).
+ */
 export function decode(text: string): Buffer | null {
   if (!SEGMENT.test(text)) return null
   const bytes = Buffer.from(text, 'base64url')

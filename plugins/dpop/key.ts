@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache'
 import { decode } from './jwt.ts'
 
 /**
- * The algorithms whose signatures are checked (RFC 9449 §4.3-5): what `algs` of a challenge names. The last two are one
- * under two names: RFC 9864 deprecates the older, and clients use either.
+ * The algorithms whose signatures are checked (RFC 9449 §4.3-5): what `algs` of a challenge names. The last
+ * two are one under two names: RFC 9864 deprecates the older, and clients use either.
  */
 export const PROOF_ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 export type ProofAlgorithm = (typeof PROOF_ALGORITHMS)[number]
@@ -15,7 +15,7 @@ export interface ProofKey {
   readonly algorithms: readonly ProofAlgorithm[]
   /** RFC 7638 thumbprint, SHA-256, base64url. */
   readonly jkt: string
-  /** Whether `signature` (as in a JWS, RFC 7518 §3.4) is by this key over `signed`. */
+  /** Returns whether `signature` (as in a JWS, RFC 7518 §3.4) is by this key over `signed`. */
   readonly verify: (signed: string, signature: Buffer) => boolean
 }
 
@@ -26,15 +26,18 @@ const RSA_MAX_BITS = 4_096
 // 1 signs nothing, an even one is none, and a long one makes a signature check cost as much as a signature.
 const RSA_MIN_EXPONENT = 3n
 const RSA_MAX_EXPONENT = 0xffff_ffffn
-/** How many keys are remembered by their thumbprint: importing one costs as much as half a signature check. */
+/**
+ * The keys that are remembered, by their thumbprint: importing one costs as much as half a signature check.
+ */
 const CACHE_MAX = 10_000
 
 const known = new LRUCache<string, ProofKey>({ max: CACHE_MAX })
 
 /**
- * Reads a public JWK, or says null: EC P-256 (ES256), RSA of 2048 to 4096 bits (PS256) or Ed25519 (EdDSA), without
- * private members, every coordinate of its full length, the point on its curve, no number with leading zeros (RFC 7518
- * §6.3.1: two texts for one key would be two thumbprints). The same key is the same object again.
+ * Reads a public JWK, or returns null: EC P-256 (ES256), RSA of 2048 to 4096 bits (PS256) or Ed25519 (EdDSA),
+ * without private members, every coordinate of its full length, the point on its curve, no number with
+ * leading zeros (RFC 7518 §6.3.1: two texts for one key would be two thumbprints). The same key is the same
+ * object again.
  */
 export function proofKey(jwk: unknown): ProofKey | null {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return null
@@ -108,7 +111,7 @@ function verifyEs256(key: KeyObject, signed: string, signature: Buffer): boolean
   return verify('sha256', Buffer.from(signed), key, derOf(signature))
 }
 
-/** ECDSA-Sig-Value (RFC 3279 §2.2.3) of r‖s, 32 bytes each. */
+/** Returns the ECDSA-Sig-Value (RFC 3279 §2.2.3) of r‖s, 32 bytes each. */
 export function derOf(signature: Buffer): Buffer {
   const der = Buffer.allocUnsafe(72)
   const end = writeInteger(der, writeInteger(der, 2, signature, 0), signature, 32)

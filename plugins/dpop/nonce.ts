@@ -1,14 +1,17 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** How long one nonce is handed out. The one before it is still accepted. Seconds. */
+/** The time that one nonce is handed out for. The one before it is still accepted. Seconds. */
 const STEP_S = 300
 
-/** What a nonce is for: one handed out by the token endpoint is no good at a resource (SECURITY D-13). */
+/**
+ * The endpoint that a nonce is for: one handed out by the token endpoint is no good at a resource (SECURITY
+ * D-13).
+ */
 export type NonceFor = 'token' | 'resource'
 
 /**
- * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share, so that each
- * accepts what another has handed out, before and after a restart. 132 bits, base64url.
+ * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share, so
+ * that each accepts what another has handed out, before and after a restart. 132 bits, base64url.
  */
 export class Nonces {
   readonly #secret: Buffer
@@ -19,7 +22,7 @@ export class Nonces {
     this.#secret = secret
   }
 
-  /** The nonce to hand out at this instant. `at`: ms since the epoch. */
+  /** Returns the nonce to hand out at this instant. `at`: ms since the epoch. */
   current(use: NonceFor, at: number): string {
     const step = stepOf(at)
     const known = this.#current.get(use)
@@ -29,7 +32,10 @@ export class Nonces {
     return nonce
   }
 
-  /** Whether a nonce was handed out in this step or the one before, or already in the next, by a replica whose clock is ahead. */
+  /**
+   * Returns whether a nonce was handed out in this step or the one before, or already in the next, by a
+   * replica whose clock is ahead.
+   */
   isFresh(use: NonceFor, nonce: string, at: number): boolean {
     const step = stepOf(at)
     return (

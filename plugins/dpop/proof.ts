@@ -3,9 +3,9 @@ import { Refusal } from '../refusal.ts'
 import { type Jwt, parseJwt } from './jwt.ts'
 import { type ProofKey, proofKey } from './key.ts'
 
-/** How old a proof may be. Seconds. Default 60. Longer widens the replay table. */
+/** The greatest age of a proof. Seconds. Longer widens the replay table. */
 export const PROOF_AGE_S = 60
-/** How far a client's clock may be ahead of ours. Seconds (FAPI 2.0 §5.3.2.1-13). */
+/** The lead that a client's clock may have over ours. Seconds (FAPI 2.0 §5.3.2.1-13). */
 export const PROOF_AHEAD_S = 10
 const PROOF_MAX_BYTES = 8_192
 const JTI_MAX_LENGTH = 256
@@ -20,25 +20,30 @@ export interface ProofTarget {
   readonly at: number
   /** The access token that came with the request, or null where none did. */
   readonly accessToken: string | null
-  /** Whether a nonce is one of ours, for this kind of door, and not stale. */
+  /** Returns whether a nonce is one of ours, for this kind of endpoint, and not stale. */
   readonly isFresh: (nonce: string) => boolean
 }
 
-/** A proof that holds. That it is new is not known yet: its `replayKey` must be claimed. */
+/** A proof that holds. Whether it is new is not known yet: its `replayKey` must be claimed. */
 export interface CheckedProof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
-  /** SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature (T13). */
+  /**
+   * SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature (T13).
+   */
   readonly replayKey: string
-  /** After this a copy of it is believed on no replica, however far its clock may be behind. ms since the epoch. */
+  /**
+   * The instant after which no replica believes a copy, however far its clock may be behind. ms since the
+   * epoch.
+   */
   readonly expiresAt: number
 }
 
 /**
- * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first, that there is one
- * header, is the framing gate's). What is cheap is asked before the signature is checked.
- * Refuses with `proof_invalid`, never saying which check failed; with `use_dpop_nonce` when only the nonce is missing
- * or stale (§9). Does NOT check that the jti is new: whoever records the decision claims `replayKey`.
+ * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first, that there
+ * is one header, is the framing gate's). What is cheap is asked before the signature is checked.
+ * Refuses with `proof_invalid`, never saying which check failed; with `use_dpop_nonce` when only the nonce is
+ * missing or stale (§9). Does NOT check that the jti is new: whoever records the decision claims `replayKey`.
  */
 export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   const jwt = parseJwt(proof, PROOF_MAX_BYTES)
@@ -95,9 +100,9 @@ const isInstant = (value: unknown): value is number =>
   typeof value === 'number' && Number.isSafeInteger(value)
 
 /**
- * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2): scheme and host in lower case, no
- * default port, no dot segments, unreserved characters unescaped, query and fragment dropped. Null where it is not an
- * absolute http URL, or carries a user.
+ * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2): scheme and host in lower
+ * case, no default port, no dot segments, unreserved characters unescaped, query and fragment dropped. Null
+ * where it is not an absolute http URL, or carries a user.
  */
 export function normalUrl(text: string): string | null {
   const [, host = ''] = ABSOLUTE.exec(text) ?? []
@@ -108,8 +113,8 @@ export function normalUrl(text: string): string | null {
   return `${url.origin}${url.pathname.replaceAll(/%[0-9A-Fa-f]{2}/g, unescaped)}`
 }
 
-// Printable ASCII, a host that needs no unescaping, no user. The parser alone is looser: it would take a third slash, a
-// backslash or an escaped look-alike of a name for something else than what the client signed.
+// Printable ASCII, a host that needs no unescaping, no user. The parser alone is looser: it would take a
+// third slash, a backslash or an escaped look-alike of a name for something else than what the client signed.
 const ABSOLUTE = /^https?:\/\/([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?(?:[/?#][\x21-\x5b\x5d-\x7e]*)?$/i
 
 function unescaped(triplet: string): string {

@@ -6,15 +6,16 @@ import type { Proof } from '../facts.ts'
 import type { Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 
-/** Where a proof is claimed that no decision row goes with. */
+/** The ledger, to claim a proof in that no decision row goes with. */
 export interface ClaimSources {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly database: Database
 }
 
 /**
- * Claims a proof for doors that record no decision: of a hundred copies at once exactly one passes, on whichever
- * replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. Recorded doors claim with their row.
+ * Claims a proof for endpoints that record no decision: of a hundred copies at once exactly one passes, on
+ * whichever replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. Recorded calls claim
+ * with their row.
  */
 export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: Proof | null }, object> {
   return {
@@ -34,6 +35,6 @@ export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: P
   }
 }
 
-/** Whether a unit failed because something in it had been claimed before. */
+/** Returns whether a unit failed because something in it had been claimed before. */
 export const isReplay = (error: unknown): boolean =>
   error instanceof LedgerError && error.code === 'duplicate'

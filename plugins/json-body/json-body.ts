@@ -6,9 +6,9 @@ import { type Scan, scanJson } from './scan.ts'
 export interface JsonBody {
   /** The bytes as they came: what goes upstream. */
   readonly body: Buffer
-  /** What the bytes say: what is judged. Never written back. */
+  /** The parsed body: this is judged, and never written back. */
   readonly json: Readonly<Record<string, unknown>>
-  /** Where the value of each outermost member stands in `body`. */
+  /** The place of each outermost member's value in `body`. */
   readonly spans: Scan['spans']
 }
 
@@ -17,14 +17,14 @@ interface Options {
   readonly limit: number
   /** An empty body stands for `{}`: for requests whose every member is optional. Default: it is refused. */
   readonly empty?: boolean
-  /** Why JSON that is no object is refused. Default: as any other body. */
+  /** The reason that JSON which is no object is refused with. Default: as any other body. */
   readonly otherwise?: RefusalReason
 }
 
 /**
- * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (WIRE.md §3: before the capability is asked).
- * A missing content-type is accepted; any other than `application/json` in UTF-8, and any content-encoding, is not.
- * Does NOT look at a single member.
+ * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (WIRE.md §3: before the
+ * capability is asked). A missing content-type is accepted; any other than `application/json` in UTF-8, and
+ * any content-encoding, is not. Does NOT look at a single member.
  */
 export function jsonBody({
   limit,
@@ -80,7 +80,10 @@ function parseObject(body: Buffer, otherwise: RefusalReason): Readonly<Record<st
   return value as Record<string, unknown>
 }
 
-/** Where the reader stopped. Its own message quotes the body, which may be a prompt, so nothing else of it is kept. */
+/**
+ * Says where the reader stopped. Its own message quotes the body, which may be a prompt, so nothing else of
+ * it is kept.
+ */
 function sentence(body: Buffer, error: unknown): string {
   if (body.length === 0) return 'The body is empty; a JSON object is expected.'
   const position = error instanceof Error ? /at position (\d+)/.exec(error.message)?.[1] : undefined

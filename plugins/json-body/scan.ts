@@ -8,8 +8,9 @@ const MAX_MEMBERS = 100_000
 /** Commas in the whole body: bounds what JSON.parse builds. A batch of embedded tokens stays well below. */
 const MAX_VALUES = 1_000_000
 /**
- * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read an escaped
- * name as another one that it has seen before (nodejs/node#63785), and then judge what nobody behind us will see.
+ * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read
+ * an escaped name as another one that it has seen before (nodejs/node#63785), and then judge what nobody
+ * behind us will see.
  */
 const JUDGED_DEPTH = 2
 /** Strings shorter than this are read byte by byte: a native search costs more than it saves. */
@@ -24,7 +25,7 @@ const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
-/** Where a value stands in the body. Byte offsets, `end` exclusive, without the white space around it. */
+/** The place of a value in the body. Byte offsets, `end` exclusive, without the white space around it. */
 export interface Span {
   readonly start: number
   readonly end: number
@@ -33,7 +34,10 @@ export interface Span {
 export interface Scan {
   /** The value of each member of the outermost object, by unescaped name. */
   readonly spans: ReadonlyMap<string, Span>
-  /** Whether any member's name, at whatever depth, is written with an escape: the parser may have misread it. */
+  /**
+   * True where any member's name, at whatever depth, is written with an escape: the parser may have misread
+   * it.
+   */
   readonly escapedNames: boolean
 }
 
@@ -48,11 +52,12 @@ interface Container {
 
 /**
  * Looks at the bytes of a JSON text once and refuses with `body_invalid` what two readers could take for two
- * different things, or what costs out of all proportion (SECURITY T14, threat 31): invalid UTF-8, a byte order mark,
- * nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one object (escapes resolved), an
- * escape in the name of an outer member.
- * Linear in the length of the body, whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2.
- * Does NOT check the grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the spans are exact.
+ * different things, or what costs out of all proportion (SECURITY T14, threat 31): invalid UTF-8, a byte
+ * order mark, nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one
+ * object (escapes resolved), an escape in the name of an outer member.
+ * Linear in the length of the body, whatever is in it. `judgedDepth`: down to where a member is an outer one.
+ * Default 2. Does NOT check the grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the
+ * spans are exact.
  */
 export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Scan {
   if (!isUtf8(bytes)) throw invalid('is not valid UTF-8', 0)
@@ -77,7 +82,8 @@ function walk(bytes: Buffer, judgedDepth: number): Scan {
   let members = 0
   let commas = 0
   let escapedNames = false
-  // Of the outermost object: the member that is being read, where its value starts, and where the last token ended.
+  // Of the outermost object: the member that is being read, where its value starts, and where the last token
+  // ended.
   let name: string | null = null
   let start = -1
   let end = 0
@@ -185,7 +191,8 @@ export function parseJsonObject(bytes: Buffer): Readonly<Record<string, unknown>
   try {
     const text = bytes.toString()
     const value: unknown = JSON.parse(text)
-    // What is written back to the same bytes has no member twice and no name that reads as another: nothing to look for.
+    // What is written back to the same bytes has no member twice and no name that reads as another: nothing
+    // to look for.
     if (!isUtf8(bytes) || JSON.stringify(value) !== text) scanJson(bytes)
     // Neither null nor an array: an object with string keys.
     return typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -6,17 +6,17 @@ export interface Position {
   readonly column: number
 }
 
-/** What is wrong at a place of a file whose name the context knows. */
+/** A mistake at a place of a file whose name the context knows. */
 export interface Fault extends Position {
   readonly message: string
 }
 
-/** What is wrong, and where. `file` is the name inside the configuration directory. */
+/** A mistake and its place. `file` is the name inside the configuration directory. */
 export interface Problem extends Fault {
   readonly file: string
 }
 
-/** Where a fault of a file as a whole is shown. */
+/** The place of a fault of a file as a whole. */
 export const START: Position = { line: 1, column: 1 }
 
 /**

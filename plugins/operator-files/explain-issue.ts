@@ -5,7 +5,7 @@ import type { OperatorYaml, Path } from './yaml.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** What a refused value is checked against, and where it stands. */
+/** The schema that refused a value, and the file that the value stands in. */
 export interface Checked {
   readonly plugin: string
   readonly schema: z.ZodType
@@ -13,9 +13,9 @@ export interface Checked {
 }
 
 /**
- * Says one finding of zod in an operator's words, at the place in the file that has to change.
- * A value is quoted only as written in the file and only where it should have been a number, a boolean or one of a few
- * words: expanded values and free text may be secrets.
+ * Explains one finding of zod in an operator's words, at the place in the file that has to change.
+ * A value is quoted only as written in the file and only where it should have been a number, a boolean or one
+ * of a few words: expanded values and free text may be secrets.
  */
 export function explainIssue(issue: Issue, checked: Checked): Fault[] {
   const { yaml } = checked
@@ -74,7 +74,10 @@ export function oneOf(words: readonly string[]): string {
   return rest.length === 0 ? words.join('') : `${rest.join(', ')} or ${words.at(-1)}`
 }
 
-/** Prints where a value stands: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names that strangers chose. */
+/**
+ * Prints where a value stands: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names
+ * that strangers chose.
+ */
 export function printPath(path: Path): string {
   return path
     .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))

@@ -15,9 +15,9 @@ export interface OperatorFile {
   readonly plugin: string
   /** Its name in the directory, e.g. `10-pin.yaml`. */
   readonly file: string
-  /** What the plugin's schema made of the rest; for an operator's own module, the rest as it stands. */
+  /** The rest as the plugin's schema read it; for an operator's own module, the rest as it stands. */
   readonly options: Readonly<Record<string, unknown>>
-  /** Where the plugin is named. */
+  /** The place of the plugin's name. */
   readonly position: Position
 }
 
@@ -39,9 +39,9 @@ const NAME = /^\d{2}-[a-z0-9][a-z0-9-]*\.ya?ml$/
 const MAX_FILE_BYTES = 1_048_576
 
 /**
- * Reads every `NN-name.yaml` of a directory (WIRE.md §8). Throws one {@link ConfigError} with everything that is wrong
- * in any of them. What ends in .yaml or .yml but is named otherwise is wrong too; every other name is left alone.
- * A directory or file that everybody may write to is refused (SECURITY threat 34).
+ * Reads every `NN-name.yaml` of a directory (WIRE.md §8). Throws one {@link ConfigError} with everything that
+ * is wrong in any of them. What ends in .yaml or .yml but is named otherwise is wrong too; every other name
+ * is left alone. A directory or file that everybody may write to is refused (SECURITY threat 34).
  * Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's own module.
  */
 export async function readOperatorFiles({ directory, schemas, env }: Source): Promise<OperatorFiles> {

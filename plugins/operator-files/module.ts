@@ -22,26 +22,28 @@ export interface CheckFacts {
 export type Check = Plugin<Arrival & CheckFacts, object>
 
 /**
- * What an operator's module is given: who called when for what, as copies, and of the facts those it declared as needs.
- * Never headers, body or answer: they hold credentials, and a check must not change what is dispatched.
+ * The facts that an operator's module is given: who called when for what, and those that it declared as
+ * needs. Copies. Never headers, body or answer: they hold credentials, and a check must not change what is
+ * dispatched.
  */
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
   Partial<Omit<CheckFacts, 'granted'> & { readonly granted: Demand }>
 
-/** What `plugin(options)` of an operator's module returns. */
+/** The plugin that `plugin(options)` of an operator's module returns. */
 export interface OperatorPlugin {
   readonly name: string
   readonly needs: readonly string[]
   /** Throws a `Refusal` to refuse the call; whatever it returns is ignored. */
   readonly admit: (facts: OperatorFacts) => unknown
   /**
-   * Called once when a call that `admit` has let through has ended, whatever ended it, with the same facts: to count.
-   * Nobody waits for it. What it throws or rejects with is logged and counted, and changes nothing for the caller.
+   * Called once when a call that `admit` has let through has ended, whatever ended it, with the same facts:
+   * to count. Nobody waits for it. What it throws or rejects with is logged and counted, and changes nothing
+   * for the caller.
    */
   readonly settled?: (facts: OperatorFacts, settlement: Settlement) => unknown
 }
 
-/** What a module's `plugin(options, tools)` is given to refuse with. */
+/** The second argument of a module's `plugin(options, tools)`: the means to refuse. */
 export interface OperatorTools {
   readonly Refusal: typeof Refusal
 }
@@ -59,9 +61,9 @@ interface Source {
   readonly path: string
   readonly directory: string
   readonly options: Readonly<Record<string, unknown>>
-  /** How long `admit` may take. ms. Default 1000. */
+  /** The time that `admit` may take. ms. Default 1000. */
   readonly admitDeadline?: number
-  /** How long the module may take to load and to make its plugin. ms. Default 10 000. */
+  /** The time that the module may take to load and to make its plugin. ms. Default 10 000. */
   readonly loadDeadline?: number
 }
 
@@ -70,11 +72,11 @@ const NAME = /^[a-z][a-z0-9_-]{0,63}$/
 
 /**
  * Loads an operator's own check: a .ts or .js file that exports `plugin(options)` (HOUSE.md).
- * Extra checks may only narrow: what `admit` returns is ignored, and anything it throws that is not a Refusal, or not
- * settling in time, refuses with `plugin_failed`. A file that changed is loaded anew, one that did not is not.
- * Throws an Error with one sentence where the module cannot be used. A file or directory that everybody may write to is
- * refused (SECURITY threat 34). Does NOT contain what the module does: it runs with the rights of the gateway, and one
- * that never yields stops it.
+ * Extra checks may only narrow: what `admit` returns is ignored, and anything it throws that is not a
+ * Refusal, or not settling in time, refuses with `plugin_failed`. A file that changed is loaded anew, one
+ * that did not is not. Throws an Error with one sentence where the module cannot be used. A file or directory
+ * that everybody may write to is refused (SECURITY threat 34). Does NOT contain what the module does: it runs
+ * with the rights of the gateway, and one that never yields stops it.
  */
 export async function loadOperatorModule(source: Source): Promise<LoadedModule> {
   const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source
@@ -174,7 +176,8 @@ function checkOf({ name, needs, admit, settled }: OperatorPlugin, ms: number): C
 
 function copy(facts: Arrival & CheckFacts, chosen: readonly (keyof CheckFacts)[]): OperatorFacts {
   const { id, at, method, path, remoteAddress, granted } = facts
-  // As the gate judged it; and of the grant no more than what was granted: its target holds what is ours alone.
+  // As the gate judged it; and of the grant no more than what was granted: its target holds what is ours
+  // alone.
   const judged = { ...facts, principal: granted.principal, granted: granted.demand }
   const needed = chosen.map((fact) => {
     if (judged[fact] === undefined) throw new Error(`the fact ${fact} is not known on ${path}`)

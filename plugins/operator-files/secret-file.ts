@@ -3,15 +3,15 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 /** No secret of ours is longer. Bytes. */
 const MAX_SECRET_LENGTH = 65_536
 
-/** Who besides the owner may touch a secret file, as bits of its mode that must be clear. */
+/** The bits of a secret file's mode that must be clear, so that the owner alone may touch it. */
 export const OWNER_ONLY = 0o077
 /** As {@link OWNER_ONLY}, but the file's group may read: how orchestrators hand secrets to a service. */
 export const OWNER_AND_GROUP = 0o027
 
 /**
  * Reads a secret from a regular file, without one trailing newline.
- * Throws an Error with one sentence where the file cannot be read, is larger than 64 KiB, or has a mode bit of
- * `refusedModeBits` set: a secret that others may read is no secret (SECURITY F-39).
+ * Throws an Error with one sentence where the file cannot be read, is larger than 64 KiB, or has a mode bit
+ * of `refusedModeBits` set: a secret that others may read is no secret (SECURITY F-39).
  * Does NOT look at who owns the file or at the directories above it.
  */
 export function readSecretFile(path: string, refusedModeBits: number): string {
@@ -45,7 +45,10 @@ function regularFile(descriptor: number, path: string): { mode: number; size: nu
   return stats
 }
 
-/** Returns whether everybody may write to what has this mode: then it is not only the operator's word (SECURITY threat 34). */
+/**
+ * Returns whether everybody may write to what has this mode: then it is not only the operator's word
+ * (SECURITY threat 34).
+ */
 export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
 
 /** A file mode as operators write it, e.g. `0644`. */

@@ -21,23 +21,25 @@ export type Path = readonly PropertyKey[]
 export interface OperatorYaml {
   /** The whole file as a plain object, references expanded. */
   readonly value: Readonly<Record<string, unknown>>
-  /** Where the value at `path` begins; where nothing stands there, the nearest value around it. */
+  /** Returns the place of the value at `path`; where nothing stands there, of the nearest value around it. */
   readonly positionOf: (path: Path) => Position
-  /** Where the key at the end of `path` begins. */
+  /** Returns the place of the key at the end of `path`. */
   readonly positionOfKey: (path: Path) => Position
-  /** Whether a value stands at `path` at all. */
+  /** Returns whether a value stands at `path` at all. */
   readonly has: (path: Path) => boolean
-  /** The scalar at `path` as the operator wrote it, never expanded. */
+  /** Returns the scalar at `path` as the operator wrote it, never expanded. */
   readonly written: (path: Path) => string | undefined
 }
 
-/** A collection may be repeated by aliases this often in all: a file of a few lines must not become gigabytes. */
+/**
+ * A collection may be repeated by aliases this often in all: a file of a few lines must not become gigabytes.
+ */
 const MAX_ALIASES = 64
 
 /**
- * Reads one operator file: YAML 1.2, one document, a map with string keys, no key twice, no tags, aliases bounded.
- * References in values are expanded, except in `plugin`: what a file configures must not depend on the environment.
- * What is wrong goes to `faults`; null where nothing can be read from the file then.
+ * Reads one operator file: YAML 1.2, one document, a map with string keys, no key twice, no tags, aliases
+ * bounded. References in values are expanded, except in `plugin`: what a file configures must not depend on
+ * the environment. Adds every mistake to `faults`. Returns null where nothing can be read from the file.
  * Does NOT know what the file configures.
  */
 export function readOperatorYaml(text: string, env: Environment, faults: Fault[]): OperatorYaml | null {

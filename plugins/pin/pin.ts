@@ -4,7 +4,10 @@ import type { Arrival, Peer, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { SpiffeLookup } from './spiffe.ts'
 
-/** Asks the database, now, whose certificate this is. Never a cache: a revoked pin must hold on the next request. */
+/**
+ * Asks the database, now, whose certificate this is. Never a cache: a revoked pin must hold on the next
+ * request.
+ */
 export type PinLookup = (
   thumbprint: string,
 ) => PinnedPrincipal | undefined | Promise<PinnedPrincipal | undefined>
@@ -13,10 +16,10 @@ export type PinLookup = (
 const CLOSE = { headers: { connection: 'close' } } as const
 
 /**
- * Knows the principal by its certificate: the SHA-256 of the leaf's DER, as the TLS layer delivered it, against the
- * pins in the database (spec §5.2, RFC 8705 §3). Validity dates and `is_active` are asked on every request, because a
- * connection outlives both (SECURITY T5). Refuses with `certificate_required`, `certificate_not_valid_now`,
- * `certificate_not_pinned` or `principal_deactivated`.
+ * Finds the principal by its certificate: the SHA-256 of the leaf's DER, as the TLS layer delivered it,
+ * against the pins in the database (spec §5.2, RFC 8705 §3). Validity dates and `is_active` are asked on
+ * every request, because a connection outlives both (SECURITY T5). Refuses with `certificate_required`,
+ * `certificate_not_valid_now`, `certificate_not_pinned` or `principal_deactivated`.
  * Does NOT look at TLS's own `authorized`: the chain was checked when the certificate was issued or enrolled.
  */
 export function pin(
@@ -36,8 +39,8 @@ export function pin(
 }
 
 /**
- * Asks the pin once more, behind what may take its time: what was revoked meanwhile must hold (SECURITY M-06). Gives the
- * principal as the gate is to judge it.
+ * Asks the pin once more, behind what may take its time: what was revoked meanwhile must hold (SECURITY
+ * M-06). Gives the principal as the gate is to judge it.
  */
 export function stillPinned({
   name,
@@ -54,7 +57,8 @@ export function stillPinned({
 
 const asHolder = ({ principal }: { principal: Principal }) => ({ holder: principal })
 
-// A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked for (RFC 6750 §3.1).
+// A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked
+// for (RFC 6750 §3.1).
 function missing({ authorization }: Arrival['headers']): Refusal {
   const challenge = authorization === undefined ? {} : { challenge: 'invalid_token' }
   return new Refusal('certificate_required', { ...CLOSE, ...challenge })
@@ -62,7 +66,7 @@ function missing({ authorization }: Arrival['headers']): Refusal {
 
 const nobody: SpiffeLookup = () => Promise.resolve(undefined)
 
-/** Where the look-up takes its time, or a certificate that is not pinned may be known by its SPIFFE id. */
+/** Waits for a look-up that takes its time; asks for a certificate that is not pinned by its SPIFFE id. */
 async function later(
   found: ReturnType<PinLookup>,
   peer: Peer,

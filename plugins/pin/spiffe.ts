@@ -7,18 +7,18 @@ import type { PinnedPrincipal } from '../../db/principals/pins.ts'
 import { spiffePrincipal } from '../../db/principals/spiffe.ts'
 import type { Peer } from '../plugin.ts'
 
-/** How many certificates are remembered whose chain need not be built again. */
+/** The certificates that are remembered, whose chain need not be built again. */
 const CACHE_MAX = 10_000
-/** How long a certificate is remembered. The CAs above it have an end too. ms. */
+/** The time that a certificate is remembered. The CAs above it have an end too. ms. */
 const CACHE_MS = 60_000
 
 /** Finds the principal that a certificate speaks for by its SPIFFE id; undefined where there is none. */
 export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
- * The pin of an enrolled SPIFFE id (WIRE.md §2): any SVID of that id that chains to its bundle now, so that rotation
- * needs nobody. Each request asks who is enrolled and which CAs stand; that a certificate chains to exactly those CAs is
- * remembered for a minute. `pin` judges the certificate's own dates, as of every other.
+ * The pin of an enrolled SPIFFE id (WIRE.md §2): any SVID of that id that chains to its bundle now, so that
+ * rotation needs nobody. Each request asks who is enrolled and which CAs stand; that a certificate chains to
+ * exactly those CAs is remembered for a minute. `pin` judges the certificate's own dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
   const judged = new LRUCache<string, Judged>({ max: CACHE_MAX })
@@ -51,8 +51,9 @@ async function bundleOf(database: Database, own: string | null): Promise<readonl
 const names = new WeakMap<Peer, string | null>()
 
 /**
- * The SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a connection: that is no
- * evidence, but whoever it does not name is nobody's business, and a stranger's DER may take half a second to read.
+ * The SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a connection:
+ * that is no evidence, but whoever it does not name is nobody's business, and a stranger's DER may take half
+ * a second to read.
  */
 function nameOf(peer: Peer): string | null {
   const known = names.get(peer)

@@ -1,4 +1,4 @@
-/** What a policy has decided. */
+/** The verdict of a policy. */
 export type PolicyDecision =
   | { readonly allow: true }
   /** `reason`: for the caller, in the policy's own words; null where it gave none. */
@@ -8,10 +8,10 @@ export type PolicyDecision =
 const MAX_REASON_LENGTH = 256
 
 /**
- * Reads a policy's answer. Only `true` and `{allow: true}` allow; `false`, `{allow: false}` and no answer at all
- * (`undefined`: no rule of the policy held) are a plain no, with `reason` where it is given.
- * Throws where the answer is anything else: a policy that answers so is wrong, and an unknown member could be a
- * condition that nobody here would see to.
+ * Reads a policy's answer. Only `true` and `{allow: true}` allow; `false`, `{allow: false}` and no answer at
+ * all (`undefined`: no rule of the policy held) are a plain no, with `reason` where it is given.
+ * Throws where the answer is anything else: a policy that answers so is wrong, and an unknown member could be
+ * a condition that nobody here would see to.
  */
 export function readDecision(answer: unknown): PolicyDecision {
   if (answer === true) return { allow: true }

@@ -1,11 +1,13 @@
-/** What answers the question of a policy. */
+/** A policy engine: it answers the question of a call. */
 export interface Engine {
   /**
-   * Asks with `input`, JSON text. Resolves with the answer as parsed JSON, or undefined where the policy defines none.
-   * Rejects with an Error where there is no answer, or none in time.
+   * Asks with `input`, JSON text. Resolves with the answer as parsed JSON, or undefined where the policy
+   * defines none. Rejects with an Error where there is no answer, or none in time.
    */
   readonly evaluate: (input: string) => Promise<unknown>
-  /** Lets go of what is kept ready. A call of an old configuration that still asks is answered all the same. */
+  /**
+   * Lets go of what is kept ready. A call of an old configuration that still asks is answered all the same.
+   */
   readonly close: () => Promise<void>
 }
 

@@ -1,11 +1,11 @@
-/** What an evaluator thread is started with. */
+/** The start of an evaluator thread. */
 export interface EvaluatorOptions {
   /** A compiled policy as `opa build -t wasm` makes it. */
   readonly wasm: Uint8Array
   /** JSON text of an object, or null where the policy has no data. */
   readonly data: string | null
   readonly entrypoint: string
-  /** Of the policy's memory, in pages of 64 KiB. */
+  /** The bounds of the policy's memory, in pages of 64 KiB. */
   readonly initialPages: number
   readonly maximumPages: number
 }

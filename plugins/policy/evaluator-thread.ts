@@ -6,7 +6,7 @@ import type { EvaluatorOptions, FromEvaluator } from './evaluator-messages.ts'
 interface Limits {
   /** From the question to its answer, waiting included. ms. */
   readonly deadlineMs: number
-  /** Until a thread that was started is ready. ms. */
+  /** The time that a started thread may take until it is ready. ms. */
   readonly startMs: number
 }
 
@@ -19,13 +19,14 @@ interface Question {
 
 /** The compiled package has it as .js: like the file that this is. */
 const CODE = `./evaluator${extname(import.meta.filename)}`
-/** Of the thread's own heap. The policy's memory is bounded by `maximumPages`. */
+/** The bound of the thread's own heap. The policy's memory is bounded by `maximumPages`. */
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 }
 
 /**
- * Runs a compiled policy in a thread of its own and ends the thread with a question that is late: WebAssembly cannot be
- * interrupted in any other way. Then another is started at once, and who waits goes on waiting within their deadline.
- * Resolves when the first thread is ready; rejects with its one sentence where the policy cannot be used.
+ * Runs a compiled policy in a thread of its own and ends the thread with a question that is late: WebAssembly
+ * cannot be interrupted in any other way. Then another is started at once, and who waits goes on waiting
+ * within their deadline. Resolves when the first thread is ready; rejects with its one sentence where the
+ * policy cannot be used.
  */
 export async function startEvaluator(options: EvaluatorOptions, limits: Limits): Promise<Engine> {
   const evaluator = new Evaluator(options, limits)
@@ -78,8 +79,8 @@ class Evaluator {
     const thread = new Worker(new URL(CODE, import.meta.url), {
       workerData: this.#options,
       resourceLimits: RESOURCE_LIMITS,
-      // A policy sees nothing of this process: no environment, and its prints do not become lines of our log. Nobody
-      // reads them: a reader would keep the process alive.
+      // A policy sees nothing of this process: no environment, and its prints do not become lines of our log.
+      // Nobody reads them: a reader would keep the process alive.
       env: {},
       execArgv: [],
       stdout: true,
@@ -96,8 +97,8 @@ class Evaluator {
     })
     thread.on('error', (error) => this.#lose(thread, new Error('the policy broke', { cause: error })))
     thread.on('exit', () => this.#lose(thread, new Error("the policy's thread ended")))
-    // A deadline always runs while somebody waits; nothing else may keep the process alive. Last, because a listener for
-    // messages does.
+    // A deadline always runs while somebody waits; nothing else may keep the process alive. Last, because a
+    // listener for messages does.
     thread.unref()
   }
 

@@ -1,4 +1,5 @@
-// The thread that runs a compiled policy: one that never ends can be ended only from outside (docs/policy.md).
+// The thread that runs a compiled policy: one that never ends can be ended only from outside
+// (docs/policy.md).
 import { parentPort, workerData } from 'node:worker_threads'
 import { loadPolicy } from '@open-policy-agent/opa-wasm'
 import { MAX_ANSWER_BYTES } from './engine.ts'

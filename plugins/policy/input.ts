@@ -2,7 +2,10 @@ import type { AccessToken, PrincipalType, ToolCall } from '../facts.ts'
 import type { CheckFacts } from '../operator-files/module.ts'
 import type { Arrival } from '../plugin.ts'
 
-/** What a policy is asked, as JSON. docs/policy.md is its documentation; a member changes only with `version`. */
+/**
+ * The question that a policy is asked, as JSON. docs/policy.md is its documentation; a member changes only
+ * with `version`.
+ */
 export interface PolicyInput {
   readonly version: 1
   readonly request_id: string
@@ -11,7 +14,9 @@ export interface PolicyInput {
   readonly principal: {
     readonly id: string
     readonly type: PrincipalType
-    /** Those in force for this call: what the principal holds, narrowed by its access token where one came. */
+    /**
+     * Those in force for this call: what the principal holds, narrowed by its access token where one came.
+     */
     readonly capabilities: readonly string[]
   }
   readonly action: string
@@ -28,7 +33,7 @@ export interface PolicyInput {
   readonly remote_address: string
 }
 
-/** What the pipeline knows when a policy is asked. `toolCall` is there on an MCP call only. */
+/** The facts that are known when a policy is asked. `toolCall` is there on an MCP call only. */
 export type PolicyFacts = Arrival &
   CheckFacts & { readonly token?: AccessToken | null; readonly toolCall?: ToolCall }
 
@@ -57,7 +62,8 @@ export function policyInput(facts: PolicyFacts, mode: ArgumentMode): PolicyInput
 }
 
 function principalOf({ granted: { principal }, token }: PolicyFacts): PolicyInput['principal'] {
-  // Optional in the type only, because operators' modules do not know it: without it a narrowed token would look wide.
+  // Optional in the type only, because operators' modules do not know it: without it a narrowed token would
+  // look wide.
   if (token === undefined) throw new Error('whether an access token came is not known here')
   const { id, type } = principal
   const scope = token?.scope

@@ -15,9 +15,9 @@ const CONNECTIONS = 64
 const IDLE_MS = 10_000
 
 /**
- * Asks an Open Policy Agent by `POST {"input": …}` (Data API, v1). Anything but a 200 with `{"result": …}`, or `{}` where
- * the rule is undefined, rejects: redirects are not followed, an answer past 64 KiB is not read, TLS is always verified.
- * Does NOT go through a proxy of the environment.
+ * Asks an Open Policy Agent by `POST {"input": …}` (Data API, v1). Anything but a 200 with `{"result": …}`,
+ * or `{}` where the rule is undefined, rejects: redirects are not followed, an answer past 64 KiB is not
+ * read, TLS is always verified. Does NOT go through a proxy of the environment.
  */
 export function opaHttp({ url, token, deadlineMs }: Options): Engine {
   const agent = new Agent({

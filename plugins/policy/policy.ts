@@ -18,16 +18,16 @@ export interface LoadedPolicy {
   readonly close: () => Promise<void>
 }
 
-/** Of a policy's memory. Bytes. */
+/** A page of a policy's memory, and the bound of all. Bytes. */
 const PAGE = 65_536
 const MAX_MEMORY_BYTES = 256 * 1_048_576
-/** How long a compiled policy may take until it can be asked. ms. */
+/** The time that a compiled policy may take until it can be asked. ms. */
 const START_MS = 10_000
 
 /**
- * Opens the organisation's own policy (HOUSE.md) and tries its samples. Paths of `options` are relative to `directory`.
- * Throws an Error with one sentence where it cannot be used, or a sample is answered otherwise; nothing is left open
- * then. Does NOT ask an agent over HTTP anything where there are no samples.
+ * Opens the organisation's own policy (HOUSE.md) and tries its samples. Paths of `options` are relative to
+ * `directory`. Throws an Error with one sentence where it cannot be used, or a sample is answered otherwise;
+ * nothing is left open then. Does NOT ask an agent over HTTP anything where there are no samples.
  */
 export async function openPolicy(options: PolicyOptions, directory: string): Promise<LoadedPolicy> {
   const { engine, digest } = await openEngine(options, directory)
@@ -41,8 +41,9 @@ export async function openPolicy(options: PolicyOptions, directory: string): Pro
 }
 
 /**
- * Asks an engine about the call, behind the gate: it can only refuse. Refuses with `policy_denied` and the policy's own
- * reason; where the policy fails, is late or answers with something else than a decision, with `plugin_failed`.
+ * Asks an engine about the call, behind the gate: it can only refuse. Refuses with `policy_denied` and the
+ * policy's own reason; where the policy fails, is late or answers with something else than a decision, with
+ * `plugin_failed`.
  */
 export function policy(engine: Engine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
   return {
@@ -92,7 +93,10 @@ async function openEngine(
   }
 }
 
-/** All that are answered wrongly are told at once; where there is no answer, there will be none to the rest either. */
+/**
+ * All that are answered wrongly are told at once; where there is no answer, there will be none to the rest
+ * either.
+ */
 async function trySamples(engine: Engine, samples: readonly PolicySample[]): Promise<void> {
   const wrong: string[] = []
   for (const [index, { input, allow }] of samples.entries()) {

@@ -1,5 +1,5 @@
 const BLOCK = 512
-/** Where a header has its parts (POSIX ustar). */
+/** The places of a header's parts (POSIX ustar). */
 const NAME = [0, 100] as const
 const SIZE = [124, 136] as const
 const TYPE = [156, 157] as const
@@ -8,7 +8,8 @@ const REGULAR: ReadonlySet<string> = new Set(['', '0'])
 /**
  * The regular files of a tar archive by their names, without a leading `/` or `./`.
  * Throws an Error with one sentence where it is cut short, or names a file twice.
- * Does NOT read names longer than 100 bytes whole: a bundle of the Open Policy Agent has what we look for at its root.
+ * Does NOT read names longer than 100 bytes whole: a bundle of the Open Policy Agent has what we look for at
+ * its root.
  */
 export function tarFiles(archive: Buffer): ReadonlyMap<string, Buffer> {
   const files = new Map<string, Buffer>()

@@ -3,7 +3,7 @@ import { Refusal } from '../refusal.ts'
 import { Throttle } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
-/** Who is administering, and by which door. */
+/** The operator at work, and the way that the operator came in by. */
 export interface Actor {
   readonly id: 'admin'
   readonly via: 'admin_api' | 'control_socket' | 'setup_code'
@@ -17,9 +17,10 @@ export interface SecretSource {
 }
 
 /**
- * The operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal, `admin_secret_invalid`;
- * an address with ten failures in a minute is refused with `admin_throttled` before anything is compared.
- * At most one bcrypt verification runs at a time. A verified secret is remembered for five minutes.
+ * The operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal,
+ * `admin_secret_invalid`; an address with ten failures in a minute is refused with `admin_throttled` before
+ * anything is compared. At most one bcrypt verification runs at a time. A verified secret is remembered for
+ * five minutes.
  */
 export function adminSecret(source: SecretSource): Plugin<Arrival, { actor: Actor }> {
   const throttle = new Throttle()
@@ -38,7 +39,10 @@ export function adminSecret(source: SecretSource): Plugin<Arrival, { actor: Acto
   }
 }
 
-/** Asks for the secret once more, behind the body: one that was rotated while it came is worth nothing. Gives nothing. */
+/**
+ * Asks for the secret once more, behind the body: one that was rotated while it came is worth nothing. Gives
+ * nothing.
+ */
 export const stillOperator = ({
   name,
   admit,
@@ -64,7 +68,10 @@ async function matches(
   return false
 }
 
-/** The door of the local control socket: the file's mode (0600, in a 0700 directory) has already said who may. */
+/**
+ * Admits whoever reaches the local control socket: the file's mode (0600, in a 0700 directory) has said who
+ * may.
+ */
 export const localOperator: Plugin<Arrival, { actor: Actor }> = {
   name: 'local_operator',
   admit: () => ({ actor: { id: 'admin', via: 'control_socket' } }),

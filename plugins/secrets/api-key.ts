@@ -10,10 +10,11 @@ import { SecretVerifier } from './verifier.ts'
 const SHAPE = /^sk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/
 
 /**
- * An API key of ours (spec §5.3), where one comes with the certificate: as `Authorization: Bearer` or `x-api-key`, for
- * clients that insist on a key. It never stands in for the certificate, and it must be this principal's own.
- * Refuses with `token_invalid`. Whatever has another shape is a vendor's, and is ignored. A principal that guesses at its
- * own key keeps nobody else waiting: one guess at a time, and after ten in a minute none is looked at.
+ * Checks an API key of ours (spec §5.3), where one comes with the certificate: as `Authorization: Bearer` or
+ * `x-api-key`, for clients that insist on a key. It never stands in for the certificate, and it must be this
+ * principal's own. Refuses with `token_invalid`. Whatever has another shape is a vendor's, and is ignored. A
+ * principal that guesses at its own key keeps nobody else waiting: one guess at a time, and after ten in a
+ * minute none is looked at.
  */
 export function apiKey(
   find: (keyId: string) => Promise<ApiKey | undefined>,
@@ -32,7 +33,7 @@ export function apiKey(
   }
 }
 
-/** Whether a header's value is a key of ours, which must not leave for a provider. */
+/** Returns whether a header's value is a key of ours, which must not leave for a provider. */
 export const isApiKey = (value: string): boolean => SHAPE.test(value)
 
 function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHeaders): readonly string[] {
@@ -43,7 +44,7 @@ function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHead
 interface Sources {
   readonly find: (keyId: string) => Promise<ApiKey | undefined>
   readonly verifier: SecretVerifier
-  /** Of failures, by principal. */
+  /** Counts failures by principal. */
   readonly throttle: Throttle
 }
 

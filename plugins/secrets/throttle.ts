@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 
-/** How many failures an address or a principal may have within the window before it waits (WIRE.md §1). */
+/** The failures that an address or a principal may have within the window before it waits (WIRE.md §1). */
 const MAX_FAILURES = 10
 const WINDOW_MS = 60_000
 /** Bounds each of the two lists, so that no flood grows them. */
@@ -8,18 +8,18 @@ const MAX_REMEMBERED = 10_000
 
 interface Count {
   readonly failures: number
-  /** When the window of the first failure ends. ms since the epoch. */
+  /** The end of the first failure's window. ms since the epoch. */
   readonly until: number
 }
 
 /**
- * Counts failures over a fixed window, by address for the operator's secret and by principal for API keys. Each plugin
- * owns one; lost with the process. Those who wait are kept apart from those who may still try: a flood of single
- * failures forgets other single failures, and lets nobody in who has to wait.
+ * Counts failures over a fixed window, by address for the operator's secret and by principal for API keys.
+ * Each plugin owns one; lost with the process. Those who wait are kept apart from those who may still try: a
+ * flood of single failures forgets other single failures, and lets nobody in who has to wait.
  */
 export class Throttle {
   readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
-  /** Until when each must wait. ms since the epoch. */
+  /** The end of each one's wait. ms since the epoch. */
   readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
   /** Returns the seconds to wait, or 0 where this one may try. */
@@ -28,7 +28,9 @@ export class Throttle {
     return at < until ? Math.ceil((until - at) / 1000) : 0
   }
 
-  /** Counts a failure. One that comes while its sender waits, of a guess that was under way, changes nothing. */
+  /**
+   * Counts a failure. One that comes while its sender waits, of a guess that was under way, changes nothing.
+   */
   failed(who: string, at: number): void {
     if (this.waitS(who, at) > 0) return
     const known = this.#counts.get(who)

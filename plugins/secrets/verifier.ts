@@ -3,11 +3,17 @@ import { LRUCache } from 'lru-cache'
 import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
-/** How long a secret that held is remembered, as a keyed digest. ms. A rotation ends it at once: the digest covers the hash. */
+/**
+ * The time that a secret which held is remembered, as a keyed digest. ms. A rotation ends it at once: the
+ * digest covers the hash.
+ */
 const CACHE_MS = 300_000
-/** How many verifications may wait behind the one that runs. Past it: 503, so that guesses cannot occupy the thread pool (SECURITY T15). */
+/**
+ * The verifications that may wait behind the one that runs. Past it: 503, so that guesses cannot occupy the
+ * thread pool (SECURITY T15).
+ */
 const MAX_WAITING = 4
-/** How many secrets that held are remembered. */
+/** The secrets that are remembered because they held. */
 const CACHE_MAX = 1_000
 
 /** Runs one verification at a time and remembers what held. Owns its key; nothing of it is stored. */
@@ -16,19 +22,27 @@ export class SecretVerifier {
   readonly #guessesPerHash: number
   /** Verifications that run or wait, by the stored hash. */
   readonly #guesses = new Map<string, number>()
-  /** Until when a digest is remembered. ms since the epoch. */
+  /** The end of each digest's time. ms since the epoch. */
   readonly #known = new LRUCache<string, number>({ max: CACHE_MAX })
-  /** Under way, by the same digest: of a client's many requests at once, one is verified and all hear of it. */
+  /**
+   * Under way, by the same digest: of a client's many requests at once, one is verified and all hear of it.
+   */
   readonly #asked = new Map<string, Promise<boolean>>()
   #line: Promise<unknown> = Promise.resolve()
   #waiting = 0
 
-  /** `guessesPerHash`: how many texts may run or wait for one stored hash, so that its holder cannot occupy the line. */
+  /**
+   * `guessesPerHash`: how many texts may run or wait for one stored hash, so that its holder cannot occupy
+   * the line.
+   */
   constructor(guessesPerHash = Number.POSITIVE_INFINITY) {
     this.#guessesPerHash = guessesPerHash
   }
 
-  /** Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many wait. */
+  /**
+   * Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many
+   * wait.
+   */
   async verify(given: string, stored: string, at: number): Promise<boolean> {
     if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
     // A keyed digest as the key of a map: what its timing tells is of no use without the key.

@@ -32,7 +32,8 @@ export function batchWriter(db: SQLite.Database, version: string): BatchWriter {
   const insert = db.prepare<InsertParameters>(INSERT)
   const statements = statementCache(db)
   const storedHead = headReader(db)
-  // Owned by write(): what the last committed batch left. A crash loses nothing: it is read from the table at open.
+  // Owned by write(): what the last committed batch left. A crash loses nothing: it is read from the table at
+  // open.
   let head = storedHead()
 
   function write(batch: readonly Work[]): readonly WorkResult[] {
@@ -117,7 +118,8 @@ function conflict({ sql, changes }: Statement, changed: number): WorkResult {
 }
 
 function headReader(db: SQLite.Database): () => Link {
-  // The stream stands in the text: where it is bound, SQLite plans the question anew at each asking, five times the work.
+  // The stream stands in the text: where it is bound, SQLite plans the question anew at each asking, five
+  // times the work.
   const last = db.prepare<[], Link>(
     `select seq, row_hash as hash from audit_log where stream = '${MAIN_STREAM}' order by seq desc limit 1`,
   )

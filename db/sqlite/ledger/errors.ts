@@ -5,13 +5,17 @@ const PASSING = /^SQLITE_(BUSY|LOCKED|PROTOCOL|FULL|NOMEM|IOERR_SHMSIZE)/
 const OURS = /^SQLITE_(ERROR|MISMATCH|RANGE|TOOBIG|MISUSE)$/
 
 /**
- * Whether the writer may go on after this error: the database was locked or the disk full, and nothing was stored.
- * Everything else poisons. After a failed fsync above all: the next one would report success for pages that were lost.
+ * Returns whether the writer may go on after this error: the database was locked or the disk full, and
+ * nothing was stored. Everything else poisons. After a failed fsync above all: the next one would report
+ * success for pages that were lost.
  */
 export const isPassing = (error: unknown): boolean =>
   error instanceof SQLite.SqliteError && PASSING.test(error.code)
 
-/** How a unit's own statement was refused, or null where the error is the database's and so the whole batch's. */
+/**
+ * Returns why a unit's own statement was refused; null where the error is the database's and so the whole
+ * batch's.
+ */
 export function refusalOf(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {
   if (!(error instanceof SQLite.SqliteError)) return 'fault'
   if (/^SQLITE_CONSTRAINT_(UNIQUE|PRIMARYKEY|ROWID)$/.test(error.code)) return 'duplicate'

@@ -2,9 +2,9 @@ import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
 /**
- * SQLite's half of migration 0004: triggers that refuse every statement but the next row of a chain (SECURITY T11).
- * They stop accidents and honest tools. They do NOT stop the owner of the file, who can drop them: the schema
- * check at boot and `sallyport verify-audit` find that.
+ * SQLite's half of migration 0004: triggers that refuse every statement but the next row of a chain (SECURITY
+ * T11). They stop accidents and honest tools. They do NOT stop the owner of the file, who can drop them: the
+ * schema check at boot and `sallyport verify-audit` find that.
  */
 export const auditGuards: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
@@ -26,9 +26,9 @@ begin
 end`
 }
 
-// INSERT OR REPLACE deletes the row in its way without asking the delete trigger unless recursive_triggers is on,
-// and it can find that row by (stream, seq), by (stream, prev_hash), or by a rowid that the statement names. In a
-// BEFORE INSERT trigger new.rowid is -1 exactly where the statement names none.
+// INSERT OR REPLACE deletes the row in its way without asking the delete trigger unless recursive_triggers is
+// on, and it can find that row by (stream, seq), by (stream, prev_hash), or by a rowid that the statement
+// names. In a BEFORE INSERT trigger new.rowid is -1 exactly where the statement names none.
 const ONLY_THE_NEXT = sql`create trigger audit_log_insert before insert on audit_log
 when new.rowid <> -1 or case new.seq
     when 1 then new.prev_hash <> '0000000000000000000000000000000000000000000000000000000000000000'

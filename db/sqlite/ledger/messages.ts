@@ -3,20 +3,23 @@ import type { OpenDecision } from '../../audit/writer.ts'
 import type { PackedBatch, PackedResults } from './packing.ts'
 import type { AuditSchema } from './schema.ts'
 
-/** What the writer's thread is started with. */
+/** The start of the writer's thread. */
 export interface WriterOptions {
   readonly file: string
   readonly version: string
   readonly schema: AuditSchema
 }
 
-/** To the writer's thread. Answered in the order of asking; `close` by the thread's end. */
+/** A message to the writer's thread. Answered in the order of asking; `close` by the thread's end. */
 export type ToWriter =
   | { readonly kind: 'write'; readonly batch: PackedBatch }
   | { readonly kind: 'open-decisions' }
   | { readonly kind: 'close' }
 
-/** From it. `refused`: it could not start. `failed`: this request, and the next may go through. `poisoned`: this and all others. */
+/**
+ * A message from the writer's thread. `refused`: it could not start. `failed`: this request failed, and the
+ * next may go through. `poisoned`: this one failed, and so will all others.
+ */
 export type FromWriter =
   | { readonly kind: 'ready'; readonly head: Sealed | null }
   | { readonly kind: 'written'; readonly results: PackedResults }

@@ -3,19 +3,23 @@ import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
 import type { Statement } from '../../statement.ts'
 
-// Between threads every object is copied member by member, a text in one piece: packed, a batch costs a third.
+// Between threads every object is copied member by member, a text in one piece: packed, a batch costs a
+// third.
 
 /** A batch as it crosses to the writer's thread. */
 export interface PackedBatch {
-  /** The fields of all drafts, one after the other, each followed by U+0000, which stands in none (db/audit/draft.ts). */
+  /**
+   * The fields of all drafts, one after the other, each followed by U+0000, which stands in none
+   * (db/audit/draft.ts).
+   */
   readonly drafts: string
-  /** How many drafts each unit has. */
+  /** The number of drafts of each unit. */
   readonly counts: readonly number[]
-  /** Of the units that have any, by the unit's place in the batch. */
+  /** The statements of the units that have any, by the unit's place in the batch. */
   readonly statements: readonly (readonly [unit: number, statements: readonly Statement[]])[]
 }
 
-/** What became of a batch, as it crosses back. */
+/** The results of a batch, as they cross back. */
 export interface PackedResults {
   /** `seq` of the first row that was stored; the others follow it without a gap. */
   readonly first: number
@@ -62,7 +66,7 @@ export function packResults(results: readonly WorkResult[]): PackedResults {
   }
 }
 
-/** `batch`: the one that was packed, for what became of each of its units. */
+/** Reads the results of a batch. `batch`: the one that was packed, for its units. */
 export function unpackResults(
   { first, hashes, refused }: PackedResults,
   batch: readonly Work[],

@@ -15,7 +15,10 @@ export function lastRows(db: SQLite.Database, stream: string, limit: number): re
     .reverse()
 }
 
-/** A database file that is only read, also while the gateway writes it. Throws where it is not one, or has no ledger. */
+/**
+ * A database file that is only read, also while the gateway writes it. Throws where it is not one, or has no
+ * ledger.
+ */
 export function openReadOnly(file: string): SQLite.Database {
   const db = new SQLite(file, { readonly: true, fileMustExist: true })
   try {
@@ -28,8 +31,8 @@ export function openReadOnly(file: string): SQLite.Database {
 }
 
 /**
- * Every row in the order in which it was written, as of now. A page that cannot be read ends the rows with a {@link Damaged}.
- * Reads the table itself, not an index over it: an index can be made to leave rows out.
+ * Every row in the order in which it was written, as of now. A page that cannot be read ends the rows with a
+ * {@link Damaged}. Reads the table itself, not an index over it: an index can be made to leave rows out.
  */
 export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged> {
   try {

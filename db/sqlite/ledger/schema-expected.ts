@@ -5,10 +5,16 @@ import * as auditLog from '../../migrations/0004_audit_log.ts'
 import { auditGuards } from './guards.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
 
-/** Every migration that makes or changes an audit table or its guards, in order. One that is missing here stops the boot. */
+/**
+ * Every migration that makes or changes an audit table or its guards, in order. One that is missing here
+ * stops the boot.
+ */
 const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards]
 
-/** The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load Kysely for it. */
+/**
+ * The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load
+ * Kysely for it.
+ */
 export async function expectedAuditSchema(): Promise<AuditSchema> {
   const connection = new SQLite(':memory:')
   const db = new Kysely<unknown>({ dialect: new SqliteDialect({ database: connection }) })

@@ -1,11 +1,11 @@
 import type SQLite from 'better-sqlite3'
 
-/** What SQLite's schema says of the audit tables, by the name of the object. */
+/** The definitions of the audit tables in SQLite's schema, by the name of the object. */
 export type AuditSchema = Readonly<Record<string, string>>
 
 /**
- * Says which objects of the audit tables are missing, changed or too many in this database, or null where all is as expected.
- * A trigger that was dropped leaves no other trace (SECURITY T11).
+ * Names the objects of the audit tables that are missing, changed or too many in this database; null where
+ * all is as expected. A trigger that was dropped leaves no other trace (SECURITY T11).
  */
 export function auditSchemaProblem(connection: SQLite.Database, expected: AuditSchema): string | null {
   const found = auditSchema(connection)

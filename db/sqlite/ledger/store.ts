@@ -19,7 +19,7 @@ export interface Store {
   /** Moves the write-ahead log into the database once it has grown. Call it when the batch was answered. */
   checkpoint(): void
   openDecisions(): readonly OpenDecision[]
-  /** Whether the store may be used after this error. */
+  /** Returns whether the store may be used after this error. */
   isPassing(error: unknown): boolean
   close(): void
 }
@@ -44,7 +44,8 @@ export function openStore({ file, version, schema }: WriterOptions): Store {
     write: (batch) => {
       const results = writer.write(batch)
       checkpoint.note(batch)
-      // After the commit: an answer is given only for rows that are in the file where the next boot will look.
+      // After the commit: an answer is given only for rows that are in the file where the next boot will
+      // look.
       watch.assertSame()
       return results
     },
@@ -58,7 +59,8 @@ export function openStore({ file, version, schema }: WriterOptions): Store {
   }
 }
 
-// Not db/sqlite/open.ts: it opens the file beside SQLite, and closing that drops every lock this process has on it.
+// Not db/sqlite/open.ts: it opens the file beside SQLite, and closing that drops every lock this process has
+// on it.
 function connect(file: string): SQLite.Database {
   const db = new SQLite(file, { timeout: BUSY_TIMEOUT_MS, fileMustExist: true })
   db.pragma('journal_mode = WAL')
@@ -71,7 +73,10 @@ function connect(file: string): SQLite.Database {
   return db
 }
 
-/** Holds a lock beside the database for as long as this process lives, so that a second writer is turned away before it forks the chain. */
+/**
+ * Holds a lock beside the database for as long as this process lives, so that a second writer is turned away
+ * before it forks the chain.
+ */
 function takeLease(file: string): SQLite.Database {
   const path = `${file}-lease`
   const lease = new SQLite(path, { timeout: 0 })
@@ -94,10 +99,12 @@ function tailProblem(db: SQLite.Database): string | null {
   return bad ? `the audit ledger is damaged: row ${bad.stream}:${bad.seq} ${bad.problem}` : null
 }
 
-// 16 MiB. Hashes are random, so the pages of their index are written again and again: a longer log copies each one once.
+// 16 MiB. Hashes are random, so the pages of their index are written again and again: a longer log copies
+// each one once.
 const LOG_PAGES = 4_000
 
-// To ask how long the log is takes as long as a row. A write makes ten pages of it at the most, three as a rule.
+// To ask how long the log is takes as long as a row. A write makes ten pages of it at the most, three as a
+// rule.
 const WRITES_PER_LOOK = 100
 
 interface Checkpointer {

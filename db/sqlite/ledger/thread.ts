@@ -5,7 +5,10 @@ import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
 import { expectedAuditSchema } from './schema-expected.ts'
 
-/** Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot write there. */
+/**
+ * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot
+ * write there.
+ */
 export async function openSqliteWriter(file: string, version: string): Promise<Writer> {
   const options: WriterOptions = { file, version, schema: await expectedAuditSchema() }
   // The compiled package has it as .js: like the file that this is.

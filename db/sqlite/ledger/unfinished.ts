@@ -3,8 +3,8 @@ import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { OpenDecision } from '../../audit/writer.ts'
 
 /**
- * Allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none where the last row
- * says that the service stopped in order, because a drain writes every outcome first.
+ * Allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none where
+ * the last row says that the service stopped in order, because a drain writes every outcome first.
  */
 export function openDecisions(db: SQLite.Database, upTo: number): readonly OpenDecision[] {
   const last = db
@@ -28,8 +28,8 @@ function lastStart(db: SQLite.Database, upTo: number): number {
   return found?.seq ?? 0
 }
 
-// Measured on a million rows: 1.3 µs per row since the start to look its outcome up, 0.11 µs per row of the whole ledger to
-// merge two runs over the index.
+// Measured on a million rows: 1.3 µs per row since the start to look its outcome up, 0.11 µs per row of the
+// whole ledger to merge two runs over the index.
 const MERGE_SPEED = 12
 
 const COLUMNS =
