@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
 import { LRUCache } from 'lru-cache'
+import { isObject } from '../../db/json.ts'
 import { Refusal } from '../refusal.ts'
 import { parseJwt } from './jwt.ts'
 
@@ -103,12 +104,13 @@ async function check(
 
 function claimsOf({ sub = '', aud = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
   // Signed by us: `cnf` is what proxy/auth put there.
-  const { 'x5t#S256': x5t, jkt } = cnf as { 'x5t#S256'?: string; jkt?: string }
+  const { 'x5t#S256': x5t, jkt = null } = isObject(cnf) ? cnf : {}
   if (typeof x5t !== 'string') throw new TypeError('a token of ours is not bound to a certificate')
+  if (jkt !== null && typeof jkt !== 'string') throw new TypeError('a token of ours is bound to no key')
   return {
     principalId: sub,
     thumbprint: Buffer.from(x5t, 'base64url').toString('hex'),
-    jkt: jkt ?? null,
+    jkt,
     scope:
       narrowed === true && typeof scope === 'string'
         ? scope.split(' ').filter((token) => token !== '')

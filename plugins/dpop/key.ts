@@ -1,5 +1,6 @@
 import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { isObject, type Members } from '../../db/json.ts'
 import { decode } from './jwt.ts'
 
 /**
@@ -40,11 +41,9 @@ const known = new LRUCache<string, ProofKey>({ max: CACHE_MAX })
  * object again.
  */
 export function proofKey(jwk: unknown): ProofKey | null {
-  if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return null
-  // Not an array and not null: an object with string keys.
-  const members = jwk as Readonly<Record<string, unknown>>
-  if (SECRET_MEMBERS.some((name) => Object.hasOwn(members, name))) return null
-  const canonical = canonicalOf(members)
+  if (!isObject(jwk)) return null
+  if (SECRET_MEMBERS.some((name) => Object.hasOwn(jwk, name))) return null
+  const canonical = canonicalOf(jwk)
   if (!canonical) return null
   const jkt = hash('sha256', JSON.stringify(canonical), 'base64url')
   const found = known.get(jkt)
@@ -55,14 +54,7 @@ export function proofKey(jwk: unknown): ProofKey | null {
 }
 
 /** The required members alone, in the order that RFC 7638 §3.3 demands. */
-function canonicalOf({
-  kty,
-  crv,
-  x,
-  y,
-  n,
-  e,
-}: Readonly<Record<string, unknown>>): Record<string, string> | null {
+function canonicalOf({ kty, crv, x, y, n, e }: Members): Record<string, string> | null {
   if (kty === 'EC' && crv === 'P-256' && isBytes(x, 32) && isBytes(y, 32)) return { crv, kty, x, y }
   if (kty === 'OKP' && crv === 'Ed25519' && isBytes(x, 32)) return { crv, kty, x }
   if (kty === 'RSA' && isNumber(n) && isNumber(e)) return { e, kty, n }

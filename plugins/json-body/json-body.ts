@@ -1,3 +1,4 @@
+import { isObject, type Members } from '../../db/json.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
 import { type Scan, scanJson } from './scan.ts'
@@ -66,18 +67,15 @@ function isJsonType(value: string): boolean {
     .every((parameter) => /^charset="?utf-?8"?$/.test(parameter))
 }
 
-function parseObject(body: Buffer, otherwise: RefusalReason): Readonly<Record<string, unknown>> {
+function parseObject(body: Buffer, otherwise: RefusalReason): Members {
   let value: unknown
   try {
     value = JSON.parse(body.toString('utf8'))
   } catch (error) {
     throw refused(sentence(body, error))
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-  }
-  // Neither null nor an array: what JSON.parse makes of `{…}`.
-  return value as Record<string, unknown>
+  if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
+  return value
 }
 
 /**

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { isObject, type Members } from '../../db/json.ts'
 import { Refusal } from '../refusal.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
@@ -186,18 +187,15 @@ function memberName(bytes: Buffer, start: number, end: number): string {
   }
 }
 
-/** The JSON object that the bytes are, strictly read, or null where they are anything else. */
-export function parseJsonObject(bytes: Buffer): Readonly<Record<string, unknown>> | null {
+/** Reads the JSON object that the bytes are, strictly; null where they are anything else. */
+export function parseJsonObject(bytes: Buffer): Members | null {
   try {
     const text = bytes.toString()
     const value: unknown = JSON.parse(text)
     // What is written back to the same bytes has no member twice and no name that reads as another: nothing
     // to look for.
     if (!isUtf8(bytes) || JSON.stringify(value) !== text) scanJson(bytes)
-    // Neither null nor an array: an object with string keys.
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null
+    return isObject(value) ? value : null
   } catch {
     // Whatever is wrong with it: it is not one.
     return null

@@ -3,6 +3,7 @@ import { constants, open, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { messageOf } from '../../db/error-message.ts'
+import { isObject } from '../../db/json.ts'
 import { errorCode } from '../operator-files/secret-file.ts'
 import { tarFiles } from './tar.ts'
 
@@ -88,7 +89,7 @@ function jsonObject(bytes: Buffer, name: string): string {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
     const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return text
+    if (isObject(value)) return text
   } catch (error) {
     throw new Error(`${name} is not JSON: ${messageOf(error)}`, { cause: error })
   }

@@ -1,3 +1,5 @@
+import { isObject, type Members } from '../../db/json.ts'
+
 /** The verdict of a policy. */
 export type PolicyDecision =
   | { readonly allow: true }
@@ -31,8 +33,8 @@ export function readDecision(answer: unknown): PolicyDecision {
   return allow ? { allow } : { allow, reason: reason === undefined ? null : printable(reason) }
 }
 
-function members(answer: unknown): Readonly<Record<string, unknown>> {
-  if (typeof answer === 'object' && answer !== null && !Array.isArray(answer)) return { ...answer }
+function members(answer: unknown): Members {
+  if (isObject(answer)) return answer
   const kind = Array.isArray(answer) ? 'a list' : answer === null ? 'null' : `a ${typeof answer}`
   throw new Error(`the policy answered with ${kind}, neither a boolean nor {allow, reason}`)
 }

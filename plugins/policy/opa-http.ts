@@ -1,5 +1,6 @@
 import { Agent, request } from 'undici'
 import { messageOf } from '../../db/error-message.ts'
+import { isObject } from '../../db/json.ts'
 import { scanJson } from '../json-body/scan.ts'
 import { type Engine, MAX_ANSWER_BYTES, MAX_QUESTIONS } from './engine.ts'
 
@@ -66,8 +67,6 @@ function resultOf(bytes: Buffer): unknown {
   // Two members named result would be two answers.
   scanJson(bytes)
   const answer: unknown = JSON.parse(bytes.toString())
-  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) {
-    throw new Error('the answer is no JSON object')
-  }
-  return 'result' in answer ? answer.result : undefined
+  if (!isObject(answer)) throw new Error('the answer is no JSON object')
+  return answer.result
 }
