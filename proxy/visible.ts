@@ -1,4 +1,7 @@
-/** What a reader of a text does not see, or sees elsewhere than a model reads it (SECURITY threat 17). */
+/**
+ * A kind of character that a reader does not see, or sees elsewhere than a model reads it (SECURITY threat
+ * 17).
+ */
 export type HiddenKind = 'bidi' | 'invisible' | 'tags'
 
 const TAGS = /[\u{e0000}-\u{e007f}]/u
@@ -10,7 +13,10 @@ const LAYOUT = new Set(['\n', '\r', '\t'])
 const EMOJI_PARTS =
   /(?<=\p{Extended_Pictographic}|[0-9#*](?=\ufe0f\u20e3))\ufe0f|(?<=\p{Extended_Pictographic}\ufe0f?)\u200d(?=\p{Extended_Pictographic})/gu
 
-/** The code points of a text that hide, each once, in order, line breaks and tabs aside: `U+200B` by kind. */
+/**
+ * Lists the code points of a text that hide, each once, in order, line breaks and tabs aside: `U+200B` by
+ * kind.
+ */
 export function hiddenIn(text: string): ReadonlyMap<HiddenKind, readonly string[]> {
   const hidden = new Map<HiddenKind, string[]>()
   if (!HIDDEN.test(text)) return hidden
@@ -22,7 +28,7 @@ export function hiddenIn(text: string): ReadonlyMap<HiddenKind, readonly string[
   return hidden
 }
 
-/** The text with everything that hides written as `\u{200b}`. What is visible stays. */
+/** Writes every character that hides as `\u{200b}`. Visible ones stay. */
 export function visible(text: string): string {
   return text.replace(EVERY_HIDDEN, (character) => `\\u{${hexOf(character)}}`)
 }
@@ -39,7 +45,7 @@ export function placeOf(path: readonly (string | number)[]): string {
   return place.join('').replace(/^\./, '')
 }
 
-/** At most so many characters, with a mark where some are missing. */
+/** Cuts a text to so many characters, with a mark where some are missing. */
 export const cut = (text: string, characters: number): string =>
   text.length <= characters ? text : `${text.slice(0, characters)}…`
 

@@ -3,9 +3,9 @@ import ipaddr from 'ipaddr.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 
-/** What is never the public internet, by the word that logs and audit rows say of it. The first match counts. */
+/** The ranges that are never the public internet, by the word for logs and audit rows. The first match counts. */
 const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[]])[] = [
-  // Where clouds hand out credentials. Refused even where private addresses are allowed, so they stand first.
+  // Clouds hand out credentials there. Refused even where private addresses are allowed, so they stand first.
   ['metadata', '169.254.169.254/32', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
   ['metadata', 'fd00:ec2::/32', 'fd20:ce::254/128', 'fd00:c1::a9fe:a9fe/128', 'fd00:42::42/128'],
   ['metadata', 'fd00:a9fe:a9fe::1/128'],
@@ -19,7 +19,8 @@ const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[
   ['reserved', '192.0.0.0/24', '192.0.2.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24'],
   ['reserved', '192.31.196.0/24', '192.52.193.0/24', '192.175.48.0/24', '240.0.0.0/4'],
   ['reserved', '100::/64', '2001::/23', '2001:db8::/32', '2620:4f:8000::/48', '3ffe::/16', '3fff::/20'],
-  // Another address lies inside, and something on the way may unpack it: mapped, compatible, translated, NAT64, 6to4.
+  // Another address lies inside, and something on the way may unpack it: mapped, compatible, translated,
+  // NAT64, 6to4.
   ['embedded', '::ffff:0:0/96', '::/96', '::ffff:0:0:0/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16'],
   ['embedded', '192.88.99.0/24'],
 ]
@@ -31,16 +32,17 @@ const RANGES = FORBIDDEN.flatMap(([reason, ...ranges]) =>
 /** All that IANA has given out for global unicast (RFC 4291 §2.4). */
 const GLOBAL_IPV6 = ipaddr.parseCIDR('2000::/3')
 
-/** What `allowPrivate` lets through, and nothing else of the table. */
+/** The reasons that `allowPrivate` lets through; no other. */
 const PRIVATE: ReadonlySet<string> = new Set(['loopback', 'private'])
 
 /**
- * Why connecting to this IP address is refused, as one word for the log, or null where it is plainly global unicast
- * (SECURITY threat 19). `allowPrivate`: loopback, RFC 1918 and unique local addresses are allowed too; metadata services
- * never are. What is no IP address in its usual spelling, or carries a zone, is refused.
+ * Judges an IP address that is to be connected to (SECURITY threat 19). Returns the reason of its refusal as
+ * one word for the log, or null where it is plainly global unicast. `allowPrivate`: loopback, RFC 1918 and
+ * unique local addresses are allowed too; metadata services never are. Refuses text that is no IP address in
+ * its usual spelling, or carries a zone.
  */
 export function refusedAddress(address: string, allowPrivate: boolean): string | null {
-  // Node's own judgement of spelling comes first: ipaddr.js would also read octal, hexadecimal and short forms.
+  // Node judges the spelling first: ipaddr.js would also read octal, hexadecimal and short forms.
   if (isIP(address) === 0) return 'malformed'
   if (address.includes('%')) return 'zone'
   const parsed = ipaddr.parse(address)
@@ -60,14 +62,14 @@ function within(address: Address, network: Address, bits: number): boolean {
   return address.kind() === network.kind() && address.match(network, bits)
 }
 
-/** An interface identifier that carries an IPv4 address (RFC 5214 §6.1). */
+/** Tells whether the interface identifier carries an IPv4 address (RFC 5214 §6.1). */
 function isIsatap({ parts }: ipaddr.IPv6): boolean {
   return ((parts[4] ?? 0) & 0xfdff) === 0 && parts[5] === 0x5efe
 }
 
 /**
- * Of the table above what `net.connect` can be given, to judge what it really connects to. It stands behind
- * {@link refusedAddress} and blocks less: no list can say "anything but".
+ * Makes the list by which `net.connect` judges the address that it really connects to, from the table above.
+ * It stands behind {@link refusedAddress} and blocks less: no list can say "anything but".
  */
 export function blockedAddresses(allowPrivate: boolean): BlockList {
   const blocked = new BlockList()
@@ -79,7 +81,8 @@ export function blockedAddresses(allowPrivate: boolean): BlockList {
   return blocked
 }
 
-// A list has no first match, so ::/96 would block ::1 for good; and Node reads every IPv4 address as a mapped one too.
+// A list has no first match, so ::/96 would block ::1 for good; and Node reads every IPv4 address as a mapped
+// one too.
 const UNBLOCKABLE: ReadonlySet<string> = new Set(['::/96', '::ffff:0:0/96'])
 
 /** Names under which clouds serve credentials. Refused even where private addresses are allowed. */
@@ -96,7 +99,9 @@ const METADATA_NAMES = [
   'instance-data.ec2.internal',
 ]
 
-/** Names that a resolver answers with the machine itself (RFC 6761 §6.3, and what /etc/hosts usually says). */
+/**
+ * Names that a resolver answers with the machine itself (RFC 6761 §6.3, and what /etc/hosts usually says).
+ */
 const LOOPBACK_NAMES = [
   'localhost',
   'localdomain',
@@ -106,26 +111,34 @@ const LOOPBACK_NAMES = [
   'ip6-loopback',
 ]
 
-/** Names that by agreement never are on the public internet (RFC 6762, RFC 8375, and `internal`, which ICANN reserved). */
+/**
+ * Names that by agreement never are on the public internet (RFC 6762, RFC 8375, and `internal`, which ICANN
+ * reserved).
+ */
 const PRIVATE_NAMES = ['local', 'internal', 'home.arpa']
 
 const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/
 
 /**
- * Why this URL's host is refused without asking DNS, as one word for the log, or null. An address is judged however
- * `new URL()` was given it; of a name only what can be told from the name: null says nothing about where it leads.
- * Refuses other schemes than http and https, whose hosts the parser leaves as they are spelled.
+ * Judges a URL's host without asking DNS. Returns the reason of its refusal as one word for the log, or null.
+ * An address is judged however `new URL()` was given it, a name by its text alone: null says nothing about
+ * the addresses behind it. Refuses other schemes than http and https, whose hosts the parser leaves as they
+ * are spelled.
  */
 export function refusedHost(url: URL, allowPrivate: boolean): string | null {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'scheme'
   return refusedHostname(url.hostname, allowPrivate)
 }
 
-/** {@link refusedHost} for the host alone, as `URL.hostname` has it; an IPv6 address with or without its brackets. */
+/**
+ * Judges a host alone as {@link refusedHost} does, as `URL.hostname` has it; an IPv6 address with or without
+ * its brackets.
+ */
 export function refusedHostname(hostname: string, allowPrivate: boolean): string | null {
   const bare = /^\[(.*)\]$/.exec(hostname)?.[1] ?? hostname
   if (isIP(bare) !== 0) return refusedAddress(bare, allowPrivate)
-  // No trailing dot either: the root's dot makes a second spelling of every name, and none of the lists below has it.
+  // No trailing dot either: the root's dot makes a second spelling of every name, and none of the lists below
+  // has it.
   if (!DNS_NAME.test(bare)) return 'malformed'
   if (isUnder(bare, METADATA_NAMES)) return 'metadata'
   if (allowPrivate) return null

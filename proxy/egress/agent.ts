@@ -14,7 +14,7 @@ import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
 
 /** A pooled connection is dropped after so long without a request, whatever the server hints. ms. */
 const POOL_IDLE_MS = 20_000
-/** Where a name has several addresses, the next is tried after so long. ms. */
+/** After so long the next of several addresses of a name is tried. ms. */
 const ATTEMPT_MS = 1000
 /** No more addresses of one name are tried. */
 const MAX_ATTEMPTS = 8
@@ -29,17 +29,22 @@ export interface EgressOptions {
   readonly allowPrivate: boolean
   /** Until the connection stands: name look-up, TCP and TLS. ms. */
   readonly connectMs: number
-  /** How long the server may be silent from then on: before the answer's head, and between two pieces of its body. ms. */
+  /**
+   * How long the server may be silent from then on: before the answer's head, and between two pieces of its
+   * body. ms.
+   */
   readonly answerMs: number
   /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */
   readonly tls?: { readonly cert: string; readonly key: string }
   /** Default: the system's resolver. */
   readonly resolve?: Resolve
-  /** Whether a connection may serve more than one request. Default true. */
+  /** False: a connection serves one request. Default true. */
   readonly keepAlive?: boolean
 }
 
-/** The host or one of its addresses is forbidden. The message is for the log: it may name an internal address. */
+/**
+ * The host or one of its addresses is forbidden. The message is for the log: it may name an internal address.
+ */
 export class EgressRefused extends Error {
   /** The word of {@link refusedAddress}. */
   readonly reason: string
@@ -52,11 +57,12 @@ export class EgressRefused extends Error {
 }
 
 /**
- * A way out whose connections go to vetted addresses only (SECURITY T16, threat 19). It resolves each name itself,
- * refuses with {@link EgressRefused} where any of its addresses is forbidden, and connects to one of those it judged, so
- * that a second answer of DNS cannot matter; addresses in the URL are judged too. HTTP/1.1. No proxy of the environment
- * is used, TLS is always verified, and by the URL's name, whatever a `host` header says. Redirects are not followed.
- * Its pool is its own. Does NOT judge ports, schemes or paths: who sends the request does.
+ * Makes an HTTP agent whose connections go to vetted addresses only (SECURITY T16, threat 19). It resolves
+ * each name itself, refuses with {@link EgressRefused} where any of its addresses is forbidden, and connects
+ * to one of those it judged, so that a second answer of DNS cannot matter; addresses in the URL are judged
+ * too. HTTP/1.1. No proxy of the environment is used, TLS is always verified, and by the URL's name, whatever
+ * a `host` header says. Redirects are not followed. Its pool is its own. Does NOT judge ports, schemes or
+ * paths: the sender of the request does.
  */
 export function egressAgent(options: EgressOptions): Agent {
   const blocked = blockedAddresses(options.allowPrivate)
@@ -100,7 +106,7 @@ async function open(
 const late = (): Error =>
   Object.assign(new Error('no connection in time'), { code: 'UND_ERR_CONNECT_TIMEOUT' })
 
-/** A connection that is ready for its first request. When `signal` fires first it is destroyed, or never begun. */
+/** Opens a connection, ready for its first request. When `signal` fires first it is destroyed, or never begun. */
 async function connection(
   { hostname, protocol, port }: buildConnector.Options,
   options: EgressOptions,
@@ -131,7 +137,7 @@ function secured(socket: Socket, hostname: string, { tls }: EgressOptions): Sock
   return tlsConnect({
     ...tls,
     socket,
-    // What the certificate must name. For a name also the SNI, which an address has not (RFC 6066 §3).
+    // The certificate must name it. For a name also the SNI, which an address has not (RFC 6066 §3).
     host: hostname,
     ...(isIP(hostname) === 0 && { servername: hostname }),
     ALPNProtocols: ['http/1.1'],
@@ -139,7 +145,7 @@ function secured(socket: Socket, hostname: string, { tls }: EgressOptions): Sock
   })
 }
 
-/** The addresses of a host, every one of them judged. Throws {@link EgressRefused}. */
+/** Resolves a host and judges every one of its addresses. Throws {@link EgressRefused}. */
 async function vetted(hostname: string, options: EgressOptions): Promise<readonly string[]> {
   const { allowPrivate, resolve = systemResolve } = options
   refuse(hostname, refusedHostname(hostname, allowPrivate))
@@ -154,7 +160,7 @@ function refuse(host: string, reason: string | null): void {
   if (reason !== null) throw new EgressRefused(host, reason)
 }
 
-/** A look-up that knows one answer. */
+/** Makes a look-up that knows one answer. */
 function answering(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
   return (_hostname, _options, done) => done(null, all)

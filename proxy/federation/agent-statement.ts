@@ -14,8 +14,8 @@ interface Signing {
 }
 
 /**
- * What a federation is told of an agent: a compact JWS (ES256) of the whole agent as it stands at its revision.
- * Field by field: what is added to the record must not leave the house by itself.
+ * Signs the statement that a federation gets of an agent: a compact JWS (ES256) of the whole agent at its
+ * revision. Field by field: a field that is added to the record must not leave the gateway by itself.
  */
 export async function signAgent(agent: PrincipalRecord, { keys, issuer, at }: Signing): Promise<string> {
   const { kid, key } = await keys.signer()

@@ -1,7 +1,7 @@
 const FIRST_MS = 2_000
 const MAX_MS = 300_000
 
-/** How long to wait after so many failures in a row, at least 1. `random`: from 0 to 1. ms, at most five minutes. */
+/** Returns the wait after so many failures in a row. `random`: from 0 to 1. ms, at most five minutes. */
 export function retryDelayMs(failures: number, random: number): number {
   const longest = Math.min(MAX_MS, FIRST_MS * 2 ** (failures - 1))
   // Half of it by chance: agents that failed together must not come back together.
@@ -15,16 +15,16 @@ interface Failed {
   readonly dueAt: number
 }
 
-/** Which agents could not be pushed, and when each is tried again. Kept in memory: a restart tries all of them at once. */
+/** The agents that could not be pushed, each with its next try. In memory: a restart tries all of them at once. */
 export class BackOff {
   readonly #failed = new Map<string, Failed>()
 
-  /** Whether that revision has failed, so that {@link due} brings it up. A newer one need not wait. */
+  /** Tells whether that revision has failed, so that {@link due} brings it up. A newer one need not wait. */
   holds(id: string, revision: number): boolean {
     return (this.#failed.get(id)?.revision ?? 0) >= revision
   }
 
-  /** Returns how long the agent waits now. ms. */
+  /** Notes a failure. Returns the agent's wait from now on. ms. */
   failed(id: string, revision: number, at: number): { readonly failures: number; readonly delayMs: number } {
     const before = this.#failed.get(id)
     const failures = (before?.failures ?? 0) + 1
@@ -38,7 +38,7 @@ export class BackOff {
     this.#failed.delete(id)
   }
 
-  /** The agents whose wait is over, the longest over first. */
+  /** Returns the agents whose wait is over, the longest over first. */
   due(at: number): readonly string[] {
     return [...this.#failed]
       .filter(([, { dueAt }]) => dueAt <= at)

@@ -1,12 +1,15 @@
 import type { Agent } from 'undici'
 import { egressAgent } from '../egress/agent.ts'
 
-/** An answer's body means nothing to us. A polite receiver's is read, so that it sees its answer taken. */
+/**
+ * How much of an answer's body is read, so that the receiver sees its answer taken; it means nothing to us.
+ */
 const ANSWER_MAX_BYTES = 65_536
 
 /**
- * Makes the agent that posts go out by, each on a connection of its own. The receiver is the operator's own choice, so it
- * may be on a private network; metadata services are refused all the same. `timeoutMs`: for each stage of a post.
+ * Makes the agent that posts go out by, each on a connection of its own. The receiver is the operator's own
+ * choice, so it may be on a private network; metadata services are refused all the same. `timeoutMs`: for
+ * each stage of a post.
  */
 export const postAgent = (timeoutMs: number): Agent =>
   egressAgent({ allowPrivate: true, connectMs: timeoutMs, answerMs: timeoutMs, keepAlive: false })
@@ -21,8 +24,8 @@ export interface Post {
 }
 
 /**
- * Posts once and resolves with the status. Rejects where none came in time, or with the signal's reason. TLS is verified
- * whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
+ * Posts once and resolves with the status. Rejects where none came in time, or with the signal's reason. TLS
+ * is verified whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
  */
 export async function post(agent: Agent, { url, headers, body, timeoutMs, signal }: Post): Promise<number> {
   const late = AbortSignal.timeout(timeoutMs)

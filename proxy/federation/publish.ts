@@ -12,7 +12,7 @@ import { post, postAgent } from './post.ts'
 
 /** So many agents are pushed at once. */
 const AT_ONCE = 4
-/** So many of those that failed before are tried again in a round: a round must end, for what changes meanwhile. */
+/** So many of those that failed before are tried again in a round: it must end, for later changes. */
 const RETRIES = 8
 const PAGE = 200
 const TIMEOUT_MS = 5_000
@@ -31,9 +31,9 @@ interface Sources {
 }
 
 /**
- * Pushes each changed federated agent to the federation (spec §3): at least once, one push of an agent at a time, and no
- * revision after a higher one. A revision counts as pushed when the receiver answered 2xx and that is on disk.
- * A round ends when everything that was due has been tried.
+ * Pushes each changed federated agent to the federation (spec §3): at least once, one push of an agent at a
+ * time, and no revision after a higher one. A revision counts as pushed when the receiver answered 2xx and
+ * that is on disk. A round ends when everything that was due has been tried.
  */
 export function federationTask(sources: Sources): RoundsTask {
   const agent = postAgent(sources.timeoutMs ?? TIMEOUT_MS)
@@ -66,7 +66,7 @@ class Publisher {
     this.#url = new URL(sources.url)
   }
 
-  // An agent that was never tried goes first, so that those that a receiver will not take hold up nobody else.
+  // An agent that was never tried goes first: those that a receiver will not take hold up nobody else.
   async *due(): AsyncGenerator<ChangedAgent> {
     const { database, clock } = this.#sources
     let page: readonly ChangedAgent[]
@@ -95,7 +95,8 @@ class Publisher {
       if (!agent?.federated) return this.#backOff.settled(id)
       revision = agent.federation_revision
       await this.#send(agent, signal)
-      // A crash before this line leaves a revision that is sent again: the receiver knows it by its Idempotency-Key.
+      // A crash before this line leaves a revision that is sent again: the receiver knows it by its
+      // Idempotency-Key.
       await ledger.commit({ statements: [markPushed(database, { id, revision })], entries: [] })
       this.#backOff.settled(id)
       log.info({ agent: id, revision }, 'federation: pushed')

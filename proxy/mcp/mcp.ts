@@ -11,7 +11,7 @@ import { upstreamSecret } from './upstream/credentials.ts'
 
 interface Opening {
   readonly database: Database
-  /** Where `env:NAME` of a resource's secret is looked up. */
+  /** For `env:NAME` of a resource's secret. */
   readonly env: Environment
   /** The gateway's own files: no secret of an upstream is one of them. */
   readonly dataDir: string
@@ -30,7 +30,7 @@ export interface Mcp {
   readonly states: RequestStates
   /** Resources that said that their tools have changed, by id: read again soon. */
   readonly changed: Set<string>
-  /** Opens the way to MCP servers with these limits. The one before it, if they differ, ends when its calls have. */
+  /** Opens the way to MCP servers with these limits. The one before, if they differ, ends when its calls have. */
   readonly upstream: (options: McpOptions) => McpUpstream
   readonly close: () => Promise<void>
 }

@@ -6,7 +6,7 @@ const milliseconds = (fallback: number, most: number, description: string) =>
 
 const MIB = 1024 * 1024
 
-/** As the fetch itself will read it. */
+/** A host as `http.get` itself reads it. */
 const hostPattern = z.string().check(({ value, issues }) => {
   try {
     parseAllowedHosts([value])
@@ -83,7 +83,7 @@ export const mcpOptions = z.strictObject({
 
 export type McpOptions = z.output<typeof mcpOptions>
 
-/** How long an MCP server may take, and how much it may send. One set of names, from here to the socket. */
+/** The time that an MCP server may take, and the size that it may send, by the same names down to the socket. */
 export interface Limits {
   /** Until the connection stands. ms. */
   readonly connectMs: number

@@ -10,7 +10,7 @@ import { type Era, META, MODERN } from './protocol/versions.ts'
 
 const INVALID_PARAMS = -32602
 
-// WIRE.md §4, JSON-RPC 2.0 §5.1, MCP 2026-07-28 (error codes). What is not here is -32603.
+// WIRE.md §4, JSON-RPC 2.0 §5.1, MCP 2026-07-28 (error codes). Any other reason is -32603.
 const CODES: Partial<Record<RefusalReason, number>> = {
   body_invalid: -32700,
   mcp_message_invalid: -32600,
@@ -33,8 +33,8 @@ const CODES: Partial<Record<RefusalReason, number>> = {
 }
 
 /**
- * The codes that only this gateway can mean: an upstream's errors about bytes, headers and versions concern ours, not the
- * caller's. It may say itself that a method or a parameter is wrong (-32601, -32602).
+ * The codes that only this gateway can mean: an upstream's errors about bytes, headers and versions concern
+ * ours, not the caller's. It may say itself that a method or a parameter is wrong (-32601, -32602).
  */
 export const OUR_CODES: ReadonlySet<unknown> = new Set(
   Object.values(CODES).filter((code) => code !== METHOD_NOT_FOUND && code !== INVALID_PARAMS),
@@ -58,8 +58,8 @@ interface Known {
 }
 
 /**
- * Renders the refusals of the MCP endpoint. One of a message that could not be read still carries its id and its era, as
- * far as they are sane.
+ * Renders the refusals of the MCP endpoint. One of a message that could not be read still carries its id and
+ * its era, as far as they are sane.
  */
 export const refuseMcp =
   (baseUrls: () => readonly string[]): Refuse =>
@@ -91,14 +91,15 @@ interface RefusedRequest {
   /** The JSON-RPC id, JSON text; null where it could not be read. */
   readonly id: string | null
   readonly era: Era
-  /** Where the protected resource says who issues tokens for it (RFC 9728 §5.1). */
+  /** The document that says who issues tokens for the protected resource (RFC 9728 §5.1). */
   readonly metadataUrl: string
 }
 
 /**
- * Renders a refusal as a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 where it is an answer of
- * the protocol. A caller that is not known, or not allowed from where it calls, is refused over HTTP, with the challenge;
- * a fault of the service has its own status, so that a load balancer and a metric see it.
+ * Renders a refusal as a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 where it is
+ * an answer of the protocol. A caller that is not known, or not allowed from where it calls, is refused over
+ * HTTP, with the challenge; a fault of the service has its own status, so that a load balancer and a metric
+ * see it.
  */
 function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
   const { status, final, headers } = refusal
@@ -119,7 +120,7 @@ function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: R
 function hasOwnStatus({ reason }: Refusal, era: Era): boolean {
   // WIRE.md §4: an older client hears both as an answer.
   if (reason === 'mcp_method_unknown' || reason === 'mcp_request_invalid') return era === 'modern'
-  // Who has gone reads nothing, and who took a request back wants no fault.
+  // A caller that has gone reads nothing, and one that took its request back wants no fault.
   return BY_STATUS.has(reason) || (CODES[reason] === undefined && reason !== 'client_gone')
 }
 

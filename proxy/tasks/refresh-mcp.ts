@@ -11,7 +11,9 @@ interface Sources {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly configDigest: () => string
   readonly inspect: () => Inspect
-  /** Seconds between two readings of a resource. 0: only those that said they changed, and those never read. */
+  /**
+   * Seconds between two readings of a resource. 0: only those that said they changed, and those never read.
+   */
   readonly intervalS: () => number
   /** Ids of resources that said that their tools have changed. */
   readonly changed: Set<string>
@@ -20,8 +22,8 @@ interface Sources {
 }
 
 /**
- * A resource that was never read, or could not be, is tried again so often; one that says that it has changed is believed
- * so often, since what it says costs rows in the ledger. ms.
+ * A resource that was never read, or could not be, is tried again so often; one that says that it has changed
+ * is believed so often, since what it says costs rows in the ledger. ms.
  */
 const RETRY_MS = 30_000
 const MAX_READ_MS = 60_000
@@ -31,8 +33,9 @@ const AT_ONCE = 8
 const MAX_LINES = 64
 
 /**
- * Reads the tools of each enabled resource again, so that a changed definition is quarantined soon after it changed, and not
- * only when an operator looks (SECURITY threat 17). A round does not wait for an upstream that hangs.
+ * Reads the tools of each enabled resource again, so that a changed definition is quarantined soon after it
+ * changed, and not only when an operator looks (SECURITY threat 17). A round does not wait for an upstream
+ * that hangs.
  */
 export function refreshMcp(sources: Sources): RoundsTask {
   const refresher = new Refresher(sources)

@@ -26,8 +26,8 @@ interface Called extends Arrival, Asking {
 }
 
 /**
- * Gates the method itself, behind the tool's own gate (spec §2.3, WIRE.md §4): with `enforce_tools_call` every call of a
- * tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
+ * Gates the method itself, behind the tool's own gate (spec §2.3, WIRE.md §4): with `enforce_tools_call`
+ * every call of a tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
  */
 export function methodGate(enforced: boolean): Plugin<Asking, object> {
   return {
@@ -40,8 +40,8 @@ export function methodGate(enforced: boolean): Plugin<Asking, object> {
 }
 
 /**
- * Checks a tool right before it is called: its definition is the approved one (`mcp_tool_quarantined`), the arguments fit it
- * (`mcp_params_invalid`), and so do the headers that repeat them (`mcp_header_mismatch`).
+ * Checks a tool right before it is called: its definition is the approved one (`mcp_tool_quarantined`), the
+ * arguments fit it (`mcp_params_invalid`), and so do the headers that repeat them (`mcp_header_mismatch`).
  */
 export const mcpTool: Plugin<Called, object> = {
   name: 'mcp_tool',
@@ -74,8 +74,8 @@ const quarantined = ({ resource, tool }: PinnedTool): Refusal =>
   new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
 
 /**
- * Opens the state of a multi round-trip request, which must be one that was given to this principal for this very call
- * (MCP 2026-07-28, mrtr). Refuses with `mcp_params_invalid`.
+ * Opens the state of a multi round-trip request, which must be one that was given to this principal for this
+ * very call (MCP 2026-07-28, mrtr). Refuses with `mcp_params_invalid`.
  */
 export function mcpState(states: RequestStates): Plugin<Called, { requestState: string | null }> {
   return {

@@ -24,8 +24,9 @@ export function destinationOf(target: Extract<McpTarget, { kind: 'tool' | 'relay
 }
 
 /**
- * Chooses the era in which an upstream is spoken to. One that speaks both is spoken to in the older one for a caller that
- * has a session: only so can the caller be asked, and hear logs. One that was never read is taken for a legacy one.
+ * Chooses the era in which an upstream is spoken to. One that speaks both is spoken to in the older one for a
+ * caller that has a session: only so can the caller be asked, and hear logs. One that was never read is taken
+ * for a legacy one.
  */
 export function upstreamEra({ era, server_facts: facts }: McpResource, session: CallerSession | null): Era {
   return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')

@@ -2,8 +2,9 @@ import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 /**
- * A browser says where a page is from. One that is neither ours nor the operator's must not reach tools with the user's
- * certificate (MCP, transports: DNS rebinding). Refuses with `origin_not_allowed`. Clients that are no browsers send no Origin.
+ * Refuses the pages of other sites with `origin_not_allowed`: a page whose origin is neither this service nor
+ * one of the operator's must not reach tools with the user's certificate (MCP, transports: DNS rebinding).
+ * Clients that are no browsers send no Origin.
  */
 export function mcpOrigin(
   baseUrls: () => readonly string[],

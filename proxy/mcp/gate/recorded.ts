@@ -6,12 +6,15 @@ import { UNREAD } from '../protocol/methods.ts'
 import type { Peeked } from './peek.ts'
 import type { ResourcePath } from './resource-path.ts'
 
-/** What may be known of a call that is refused while it is read. */
+/** The facts that may be known of a call that is refused while it is read. */
 type Read = Partial<ResourcePath> & { readonly peeked?: Peeked; readonly message?: McpMessage }
 
 type CallRecorder = Recorder<Arrival & Recorded>
 
-/** Records MCP calls: what is refused before `mcp_target` stands under the call that it seems to be. */
+/**
+ * Records MCP calls. The row of one that is refused before `mcp_target` stands under the call that it seems
+ * to be.
+ */
 export const mcpRecorder = (recorder: CallRecorder): CallRecorder => ({
   ...recorder,
   refused: (facts, refusal, by) =>
@@ -24,8 +27,9 @@ interface Summary {
 }
 
 /**
- * Says what the row of a call that is refused while it is read names: the method it seems to be, and its tool under the
- * whole name where the path says the resource. Behind `mcp_target` the facts `demand` and `call` say it.
+ * Makes the demand and the call for the row of a call that is refused while it is read: the method it seems
+ * to be, and its tool under the whole name where the path says the resource. Behind `mcp_target` the facts
+ * `demand` and `call` say it.
  */
 function summaryOfRead({ peeked, message, pathResource }: Read): Summary {
   const { demand = UNREAD, tool = null } = peeked ?? {}

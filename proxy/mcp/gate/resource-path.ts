@@ -11,18 +11,18 @@ interface Needs extends Arrival {
   readonly message: McpMessage
 }
 
-/** Which door it is, and whose session. Given by `mcp_resource_path`. */
+/** The resource that the path names, and the caller's session. Given by `mcp_resource_path`. */
 export interface ResourcePath {
-  /** The one resource of a scoped door, which the principal is bound to; null at the aggregate door. */
+  /** The resource of `/v1/mcp/{resource}`, which the principal is bound to; null at `/v1/mcp`. */
   readonly pathResource: McpResource | null
   /** The caller's legacy session, or null where it has none. */
   readonly session: CallerSession | null
 }
 
 /**
- * Establishes the resource of a scoped door and the session of a legacy client. A resource that is unknown and one without
- * a binding are refused alike (`mcp_not_bound`): a door tells nobody what stands behind it. A session of another
- * principal, or of another door, does not exist (`mcp_session_unknown`).
+ * Finds the resource that the path names and the session of a legacy client. A resource that is unknown and
+ * one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which resources there are. A
+ * session of another principal, or of another path, does not exist (`mcp_session_unknown`).
  */
 export function mcpResourcePath(registry: Registry, sessions: CallerSessions): Plugin<Needs, ResourcePath> {
   return {
@@ -37,8 +37,8 @@ export function mcpResourcePath(registry: Registry, sessions: CallerSessions): P
 async function resourceOf(registry: Registry, { params, principal }: Needs): Promise<McpResource | null> {
   const { resource: name } = params
   if (name === undefined) return null
-  const found = await registry.resource(name)
-  if (found && (await registry.isBound(principal, found))) return found
+  const resource = await registry.resource(name)
+  if (resource && (await registry.isBound(principal, resource))) return resource
   throw new Refusal('mcp_not_bound')
 }
 

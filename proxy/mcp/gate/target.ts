@@ -58,8 +58,8 @@ interface Aim {
 
 /**
  * Finds the target of a call, in the order of WIRE.md §4: its shape (`mcp_params_invalid`), that it exists
- * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`). States the capability it demands.
- * Does NOT check that the principal holds it.
+ * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`). States the capability it
+ * demands. Does NOT check that the principal holds it.
  */
 export function mcpTarget(
   registry: Registry,
@@ -180,7 +180,9 @@ function promptOf({ method, params }: McpMessage): string | null {
   return null
 }
 
-/** Completing what a resource is called demands what reading it does; the level of its log, what its tools do. */
+/**
+ * Completing what a resource is called demands what reading it does; the level of its log, what its tools do.
+ */
 function relayCapability(
   { method }: McpMessage,
   { required_capability: own }: McpResource,
@@ -192,7 +194,7 @@ function relayCapability(
   return capability === undefined ? {} : { capability }
 }
 
-/** Finds the resource of a prompt by its name. A URI names none, so it goes to the one bound resource, or is refused. */
+/** Finds the resource of a prompt by its name. A URI names none: it goes to the one bound resource, or nowhere. */
 async function relayOf(
   { principal }: Needs,
   registry: Registry,
@@ -226,7 +228,7 @@ function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> 
   return given
 }
 
-/** Returns what a rule of the organisation may judge: a tool's arguments, or the parameters of a relayed method. */
+/** Returns what an operator's rule may judge: a tool's arguments, or the parameters of a relayed method. */
 function judgedArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
   if (message.method === 'tools/call') return argumentsOf(message)
   if (kind !== 'relay') return null

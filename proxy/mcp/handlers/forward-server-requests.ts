@@ -10,7 +10,7 @@ import { type Dispatched, ownerOf } from './outgoing.ts'
 
 /** How many requests of an upstream are put to the caller during one call. */
 const MAX_FORWARDED = 64
-/** How many an upstream may make in all, pings and declined ones included: each is answered with a request of ours. */
+/** How many an upstream may make in all, pings and declined ones included: each costs a request of ours. */
 const MAX_REQUESTS = 1_024
 
 interface Sources {
@@ -18,7 +18,9 @@ interface Sources {
   readonly serverRequests: ServerRequests
 }
 
-/** The requests of an upstream during one call: put to a caller that can be asked, answered here otherwise. */
+/**
+ * The requests of an upstream during one call: put to a caller that can be asked, answered here otherwise.
+ */
 export class ServerRequestForwarder {
   readonly #sources: Sources
   readonly #facts: Dispatched
@@ -33,8 +35,8 @@ export class ServerRequestForwarder {
   }
 
   /**
-   * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError where there is no
-   * end of them.
+   * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError
+   * where there is no end of them.
    */
   async forward(message: Message): Promise<string | null> {
     this.#count()
@@ -90,14 +92,14 @@ export class ServerRequestForwarder {
 
 const endless = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
 
-/** The capability by which a client of the legacy era says that it answers a method (MCP 2025-11-25, client features). */
+/** The capability by which a legacy client says that it answers a method (MCP 2025-11-25, client features). */
 const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
   ['elicitation/create', 'elicitation'],
   ['sampling/createMessage', 'sampling'],
   ['roots/list', 'roots'],
 ])
 
-/** A client is asked only what it has said that it answers. Any other request, a ping say, is for this gateway. */
+/** A client is asked only what it says that it answers. Any other request, a ping say, is for this gateway. */
 function canBeAsked({ capabilities }: CallerSession, { value: { method } }: Message): boolean {
   const capability = CAPABILITIES.get(method)
   return capability !== undefined && Object.hasOwn(capabilities, capability)

@@ -23,12 +23,12 @@ interface Greeted extends Arrival, ResourcePath {
   readonly message: McpMessage
 }
 
-/** How much a client may say of itself, which is kept as long as its session. Characters of JSON text, of each object. */
+/** How much a client may say of itself, which its session keeps. Characters of JSON text, of each object. */
 const MAX_KEPT = 16_384
 
 /**
- * Answers the methods and notifications that reach neither a tool nor an upstream. The capabilities on offer are those of
- * the last read.
+ * Answers the methods and notifications that reach neither a tool nor an upstream. The capabilities on offer
+ * are those of the last read.
  */
 export const handshake =
   (sources: HandshakeSources) =>
@@ -40,7 +40,10 @@ export const handshake =
     return answer(message.id, {})
   }
 
-/** Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). The stateless revision has none. */
+/**
+ * Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). The stateless revision
+ * has none.
+ */
 export const endSession =
   (sessions: CallerSessions) =>
   ({ headers, principal }: Arrival & { readonly principal: Principal }): Reply => {
@@ -107,7 +110,7 @@ async function discovered({ registry }: HandshakeSources, facts: Greeted, id: st
   })
 }
 
-/** Returns the capabilities of the resources that are reached here, as this gateway keeps them: no streams of changes. */
+/** Returns the capabilities of the resources reached here, as this gateway keeps them: no streams of changes. */
 async function offered(
   registry: Registry,
   { pathResource, principal, message }: Greeted,

@@ -25,9 +25,10 @@ export interface ListOptions {
 const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
- * Lists the tools that a principal could call now, each as JSON text (spec §2.3): the built-in ones and those of bound
- * resources, as far as it holds the capabilities they demand and their definitions are approved. Answered from the pins: no
- * upstream is asked, so the list holds the approved definitions. At the endpoint of one resource the names are its own.
+ * Lists the tools that a principal could call now, each as JSON text (spec §2.3): the built-in ones and those
+ * of bound resources, as far as it holds the capabilities they demand and their definitions are approved.
+ * Answered from the pins: no upstream is asked, so the list holds the approved definitions. At the endpoint
+ * of one resource the names are its own.
  */
 export async function listTools(
   { granted: { principal }, token, pathResource }: Asking,

@@ -26,8 +26,8 @@ export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body'
 }
 
 /**
- * Returns the client that an upstream session is opened for. Between eras nobody can be asked, so no capabilities are
- * claimed; nor are roots, which are asked for where this gateway does not listen.
+ * Returns the client that an upstream session is opened for. Between eras nobody can be asked, so no
+ * capabilities are claimed; nor are roots, which are asked for where this gateway does not listen.
  */
 export function clientOf(session: CallerSession | null, era: Era): UpstreamCall['client'] {
   if (session === null || era === 'modern')
@@ -43,8 +43,8 @@ export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'sess
 })
 
 /**
- * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made from them and
- * none of the caller's, and of the caller's capabilities those that this exchange can carry.
+ * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
+ * from them and none of the caller's, and of the caller's capabilities those that this exchange can carry.
  */
 export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal): UpstreamCall {
   const { message, session, toolCall, requestState } = facts

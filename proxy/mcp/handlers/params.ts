@@ -5,7 +5,7 @@ import type { McpMessage } from '../protocol/message.ts'
 import { type Era, modernMeta } from '../protocol/versions.ts'
 import type { CallerSession } from '../state/sessions.ts'
 
-interface Sent extends Pick<JsonBody, 'body' | 'spans'> {
+interface CallerMessage extends Pick<JsonBody, 'body' | 'spans'> {
   readonly message: McpMessage
   readonly session: CallerSession | null
 }
@@ -13,7 +13,7 @@ interface Sent extends Pick<JsonBody, 'body' | 'spans'> {
 interface Rewriting {
   /** Of the upstream. */
   readonly era: Era
-  /** What the upstream calls the tool or prompt, where that is not what the caller called it. */
+  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
   readonly name: string | null
   /** The upstream's own state of a multi round-trip request, where the caller sent one. */
   readonly requestState: string | null
@@ -21,23 +21,23 @@ interface Rewriting {
 
 const EMPTY = readObject(Buffer.from('{}'))
 
-/** A message's parameters as they stand in the body. */
-export function paramsText({ body, spans }: Pick<Sent, 'body' | 'spans'>): JsonText {
+/** Reads a message's parameters as they stand in the body. */
+export function paramsText({ body, spans }: Pick<CallerMessage, 'body' | 'spans'>): JsonText {
   const span = spans.get('params')
   return span ? readObject(body.subarray(span.start, span.end)) : EMPTY
 }
 
 /**
- * The parameters as the upstream must see them, JSON text: the caller's bytes but for what is rewritten. Null where there is
- * nothing to send.
+ * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
+ * are rewritten. Returns null where there is nothing to send.
  */
-export function upstreamParams(sent: Sent, { era, name, requestState }: Rewriting): string | null {
-  const params = paramsText(sent)
+export function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | null {
+  const params = paramsText(call)
   const text = edited(params, {
     ...judgedEdit(params),
-    ...nameEdit(params, sent.message.method, name),
+    ...nameEdit(params, call.message.method, name),
     ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
-    ...metaEdit(sent, era),
+    ...metaEdit(call, era),
   })
   return text === '{}' && params === EMPTY ? null : text
 }
@@ -48,14 +48,17 @@ function nameEdit({ value }: JsonText, method: string, name: string | null): Edi
   return { ref: JSON.stringify({ ...(isObject(value.ref) ? value.ref : {}), name }) }
 }
 
-// V8 may have read an escaped name as another one (nodejs/node#63785): what was judged is then what is written.
+// V8 may have read an escaped name as another one (nodejs/node#63785): the judged object is written then.
 function judgedEdit({ escapedNames, value }: JsonText): Edits {
   const judged = escapedNames ? Object.entries(value) : []
   return Object.fromEntries(judged.map(([name, member]) => [name, JSON.stringify(member)]))
 }
 
-/** Each era's requests carry what that era demands, and a client's modern `_meta` means nothing to a legacy upstream. */
-function metaEdit({ message, session }: Sent, era: Era): Edits {
+/**
+ * Rewrites `_meta` for the upstream's era: a modern one demands its own, to a legacy one a modern client's
+ * means nothing.
+ */
+function metaEdit({ message, session }: CallerMessage, era: Era): Edits {
   if (era === message.era) return {}
   if (era === 'modern') {
     const own = modernMeta({}, session?.clientInfo ?? undefined)

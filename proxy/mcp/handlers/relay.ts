@@ -29,8 +29,9 @@ export interface RelaySources {
 }
 
 /**
- * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON where the upstream answers so,
- * as events where it streams and the caller takes them. Refuses with `mcp_unreachable` and `mcp_failed`.
+ * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON where the
+ * upstream answers so, as events where it streams and the caller takes them. Refuses with `mcp_unreachable`
+ * and `mcp_failed`.
  */
 export async function relay(
   sources: RelaySources,
@@ -40,7 +41,9 @@ export async function relay(
   return new Relayed(sources, facts, destination).reply()
 }
 
-/** Turns a failure of an upstream into a refusal. `tool`: the one that was called, for the caller and the log. */
+/**
+ * Turns a failure of an upstream into a refusal. `tool`: the one that was called, for the caller and the log.
+ */
 export function refusalOfUpstream(
   error: unknown,
   resource: McpResource,
@@ -126,7 +129,9 @@ class Relayed {
     }
   }
 
-  /** Passes on the status of an error: a modern upstream says its kind by it, and a modern caller reads it. */
+  /**
+   * Passes on the status of an error: a modern upstream says its kind by it, and a modern caller reads it.
+   */
   #statusOf(status: number): number {
     return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
   }

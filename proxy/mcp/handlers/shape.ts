@@ -3,7 +3,7 @@ import { type Edits, edited, type JsonText } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
 import { OUR_CODES } from '../refusal.ts'
 
-/** Results that say how long they may be kept (MCP 2026-07-28, caching). */
+/** Methods whose results say how long they may be kept (MCP 2026-07-28, caching). */
 const CACHEABLE: ReadonlySet<string> = new Set([
   'tools/list',
   'prompts/list',
@@ -22,9 +22,9 @@ interface Shaping {
 }
 
 /**
- * An upstream's result as the caller's era writes it, JSON text: its bytes but for what the caller's revision demands. What
- * is answered here depends on who asks, so nothing is marked as public. An upstream's state is bound to the caller.
- * Refuses with `mcp_failed` what cannot be said in the caller's era.
+ * Writes an upstream's result in the caller's era, JSON text: its bytes but for the members that the caller's
+ * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
+ * bound to the caller. Refuses with `mcp_failed` a result that cannot be said in the caller's era.
  */
 export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string {
   const { value } = result
@@ -50,11 +50,11 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
 
 const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
   ...(ttlMs === undefined && { ttlMs: '0' }),
-  // Also where nothing is said: some clients take that for public.
+  // Also where the upstream says nothing: some clients take that for public.
   cacheScope: '"private"',
 })
 
-/** An upstream's JSON-RPC error as the caller hears it, JSON text: its own, unless it speaks with one of our codes. */
+/** Writes an upstream's JSON-RPC error for the caller, JSON text: its own, unless it has one of our codes. */
 export function shapedError(error: JsonText): string {
   const { code, message } = error.value
   if (!OUR_CODES.has(code)) return error.bytes.toString('utf8')

@@ -15,7 +15,10 @@ export type AllowedHosts = readonly AllowedHost[]
 const USUAL_PORTS: ReadonlySet<number> = new Set([80, 443])
 const ENTRY = /^(\*\.)?([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::(\d{1,5}))?$/
 
-/** Reads `example.com`, `*.example.com` and either with `:port`. Throws an Error that names the entry: it stops the boot. */
+/**
+ * Reads `example.com`, `*.example.com` and either with `:port`. Throws an Error that names the entry: it
+ * stops the boot.
+ */
 export function parseAllowedHosts(entries: readonly string[]): AllowedHosts {
   return entries.map((entry) => {
     const [, star, name, port] = ENTRY.exec(entry) ?? []

@@ -39,8 +39,9 @@ export interface Fetch {
 type Answer = Dispatcher.ResponseData
 
 /**
- * GETs a text by way of `agent`, following at most three redirects, each judged anew by {@link nextHop}. Never throws for
- * what servers do. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the signal does.
+ * GETs a text by way of `agent`, following at most three redirects, each judged anew by {@link nextHop}.
+ * Never throws because of a server. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time:
+ * the signal does.
  */
 export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<Fetch> {
   const hops: [URL, ...URL[]] = [first]
@@ -115,7 +116,7 @@ function headerOf({ headers }: Answer, name: string): string {
   return typeof value === 'string' ? value.trim() : (value?.join(', ') ?? '')
 }
 
-/** One sentence for all that may lie behind a name: forbidden, unknown and silent must not be told apart. */
+/** The one sentence for hosts that are forbidden, unknown or silent: they must not be told apart. */
 const UNREACHABLE = 'The server could not be reached or broke off.'
 
 function failureOf(error: unknown, signal: AbortSignal): FetchFailure {

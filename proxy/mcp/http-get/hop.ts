@@ -5,9 +5,9 @@ import { FetchFailure } from './failure.ts'
 const MAX_URL_LENGTH = 2048
 
 /**
- * The URL that a caller asks for, judged without asking DNS (WIRE.md §4, SECURITY threat 19). Refuses with
- * {@link FetchFailure}. It must be spelled as it will be connected to: a policy rule or a person who reads the argument
- * sees the same host as the parser. Does NOT judge where a name leads: the agent does.
+ * Judges the URL that a caller asks for, without asking DNS (WIRE.md §4, SECURITY threat 19). Refuses with
+ * {@link FetchFailure}. It must be spelled as it will be connected to: a policy rule or a person who reads
+ * the argument sees the same host as the parser. Does NOT judge the addresses behind a name: the agent does.
  */
 export function firstHop(text: string, allowed: AllowedHosts): URL {
   if (text.length > MAX_URL_LENGTH) throw malformed(`longer than ${MAX_URL_LENGTH} characters`)
@@ -27,7 +27,7 @@ export function firstHop(text: string, allowed: AllowedHosts): URL {
 }
 
 /**
- * Where a redirect leads: judged like a first hop, and never from https to http (SECURITY threat 19).
+ * Judges the URL that a redirect leads to, as a first hop, and never from https to http (SECURITY threat 19).
  * `location` is the header as it came. Refuses with {@link FetchFailure}.
  */
 export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
@@ -40,9 +40,9 @@ export function nextHop(current: URL, location: string, allowed: AllowedHosts): 
   return next
 }
 
-/** A reference without scheme or host, so that the host stays the one it was. */
+/** Resolves a reference without scheme or host, so that the host stays the one it was. */
 function resolved(current: URL, reference: string): string {
-  // Asked before the parser drops or turns them, and makes an authority of what was a path.
+  // Checked before the parser drops or turns them, and makes an authority of a path.
   if (/[\x00-\x20\x7f\\]/.test(reference)) throw malformed('with a space, a control character or a backslash')
   const next = URL.parse(reference, current.href)
   if (!next) throw malformed('that cannot be read')

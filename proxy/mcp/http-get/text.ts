@@ -22,14 +22,17 @@ const CHARSET = /;\s*charset\s*=\s*"?([a-z0-9_.:-]{1,40})"?\s*(?:;|$)/i
 const UTF_8: ReadonlySet<string> = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii'])
 const LATIN_1: ReadonlySet<string> = new Set(['iso-8859-1', 'latin1'])
 
-/** A media type that reads as text, and how its bytes are to be read. */
+/** A media type that reads as text, and the character set of its bytes. */
 export interface TextType {
   /** Lower case, without parameters. */
   readonly mediaType: string
   readonly charset: 'utf-8' | 'iso-8859-1'
 }
 
-/** Reads a Content-Type. Refuses with {@link FetchFailure} what is not text, or not in a character set known here. */
+/**
+ * Reads a Content-Type. Refuses with {@link FetchFailure} one that is not text, or not in a character set
+ * known here.
+ */
 export function textType(header: string): TextType {
   const mediaType = MEDIA_TYPE.exec(header)?.[1]?.toLowerCase()
   if (mediaType === undefined)
@@ -47,7 +50,10 @@ export function textType(header: string): TextType {
   throw new FetchFailure('charset', `The answer is in the character set ${charset}, which is not read here.`)
 }
 
-/** Bytes as text. What is no UTF-8 becomes U+FFFD. `cut`: a character that the cut has split is left out. */
+/**
+ * Decodes bytes as text. Bytes that are no UTF-8 become U+FFFD. `cut`: a character that the cut has split is
+ * left out.
+ */
 export function decoded(bytes: Buffer, charset: TextType['charset'], cut: boolean): string {
   if (charset === 'iso-8859-1') return bytes.toString('latin1')
   return new TextDecoder('utf-8').decode(bytes, { stream: cut })

@@ -79,10 +79,10 @@ const ARGUMENTS =
   'The arguments are url, and optionally headers (strings by name) and max_bytes (an integer above 0).'
 
 /**
- * Makes the built-in tool `http.get` (specification §2.3, WIRE.md §4, SECURITY threat 19) on an agent of its own. A fetch
- * that is refused or fails is a tool result with `isError` and one plain sentence; more than 64 at once are refused with
- * `overloaded`. Private addresses stay out of reach whatever the operator allows MCP servers. Throws an Error for an entry
- * of `allowed_hosts` that cannot be read.
+ * Makes the built-in tool `http.get` (specification §2.3, WIRE.md §4, SECURITY threat 19) on an agent of its
+ * own. A fetch that is refused or fails is a tool result with `isError` and one plain sentence; more than 64
+ * at once are refused with `overloaded`. Private addresses stay out of reach whatever the operator allows MCP
+ * servers. Throws an Error for an entry of `allowed_hosts` that cannot be read.
  */
 export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
   const stage = options.timeout_ms
@@ -97,8 +97,8 @@ export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
 }
 
 /**
- * Limits how much of some work is under way at once, for work that a caller can ask for faster than it ends. Refuses more
- * than that with `overloaded`.
+ * Limits how much of some work is under way at once, for work that a caller can ask for faster than it ends.
+ * Refuses more than that with `overloaded`.
  */
 export function atOnce<Given extends readonly unknown[], Made>(
   most: number,
@@ -116,7 +116,7 @@ export function atOnce<Given extends readonly unknown[], Made>(
   }
 }
 
-/** Makes {@link httpGet} over a given agent, which alone decides where a name may lead. For the service: `httpGet`. */
+/** Makes {@link httpGet} over a given agent, which alone decides where a name may lead. */
 export function httpGetVia(agent: Agent, options: HttpGetOptions): HttpGet {
   const allowed = parseAllowedHosts(options.allowed_hosts)
   return async (_permit, args, signal) => {

@@ -12,23 +12,29 @@ import type { PinPlan } from './plan.ts'
 
 /** How many tools a row names; it counts them all. */
 const MAX_NAMES = 64
-/** How much of the differences one row keeps, and all rows of a read: an upstream must not choose the size of the ledger. Characters, as JSON. */
+/**
+ * How much of the differences one row keeps: an upstream must not choose the size of the ledger. Characters,
+ * as JSON.
+ */
 const MAX_DIFFERENCE = 24_576
+/** How much all rows of one read keep. Characters, as JSON. */
 const MAX_DIFFERENCES = 262_144
 const MAX_LINE = 1_024
 const MAX_PROBLEM = 512
 
-/** What must be stored together for a read of an upstream to count. */
+/** The statements and rows that are stored together for a read of an upstream. */
 export interface AppliedRead {
   readonly statements: readonly Statement[]
   readonly notes: readonly AuditNote[]
 }
 
 /**
- * What a read of the upstream changes, and the audit rows that say so: one `mcp_resource.tool_quarantined` for each tool
- * that was quarantined, with the readable differences, and one `mcp_resource.updated` where tools were pinned, came back
- * or went, and one where the server's instructions are others. None where nothing has changed, or where the upstream could not be read. `at`: ms since the epoch.
- * The unit is refused as a `conflict` where the read was overtaken by a change of the resource or by another read.
+ * Works out the changes that a read of the upstream brings, and the audit rows that say so: one
+ * `mcp_resource.tool_quarantined` for each tool that was quarantined, with the readable differences, one
+ * `mcp_resource.updated` where tools were pinned, came back or went, and one where the server's instructions
+ * are others. There are no rows where nothing has changed, or where the upstream could not be read. `at`: ms
+ * since the epoch. The unit is refused as a `conflict` where the read was overtaken by a change of the
+ * resource or by another read.
  */
 export function applyRead(
   { database, at }: { readonly database: Database; readonly at: number },
@@ -57,8 +63,8 @@ interface Storing {
 }
 
 /**
- * Stores a read that no operator has asked for: instructions stay as they are. False where it was overtaken, and then
- * nothing was stored. Rejects where the ledger cannot record.
+ * Stores a read that no operator has asked for: instructions stay as they are. Resolves with false where it
+ * was overtaken, and then nothing was stored. Rejects where the ledger cannot record.
  */
 export async function storeRead(
   { database, ledger, configDigest, at }: Storing,
@@ -80,8 +86,9 @@ export async function storeRead(
 }
 
 /**
- * A server's instructions reach models as the descriptions of its tools do, so they are not its own to change either
- * (SECURITY threat 17): those of the first read stand, or of the last that an operator asked for, who is shown them.
+ * Puts the instructions of the first read in place of new ones, or those of the last read that an operator
+ * asked for and saw: they reach models as the descriptions of tools do, so they are not the server's to
+ * change (SECURITY threat 17).
  */
 function withoutNewInstructions(
   { server_facts: before, last_read_at: readAt }: McpResource,
@@ -137,7 +144,7 @@ const namesOf = (tools: readonly McpTool[]): readonly string[] =>
     .sort()
     .slice(0, MAX_NAMES)
 
-/** Over names and digests, so that the row says what was approved without holding it. */
+/** Hashes names and digests, so that the row says which tools were approved without holding them. */
 function digestOf(tools: readonly McpTool[]): string {
   const lines = tools.map(({ name, digest }) => JSON.stringify([name, digest])).sort()
   return createHash('sha256').update(lines.join('\n')).digest('hex')
@@ -155,6 +162,6 @@ function bounded(changes: readonly string[], limit: number): readonly string[] {
   return kept
 }
 
-/** For a person to read: on one line, with nothing that an upstream could hide in it. */
+/** Writes a problem for a person to read: on one line, with nothing that an upstream could hide in it. */
 const sentence = (problem: string): string =>
   problem.slice(0, MAX_PROBLEM).replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ')

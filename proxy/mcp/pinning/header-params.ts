@@ -20,9 +20,10 @@ const TOKEN = /^[!#$%&'*+.^_`|~\w-]+$/
 const TYPES: ReadonlySet<unknown> = new Set<HeaderParamType>(['boolean', 'integer', 'string'])
 
 /**
- * Finds the arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with one sentence,
- * which holds nothing of the schema but a place, where an annotation breaks the rules: the tool is then flagged, and a
- * client of 2026-07-28 must leave it out of its list. Expects a document that is no deeper than a stack.
+ * Finds the arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with
+ * one sentence, which holds nothing of the schema but a place, where an annotation breaks the rules: the tool
+ * is then flagged, and a client of 2026-07-28 must leave it out of its list. Expects a document that is no
+ * deeper than a stack.
  */
 export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
   if (!isObject(inputSchema)) return []
@@ -45,9 +46,9 @@ export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
 const isType = (type: unknown): type is HeaderParamType => TYPES.has(type)
 
 /**
- * Compares the headers that repeat arguments with the arguments. Returns null, or one sentence that names the header and no
- * value. An argument that is null or absent must have none. Integers are compared as numbers, everything else as text.
- * Does NOT look at headers that no annotation names.
+ * Compares the headers that repeat arguments with the arguments. Returns null, or one sentence that names the
+ * header and no value. An argument that is null or absent must have none. Integers are compared as numbers,
+ * everything else as text. Does NOT look at headers that no annotation names.
  */
 export function headerParamFault(
   params: readonly HeaderParam[],
@@ -70,7 +71,9 @@ export function headerParamFault(
   return null
 }
 
-/** The headers that repeat these arguments for an upstream. A value that a header cannot carry has none. */
+/**
+ * Makes the headers that repeat these arguments for an upstream. A value that a header cannot carry has none.
+ */
 export function headerParamHeaders(params: readonly HeaderParam[], args: unknown): Record<string, string> {
   const headers: Record<string, string> = {}
   for (const { header, path } of params) {

@@ -21,14 +21,17 @@ export type Inspection =
     }
   | { readonly ok: false; readonly problem: string }
 
-/** Reads the upstream of a resource and works out what changes by it. Writes nothing; never rejects because of the upstream. */
+/**
+ * Reads the upstream of a resource and works out the changes that this brings. Writes nothing; never rejects
+ * because of the upstream.
+ */
 export type Inspect = (resource: McpResource, signal: AbortSignal) => Promise<Inspection>
 
 export const inspector =
   (database: Database, upstream: McpUpstream, clock: () => number): Inspect =>
   async (resource, signal) => {
     try {
-      // The one place that makes an OperatorPermit: a resource is there because an operator has registered it.
+      // Made here alone: a resource is there because an operator has registered it.
       const permit = { kind: 'reading', resourceId: resource.resource_id } as OperatorPermit
       const { era, protocolVersion, facts, tools } = await upstream.read(permit, resource, signal)
       const listed = await withoutHurry(readTools(tools))
@@ -47,8 +50,9 @@ export const inspector =
   }
 
 /**
- * Gives up an inspection after `withinMs`: an upstream that takes longer counts as one that could not be read. Ending the
- * session that was opened for it may take two seconds more. Waits for that, since the database is in use until then.
+ * Gives up an inspection after `withinMs`: an upstream that takes longer counts as one that could not be
+ * read. Ending the session that was opened for it may take two seconds more. Waits for that, since the
+ * database is in use until then.
  */
 export const inspectWithin =
   (inspect: Inspect, withinMs: number): Inspect =>
@@ -59,7 +63,7 @@ export const inspectWithin =
     return { ok: false, problem: `it did not answer in time (${withinMs} ms)` }
   }
 
-/** Collects the items, with everybody else's turn in between: an upstream must not hold up calls by listing much. */
+/** Collects the items, with everybody else's turn in between: a long list must not hold up calls. */
 async function withoutHurry<Made>(work: Iterable<Made>): Promise<Made[]> {
   const made: Made[] = []
   for (const one of work) {

@@ -17,7 +17,7 @@ interface Cached extends PinnedDefinition {
   readonly text: string
 }
 
-// By resource and name. An entry is believed only while the text is the same, so dropping one decides nothing.
+// By resource and name. An entry is believed while its text is the same, so dropping one decides nothing.
 const cache = new LRUCache<string, Cached>({ max: 5_000 })
 
 /** Takes the pinned definition of a tool apart, once for as long as it stays what it is. */

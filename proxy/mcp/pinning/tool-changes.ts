@@ -11,8 +11,9 @@ const MAX_PLACE = 200
 const CONTEXT = 20
 
 /**
- * Says what would change if the pending definition of a tool were approved, as {@link toolChanges} does. Of a tool that was
- * never approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
+ * Says what would change if the pending definition of a tool were approved, as {@link toolChanges} does. Of a
+ * tool that was never approved, everything: that there is nothing to compare it with is no reason to approve
+ * it unseen.
  */
 export function pendingChanges({ definition, pending_definition: pending }: McpTool): readonly string[] {
   const after = membersOf(pending)
@@ -27,8 +28,9 @@ function membersOf(definition: string | null): Members {
 }
 
 /**
- * Compares two definitions of a tool, for an operator to read: a line for each changed place, values as JSON, cut at 120
- * characters around the difference, characters that hide written as `\u{200b}`. At most 50 lines, then how many more.
+ * Compares two definitions of a tool, for an operator to read: a line for each changed place, values as JSON,
+ * cut at 120 characters around the difference, characters that hide written as `\u{200b}`. At most 50 lines,
+ * then how many more.
  */
 export function toolChanges(before: Members, after: Members): readonly string[] {
   const lines: string[] = []
@@ -41,7 +43,7 @@ export function toolChanges(before: Members, after: Members): readonly string[] 
   return more === 0 ? lines : [...lines, `and ${more} more`]
 }
 
-/** Takes a change down. `change` is asked for its text only where there is room for it. */
+/** Takes a change down. Its text is made only where there is room for it. */
 type Note = (path: Path, change: () => string) => void
 
 function compare(before: unknown, after: unknown, path: Path, note: Note): void {

@@ -10,9 +10,11 @@ export interface ToolDefinition {
   /** JSON, as the upstream wrote it: fields that nobody knows are still in it. */
   readonly text: string
   readonly value: Readonly<Record<string, unknown>>
-  /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of what a model and a gateway go by. */
+  /**
+   * Lower-case hex SHA-256 of the canonical form (RFC 8785) of the fields that a model and a gateway go by.
+   */
   readonly digest: string
-  /** Why an operator should look closely: {@link toolFlags}. */
+  /** Warnings for an operator: {@link toolFlags}. */
   readonly flags: readonly string[]
 }
 
@@ -22,16 +24,16 @@ interface RawTool {
 }
 
 const MAX_BYTES = 256 * 1024
-// What a name must be in MCP is a should; what is in no header, log or table ambiguous is this.
+// MCP only recommends a form of names; this one is ambiguous in no header, log or table.
 const NAME = /^[\x21-\x7e]{1,128}$/
 const PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
 
 /**
- * The tools of a list that an upstream gave, one by one, since each may take some ten milliseconds and there may be
- * thousands; `value` is what `text` says. Throws an Error with one sentence, in which
- * nothing stands that the upstream could choose freely, where one has no name or a name that is not 1 to 128 visible ASCII
- * characters, a name is there twice, a definition is larger than 256 KiB or is JSON that two readers could take for two
- * things, or `inputSchema` is not the schema of an object.
+ * Reads the tools of a list that an upstream gave, one by one, since each may take some ten milliseconds and
+ * there may be thousands; `value` is `text` parsed. Throws an Error with one sentence, which holds nothing
+ * that the upstream could choose freely, where one has no name or a name that is not 1 to 128 visible ASCII
+ * characters, a name is there twice, a definition is larger than 256 KiB or is JSON that two readers could
+ * take for two things, or `inputSchema` is not the schema of an object.
  */
 export function* readTools(raw: readonly RawTool[]): Generator<ToolDefinition> {
   const names = new Set<string>()
@@ -58,7 +60,7 @@ function readTool({ text, value }: RawTool, index: number): ToolDefinition {
 
 function digestOf(name: string, bytes: Buffer, value: RawTool['value']): string {
   try {
-    // What is listed is the text, what is judged the value: a member twice would make them two tools.
+    // The text is listed, the value is judged: a member twice would make them two tools.
     scanJson(bytes)
     const pinned = PINNED.filter((field) => Object.hasOwn(value, field)).map((field) => [field, value[field]])
     return createHash('sha256')

@@ -10,11 +10,12 @@ const MAX_PLACE = 200
 type Path = readonly (string | number)[]
 
 /**
- * Why an operator should look closely at a tool (SECURITY threat 17), each a code with its subject: text that hides
- * (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the definition, names included),
- * a schema that arguments cannot be checked against, wholly (`dialect_unknown`, `schema_too_large`, `schema_unusable:`) or
- * in one place (`pattern_not_checked:`), and `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing.
- * Expects a document that is no deeper than a stack.
+ * Lists the reasons to look closely at a tool (SECURITY threat 17), each a code with its subject: text that
+ * hides (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the definition,
+ * names included), a schema that arguments cannot be checked against, wholly (`dialect_unknown`,
+ * `schema_too_large`, `schema_unusable:`) or in one place (`pattern_not_checked:`), and
+ * `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing. Expects a document
+ * that is no deeper than a stack.
  */
 export function toolFlags(definition: Members): readonly string[] {
   const flags: string[] = []
@@ -28,7 +29,7 @@ export function toolFlags(definition: Members): readonly string[] {
   return more === 0 ? flags : [...flags, `and ${more} more`]
 }
 
-/** Takes a flag down. It is asked for its text only where there is room for it. */
+/** Takes a flag down. Its text is made only where there is room for it. */
 type Note = (flag: () => string) => void
 
 function schemaFlags(inputSchema: unknown): readonly string[] {

@@ -1,13 +1,17 @@
 import canonicalize from 'canonicalize'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-/** Values in one set of arguments. More of them would hold up everybody else while they are judged (SECURITY row 23). */
+/**
+ * Values in one set of arguments. More of them would hold up everybody else while they are judged (SECURITY
+ * row 23).
+ */
 const MAX_VALUES = 250_000
 
 /**
- * Writes the arguments of a call as RFC 8785 does: two spellings of the same arguments have one digest. Refuses with
- * `mcp_params_invalid` what that is not defined for (RFC 7493): text that is not well-formed, and integers that a reader of
- * doubles takes for others; the upstream gets the bytes, and may read them exactly. Also more than 250,000 values.
+ * Writes the arguments of a call as RFC 8785 does: two spellings of the same arguments have one digest.
+ * Refuses with `mcp_params_invalid` what that is not defined for (RFC 7493): text that is not well-formed,
+ * and integers that a reader of doubles takes for others; the upstream gets the bytes, and may read them
+ * exactly. Also more than 250,000 values.
  */
 export function canonicalText(args: Readonly<Record<string, unknown>>): string {
   checkValues(args)

@@ -11,8 +11,9 @@ interface Protocol {
 }
 
 /**
- * Reads the protocol version and era of a caller's message: header and `_meta` must say the same (MCP 2026-07-28, protocol version header).
- * Without either it is of the legacy era: a client need not initialize to be served (WIRE.md §7).
+ * Reads the protocol version and era of a caller's message: header and `_meta` must say the same (MCP
+ * 2026-07-28, protocol version header). Without either it is of the legacy era: a client need not initialize
+ * to be served (WIRE.md §7).
  * `lone`: a notification or response, which carries no `_meta`.
  */
 export function callerEra(headers: IncomingHttpHeaders, meta: Members, lone: boolean): Protocol {
@@ -46,8 +47,9 @@ interface Named {
 }
 
 /**
- * Checks that `Mcp-Method` and `Mcp-Name` repeat the body (MCP 2026-07-28, standard request headers): somebody in front of
- * us may have judged by them. A modern request must carry them; an older one need not, but may not contradict itself either.
+ * Checks that `Mcp-Method` and `Mcp-Name` repeat the body (MCP 2026-07-28, standard request headers):
+ * somebody in front of us may have judged by them. A modern request must carry them; an older one need not,
+ * but may not contradict itself either.
  */
 export function standardHeaders({ era, kind, method, params }: Named, headers: IncomingHttpHeaders): void {
   const required = era === 'modern' && kind === 'request'

@@ -23,8 +23,8 @@ export const errorMessage = (id: string | null, error: string): string =>
   `{"jsonrpc":"2.0","id":${id ?? 'null'},"error":${error}}`
 
 /**
- * Writes one message as a server-sent event. JSON text has no line break outside its strings' escapes, unless its writer
- * put one.
+ * Writes one message as a server-sent event. JSON text has no line break outside its strings' escapes, unless
+ * its writer put one.
  */
 export const eventOf = (message: string): string =>
   `event: message\n${message

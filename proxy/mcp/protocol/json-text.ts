@@ -1,7 +1,9 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
 
-/** A JSON object, as it is written and as it is read: a member that nobody changes is passed on byte for byte. */
+/**
+ * A JSON object, as it is written and as it is read: a member that nobody changes is passed on byte for byte.
+ */
 export interface JsonText {
   readonly bytes: Buffer
   readonly value: Members
@@ -9,7 +11,7 @@ export interface JsonText {
   readonly escapedNames: boolean
 }
 
-/** Reads the bytes of one JSON object strictly. Throws a Refusal or a SyntaxError where they are anything else. */
+/** Reads the bytes of one JSON object strictly. Throws a Refusal or a SyntaxError for anything else. */
 export function readObject(bytes: Buffer): JsonText {
   const scan = scanJson(bytes, 1)
   const value: unknown = JSON.parse(bytes.toString('utf8'))
@@ -18,8 +20,8 @@ export function readObject(bytes: Buffer): JsonText {
 }
 
 /**
- * Reads a member of an object that was read strictly, where it is itself an object, as {@link readObject} does. The places of
- * its own members are looked for when they are first used.
+ * Reads a member of an object that was read strictly, where it is itself an object, as {@link readObject}
+ * does. The places of its own members are looked for when they are first used.
  */
 export function memberObject(
   { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,

@@ -6,7 +6,7 @@ import { callerEra, standardHeaders } from './era.ts'
 import { HANDSHAKE, LEGACY_ONLY, METHODS } from './methods.ts'
 import type { Era } from './versions.ts'
 
-/** One JSON-RPC message of a caller, read once: what is judged is what is acted on. Given by `mcp_message`. */
+/** One JSON-RPC message of a caller, read once: what is judged is acted on. Given by `mcp_message`. */
 export interface McpMessage {
   readonly kind: 'request' | 'notification' | 'response'
   readonly era: Era
@@ -20,15 +20,16 @@ export interface McpMessage {
   readonly params: Members
   /** `params._meta`, or empty. */
   readonly meta: Members
-  /** Whether the caller takes server-sent events. */
+  /** True where the caller takes server-sent events. */
   readonly takesEvents: boolean
 }
 
 /**
- * Reads the body as one JSON-RPC 2.0 message of either era, and refuses what two readers could take for two things:
- * a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a method that nobody serves.
- * Refuses with `mcp_request_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
- * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at what a method's parameters mean.
+ * Reads the body as one JSON-RPC 2.0 message of either era, and refuses a body that two readers could take
+ * for two things: a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a
+ * method that nobody serves. Refuses with `mcp_request_invalid`, `mcp_meta_invalid`,
+ * `mcp_version_unsupported`, `mcp_header_mismatch`, `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look
+ * at what a method's parameters mean.
  */
 export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   name: 'mcp_message',

@@ -1,8 +1,8 @@
 import type { Demand } from '../../../plugins/facts.ts'
 
 /**
- * The work that a method is for the gateway: answered from the pins, a tool's call, a list over all bound resources, or
- * relayed to the one resource that it names.
+ * The work that a method is for the gateway: answered from the pins, a tool's call, a list over all bound
+ * resources, or relayed to the one resource that it names.
  */
 export type Work = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
@@ -31,7 +31,9 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   ['logging/setLevel', { work: 'relay', capability: RESOURCES }],
 ])
 
-/** Methods about the connection itself, by era. They demand no capability: they reach nothing (WIRE.md §4). */
+/**
+ * Methods about the connection itself, by era. They demand no capability: they reach nothing (WIRE.md §4).
+ */
 export const HANDSHAKE: Readonly<Record<'modern' | 'legacy', ReadonlySet<string>>> = {
   modern: new Set(['server/discover']),
   legacy: new Set(['initialize', 'ping']),

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../db/json.ts'
 import { VERSION } from '../../version.ts'
 
-/** A form of the protocol: with everything in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
+/** A form of the protocol: all in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
 export type Era = 'modern' | 'legacy'
 
 /** The stateless revision. */
@@ -27,8 +27,8 @@ export const META = {
 export const IMPLEMENTATION: JsonObject = { name: 'sallyport', version: VERSION }
 
 /**
- * Makes the members of `_meta` that a request of ours to a modern upstream carries (MCP 2026-07-28, per-request protocol
- * fields).
+ * Makes the members of `_meta` that a request of ours to a modern upstream carries (MCP 2026-07-28,
+ * per-request protocol fields).
  */
 export const modernMeta = (
   capabilities: JsonObject,

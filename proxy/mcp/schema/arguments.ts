@@ -19,10 +19,11 @@ const cache = new LRUCache<string, Compiled>({
 })
 
 /**
- * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds no value of
- * theirs. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever both are: where the schema
- * cannot be used, or checking takes too much work, that is the sentence. A schema is compiled once for its digest.
- * Does NOT check formats, nor a pattern that RE2 does not take: the tool's flags name it.
+ * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds
+ * no value of theirs. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever
+ * both are: where the schema cannot be used, or checking takes too much work, that is the sentence. A schema
+ * is compiled once for its digest. Does NOT check formats, nor a pattern that RE2 does not take: the tool's
+ * flags name it.
  */
 export function argumentsFault(
   definition: { readonly digest: string; readonly inputSchema: unknown },

@@ -7,10 +7,12 @@ import { linearPattern } from './pattern.ts'
 import type { Dialect, PreparedSchema } from './prepare.ts'
 import { metered, type StepBudget, stepBudgetOf } from './step-budget.ts'
 
-/** What is wrong with a value: a sentence with the place, in which no value of it stands; null where nothing is. */
+/**
+ * Checks a value. Returns null, or a sentence with the place of the fault, which quotes nothing of the value.
+ */
 export type Check = (value: unknown) => string | null
 
-/** Of one check. A step takes 1 to 20 ns. */
+/** The steps of one check. One takes 1 to 20 ns. */
 const MAX_STEPS = 20_000_000
 const MAX_DEPTH = 64
 const MAX_VALUES = 1_000_000
@@ -24,7 +26,7 @@ const OPTIONS = {
   validateSchema: false,
   // A schema that is referred to a thousand times is compiled once.
   inlineRefs: false,
-  // Its other way of finding what is missing overlooks the property without a name.
+  // Its other way of finding missing properties overlooks the one without a name.
   loopRequired: 0,
   logger: false,
 } as const
@@ -35,7 +37,7 @@ const META: Readonly<Record<Dialect, string>> = {
 }
 const metaChecks = new Map<Dialect, Check>()
 
-/** What is wrong with the schema by the rules of its own dialect, or null. */
+/** Checks a schema by the rules of its own dialect. Returns one sentence, or null. */
 export function metaFault({ dialect, schema }: PreparedSchema): string | null {
   const known = metaChecks.get(dialect)
   if (known) return known(schema)
@@ -46,7 +48,10 @@ export function metaFault({ dialect, schema }: PreparedSchema): string | null {
   return check(schema)
 }
 
-/** Throws an Error where the compiler does not take the schema. Blocks for some 0.1 ms for each schema in it. */
+/**
+ * Compiles a schema. Throws an Error where the compiler does not take it. Blocks for some 0.1 ms for each
+ * schema in it.
+ */
 export function compileSchema({ dialect, schema }: PreparedSchema): Check {
   const budget = stepBudgetOf(MAX_STEPS)
   // A validator of its own: nothing that one schema declares is known to another.

@@ -3,7 +3,7 @@ import { RE2JS, RE2Set } from 're2js'
 /** A regular expression that runs in time proportional to the text, whatever both are. */
 export interface LinearPattern {
   readonly test: (text: string) => boolean
-  /** What it costs for each character of a text, at worst, in steps of some 20 ns. */
+  /** The cost of each character of a text, at worst, in steps of some 20 ns. */
   readonly weight: number
 }
 
@@ -12,18 +12,19 @@ const MAX_LENGTH = 2_048
 const MAX_WEIGHT = 5_000
 /** A class of Unicode properties is hundreds of ranges, built anew wherever it stands. */
 const PROPERTY_WEIGHT = 50
-/** What one pattern may remember between texts. Bytes. A usual one needs some kilobytes. */
+/** The memory that one pattern may use between texts. Bytes. A usual one needs some kilobytes. */
 export const PATTERN_MEMORY = 32 * 1024
 
 const COUNT = /\{(\d*),?(\d*)\}/g
 const GROUP_COUNT = /\)\{(\d*),?(\d*)\}/g
-// Of RE2, and of ECMAScript something else.
+// An escape of RE2 that is something else in ECMAScript.
 const FOREIGN_ESCAPE = /\\[^\WbBdDsSwWfnrtvcxu0-9]/
 
 /**
- * The pattern of a JSON Schema, for RE2 instead of the engine of JavaScript, which an upstream could keep busy for ever.
- * Null where it cannot run so (a look-around, a back reference, a repeat above 1,000), where it is too large, or where
- * ECMA-262 does not know it. `.` and `\s` are RE2's: they differ for U+2028 and for white space beyond ASCII.
+ * Compiles the pattern of a JSON Schema for RE2 instead of the engine of JavaScript, which an upstream could
+ * keep busy for ever. Returns null where it cannot run so (a look-around, a back reference, a repeat above
+ * 1,000), where it is too large, or where ECMA-262 does not know it. `.` and `\s` are RE2's: they differ for
+ * U+2028 and for white space beyond ASCII.
  */
 export function linearPattern(source: string): LinearPattern | null {
   const weight = weightOf(source)
@@ -39,7 +40,7 @@ export function linearPattern(source: string): LinearPattern | null {
   }
 }
 
-/** From above: every counted repeat writes what it repeats out, and what a group repeats may be anything before it. */
+/** Estimates from above: a counted repeat is written out, and a group may repeat anything before it. */
 function weightOf(source: string): number {
   const counts = [...source.matchAll(COUNT)].map(highest)
   const groups = [...source.matchAll(GROUP_COUNT)].map(highest)

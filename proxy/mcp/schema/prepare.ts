@@ -4,21 +4,21 @@ import { extentOf } from '../protocol/json-values.ts'
 import { linearPattern } from './pattern.ts'
 import { type Subschema, subschemas } from './subschemas.ts'
 
-/** A JSON Schema of somebody else's that is small enough to compile, refers to nothing but itself, and runs no pattern. */
+/** A JSON Schema of an upstream, small enough to compile, that refers to nothing else and runs no pattern. */
 export interface PreparedSchema {
   readonly dialect: Dialect
-  /** A copy: what is left out of it says nothing in either dialect, or cannot be checked. */
+  /** A copy without the members that say nothing in either dialect, or cannot be checked. */
   readonly schema: Record<string, unknown>
   /** Characters of JSON. */
   readonly size: number
   readonly patterns: number
-  /** Where a pattern stands that will not be checked. */
+  /** The places of patterns that will not be checked. */
   readonly unchecked: readonly string[]
 }
 
 export type Dialect = '2020-12' | 'draft-07'
 
-/** Why a schema cannot be used: a code for the operator, and a sentence for who calls. */
+/** The reason why a schema cannot be used: a code for the operator, and a sentence for the caller. */
 export interface SchemaFault {
   readonly code: 'dialect_unknown' | 'schema_too_large' | 'schema_unusable'
   readonly problem: string
@@ -28,7 +28,10 @@ const MAX_CHARACTERS = 256 * 1024
 const MAX_DEPTH = 64
 const MAX_SUBSCHEMAS = 1_000
 const MAX_VALUES = 20_000
-/** Characters that the compiled code repeats: of each keyword its place, of each name of a list the whole list. */
+/**
+ * Characters that the compiled code repeats: of each keyword its place, of each name of a list the whole
+ * list.
+ */
 const MAX_REPEATED = 2_000_000
 const MAX_PATTERNS = 256
 const MAX_PATTERN_WEIGHT = 25_000
@@ -41,9 +44,9 @@ const DIALECTS: ReadonlyMap<unknown, Dialect> = new Map([
 ])
 
 /**
- * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 where it names no dialect, or draft-07. What compiles
- * it generates code, at worst with the place of every keyword in it, so those are bounded, not only its length.
- * Does NOT check that its keywords have the values they should have.
+ * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 where it names no dialect, or draft-07.
+ * The compiler generates code, at worst with the place of every keyword in it, so those are bounded, not only
+ * its length. Does NOT check that its keywords have the values they should have.
  */
 export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   const { depth, values } = extentOf(given, MAX_VALUES)
@@ -55,7 +58,7 @@ export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
     typeof given.$schema === 'string' ? given.$schema.replace(/#$/, '') : given.$schema,
   )
   if (!dialect) return { code: 'dialect_unknown', problem: 'its dialect is not supported' }
-  // Written and read again: a copy without ties to the original. JSON.parse of an object's text gives an object.
+  // A copy without ties to the original. JSON.parse of an object's text gives an object.
   const schema = JSON.parse(text) as Record<string, unknown>
   return prepared(schema, dialect, text.length)
 }
@@ -101,8 +104,8 @@ function repeatedIn({ schema, path }: Subschema): number {
 }
 
 /**
- * A reference may point at a schema of this document, by its place or by an anchor, and at nothing else. Afterwards each
- * names a place: within one document that is what anchors and dynamic references come to.
+ * Turns every reference into the place of a schema of this document, which is what anchors and dynamic
+ * references come to within one document. Refuses references to anything else.
  */
 function settleReferences(all: readonly Subschema[]): SchemaFault | null {
   const referring = all.filter(({ schema }) => schema.$ref !== undefined || schema.$dynamicRef !== undefined)
@@ -172,7 +175,7 @@ function patternsOf({ schema, path }: Subschema): readonly Pattern[] {
   return patterns
 }
 
-/** Words of the compiler's own, which neither dialect knows, and the names that it would file the schema under. */
+/** Leaves out words of the compiler that neither dialect knows, and names it would file the schema under. */
 function leaveOutForeign(schema: Record<string, unknown>): void {
   delete schema.$async
   delete schema.$id

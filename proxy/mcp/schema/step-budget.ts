@@ -1,6 +1,6 @@
 import { _, type Ajv, type AnySchema, type KeywordCxt, Name } from 'ajv'
 
-/** Counts the work of one check at a time, and ends it by throwing where there is too much of it. */
+/** A budget of steps for one check at a time. `spend` throws where it is used up. */
 export interface StepBudget {
   readonly start: () => void
   readonly spend: (steps: number) => void
@@ -19,7 +19,7 @@ export function stepBudgetOf(steps: number): StepBudget {
   }
 }
 
-/** They look at each key of an object. */
+/** Keywords that look at each key of an object. */
 const KEY_LOOPS = new Set([
   'additionalProperties',
   'maxProperties',
@@ -33,8 +33,9 @@ const KEY_STEPS = 20
 const ERRORS = new Name('vErrors')
 
 /**
- * Makes each keyword of a validator that is compiled from now on spend what it is about to cost, so that no schema keeps it
- * busy with any value: references that fan out at every level, a thousand conditions for each of a million items.
+ * Makes each keyword of a validator that is compiled from now on spend what it is about to cost, so that no
+ * schema keeps it busy with any value: references that fan out at every level, a thousand conditions for each
+ * of a million items.
  */
 export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
   const charge = (data: unknown, price: number, looped: boolean): void => spend(price + sizeOf(data, looped))
@@ -46,7 +47,7 @@ export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
       const { gen, data, keyword, schema } = cxt
       const call = gen.scopeValue('func', { ref: charge })
       gen.code(_`${call}(${data}, ${priceOf(keyword, schema)}, ${KEY_LOOPS.has(keyword)})`)
-      // What a reference finds wrong is copied behind what was wrong before.
+      // The errors of a reference are copied behind those from before.
       if (/ref$/i.test(keyword)) {
         gen.code(_`${gen.scopeValue('func', { ref: chargeErrors })}(${ERRORS})`)
       }
@@ -56,7 +57,7 @@ export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
   }
 }
 
-/** What a keyword costs before it looks at a value: 10, and something for each thing it names. */
+/** Prices a keyword before it looks at a value: 10, and something for each thing that it names. */
 function priceOf(keyword: string, schema: AnySchema): number {
   if (keyword === 'enum' || keyword === 'const') return 10 + (JSON.stringify(schema)?.length ?? 0)
   const things = typeof schema === 'object' ? Object.keys(schema).length : 0

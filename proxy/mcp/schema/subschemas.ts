@@ -7,11 +7,14 @@ export interface Subschema {
   /** The object itself, not a copy. */
   readonly schema: Record<string, unknown>
   readonly path: Path
-  /** The names of the properties that lead here, where nothing else does; else null (MCP 2026-07-28, x-mcp-header). */
+  /**
+   * The names of the properties that lead here, where nothing else does; else null (MCP 2026-07-28,
+   * x-mcp-header).
+   */
   readonly properties: readonly string[] | null
 }
 
-/** Their members are schemas by name, whatever the names are. */
+/** Keywords whose members are schemas by name, whatever the names are. */
 const BY_NAME = new Set([
   'properties',
   'patternProperties',
@@ -20,12 +23,12 @@ const BY_NAME = new Set([
   '$defs',
   'definitions',
 ])
-/** They hold data: an object in them is no schema, whatever it looks like. */
+/** Keywords that hold data: an object in them is no schema, whatever it looks like. */
 const DATA = new Set(['enum', 'const', 'default', 'example', 'examples'])
 
 /**
- * Every schema of a JSON Schema (2020-12 or draft-07), itself first. An object below a keyword that nobody knows counts
- * as one: a reference may point there. Expects a document that is no deeper than a stack.
+ * Lists every schema of a JSON Schema (2020-12 or draft-07), itself first. An object below a keyword that
+ * nobody knows counts as one: a reference may point there. Expects a document that is no deeper than a stack.
  */
 export function subschemas(root: Record<string, unknown>): readonly Subschema[] {
   const all: Subschema[] = []

@@ -13,10 +13,11 @@ export interface Ticket {
   readonly end: () => void
 }
 
-/** The requests of legacy callers under way, which `notifications/cancelled` can take back: their own, in their own session. */
+/** The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session. */
 export class Cancellations {
   readonly #underWay = new Map<string, AbortController>()
 
+  /** Registers a request until its ticket's `end`. */
   begin(caller: Caller): Ticket {
     const controller = new AbortController()
     const { id, era } = caller.message
@@ -30,7 +31,7 @@ export class Cancellations {
     return { signal: controller.signal, end }
   }
 
-  /** `requestId` as the notification says it. */
+  /** Cancels a request of the caller's. `requestId` as the notification says it. */
   cancel(caller: Caller, requestId: unknown): void {
     this.#underWay.get(keyOf(caller, requestId))?.abort()
   }

@@ -16,13 +16,18 @@ export interface PinnedTool {
   readonly tool: McpTool
 }
 
-/** Looks up resources, tools and bindings for the gate: in the database, each time, so that a change holds at once. */
+/**
+ * Looks up resources, tools and bindings for the gate: in the database, each time, so that a change holds at
+ * once.
+ */
 export interface Registry {
   /** The enabled resource of that name. */
   readonly resource: (name: string) => Promise<McpResource | undefined>
   /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
-  /** The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4). */
+  /**
+   * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4).
+   */
   readonly exposed: (name: string) => Promise<PinnedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => Promise<PinnedTool | undefined>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
@@ -54,7 +59,8 @@ export function openRegistry(database: Database): Registry {
     return named && named.state !== 'gone' ? { resource: of, tool: named } : undefined
   }
   const split: Registry['split'] = async (name) => {
-    // Names that would make this ambiguous were refused when they were registered: the first that fits is the only one.
+    // Names that would make this ambiguous were refused when they were registered: the first that fits is the
+    // only one.
     for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
       const named = await resource(name.slice(0, dot))
       if (named) return { resource: named, rest: name.slice(dot + 1) }
@@ -84,7 +90,10 @@ export function openRegistry(database: Database): Registry {
   }
 }
 
-/** Names the capability that calling a tool demands: its own where the operator gave it one, else its resource's. */
+/**
+ * Names the capability that calling a tool demands: its own where the operator gave it one, else its
+ * resource's.
+ */
 export const capabilityOf = (
   { tool_capabilities: own, required_capability: all }: McpResource,
   tool: string,
@@ -93,8 +102,8 @@ export const capabilityOf = (
   (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
 
 /**
- * Tells whether a tool may be listed and called as it stands: its definition is the approved one, and a modern upstream has not
- * annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
+ * Tells whether a tool may be listed and called as it stands: its definition is the approved one, and a
+ * modern upstream has not annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
  */
 export const isUsable = ({ era }: McpResource, tool: McpTool): tool is PinnedMcpTool =>
   tool.state === 'approved' &&

@@ -2,7 +2,10 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-/** Whose state it is, and for what: a state is worth nothing to anybody else or for anything else. */
+/**
+ * The principal and the call that a state was given to: it is worth nothing to anybody else or for anything
+ * else.
+ */
 export interface StateOwner {
   readonly principal: Principal
   readonly resourceId: string
@@ -12,12 +15,13 @@ export interface StateOwner {
 }
 
 /**
- * Binds the opaque state of a multi round-trip request to the principal and the call it was given to (MCP 2026-07-28,
- * mrtr; SECURITY threat 6): an upstream knows only this gateway, so it cannot tell two principals apart.
+ * Binds the opaque state of a multi round-trip request to the principal and the call it was given to (MCP
+ * 2026-07-28, mrtr; SECURITY threat 6): an upstream knows only this gateway, so it cannot tell two principals
+ * apart.
  */
 export interface RequestStates {
   readonly seal: (state: string, owner: StateOwner) => string
-  /** The upstream's own state, or `mcp_params_invalid`. */
+  /** Returns the upstream's own state, or refuses with `mcp_params_invalid`. */
   readonly open: (sealed: string, owner: StateOwner) => string
 }
 
@@ -27,7 +31,7 @@ export const stateRefused = (): Refusal =>
 const TAG_LENGTH = 43
 
 export function requestStates(secret: Buffer): RequestStates {
-  // A key of its own: what signs nonces must not sign what an upstream writes.
+  // A key of its own: the key of nonces must not sign text that an upstream writes.
   const key = createHmac('sha256', secret).update('mcp request state').digest()
   const tag = (state: string, { principal, resourceId, method, name }: StateOwner): string =>
     createHmac('sha256', key)

@@ -4,7 +4,10 @@ import type { Demand } from '../../../plugins/facts.ts'
 import type { PinnedTool } from './registry.ts'
 import type { CallerSession } from './sessions.ts'
 
-/** A request of an upstream to the caller of a tool (elicitation, sampling, roots), which the caller has not answered yet. */
+/**
+ * A request of an upstream to the caller of a tool (elicitation, sampling, roots), which the caller has not
+ * answered yet.
+ */
 export interface ServerRequest {
   readonly resource: McpResource
   /** The pinned tool that asks, where it is one. */
@@ -17,8 +20,8 @@ export interface ServerRequest {
 }
 
 /**
- * The server requests under way between upstreams and callers of the legacy era. Each gets an id of ours, since two
- * upstreams may count alike; only the session that was asked can answer, once.
+ * The server requests under way between upstreams and callers of the legacy era. Each gets an id of ours,
+ * since two upstreams may count alike; only the session that was asked can answer, once.
  */
 export class ServerRequests {
   readonly #open = new Map<string, ServerRequest>()
@@ -36,7 +39,10 @@ export class ServerRequests {
     return request && request.session.id === session?.id ? request : undefined
   }
 
-  /** Closes a request: its call is over, or it is being answered. Returns false where that had happened before. */
+  /**
+   * Closes a request: its call is over, or it is being answered. Returns false where that had happened
+   * before.
+   */
   close(id: string): boolean {
     return this.#open.delete(id)
   }

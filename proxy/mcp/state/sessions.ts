@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import type { JsonObject } from '../../../db/json.ts'
 
-/** What a legacy client said when it initialized. */
+/** The session of a legacy client, with what it said when it initialized. */
 export interface CallerSession {
   readonly id: string
   readonly principalId: string
-  /** The resource whose door it was opened at, or null for the aggregate door. */
+  /** The resource whose path it was opened at, or null for `/v1/mcp`. */
   readonly resourceId: string | null
   readonly capabilities: JsonObject
   readonly clientInfo: JsonObject | null
@@ -13,19 +13,21 @@ export interface CallerSession {
 
 /** A session that nobody uses for so long is forgotten; its client is told to initialize again. ms. */
 const IDLE_MS = 60 * 60 * 1000
-/** Open at once for one principal; the one unused for longest goes. */
-const PER_PRINCIPAL = 64
+/** Sessions open at once for one principal; the one unused for longest goes. */
+const MAX_OF_PRINCIPAL = 64
 
-interface Kept extends CallerSession {
+interface OpenSession extends CallerSession {
   usedAt: number
 }
 
 /**
- * The sessions of legacy clients at our door, each bound to the principal that opened it: the id alone opens nothing
- * (SECURITY threat 6). They live in memory: after a restart a client is told 404 and initializes anew, as its protocol says.
+ * The sessions of legacy clients, each bound to the principal that opened it: the id alone opens nothing
+ * (SECURITY threat 6). They live in memory: after a restart a client is answered 404 and initializes anew, as
+ * its protocol says. Not one lru-cache: every principal has a limit of its own, and nobody's sessions drive
+ * out somebody else's.
  */
 export class CallerSessions {
-  readonly #byPrincipal = new Map<string, Map<string, Kept>>()
+  readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
   readonly #onEnd: (session: CallerSession) => void
 
   /** `onEnd` is told of every session that ends, whichever way. */
@@ -34,11 +36,11 @@ export class CallerSessions {
   }
 
   open(opened: Omit<CallerSession, 'id'>, at: number): CallerSession {
-    const own = this.#byPrincipal.get(opened.principalId) ?? new Map<string, Kept>()
+    const own = this.#byPrincipal.get(opened.principalId) ?? new Map<string, OpenSession>()
     this.#byPrincipal.set(opened.principalId, own)
     for (const session of own.values()) {
       // In the order of their last use: the first that is young enough ends the search.
-      const tooMany = own.size >= PER_PRINCIPAL
+      const tooMany = own.size >= MAX_OF_PRINCIPAL
       if (!tooMany && at - session.usedAt < IDLE_MS) break
       this.end(session.principalId, session.id)
     }
@@ -48,7 +50,7 @@ export class CallerSessions {
     return session
   }
 
-  /** Undefined where there is none of that id, or it is another principal's. */
+  /** Finds a session. Undefined where there is none of that id, or it is another principal's. */
   find(principalId: string, id: string, at: number): CallerSession | undefined {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)
@@ -63,7 +65,7 @@ export class CallerSessions {
     return session
   }
 
-  /** False where there was none. */
+  /** Ends a session. Returns false where there was none. */
   end(principalId: string, id: string): boolean {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)

@@ -13,12 +13,15 @@ export interface McpAnswer {
   /** True where the upstream answers with an event stream. */
   readonly streamed: boolean
   /**
-   * Notifications and requests of the upstream as they come, and last the response to our request; it ends after that.
-   * Throws McpUpstreamError, or the call's reason for aborting. Nothing is read ahead beyond one chunk. Returning early
-   * destroys the request. To be iterated once.
+   * Notifications and requests of the upstream as they come, and last the response to our request; it ends
+   * after that. Throws McpUpstreamError, or the call's reason for aborting. Nothing is read ahead beyond one
+   * chunk. Returning early destroys the request. To be iterated once.
    */
   readonly messages: AsyncIterable<Message>
-  /** Ours on the wire. The response has it as its id; only an error with an HTTP status of 400 and up may have none. */
+  /**
+   * Ours on the wire. The response has it as its id; only an error with an HTTP status of 400 and up may have
+   * none.
+   */
   readonly requestId: number
 }
 
@@ -28,20 +31,24 @@ export interface Expectation {
   readonly era: Era
   readonly credentials: UpstreamCredentials
   readonly limits: SizeLimits
-  /** How the request was sent in the legacy era: outside a session, in one without an id, or in one that it named. */
+  /**
+   * How the request was sent in the legacy era: outside a session, in one without an id, or in one that it
+   * named.
+   */
   readonly session: 'none' | 'unnamed' | 'named'
   /** Called once, when nothing more can come. False: the upstream may still be at work on the request. */
   readonly settled: (answered: boolean) => void
 }
 
 interface Progress {
-  /** Whether the response has come, as far as the answer was read. */
+  /** True once the response has come. */
   answered: boolean
 }
 
 /**
  * Reads the answer that begins with `head`; a body that comes with an HTTP error is read whole.
- * Throws McpUpstreamError for what can be no answer: refused credentials, a redirect, another status, type or encoding.
+ * Throws McpUpstreamError for what can be no answer: refused credentials, a redirect, another status, type or
+ * encoding.
  */
 export async function answerOf(head: Head, expectation: Expectation): Promise<McpAnswer> {
   const { status, body } = head
@@ -84,8 +91,8 @@ async function accepted(
 
 /**
  * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error that has none.
- * Throws McpUpstreamError `failed` where the body is anything else; `new_session` is its cure where it says that the
- * session is unknown.
+ * Throws McpUpstreamError `failed` where the body is anything else; `new_session` is its cure where it says
+ * that the session is unknown.
  */
 async function errorAnswer({ status, body }: Head, type: string, expectation: Expectation): Promise<Message> {
   const { requestId, credentials, limits, session } = expectation
@@ -104,12 +111,15 @@ function messageIn(bytes: Buffer): Message | null {
   try {
     return readMessage(bytes)
   } catch {
-    // Whatever it is, a page or nothing: it answers no request.
+    // A page or nothing: it answers no request.
     return null
   }
 }
 
-/** An error whose sender could not read the id, or would not, has none; a result always has one. */
+/**
+ * Tells whether a message answers the request. An error whose sender could not read the id has none; a result
+ * has one.
+ */
 function answers(message: Message, requestId: number): boolean {
   if (kindOfMessage(message) !== 'response') return false
   const id = message.value.id ?? null

@@ -22,7 +22,10 @@ export function isEncoded({ 'content-encoding': encoding }: ResponseHeaders): bo
   return encoding !== undefined && !(typeof encoding === 'string' && encoding.toLowerCase() === 'identity')
 }
 
-/** Reads the whole body. Throws McpUpstreamError `too_large` past `maxBytes`, and what the body itself fails with. */
+/**
+ * Reads the whole body. Throws McpUpstreamError `too_large` past `maxBytes`, and what the body itself fails
+ * with.
+ */
 export async function readWhole(body: Readable, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let length = 0
@@ -49,9 +52,9 @@ export function drain(body: Readable): void {
 }
 
 /**
- * Yields the data of each event of an event stream, as it comes (WHATWG HTML, server-sent events). Passes over events without
- * data and those of another type than `message`, which carry nothing of MCP. Ends where the stream ends: an event that was
- * not finished by then is none.
+ * Yields the data of each event of an event stream, as it comes (WHATWG HTML, server-sent events). Passes
+ * over events without data and those of another type than `message`, which carry nothing of MCP. Ends where
+ * the stream ends: an event that was not finished by then is none.
  * Throws McpUpstreamError `too_large` past the limits, `failed` where the stream is not UTF-8.
  */
 export async function* eventData(

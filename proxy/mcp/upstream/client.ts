@@ -16,7 +16,7 @@ import { type SessionOwner, UpstreamSessions } from './sessions.ts'
 const SWEEP_MS = 60_000
 
 export interface UpstreamOptions extends Limits {
-  /** Whether upstreams may be at loopback or private addresses. */
+  /** True: upstreams may be at loopback or private addresses. */
   readonly allowPrivate: boolean
   readonly clock: () => number
   /** Reads `env:NAME` or `file:/path`. */
@@ -32,9 +32,15 @@ export interface UpstreamCall extends ModernCall, LegacyCall {
 
 /** The MCP servers behind this gateway. Whatever fails because of one is a McpUpstreamError. */
 export interface McpUpstream {
-  /** Sends one request and resolves with the head of its answer. Rejects with McpUpstreamError, or the signal's reason. */
+  /**
+   * Sends one request and resolves with the head of its answer. Rejects with McpUpstreamError, or the
+   * signal's reason.
+   */
   readonly call: (call: UpstreamCall) => Promise<McpAnswer>
-  /** Hands a JSON-RPC response to the session whose server asked for it. Rejects where there is no such session. */
+  /**
+   * Hands a JSON-RPC response to the session whose server asked for it. Rejects where there is no such
+   * session.
+   */
   readonly respond: (
     permit: Granted,
     resource: McpResource,
@@ -50,12 +56,13 @@ export interface McpUpstream {
 }
 
 /**
- * Speaks to upstream MCP servers over Streamable HTTP, of either era. Connections go to vetted addresses only, TLS is
- * verified, redirects and cookies are not followed, and nothing of a caller's own headers is ever sent.
+ * Speaks to upstream MCP servers over Streamable HTTP, of either era. Connections go to vetted addresses
+ * only, TLS is verified, redirects and cookies are not followed, and nothing of a caller's own headers is
+ * ever sent.
  *
- * Every message needs a permit: a call and a response to a server's request that of a granted call, a reading its own.
- * One thing goes without: the DELETE of a session, which a permitted call or reading has opened. The notification that
- * cancels a request goes under the permit of that request.
+ * Every message needs a permit: a call and a response to a server's request that of a granted call, a reading
+ * its own. One thing goes without: the DELETE of a session, which a permitted call or reading has opened. The
+ * notification that cancels a request goes under the permit of that request.
  *
  * Does NOT decide who may call what, nor look into params and results.
  */

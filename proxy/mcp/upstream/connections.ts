@@ -23,7 +23,7 @@ export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAliv
 export interface Connections {
   /** Throws McpUpstreamError `failed` where the resource's credentials or its endpoint cannot be used. */
   readonly of: (resource: McpResource) => Promise<Connection>
-  /** Gives up the agents that have not been asked for lately. What is under way on them goes on. */
+  /** Gives up the agents that have not been used lately. Requests under way on them go on. */
   readonly sweep: (at: number) => void
   /** Ends every connection at once. */
   readonly close: () => Promise<void>
@@ -35,8 +35,9 @@ interface Entry {
 }
 
 /**
- * Opens one agent for each revision of a resource and each certificate it shows, so that no two resources share a connection
- * and none outlives a change of its endpoint. Does NOT look at who calls: only sessions belong to callers.
+ * Opens one agent for each revision of a resource and each certificate it shows, so that no two resources
+ * share a connection and none outlives a change of its endpoint. Does NOT look at who calls: only sessions
+ * belong to callers.
  */
 export function openConnections(options: ConnectionOptions): Connections {
   const { secret, clock, allowPrivate, connectMs, answerMs, resolve } = options
@@ -75,7 +76,10 @@ export function openConnections(options: ConnectionOptions): Connections {
   }
 }
 
-/** Registration has checked all of this; a row that somebody else wrote has passed nothing. */
+/**
+ * Reads the endpoint. Registration has checked all of this; a row that somebody else wrote has passed no
+ * check.
+ */
 function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResource): URL {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol))

@@ -15,7 +15,10 @@ export interface UpstreamCredentials {
   readonly headers: Readonly<Record<string, string>>
   /** PEM, for `mtls` only. */
   readonly tls: { readonly cert: string; readonly key: string } | null
-  /** The spellings of the secret in a message. None for `mtls`: a private key is never sent, so none can come back. */
+  /**
+   * The spellings of the secret in a message. None for `mtls`: a private key is never sent, so none can come
+   * back.
+   */
   readonly traces: readonly Buffer[]
 }
 
@@ -42,7 +45,7 @@ export function credentialsReader({ secret, clock }: Options): CredentialsOf {
     if (entry && at >= entry.at && at - entry.at < SECRET_AGE_MS) return entry.text
     const text = secret(reference)
     known.set(reference, { at, text })
-    // What failed is asked again at once, not after ten seconds.
+    // A secret that could not be read is read again at once, not after ten seconds.
     text.catch(() => known.delete(reference))
     return text
   }
@@ -60,7 +63,9 @@ export function credentialsReader({ secret, clock }: Options): CredentialsOf {
   }
 }
 
-/** Tells whether a message holds the secret that its sender was called with. Compares bytes; decodes nothing. */
+/**
+ * Tells whether a message holds the secret that its sender was called with. Compares bytes; decodes nothing.
+ */
 export const echoes = ({ traces }: UpstreamCredentials, message: Buffer): boolean =>
   traces.some((trace) => message.includes(trace))
 
@@ -87,9 +92,9 @@ function certificateOf(pem: string): UpstreamCredentials {
 }
 
 /**
- * Reads the secret that a resource refers to: `env:NAME` or `file:/path` (WIRE.md §2). Throws an Error with one sentence
- * where there is none, where a file is open to everybody, or where it is one of the gateway's own: an operator who may
- * register resources must not be able to have the CA's keys sent somewhere.
+ * Reads the secret that a resource refers to: `env:NAME` or `file:/path` (WIRE.md §2). Throws an Error with
+ * one sentence where there is none, where a file is open to everybody, or where it is one of the gateway's
+ * own: an operator who may register resources must not be able to have the CA's keys sent somewhere.
  */
 export const upstreamSecret =
   (env: Environment, dataDir: string) =>
@@ -102,7 +107,7 @@ export const upstreamSecret =
     throw new Error(`${reference} names no secret: set it where the gateway runs`)
   }
 
-// Links followed: it is the file behind them that would be sent.
+// Follows links: the file behind them would be sent.
 async function outside(path: string, dataDir: string): Promise<string> {
   const [file, own] = await Promise.all([realpath(path), realpath(dataDir)])
   const pseudo = ['/proc', '/sys', '/dev'].some((root) => file.startsWith(`${root}/`))

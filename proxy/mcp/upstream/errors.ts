@@ -1,11 +1,12 @@
 /**
- * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no answer in
- * time. `too_large`: an answer past the limits. `failed`: anything else that is not the answer we asked for.
+ * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no
+ * answer in time. `too_large`: an answer past the limits. `failed`: anything else that is not the answer we
+ * asked for.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 
 /**
- * What may be done about a failure without doing anything twice: connect again (not a byte of the request was sent), or
+ * The remedy of a failure that does nothing twice: connect again (not a byte of the request was sent), or
  * begin a new session (the upstream does not know the one we named, so it did nothing).
  */
 export type Cure = 'reconnect' | 'new_session'
@@ -17,7 +18,10 @@ interface Options {
   readonly cure?: Cure
 }
 
-/** What went wrong between us and an MCP server. The message is for the log: it never holds headers, bodies or secrets. */
+/**
+ * A failure between us and an MCP server. The message is for the log: it never holds headers, bodies or
+ * secrets.
+ */
 export class McpUpstreamError extends Error {
   readonly kind: FailureKind
   readonly status: number | null
@@ -31,6 +35,6 @@ export class McpUpstreamError extends Error {
   }
 }
 
-/** Shorthand for the commonest kind. */
+/** Makes an error of the commonest kind. */
 export const failed = (message: string, options: Options = {}): McpUpstreamError =>
   new McpUpstreamError('failed', message, options)

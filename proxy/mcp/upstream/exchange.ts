@@ -22,16 +22,16 @@ export interface Head {
   readonly status: number
   readonly headers: ResponseHeaders
   /**
-   * Errors with McpUpstreamError or the signal's reason. Nothing is read ahead beyond one chunk. Destroying it ends the
-   * request.
+   * Errors with McpUpstreamError or the signal's reason. Nothing is read ahead beyond one chunk. Destroying
+   * it ends the request.
    */
   readonly body: Readable
 }
 
 /**
- * Sends one HTTP request and resolves with the head of the answer, whatever its status. A connection that could not be
- * made is tried once more; a request of which a byte may have gone out never is, for it may have acted.
- * Throws {@link McpUpstreamError}, or the signal's reason.
+ * Sends one HTTP request and resolves with the head of the answer, whatever its status. A connection that
+ * could not be made is tried once more; a request of which a byte may have gone out never is, for it may have
+ * acted. Throws {@link McpUpstreamError}, or the signal's reason.
  */
 export async function exchange(connection: Connection, outgoing: Outgoing): Promise<Head> {
   try {

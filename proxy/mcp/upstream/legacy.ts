@@ -20,8 +20,9 @@ export interface LegacyCall extends Omit<ModernCall, 'headers'> {
 }
 
 /**
- * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. Where the
- * upstream does not know the session any more it has done nothing yet: the request is sent once more, in a new one.
+ * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none.
+ * Where the upstream does not know the session any more it has done nothing yet: the request is sent once
+ * more, in a new one.
  */
 export async function callLegacy(
   transport: Transport,
@@ -77,7 +78,10 @@ async function* watched({ status, messages }: McpAnswer, lease: Lease): AsyncGen
   }
 }
 
-/** Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort: nobody waits for it. */
+/**
+ * Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort: nobody
+ * waits for it.
+ */
 async function cancel(
   transport: Transport,
   { permit, resource }: LegacyCall,

@@ -7,16 +7,17 @@ export interface Message {
   /** As it came. */
   readonly bytes: Buffer
   readonly value: Members
-  /** Where the value of each outermost member stands in `bytes`. */
+  /** The place in `bytes` of each outermost member's value. */
   readonly spans: ReadonlyMap<string, Span>
 }
 
 export type MessageKind = 'request' | 'notification' | 'response'
 
 /**
- * Takes the bytes for one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters, ids that are
- * strings or integers (an error may have none), results that are objects. Throws McpUpstreamError `failed` for
- * anything else: batches, duplicate names, what follows the object, and all that `scanJson` refuses.
+ * Reads the bytes as one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters,
+ * ids that are strings or integers (an error may have none), results that are objects. Throws
+ * McpUpstreamError `failed` for anything else: batches, duplicate names, what follows the object, and all
+ * that `scanJson` refuses.
  * Does NOT know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): Message {
@@ -27,16 +28,16 @@ export function readMessage(bytes: Buffer): Message {
   return { bytes, value, spans }
 }
 
-/** What a message of {@link readMessage} is. */
+/** Returns the kind of a message of {@link readMessage}. */
 export function kindOfMessage({ value }: Message): MessageKind {
   if (!Object.hasOwn(value, 'method')) return 'response'
   return Object.hasOwn(value, 'id') ? 'request' : 'notification'
 }
 
-/** The result of a response, or null where it is an error. */
+/** Returns the result of a response, or null where it is an error. */
 export const resultOf = ({ value }: Message): Members | null => (isObject(value.result) ? value.result : null)
 
-/** The code of a response that is an error, or null. */
+/** Returns the code of a response that is an error, or null. */
 export function errorCodeOf({ value }: Message): number | null {
   return isObject(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }

@@ -17,15 +17,17 @@ export interface ModernCall {
   readonly signal: AbortSignal
 }
 
-/** The headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata). */
+/**
+ * The headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata).
+ */
 const modernHeaders = (method: string): Headers => ({
   'mcp-protocol-version': MODERN,
   'mcp-method': method,
 })
 
 /**
- * Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all that cancels
- * the request.
+ * Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all
+ * that cancels the request.
  */
 export async function callModern(transport: Transport, call: ModernCall): Promise<McpAnswer> {
   const { permit, resource, method, params, signal } = call

@@ -13,12 +13,16 @@ import { listTools, type RawTool } from './tools.ts'
 
 /** How long a modern upstream may take to say whether it is of the older era too. ms. */
 const SOON_MS = 5_000
-/** How large each thing may be that a server says of itself. Characters of JSON text; of plain text for the instructions. */
+/**
+ * How large each thing may be that a server says of itself. Characters of JSON text; of plain text for the
+ * instructions.
+ */
 const MAX_FACT = 16_384
 
 /**
- * The capabilities that a server is read with: all there are. Some servers list a tool only to clients that can answer what
- * it asks, and every tool is to be pinned; whether a caller can answer shows when the caller calls.
+ * The capabilities that a server is read with: all there are. Some servers list a tool only to clients that
+ * can answer what it asks, and every tool is to be pinned; whether a caller can answer shows when the caller
+ * calls.
  */
 const READER_CAPABILITIES: JsonObject = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } }
 
@@ -27,8 +31,8 @@ export interface Reading {
   readonly era: Era
   readonly protocolVersion: string
   /**
-   * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern upstream that
-   * speaks the older revisions too.
+   * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern
+   * upstream that speaks the older revisions too.
    */
   readonly facts: JsonObject
   readonly tools: readonly RawTool[]
@@ -63,7 +67,10 @@ async function readModern(reader: Reader, result: Members | null): Promise<Readi
   return { era: 'modern', protocolVersion: MODERN, facts, tools }
 }
 
-/** Tells whether a modern upstream lets older clients initialize too: only there can their users be asked something. */
+/**
+ * Tells whether a modern upstream lets older clients initialize too: only there can their users be asked
+ * something.
+ */
 async function speaksLegacy({ transport, permit, resource, signal }: Reader): Promise<boolean> {
   const client = { capabilities: {}, clientInfo: null }
   // A server that leaves the question open has answered it.
@@ -146,9 +153,9 @@ async function askModern({ transport, ...call }: Reader, method: string, members
 }
 
 /**
- * Takes from the result of `server/discover` or `initialize` what the server says of itself, as far as given: leaves out an
- * object that is too large, cuts instructions that are too long. It decides what is asked of the server and offered in its
- * name, and never who may.
+ * Takes from the result of `server/discover` or `initialize` what the server says of itself, as far as given:
+ * leaves out an object that is too large, cuts instructions that are too long. It decides what is asked of
+ * the server and offered in its name, and never who may.
  */
 function factsOf(result: Members): JsonObject {
   const { capabilities, instructions } = result

@@ -9,7 +9,10 @@ import type { Connection, Connections } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { exchange, type Head, type Outgoing } from './exchange.ts'
 
-/** The way to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this folder. */
+/**
+ * The way to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this
+ * folder.
+ */
 export interface Transport {
   readonly connections: Connections
   readonly limits: Limits
@@ -27,7 +30,7 @@ const FIXED: Headers = {
   'user-agent': `sallyport/${VERSION}`,
 }
 
-/** Why a message may be sent at all: a granted call, or the reading of what a server lists. */
+/** The reason why a message may be sent at all: a granted call, or the reading of a server's list. */
 export type UpstreamPermit = Granted | OperatorPermit
 
 export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'session' | 'settled'> {
@@ -74,8 +77,8 @@ export interface Notification {
 }
 
 /**
- * Sends a message that has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or the signal's
- * reason.
+ * Sends a message that has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or
+ * the signal's reason.
  */
 export async function notify(transport: Transport, { resource, text, ...rest }: Notification): Promise<void> {
   const connection = await transport.connections.of(resource)

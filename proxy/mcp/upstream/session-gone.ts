@@ -1,15 +1,15 @@
 import { isObject } from '../../../db/json.ts'
 import { type Message, resultOf } from './message.ts'
 
-/** What is looked at of a body that is no message. Bytes. */
+/** How much is looked at of a body that is no message. Bytes. */
 const GLANCE = 4_096
-/** How servers put it that they do not know a session, or have forgotten the handshake. */
+/** The words of servers that do not know a session, or have forgotten the handshake. */
 const WORDS = /session|not initialized/i
 
 /** An HTTP error to a request of the legacy era that was sent in a session. */
 export interface SessionRefusal {
   readonly status: number
-  /** Whether the request named a session; a server need not give sessions names. */
+  /** True where the request named a session; a server need not give sessions names. */
   readonly named: boolean
   readonly requestId: number
   readonly bytes: Buffer
@@ -18,9 +18,10 @@ export interface SessionRefusal {
 }
 
 /**
- * Whether the upstream says that it does not know the session, so that it cannot have acted on the request: 404 to a
- * request that named one (2025-11-25, transports: session management), or, as many servers have it, 400 with words to
- * that effect. A result is never that; nor is, with 400, an error that answers this very request.
+ * Tells whether the upstream says that it does not know the session, so that it cannot have acted on the
+ * request: 404 to a request that named one (2025-11-25, transports: session management), or, as many servers
+ * have it, 400 with words to that effect. A result never says so; nor does, with 400, an error that answers
+ * this very request.
  */
 export function sessionIsGone({ status, named, requestId, bytes, message }: SessionRefusal): boolean {
   if (message !== null && resultOf(message) !== null) return false
@@ -30,8 +31,8 @@ export function sessionIsGone({ status, named, requestId, bytes, message }: Sess
 }
 
 /**
- * Whether an answer with an HTTP error speaks of a session that is unknown. It answers the request, so the request is not
- * sent again; but the next one had better begin a new session.
+ * Tells whether an answer with an HTTP error speaks of a session that is unknown. It answers the request, so
+ * the request is not sent again; but the next one had better begin a new session.
  */
 export function mayBeGone(status: number, { value }: Message): boolean {
   if (status !== 400 && status !== 404) return false

@@ -26,7 +26,10 @@ export interface ClientIdentity {
   readonly clientInfo: JsonObject | null
 }
 
-/** Makes the headers of a message in a session (2025-11-25, transports: session management, protocol version header). */
+/**
+ * Makes the headers of a message in a session (2025-11-25, transports: session management, protocol version
+ * header).
+ */
 export function sessionHeaders({ id, protocolVersion }: UpstreamSession): Readonly<Record<string, string>> {
   return { 'mcp-protocol-version': protocolVersion, ...(id !== null && { 'mcp-session-id': id }) }
 }
@@ -40,8 +43,8 @@ export interface Opening {
 }
 
 /**
- * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and takes any that
- * this gateway knows. Throws McpUpstreamError, or the signal's reason.
+ * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and
+ * takes any that this gateway knows. Throws McpUpstreamError, or the signal's reason.
  */
 export async function openSession(
   transport: Transport,
@@ -77,8 +80,8 @@ export async function openSession(
 }
 
 /**
- * Tells the upstream that a session is over. Needs no permit: it ends a session that a permitted call or reading opened.
- * Best effort: never throws, and takes two seconds at most.
+ * Tells the upstream that a session is over. Needs no permit: it ends a session that a permitted call or
+ * reading opened. Best effort: never throws, and takes two seconds at most.
  */
 export async function endSession(
   transport: Transport,

@@ -43,9 +43,11 @@ interface Options {
 }
 
 /**
- * The sessions at upstreams of the legacy era: one for each owner and resource, opened when first needed and once, however
- * many calls wait for it. No two owners ever have the same, even where an upstream hands one out twice.
- * In memory alone: after a crash the upstreams forget them in their own time.
+ * The sessions at upstreams of the legacy era: one for each owner and resource, opened when first needed and
+ * once, however many calls wait for it. No two owners ever have the same, even where an upstream hands one
+ * out twice.
+ * In memory alone: after a crash the upstreams forget them in their own time. Not an lru-cache: a session
+ * that a message is going through must not be dropped, and each principal has a limit beside that of all.
  */
 export class UpstreamSessions {
   readonly #options: Options
@@ -60,8 +62,8 @@ export class UpstreamSessions {
   }
 
   /**
-   * Leases the owner's session at that resource, opened where there is none. Rejects as opening it does, or with the
-   * signal's reason.
+   * Leases the owner's session at that resource, opened where there is none. Rejects as opening it does, or
+   * with the signal's reason.
    */
   async lease(opening: Opening & { readonly owner: SessionOwner }): Promise<Lease> {
     const { resource, owner } = opening
@@ -73,7 +75,7 @@ export class UpstreamSessions {
     return this.#use(key, held, opening.signal)
   }
 
-  /** As {@link lease}, but null where the owner has no session there. */
+  /** Leases a session as {@link lease} does, but resolves with null where the owner has none there. */
   async leaseExisting(
     resource: McpResource,
     owner: SessionOwner,

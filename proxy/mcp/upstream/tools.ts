@@ -11,18 +11,18 @@ const MAX_LIST = 4 * 1024 * 1024
 /** A tool as its server defines it. */
 export interface RawTool {
   /**
-   * The definition as JSON text, written anew from `value`: so that the definition that is judged, pinned and listed is one
-   * and the same, however the server spelt it.
+   * The definition as JSON text, written anew from `value`: so that the definition that is judged, pinned and
+   * listed is one and the same, however the server spelt it.
    */
   readonly text: string
   readonly value: Members
 }
 
 /**
- * Reads all tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one request with
- * these params. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or `maxAnswerBytes`, `failed` where a
- * page is none, a cursor comes back, or two tools have one name. A server without that method has no tools.
- * Does NOT look at a definition beyond its name.
+ * Reads all tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one
+ * request with these params. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or
+ * `maxAnswerBytes`, `failed` where a page is none, a cursor comes back, or two tools have one name. A server
+ * without that method has no tools. Does NOT look at a definition beyond its name.
  */
 export async function listTools(
   send: (params: Members) => Promise<Message>,
@@ -72,8 +72,8 @@ function add(tools: Map<string, RawTool>, value: unknown): void {
 }
 
 /**
- * Reads the cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write null or an
- * empty one where there is none.
+ * Reads the cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write
+ * null or an empty one where there is none.
  */
 export function cursorOf({ nextCursor: cursor }: Members): string | null {
   if (cursor === undefined || cursor === null || cursor === '') return null
