@@ -185,6 +185,14 @@ await t.test('§3 an answer without an end is cut, and its status counts', async
   t.strictSame(await gate.pushed(), { far: 1 })
 })
 
+await t.test('§3 T16: the metadata service of a cloud is no receiver', async (t) => {
+  const gate = await dataDirectory(t, t.testdir())
+  await gate.enroll('far')
+  await gate.task('https://169.254.169.254/').run()
+  t.strictSame(await gate.pushed(), { far: 0 })
+  t.match(gate.lines().join(''), /connecting to 169\.254\.169\.254 is refused: metadata/)
+})
+
 await t.test('§3 a receiver whose certificate does not verify is sent nothing', async (t) => {
   const gate = await dataDirectory(t, t.testdir())
   await gate.enroll('far')
