@@ -13,14 +13,13 @@ help: ## what there is to make
 
 $(INSTALLED): package.json package-lock.json
 	npm ci
-	tap build
 	@touch $@
 
 start: $(INSTALLED) ## start the gateway on https://localhost:9443 (data in ./data)
 	@exec node proxy/main.ts
 
-test: $(INSTALLED) ## run the tests
-	tap
+test: $(INSTALLED) ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
+	tap $(T)
 
 demo: $(INSTALLED) ## show the main job with a mock provider: no key and no account needed
 	@exec node scripts/sallyport.ts demo $(ARGS)
