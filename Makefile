@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help start test demo certs agent mcp connect env admin-secret ca-export check-config verify-audit lint build bench clean
+.PHONY: help start dev test demo certs agent mcp connect env admin-secret ca-export check-config verify-audit lint build bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -17,6 +17,9 @@ $(INSTALLED): package.json package-lock.json
 
 start: $(INSTALLED) ## start the gateway on https://localhost:9443 (data in ./data)
 	@exec node proxy/main.ts
+
+dev: $(INSTALLED) ## the same, started anew whenever a source changes: make dev [ARGS=--inspect]
+	@exec node --watch --watch-preserve-output $(ARGS) proxy/main.ts
 
 test: $(INSTALLED) ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
 	tap $(T)

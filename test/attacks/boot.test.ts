@@ -106,3 +106,11 @@ t.test('F-39 a data directory that cannot be trusted stops the boot with one sen
   await writeFile(join(data, 'sallyport.db'), 'this is no database')
   t.match(await startProcess(t, env).ended, { code: 1 })
 })
+
+t.test('under node --watch it starts on an empty directory and stops when told (make dev)', async (t) => {
+  const env = await environment(t.testdir({}), NOWHERE)
+  const { child, ready, ended } = startProcess(t, env, ['--watch'])
+  t.match(await ready, /^https:/, 'though Node reports what the ledger thread imports among its messages')
+  child.kill('SIGTERM')
+  t.notMatch((await ended).output, /stopping:|Restarting/)
+})

@@ -22,9 +22,14 @@ export async function openSqliteWriter(file: string, version: string): Promise<W
 
 function firstMessage(worker: Worker): Promise<FromWriter> {
   return new Promise((resolve, reject) => {
-    worker.once('message', resolve)
+    worker.on('message', (message: object) => isFromWriter(message) && resolve(message))
     worker.once('error', reject)
   })
+}
+
+// Under `node --watch` Node reports the files that the thread imports through the port of its messages.
+function isFromWriter(message: object): message is FromWriter {
+  return 'kind' in message
 }
 
 interface Question {
@@ -57,7 +62,9 @@ function connect(worker: Worker, head: Writer['head']): Writer {
   }
 
   worker.removeAllListeners('error')
-  worker.on('message', (message: FromWriter) => {
+  worker.removeAllListeners('message')
+  worker.on('message', (message: object) => {
+    if (!isFromWriter(message)) return
     if (message.kind === 'poisoned') return lose(new Error(message.message))
     const question = asked.shift()
     if (message.kind === 'failed') question?.reject(new Error(message.message))
