@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help start dev test demo certs agent mcp connect env admin-secret ca-export check-config verify-audit lint build bench clean
+.PHONY: help start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit lint build bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -23,6 +23,9 @@ dev: $(INSTALLED) ## the same, started anew whenever a source changes: make dev 
 
 test: $(INSTALLED) ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
 	tap $(T)
+
+coverage: $(INSTALLED) ## what the tests reach, child processes included: make coverage [T=test/plugins]
+	tap --no-disable-coverage --allow-incomplete-coverage --coverage-report=text --coverage-report=lcov --no-browser $(T)
 
 demo: $(INSTALLED) ## show the main job with a mock provider: no key and no account needed
 	@exec node scripts/sallyport.ts demo $(ARGS)
