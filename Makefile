@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit lint build bench clean
+.PHONY: help start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint build bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -56,6 +56,10 @@ check-config: $(INSTALLED) ## check the operators' files in plugins/config
 
 verify-audit: $(INSTALLED) ## verify the audit chain offline: make verify-audit [FILE=data/sallyport.db]
 	@node scripts/sallyport.ts verify-audit "$(or $(FILE),data/sallyport.db)"
+
+# A test compares each of them with what this writes.
+schemas: $(INSTALLED) ## write the documents that are made from the code (docs/schema)
+	node scripts/write-schemas.ts
 
 lint: $(INSTALLED) ## format, lint and types
 	biome check .

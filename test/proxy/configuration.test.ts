@@ -146,11 +146,7 @@ await t.test(
     const expected = schemaFiles()
     t.same(readdirSync(SCHEMA_DIRECTORY).sort(), [...expected.keys()].sort())
     for (const [file, text] of expected) {
-      t.equal(
-        readFileSync(join(SCHEMA_DIRECTORY, file), 'utf8'),
-        text,
-        `run node scripts/write-schemas.ts: ${file}`,
-      )
+      t.equal(readFileSync(join(SCHEMA_DIRECTORY, file), 'utf8'), text, `run make schemas: ${file}`)
     }
     for (const { file, plugin } of (await loadConfiguration(SHIPPED, {})).files) {
       const [first] = readFileSync(join(SHIPPED, file), 'utf8').split('\n')
