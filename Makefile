@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint build bench clean
+.PHONY: help start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint build release bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -68,6 +68,9 @@ lint: $(INSTALLED) ## format, lint and types
 
 build: $(INSTALLED) ## compile the package into dist (npm pack takes it from there)
 	npm run build
+
+release: $(INSTALLED) ## check, pack and tag the committed tree; publishes nothing: make release [DRY=1]
+	@node scripts/release.ts $(if $(DRY),--dry)
 
 bench: $(INSTALLED) ## measure (see docs/performance.md)
 	node scripts/bench.ts

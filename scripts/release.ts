@@ -1,0 +1,128 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { publint } from 'publint'
+import { formatMessage } from 'publint/utils'
+import { command } from './command.ts'
+
+const HELP = `usage: make release [DRY=1]
+
+Checks the committed tree, packs it into dist/release, cuts the version's notes from CHANGELOG.md and tags the commit.
+Publishes nothing.
+
+  --dry   everything but the tag
+`
+
+/** Where the tarball and the notes are put; not part of the package. */
+const OUTPUT = 'dist/release'
+
+/** A commit that may become a version. */
+export interface Candidate {
+  readonly name: string
+  readonly version: string
+  readonly tag: string
+  /** The commit's hash, hex. */
+  readonly commit: string
+  /** The version's section of the changelog, without its heading. Markdown. */
+  readonly notes: string
+}
+
+/** Reads what is to be released from a git work tree. Throws one sentence where it must not be. */
+export function candidateOf(root: string): Candidate {
+  const manifest: Pick<Candidate, 'name' | 'version'> = JSON.parse(
+    readFileSync(join(root, 'package.json'), 'utf8'),
+  )
+  const { name, version } = manifest
+  const tag = `v${version}`
+  if (git(root, 'status', '--porcelain') !== '') {
+    throw new Error('the tree has changes that are not committed: commit them or take them back')
+  }
+  if (git(root, 'tag', '--list', tag) !== '') {
+    throw new Error(`the tag ${tag} exists already: raise the version in package.json`)
+  }
+  const notes = notesOf(readFileSync(join(root, 'CHANGELOG.md'), 'utf8'), version)
+  return { name, version, tag, commit: git(root, 'rev-parse', 'HEAD'), notes }
+}
+
+/** Cuts a version's section from a changelog, without its heading. Throws one sentence where it is missing or undated. */
+export function notesOf(changelog: string, version: string): string {
+  const title = `[${version}]`
+  const section = changelog.split(/^## /m).find((text) => text.startsWith(title))
+  if (!section) {
+    throw new Error(`CHANGELOG.md has no section for ${version}: write one under ## ${title} - YYYY-MM-DD`)
+  }
+  const [heading = '', ...lines] = section.split('\n')
+  if (!/^ - \d{4}-\d\d-\d\d\s*$/.test(heading.slice(title.length))) {
+    throw new Error(
+      `CHANGELOG.md does not say when ${version} is released: make its heading ## ${title} - YYYY-MM-DD`,
+    )
+  }
+  return `${lines.join('\n').trim()}\n`
+}
+
+/** Tags the candidate's commit, its notes as the message. Throws one sentence where the tree is no longer that commit. */
+export function tagCommit(root: string, { tag, commit, version, notes }: Candidate): void {
+  if (git(root, 'status', '--porcelain') !== '' || git(root, 'rev-parse', 'HEAD') !== commit) {
+    throw new Error('the tree changed while it was checked: nothing was tagged')
+  }
+  // Kept as it is: git would take the headings for comments of its own.
+  git(root, 'tag', '--annotate', '--cleanup=verbatim', '-m', `${version}\n\n${notes}`, tag, commit)
+}
+
+function git(root: string, ...args: readonly string[]): string {
+  const { status, stdout, stderr, error } = spawnSync('git', args, { cwd: root, encoding: 'utf8' })
+  if (status !== 0) throw new Error(`git ${args[0]} failed: ${error?.message ?? stderr.trim()}`)
+  return stdout.trim()
+}
+
+function run(root: string, program: string, ...args: readonly string[]): void {
+  process.stdout.write(`\n== ${program} ${args.join(' ')}\n`)
+  const { status } = spawnSync(program, args, { cwd: root, stdio: 'inherit' })
+  if (status !== 0) throw new Error(`${program} ${args.join(' ')} failed: nothing was tagged`)
+}
+
+/** Builds and packs the package anew, and checks what a user of the tarball imports. Returns the tarball's path. */
+async function pack(root: string, { name, version }: Candidate): Promise<string> {
+  // tsc leaves what an earlier build wrote, and all of dist is packed.
+  rmSync(join(root, 'dist'), { recursive: true, force: true })
+  run(root, 'npm', 'run', 'build')
+  mkdirSync(join(root, OUTPUT), { recursive: true })
+  run(root, 'npm', 'pack', '--pack-destination', OUTPUT)
+  const path = join(OUTPUT, `${name}-${version}.tgz`)
+  const { buffer } = Uint8Array.from(readFileSync(join(root, path)))
+  const { messages, pkg } = await publint({ pack: { tarball: buffer }, level: 'warning' })
+  const found = messages.map((message) => formatMessage(message, pkg ?? {}, { color: false }))
+  if (found.length > 0) throw new Error(`publint: ${found.join('; ')}`)
+  return path
+}
+
+/** Says what is left to a person. */
+function nextSteps({ version, tag }: Candidate, tarball: string, notes: string, dry: boolean): string {
+  const lines = dry
+    ? [`nothing was tagged: without DRY=1 this commit becomes ${tag}`, `${tarball}, ${notes}`]
+    : [
+        `this commit is ${tag}, here and nowhere else (git tag -d ${tag} takes it back); next, if it is to be public:`,
+        `  git push origin ${tag}`,
+        `  npm publish ${tarball}      (npm refuses as long as package.json says "private": true)`,
+        `  ${notes} is the text to announce ${version} with`,
+      ]
+  return lines.map((line) => `release: ${line}\n`).join('')
+}
+
+async function release(root: string, dry: boolean): Promise<void> {
+  const candidate = candidateOf(root)
+  for (const script of ['lint', 'typecheck', 'test']) run(root, 'npm', 'run', script)
+  const tarball = await pack(root, candidate)
+  const notes = join(OUTPUT, `notes-${candidate.version}.md`)
+  writeFileSync(join(root, notes), candidate.notes)
+  if (!dry) tagCommit(root, candidate)
+  process.stdout.write(`\n${nextSteps(candidate, tarball, notes, dry)}`)
+}
+
+if (import.meta.main) {
+  await command(HELP, async (args) => {
+    const { values } = parseArgs({ args: [...args], options: { dry: { type: 'boolean', default: false } } })
+    await release(process.cwd(), values.dry)
+  })
+}
