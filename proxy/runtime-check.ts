@@ -5,6 +5,8 @@ export interface Runtime {
   readonly versions: { readonly node: string }
   readonly env: Readonly<Record<string, string | undefined>>
   readonly execArgv: readonly string[]
+  readonly platform: string
+  readonly arch: string
 }
 
 // Older ones resume a TLS 1.3 session of a client without certificate as authorized (SECURITY T6).
@@ -17,11 +19,14 @@ const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
  * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate checks
  * switched off, or the lenient HTTP parser switched on (SECURITY threat 36, F-39).
  */
-export function refuseUnsafeRuntime({ versions, env, execArgv }: Runtime): void {
+export function refuseUnsafeRuntime({ versions, env, execArgv, platform, arch }: Runtime): void {
   if (isOlder(versions.node)) {
-    throw new Error(
-      `Node ${OLDEST_NODE.join('.')} or newer is needed, this is ${versions.node}: run make start`,
-    )
+    // The pinned Node is an optional dependency that npm installs where it can run (package.json).
+    const cure =
+      platform === 'linux' && ['x64', 'arm64'].includes(arch)
+        ? 'run make start, which takes the pinned one'
+        : 'install it from https://nodejs.org (npm ci brings one for Linux on x64 and arm64 only)'
+    throw new Error(`Node ${OLDEST_NODE.join('.')} or newer is needed, this is ${versions.node}: ${cure}`)
   }
   if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     throw new Error('NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it')

@@ -263,12 +263,17 @@ await t.test('F-39 a secret file that others may read stops the boot', async (t)
   refuses({ MCP_PROXY_ADMIN_SECRET_FILE: empty }, `MCP_PROXY_ADMIN_SECRET_FILE: ${empty} is empty`)
 })
 
-const runtime = { versions: { node: '24.21.0' }, env: {}, execArgv: [] }
+const runtime = { versions: { node: '24.21.0' }, env: {}, execArgv: [], platform: 'linux', arch: 'x64' }
 
 await t.test('F-39 a Node that is too old is refused', async (t) => {
   for (const node of ['20.20.2', '24.20.9', '22.99.0', '4.30.0']) {
-    const message = `Node 24.21.0 or newer is needed, this is ${node}: run make start`
-    t.throws(() => refuseUnsafeRuntime({ ...runtime, versions: { node } }), { message })
+    const needed = `Node 24.21.0 or newer is needed, this is ${node}:`
+    const pinned = `${needed} run make start, which takes the pinned one`
+    t.throws(() => refuseUnsafeRuntime({ ...runtime, versions: { node } }), { message: pinned })
+    const own = `${needed} install it from https://nodejs.org (npm ci brings one for Linux on x64 and arm64 only)`
+    for (const elsewhere of [{ platform: 'darwin', arch: 'arm64' }, { arch: 'riscv64' }]) {
+      t.throws(() => refuseUnsafeRuntime({ ...runtime, ...elsewhere, versions: { node } }), { message: own })
+    }
   }
   for (const node of ['24.21.0', '24.21.1', '24.22.0', '25.0.0', '100.0.0']) {
     t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, versions: { node } }))
