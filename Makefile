@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint build release bench clean
+.PHONY: help ready start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build release bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -76,6 +76,13 @@ lint: ready ## format, lint and types
 	exec biome check .
 	exec oxlint --type-aware --deny-warnings
 	exec tsc
+
+hooks: ## have git check the staged files before each commit (this repository's own configuration)
+	git config core.hooksPath .githooks
+
+pre-commit: ready
+	exec biome check --staged --no-errors-on-unmatched
+	@git diff --cached --quiet -- '*.ts' || exec tsc
 
 build: ready ## compile the package into dist (npm pack takes it from there)
 	exec npm run build
