@@ -54,6 +54,8 @@ await t.test(
       await gateway.call(null, 'GET', '/health', { headers }),
       await gateway.call(bot, 'POST', '/v1/messages', { body: '{', headers }),
     ]
+    // A line is written after the caller has its answer.
+    await gateway.close(0)
     for (const { status, headers: sent } of answers) {
       t.match(sent['x-request-id'], /^req_[0-9a-f]{32}$/, String(status))
       t.equal(sent['request-id'], sent['x-request-id'])
