@@ -90,8 +90,8 @@ build: ready ## compile the package into dist (npm pack takes it from there)
 release: ready ## check, pack and tag the committed tree; publishes nothing: make release [DRY=1]
 	@exec node scripts/release.ts $(if $(DRY),--dry)
 
-bench: ready ## measure (see docs/performance.md)
-	exec node scripts/bench.ts
+bench: ready ## measure (see docs/performance.md): make bench ARGS="--quick --only ledger"
+	exec node scripts/bench.ts $(ARGS)
 
 clean: ## remove what npm installed; the data directory stays
 	rm -rf node_modules .tap dist
