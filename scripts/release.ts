@@ -1,18 +1,22 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
-import { command } from './command.ts'
+import { verbOf } from './command.ts'
 
-const HELP = `usage: make release [DRY=1]
-
-Checks the committed tree, packs it into dist/release, cuts the version's notes from CHANGELOG.md and tags the commit.
-Publishes nothing.
-
-  --dry   everything but the tag
-`
+/** Run by make alone: a release is made from a checkout, never by an installed package. */
+const verb = verbOf({
+  name: 'make release',
+  usage: ['[DRY=1]'],
+  about: `Checks the committed tree, packs it into dist/release, cuts the version's notes from CHANGELOG.md and tags the commit.
+Publishes nothing.`,
+  options: { dry: { type: 'boolean', default: false, description: 'everything but the tag' } },
+  run: async ({ dry }) => {
+    await release(process.cwd(), dry)
+    return 0
+  },
+})
 
 /** Where the tarball and the notes are put; not part of the package. */
 const OUTPUT = 'dist/release'
@@ -120,9 +124,4 @@ async function release(root: string, dry: boolean): Promise<void> {
   process.stdout.write(`\n${nextSteps(candidate, tarball, notes, dry)}`)
 }
 
-if (import.meta.main) {
-  await command(HELP, async (args) => {
-    const { values } = parseArgs({ args: [...args], options: { dry: { type: 'boolean', default: false } } })
-    await release(process.cwd(), values.dry)
-  })
-}
+if (import.meta.main) process.exitCode = await verb.run(process.argv.slice(2))

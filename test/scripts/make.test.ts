@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, copyFileSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { without } from '../certs/openssl.ts'
+import { without } from '../support/certs/openssl.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 /** Where npm puts the pinned Node. */

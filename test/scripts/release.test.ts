@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { candidateOf, notesOf, tagCommit } from '../../scripts/release.ts'
-import { without } from '../certs/openssl.ts'
+import { without } from '../support/certs/openssl.ts'
 
 const CHANGELOG = `# Changelog
 
