@@ -55,5 +55,5 @@ export async function openDatabase(url: string): Promise<Database> {
 
 function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Lookup<R> {
   const statement = connection.prepare<unknown[], R>(query.compile().sql)
-  return (...parameters) => statement.get(...parameters)
+  return statement.get.bind(statement)
 }

@@ -1,4 +1,3 @@
-import { timestamp } from '../statement.ts'
 import type { Entry } from './entry.ts'
 import type { LeafFields } from './leaf.ts'
 
@@ -18,7 +17,7 @@ const DEPTH_LIMIT = 16
  */
 export function draftOf(entry: Entry): Draft {
   return {
-    recorded_at: timestamp(entry.at),
+    recorded_at: new Date(entry.at).toISOString(),
     request_id: textOrNull(entry.request_id),
     principal_id: textOrNull(entry.principal_id),
     principal_type: textOrNull(entry.principal_type),

@@ -1,9 +1,9 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import type { AccessToken, Principal, Proof } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { TokenClaims, TokenVerifier } from './access-token.ts'
-import { type Credentials, credentialsOf } from './credentials.ts'
 import type { Nonces } from './nonce.ts'
 import { type CheckedProof, checkProof, normalUrl } from './proof.ts'
 
@@ -21,6 +21,15 @@ export interface DpopSources {
   readonly baseUrls: () => readonly string[]
   readonly tokens: TokenVerifier
 }
+
+/** An access token of ours, as a request brought it. */
+interface Credentials {
+  readonly scheme: 'dpop' | 'bearer'
+  readonly token: string
+}
+
+// The scheme is case-insensitive, then one or more spaces and a token68 (RFC 9110 §11.4).
+const AUTHORIZATION = /^([A-Za-z]+) +([A-Za-z0-9._~+/-]+=*)$/
 
 interface Given {
   readonly proof: Proof | null
@@ -53,6 +62,24 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
       })
     },
   }
+}
+
+/**
+ * Reads the access token in `Authorization`, and nowhere else (SECURITY D-27), or null where there is none of
+ * ours: what comes as `Bearer` and is not ours is a vendor's key that some SDK insists on, and is ignored.
+ * Refuses with `token_invalid` what comes as `DPoP` and is no token.
+ */
+function credentialsOf(
+  { authorization }: IncomingHttpHeaders,
+  isOurs: (token: string) => boolean,
+): Credentials | null {
+  if (authorization === undefined) return null
+  const [, scheme = '', token = ''] = AUTHORIZATION.exec(authorization) ?? []
+  if (/^dpop/i.test(authorization)) {
+    if (scheme.toLowerCase() !== 'dpop') throw new Refusal('token_invalid')
+    return { scheme: 'dpop', token }
+  }
+  return scheme.toLowerCase() === 'bearer' && isOurs(token) ? { scheme: 'bearer', token } : null
 }
 
 /** M-01, D-22, D-23, D-34: the token's principal, its certificate, and the scheme that its key demands. */

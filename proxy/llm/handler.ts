@@ -5,14 +5,13 @@ import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Reply, Report } from '../http/reply.ts'
 import type { LlmTarget } from './call.ts'
-import { dialectOf } from './dialects/registry.ts'
+import { DIALECT_BY_NAME } from './dialects/registry.ts'
 import { type Usage, usageTap } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
 import { brokenOffEvent, notConfigured, refusalOfError, refusalOfStatus, unusableAnswer } from './refusals.ts'
 import { type ProviderTarget, routing } from './routing.ts'
 import type { Upstream, UpstreamAnswer } from './upstream/client.ts'
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
-import { timeoutsOf, urlOf } from './upstream/provider.ts'
 import { discard, readAll } from './upstream/stream.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
@@ -82,7 +81,8 @@ async function attempt(target: ProviderTarget, facts: LlmFacts, upstream: Upstre
     // The signal's reason is thrown on from here: nobody is left to try another provider for.
     return { refusal: refusalOfError(error, provider), mayTryNext: true }
   }
-  const refusal = refusalOfStatus(answer.status, answer.headers, provider)
+  const succeeded = answer.status >= 200 && answer.status < 300
+  const refusal = succeeded ? null : refusalOfStatus(answer.status, answer.headers, provider)
   if (refusal) {
     discard(answer.stream)
     return { refusal, mayTryNext: answer.status === 429 || answer.status >= 500 }
@@ -101,12 +101,18 @@ function requestTo(target: ProviderTarget, { granted, body, spans, headers, sign
   return {
     permit: granted,
     method: 'POST',
-    url: urlOf(provider, asked.endpoint.upstreamPath),
+    url: urlOf(target, asked.endpoint.upstreamPath),
     headers: requestHeaders(provider, headers, bytes.length),
     body: bytes,
-    timeouts: timeoutsOf(provider),
+    timeouts: target.timeouts,
     signal,
   } as const
+}
+
+function urlOf({ urls, provider }: ProviderTarget, path: string): URL {
+  const url = urls.get(path)
+  if (!url) throw new Error(`${provider.name} has no address for ${path}`)
+  return url
 }
 
 /** Writes another model name into the body; every other byte stays as it was. */
@@ -147,7 +153,7 @@ function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
   const { status, headers, stream } = answered.answer
   const type = headers['content-type'] ?? ''
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
-  const { usage: names } = dialectOf(answered.target.provider.dialect)
+  const { usage: names } = DIALECT_BY_NAME[answered.target.provider.dialect]
   const tap = usageTap(names, type, headers['content-encoding'])
   let tail: Buffer = Buffer.alloc(0)
   return {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
-import { DIALECT_NAMES, DIALECTS, dialectOf } from './dialects/registry.ts'
+import { DIALECT_BY_NAME, DIALECT_NAMES, DIALECTS } from './dialects/registry.ts'
 
 /** Headers of one connection, or of the framing of one message: an operator's file must not set them. */
 const FRAMING_HEADERS: ReadonlySet<string> = new Set([
@@ -88,7 +88,7 @@ const provider = z
     first_byte_timeout_ms: milliseconds(120_000),
     idle_timeout_ms: milliseconds(120_000),
   })
-  .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? dialectOf(rest.dialect).key.auth }))
+  .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? DIALECT_BY_NAME[rest.dialect].key.auth }))
 
 /**
  * The options of the `llm` plugin file (WIRE.md §8), without its `plugin` key.

@@ -1,9 +1,10 @@
 import { Refusal } from '../../plugins/refusal.ts'
 import type { DialectName } from './dialects/registry.ts'
 import type { LlmOptions, Provider } from './options.ts'
+import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 
-/** A provider to ask, and the name of the model there. */
-export interface ProviderTarget {
+/** A provider to ask, its addresses and time limits made ready, and the name of the model there. */
+export interface ProviderTarget extends ProviderConnection {
   readonly provider: Provider
   readonly model: string
 }
@@ -14,6 +15,7 @@ export type Routing = (model: string, dialect: DialectName) => readonly Provider
 /** A provider with its aliases and patterns made ready. */
 interface PreparedProvider {
   readonly provider: Provider
+  readonly connection: ProviderConnection
   readonly aliases: ReadonlyMap<string, string>
   readonly matches: (model: string) => boolean
 }
@@ -60,6 +62,7 @@ function prepare(provider: Provider): PreparedProvider {
   const patterns = provider.models.map(glob)
   return {
     provider,
+    connection: connectionTo(provider),
     // A Map, not the object: a model may be called __proto__.
     aliases: new Map(Object.entries(provider.aliases)),
     matches: (model) => patterns.some((matches) => matches(model)),
@@ -84,8 +87,9 @@ function candidates(
   return chosen.map((one) => target(one, model))
 }
 
-const target = ({ provider, aliases }: PreparedProvider, model: string): ProviderTarget => ({
+const target = ({ provider, connection, aliases }: PreparedProvider, model: string): ProviderTarget => ({
   provider,
+  ...connection,
   model: aliases.get(model) ?? model,
 })
 

@@ -10,15 +10,10 @@ export type DialectName = (typeof DIALECTS)[number]['name']
 /** In the order of {@link DIALECTS}; never empty. */
 export const DIALECT_NAMES = DIALECTS.map(({ name }) => name)
 
-const BY_NAME: ReadonlyMap<DialectName, Dialect<DialectName>> = new Map(
-  DIALECTS.map((dialect) => [dialect.name, dialect]),
-)
-
-export function dialectOf(name: DialectName): Dialect<DialectName> {
-  const dialect = BY_NAME.get(name)
-  if (!dialect) throw new Error(`no dialect is called ${name}`)
-  return dialect
-}
+/** Every dialect by its name. Complete: a name is the name of one of {@link DIALECTS}. */
+export const DIALECT_BY_NAME = Object.freeze(
+  Object.fromEntries(DIALECTS.map((dialect) => [dialect.name, dialect])),
+) as Readonly<Record<DialectName, Dialect<DialectName>>>
 
 export interface Endpoint extends DialectEndpoint {
   readonly dialect: DialectName

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isApiKey } from '../../../plugins/secrets/api-key.ts'
-import { DIALECTS, dialectOf } from '../dialects/registry.ts'
+import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 
 /**
@@ -54,7 +54,7 @@ export function requestHeaders(
   contentLength: number | null,
 ): HeaderMap {
   const headers = callerHeaders(caller)
-  for (const [name, value] of Object.entries(dialectOf(provider.dialect).headers.defaults)) {
+  for (const [name, value] of Object.entries(DIALECT_BY_NAME[provider.dialect].headers.defaults)) {
     headers[name] = textOf(caller[name]) || value
   }
   Object.assign(headers, credentials(provider, caller), fixedOf(provider))
@@ -140,7 +140,7 @@ function credentials(provider: Provider, caller: IncomingHttpHeaders): Record<st
   if (provider.api_key === '') return {}
   return provider.auth === 'bearer'
     ? { authorization: `Bearer ${provider.api_key}` }
-    : { [dialectOf(provider.dialect).key.header]: provider.api_key }
+    : { [DIALECT_BY_NAME[provider.dialect].key.header]: provider.api_key }
 }
 
 function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> {

@@ -1,6 +1,6 @@
 import type { CatalogPermit } from '../../../plugins/permit.ts'
 import type { ListedModel } from '../dialects/dialect.ts'
-import { dialectOf } from '../dialects/registry.ts'
+import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 import type { Upstream } from './client.ts'
 import { requestHeaders } from './headers.ts'
@@ -23,7 +23,7 @@ export interface ModelListRequest {
  */
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
   const { permit, provider, upstream, signal } = request
-  const format = dialectOf(provider.dialect).models
+  const format = DIALECT_BY_NAME[provider.dialect].models
   const { status, stream } = await upstream.call({
     permit,
     method: 'GET',

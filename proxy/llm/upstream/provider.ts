@@ -1,5 +1,21 @@
+import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 import type { Timeouts } from './client.ts'
+
+/** The addresses and time limits of a provider, made once for a configuration. */
+export interface ProviderConnection {
+  readonly timeouts: Timeouts
+  /** The URL of each endpoint of its dialect, by `upstreamPath`. */
+  readonly urls: ReadonlyMap<string, URL>
+}
+
+export function connectionTo(provider: Provider): ProviderConnection {
+  const { endpoints } = DIALECT_BY_NAME[provider.dialect]
+  return {
+    timeouts: timeoutsOf(provider),
+    urls: new Map(endpoints.map(({ upstreamPath: path }) => [path, urlOf(provider, path)])),
+  }
+}
 
 export const timeoutsOf = (provider: Provider): Timeouts => ({
   connectMs: provider.connect_timeout_ms,
@@ -7,16 +23,6 @@ export const timeoutsOf = (provider: Provider): Timeouts => ({
   idleMs: provider.idle_timeout_ms,
 })
 
-const urls = new WeakMap<Provider, Map<string, URL>>()
-
-/**
- * Returns the URL of a path at a provider, made once for each of the few there are. `path`: may end with a
- * query.
- */
-export function urlOf(provider: Provider, path: string): URL {
-  const known = urls.get(provider) ?? new Map<string, URL>()
-  urls.set(provider, known)
-  const url = known.get(path) ?? new URL(provider.base_url.replace(/\/+$/, '') + path)
-  known.set(path, url)
-  return url
-}
+/** Returns the URL of a path at a provider. `path`: may end with a query. */
+export const urlOf = (provider: Provider, path: string): URL =>
+  new URL(provider.base_url.replace(/\/+$/, '') + path)

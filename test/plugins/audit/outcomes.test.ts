@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { Outcomes } from '../../../plugins/audit/outcomes.ts'
+import { Outcomes } from '../../../plugins/audit/audit.ts'
 import { commitsInLog, entry, open, rowsOf, scratchDatabase } from '../../support/db/scratch-ledger.ts'
 
 t.test(

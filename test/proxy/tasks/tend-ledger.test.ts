@@ -4,7 +4,7 @@ import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/database.ts'
 import { claimOnce, forgetClaims } from '../../../db/single-uses.ts'
 import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
-import { Outcomes } from '../../../plugins/audit/outcomes.ts'
+import { Outcomes } from '../../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
 
 const AT = Date.UTC(2026, 0, 1)

@@ -1,6 +1,11 @@
 import t from 'tap'
 import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
-import { DIALECT_NAMES, DIALECTS, dialectOf, ENDPOINTS } from '../../../../proxy/llm/dialects/registry.ts'
+import {
+  DIALECT_BY_NAME,
+  DIALECT_NAMES,
+  DIALECTS,
+  ENDPOINTS,
+} from '../../../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../../../proxy/llm/dialects/usage.ts'
 import { requestHeaders } from '../../../../proxy/llm/upstream/headers.ts'
 import { options } from '../../../support/llm/facts.ts'
@@ -23,7 +28,7 @@ const DIALECT_LIST: readonly Dialect<(typeof DIALECT_NAMES)[number]>[] = DIALECT
 
 for (const dialect of DIALECT_LIST) {
   await t.test(`§3 the dialect ${dialect.name} is whole`, async (t) => {
-    t.equal(dialectOf(dialect.name), dialect)
+    t.equal(DIALECT_BY_NAME[dialect.name], dialect)
 
     t.ok(dialect.endpoints.length > 0)
     for (const { path, upstreamPath, errorEvent } of dialect.endpoints) {

@@ -5,12 +5,7 @@ import { ClientRequest, IncomingMessage } from 'node:http'
 import { Socket } from 'node:net'
 import { ProxyServer } from 'http-proxy-3'
 import t, { type Test } from 'tap'
-import {
-  bodyStandIn,
-  FENCE,
-  requestStandIn,
-  responseStandIn,
-} from '../../../../proxy/llm/upstream/stand-ins.ts'
+import { bodyStandIn, FENCE, requestStandIn, responseStandIn } from '../../../../proxy/llm/upstream/client.ts'
 import { readAll } from '../../../../proxy/llm/upstream/stream.ts'
 import { answer, nobody, rawUpstream } from '../../../support/llm/upstreams.ts'
 
