@@ -1,35 +1,38 @@
 /**
- * Why a certificate, its key or a request for one is not accepted: one word for each check, whichever endpoint asks
- * (WIRE.md §2). Callers switch on them, so a word is never changed and never means two things.
+ * The reasons for which a certificate, its key or a request for one is not accepted: one word for each check,
+ * whichever endpoint asks (WIRE.md §2). Callers switch on them, so a word is never changed and never means two things.
  */
-export type CertificateReason =
+export const CERTIFICATE_REASONS = [
   // What was sent cannot be read.
-  | 'certificate_unreadable'
-  | 'private_key_unreadable'
+  'certificate_unreadable',
+  'private_key_unreadable',
   // Of every certificate, and of a request for one.
-  | 'certificate_expired'
-  | 'certificate_not_yet_valid'
-  | 'key_too_weak'
-  | 'signature_too_weak'
-  | 'unknown_critical_extension'
-  | 'client_auth_missing'
+  'certificate_expired',
+  'certificate_not_yet_valid',
+  'key_too_weak',
+  'signature_too_weak',
+  'unknown_critical_extension',
+  'client_auth_missing',
   // Of a client's leaf, its chain and its key.
-  | 'digital_signature_missing'
-  | 'is_a_ca'
-  | 'chain_invalid'
-  | 'no_ca_attached'
-  | 'key_mismatch'
+  'digital_signature_missing',
+  'is_a_ca',
+  'chain_invalid',
+  'no_ca_attached',
+  'key_mismatch',
   // Of a CA that is to be trusted.
-  | 'not_a_ca'
+  'not_a_ca',
   // Of a request.
-  | 'signature_invalid'
-  | 'foreign_san'
-  | 'ca_requested'
+  'signature_invalid',
+  'foreign_san',
+  'ca_requested',
   // Of the name that it carries.
-  | 'spiffe_missing'
-  | 'spiffe_malformed'
-  | 'spiffe_ambiguous'
-  | 'spiffe_mismatch'
+  'spiffe_missing',
+  'spiffe_malformed',
+  'spiffe_ambiguous',
+  'spiffe_mismatch',
+] as const
+
+export type CertificateReason = (typeof CERTIFICATE_REASONS)[number]
 
 /** A certificate or request that is not accepted. The message is one plain sentence that a caller may see. */
 export class CertificateError extends Error {

@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client'
 import { audit, type Recorded } from '../plugins/audit/audit.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
-import type { AdminContext } from './admin/change.ts'
+import type { AdminContext } from './admin/context.ts'
 import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
@@ -115,7 +115,7 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, clientCasChanged }: Services,
+  { dataDirectory, ledger, clock, keys, clientCasChanged }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
 ): AdminContext {
@@ -126,8 +126,10 @@ function adminContext(
     authority,
     organisation: settings.org,
     trustDomain: settings.trustDomain,
-    configuration: () => configuration,
+    configDigest: configuration.digest,
+    rotationGraceHours: configuration.pin.rotation_grace_hours,
     clientCasChanged,
+    rotateSigningKey: keys.rotate,
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,

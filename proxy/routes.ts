@@ -1,29 +1,7 @@
-import { exportAudit, listAudit, verifyAudit } from './admin/audit.ts'
-import { attachCas, detach, listCas } from './admin/keys/cas.ts'
-import { rotateSecret } from './admin/keys/secret.ts'
-import { rotateSigningKey } from './admin/keys/signing-key.ts'
-import { bindPrincipal, getBinding, listBindings, revokeBinding } from './admin/mcp/bindings.ts'
-import {
-  createMcpResource,
-  getMcpResource,
-  listAllMcpResources,
-  patchMcpResource,
-  refreshMcpResource,
-  removeMcpResource,
-} from './admin/mcp/resources.ts'
-import { approveTool } from './admin/mcp/tools.ts'
-import { listCapabilities } from './admin/principals/capabilities.ts'
-import { certifyRequest, rotateCertificate } from './admin/principals/certificates.ts'
-import { registerDpopJwk } from './admin/principals/dpop-jwk.ts'
-import { enrollByoca, enrollSpiffe, mintAgent } from './admin/principals/enroll.ts'
-import { AGENT, USER, WORKLOAD } from './admin/principals/kinds.ts'
-import {
-  createPrincipal,
-  getOne,
-  listAll,
-  patchCapabilities,
-  setActivity,
-} from './admin/principals/principals.ts'
+import type { Pipeline } from '../plugins/plugin.ts'
+import { bind, bindAs, docOf, type FactsOf } from './admin/http.ts'
+import type { Operation, Takes } from './admin/operation.ts'
+import { OPERATIONS } from './admin/operations.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
@@ -31,6 +9,7 @@ import type { Handlers } from './handlers.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
 import {
   type BareRoute,
+  documented,
   forked,
   gated,
   gatedBranch,
@@ -38,12 +17,18 @@ import {
   open,
   openBranch,
   type Refuse,
+  type Route,
 } from './http/route.ts'
 import { type Router, router } from './http/router.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
 import { mcpRecorder } from './mcp/gate/recorded.ts'
 import { isHandshake } from './mcp/protocol/methods.ts'
 import { refuseMcp } from './mcp/refusal.ts'
+import * as auth from './openapi/auth.ts'
+import { serveOpenapi } from './openapi/document.ts'
+import * as llm from './openapi/llm.ts'
+import * as mcp from './openapi/mcp.ts'
+import * as pub from './openapi/public.ts'
 import type { Pipelines } from './pipelines.ts'
 
 /** The routers of each place that listens, made from one configuration and swapped together. */
@@ -54,33 +39,39 @@ export interface Routers {
 }
 
 /**
- * Every route of every listener. `adminApart`: whether administration has a listener of its own; else it shares the runtime's.
+ * Every route of every listener. `adminApart`: administration has a listener of its own; else it shares the
+ * runtime's.
  */
 export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers {
-  const admin = onSurface('admin', [...adminRoutes(p.admin, h), ...setupRoutes(p, h)])
-  const common = onSurface('public', publicRoutes(p, h))
   const runtime = [
     ...onSurface('llm', llmRoutes(p, h)),
     ...onSurface('mcp', mcpRoutes(p, h)),
     ...onSurface('auth', signInRoutes(p, h)),
-    ...common,
   ]
+  const admin = onSurface('admin', [...adminRoutes(p.admin, h), ...setupRoutes(p, h)])
+  const control = onSurface('admin', adminRoutes(p.control, h))
+  const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
+  const common = onSurface('public', publicRoutes(p, h, every))
   return {
-    runtime: router(adminApart ? runtime : [...runtime, ...admin]),
+    runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
     admin: router([...admin, ...common]),
-    control: router([...onSurface('admin', adminRoutes(p.control, h)), ...common]),
+    control: router([...control, ...common]),
   }
 }
 
 /** LLM calls, and the list of models: what agents and their SDKs call. */
 function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const audited = { recorder: s.recorder, recheck: p.stillHolds }
+  const models = (path: string) => documented(open('GET', path, p.known, s.models, s.anonymous), llm.MODELS)
   return [
     ...ENDPOINTS.map((endpoint) =>
-      gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
+      documented(
+        gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
+        llm.callOf(endpoint),
+      ),
     ),
-    open('GET', '/v1/models', p.known, s.models, s.anonymous),
-    open('GET', '/v1/egress/models', p.known, s.models, s.anonymous),
+    models('/v1/models'),
+    models('/v1/egress/models'),
   ]
 }
 
@@ -92,53 +83,61 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
   const work = gatedBranch({ pipeline: p.mcp.work, recorder, recheck: p.mcpStillHolds, refuse }, s.mcp.work)
   const read = { pipeline: p.mcp.read, refused: recorder.refused, refuse }
-  return ['/v1/mcp', '/v1/mcp/{resource}'].flatMap((path) => [
-    forked('POST', path, read, ({ message }) => (isHandshake(message) ? handshake : work)),
-    open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse),
-  ])
+  const message = (path: string) =>
+    forked('POST', path, read, (facts) => (isHandshake(facts.message) ? handshake : work))
+  const end = (path: string) => open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse)
+  return [
+    documented(message('/v1/mcp'), mcp.MESSAGE),
+    documented(end('/v1/mcp'), mcp.SESSION_END),
+    documented(message('/v1/mcp/{resource}'), mcp.RESOURCE_MESSAGE),
+    documented(end('/v1/mcp/{resource}'), mcp.RESOURCE_SESSION_END),
+  ]
 }
 
 /** Signing in: tokens, the Python helper's login, and what tells clients about both. */
 function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { issue, logins, keys, baseUrls, proofRequired } = s.auth
   const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
+  const login = '/v1/auth/login-challenge'
+  const sign = '/v1/auth/sign-challenged-assertion'
+  const server = '/.well-known/oauth-authorization-server'
   const resource = '/.well-known/oauth-protected-resource'
+  const resourceMcp = `${resource}/v1/mcp`
+  const service = protectedResource(baseUrls, '', proofRequired)
+  const serviceMcp = protectedResource(baseUrls, '/v1/mcp', proofRequired)
   return [
-    open('POST', '/v1/auth/token', p.token, issue, s.anonymous, asOAuth),
-    open('POST', '/v1/auth/login-challenge', p.login, logins.challenge, s.anonymous),
-    open('POST', '/v1/auth/sign-challenged-assertion', p.login, logins.sign, s.anonymous),
-    open('GET', '/.well-known/oauth-authorization-server', p.anyone, authorizationServer(baseUrls)),
-    open('GET', resource, p.anyone, protectedResource(baseUrls, '', proofRequired)),
-    open('GET', `${resource}/v1/mcp`, p.anyone, protectedResource(baseUrls, '/v1/mcp', proofRequired)),
-    open('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)),
+    documented(open('POST', '/v1/auth/token', p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
+    documented(open('POST', login, p.login, logins.challenge, s.anonymous), auth.LOGIN_CHALLENGE),
+    documented(open('POST', sign, p.login, logins.sign, s.anonymous), auth.SIGN_ASSERTION),
+    documented(open('GET', server, p.anyone, authorizationServer(baseUrls)), auth.AUTHORIZATION_SERVER),
+    documented(open('GET', resource, p.anyone, service), auth.PROTECTED_RESOURCE),
+    documented(open('GET', resourceMcp, p.anyone, serviceMcp), auth.PROTECTED_MCP),
+    documented(open('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)), auth.JWKS),
   ]
 }
 
-/** Health and public keys: on every listener. */
-function publicRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
-  const live = ['/health', '/healthz', '/health/liveness', '/health/liveliness']
-  const fit = ['/ready', '/readyz', '/health/readiness']
+/** Health, public keys and the description of `every` route: on every listener. */
+function publicRoutes(p: Pipelines, s: Handlers, every: () => readonly Route[]): readonly BareRoute[] {
+  const { authority } = s.admin
+  const live = (path: string) => documented(open('GET', path, p.anyone, health), pub.HEALTH)
+  const fit = (path: string) => documented(open('GET', path, p.anyone, ready(s.readiness)), pub.READY)
+  const ca = pem(() => authority.rootPem)
+  const chain = pem(() => authority.intermediatePem + authority.rootPem)
   return [
-    ...live.map((path) => open('GET', path, p.anyone, health)),
-    ...fit.map((path) => open('GET', path, p.anyone, ready(s.readiness))),
-    open(
-      'GET',
-      '/pki/ca.crt',
-      p.anyone,
-      pem(() => s.admin.authority.rootPem),
-    ),
-    open(
-      'GET',
-      '/pki/ca-chain.pem',
-      p.anyone,
-      pem(() => s.admin.authority.intermediatePem + s.admin.authority.rootPem),
-    ),
+    ...['/health', '/healthz', '/health/liveness', '/health/liveliness'].map(live),
+    ...['/ready', '/readyz', '/health/readiness'].map(fit),
+    documented(open('GET', '/pki/ca.crt', p.anyone, ca), pub.CA),
+    documented(open('GET', '/pki/ca-chain.pem', p.anyone, chain), pub.CA_CHAIN),
+    documented(open('GET', '/openapi.json', p.anyone, serveOpenapi(every)), pub.OPENAPI),
   ]
 }
 
 /** The first operator secret: open until there is one. */
 function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
-  return [open('POST', '/v1/admin/setup', p.setup, s.setup.handler(s.admin), s.anonymous)]
+  const { operation } = s.setup
+  const set = bindAs({ id: 'admin', via: 'setup_code' }, operation, s.admin)
+  const route = open('POST', '/v1/admin/setup', p.setup, set, s.anonymous)
+  return [documented(route, docOf(operation, 'anyone'))]
 }
 
 /** Administration: behind `X-Admin-Secret` on a listener, behind the file system on the control socket. */
@@ -146,48 +145,57 @@ function adminRoutes(
   { read, write }: Pipelines['admin'] | Pipelines['control'],
   s: Handlers,
 ): readonly BareRoute[] {
-  const a = s.admin
-  const refused = s.anonymous
-  const principals = [AGENT, USER, WORKLOAD].flatMap((kind) => {
-    const all = `/v1/admin/${kind.plural}`
-    return [
-      open('POST', all, write, kind === AGENT ? mintAgent(a) : createPrincipal(a, kind), refused),
-      open('GET', all, read, listAll(a, kind), refused),
-      open('GET', `${all}/{id}`, read, getOne(a, kind), refused),
-      open('DELETE', `${all}/{id}`, read, setActivity(a, kind, false), refused),
-      open('POST', `${all}/{id}/reactivate`, read, setActivity(a, kind, true), refused),
-      open('PATCH', `${all}/{id}/capabilities`, write, patchCapabilities(a, kind), refused),
-      open('POST', `${all}/{id}/dpop-jwk`, write, registerDpopJwk(a, kind), refused),
-      open('POST', `${all}/{id}/certificate`, write, certifyRequest(a, kind), refused),
-      open('POST', `${all}/{id}/rotate-cert`, write, rotateCertificate(a, kind), refused),
-    ]
-  })
-  const mcp = '/v1/admin/mcp-resources'
+  const route = <T extends Takes, Output>(
+    method: BareRoute['method'],
+    path: string,
+    pipeline: Pipeline<FactsOf<T>>,
+    operation: Operation<T, Output>,
+  ): BareRoute =>
+    documented(open(method, path, pipeline, bind(operation, s.admin), s.anonymous), docOf(operation))
+  const { agents, users, workloads, capabilities, mcpResources, mcpBindings, cas, keys, audit } = OPERATIONS
+  const resources = '/v1/admin/mcp-resources'
   return [
-    ...principals,
-    open('POST', mcp, write, createMcpResource(a), refused),
-    open('GET', mcp, read, listAllMcpResources(a), refused),
+    route('POST', '/v1/admin/agents', write, agents.create),
+    route('GET', '/v1/admin/agents', read, agents.list),
+    route('POST', '/v1/admin/users', write, users.create),
+    route('GET', '/v1/admin/users', read, users.list),
+    route('POST', '/v1/admin/workloads', write, workloads.create),
+    route('GET', '/v1/admin/workloads', read, workloads.list),
+    ...Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => {
+      const one = `/v1/admin/${plural}/{id}`
+      return [
+        route('GET', one, read, kind.get),
+        route('DELETE', one, read, kind.deactivate),
+        route('POST', `${one}/reactivate`, read, kind.reactivate),
+        route('PATCH', `${one}/capabilities`, write, kind.setCapabilities),
+        route('POST', `${one}/dpop-jwk`, write, kind.setDpopKey),
+        route('POST', `${one}/certificate`, write, kind.certify),
+        route('POST', `${one}/rotate-cert`, write, kind.rotateCertificate),
+      ]
+    }),
+    route('POST', resources, write, mcpResources.create),
+    route('GET', resources, read, mcpResources.list),
     // Before those with a resource's id, which these would be taken for.
-    open('POST', `${mcp}/bindings`, write, bindPrincipal(a), refused),
-    open('GET', `${mcp}/bindings`, read, listBindings(a), refused),
-    open('GET', `${mcp}/bindings/{binding_id}`, read, getBinding(a), refused),
-    open('DELETE', `${mcp}/bindings/{binding_id}`, read, revokeBinding(a), refused),
-    open('GET', `${mcp}/{resource_id}`, read, getMcpResource(a), refused),
-    open('PATCH', `${mcp}/{resource_id}`, write, patchMcpResource(a), refused),
-    open('DELETE', `${mcp}/{resource_id}`, read, removeMcpResource(a), refused),
-    open('POST', `${mcp}/{resource_id}/refresh`, read, refreshMcpResource(a), refused),
-    open('POST', `${mcp}/{resource_id}/tools/{tool}/approve`, write, approveTool(a), refused),
-    open('GET', '/v1/admin/capabilities', read, listCapabilities(a), refused),
-    open('POST', '/v1/admin/agents/enroll/byoca', write, enrollByoca(a), refused),
-    open('POST', '/v1/admin/agents/enroll/spiffe', write, enrollSpiffe(a), refused),
-    open('POST', '/v1/admin/ca/attach', write, attachCas(a), refused),
-    open('GET', '/v1/admin/ca', read, listCas(a), refused),
-    open('DELETE', '/v1/admin/ca/{digest}', read, detach(a), refused),
-    open('POST', '/v1/admin/signing-key/rotate', read, rotateSigningKey(a, s.auth.keys), refused),
-    open('POST', '/v1/admin/secret/rotate', write, rotateSecret(a), refused),
-    open('GET', '/v1/admin/audit', read, listAudit(a), refused),
-    open('GET', '/v1/admin/audit/export', read, exportAudit(a), refused),
-    open('POST', '/v1/admin/audit/verify', read, verifyAudit(a), refused),
-    open('GET', '/metrics', read, metrics(s.registry), refused),
+    route('POST', `${resources}/bindings`, write, mcpBindings.create),
+    route('GET', `${resources}/bindings`, read, mcpBindings.list),
+    route('GET', `${resources}/bindings/{binding_id}`, read, mcpBindings.get),
+    route('DELETE', `${resources}/bindings/{binding_id}`, read, mcpBindings.revoke),
+    route('GET', `${resources}/{resource_id}`, read, mcpResources.get),
+    route('PATCH', `${resources}/{resource_id}`, write, mcpResources.update),
+    route('DELETE', `${resources}/{resource_id}`, read, mcpResources.delete),
+    route('POST', `${resources}/{resource_id}/refresh`, read, mcpResources.refresh),
+    route('POST', `${resources}/{resource_id}/tools/{tool}/approve`, write, mcpResources.approveTool),
+    route('GET', '/v1/admin/capabilities', read, capabilities.list),
+    route('POST', '/v1/admin/agents/enroll/byoca', write, agents.enrollByoca),
+    route('POST', '/v1/admin/agents/enroll/spiffe', write, agents.enrollSpiffe),
+    route('POST', '/v1/admin/ca/attach', write, cas.attach),
+    route('GET', '/v1/admin/ca', read, cas.list),
+    route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
+    route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
+    route('POST', '/v1/admin/secret/rotate', write, keys.rotateSecret),
+    route('GET', '/v1/admin/audit', read, audit.list),
+    route('GET', '/v1/admin/audit/export', read, audit.export),
+    route('POST', '/v1/admin/audit/verify', read, audit.verify),
+    documented(open('GET', '/metrics', read, metrics(s.registry), s.anonymous), pub.METRICS),
   ]
 }

@@ -1,11 +1,17 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { FORMER_PLUGIN_NAMES, FORMER_REASONS, REASONS, Refusal } from '../plugins/refusal.ts'
 import { CATALOGUE } from '../proxy/configuration.ts'
+import { readSettings } from '../proxy/settings.ts'
+import { expect, withControl } from './control-client.ts'
 
 /** Where the schemas are published; the first line of each file in `plugins/config` points here. */
 export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
+
+/** The published description of every route. */
+export const OPENAPI_FILE = join(import.meta.dirname, '../docs/openapi.json')
 
 /** Where the list of reasons is published. */
 export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
@@ -31,6 +37,20 @@ function schemaOf(plugin: string, options: z.ZodType): object {
       ...properties,
     },
     required: ['plugin', ...required],
+  }
+}
+
+/** The text of {@link OPENAPI_FILE}: what a gateway with the shipped files answers at `/openapi.json`. */
+export async function openapiText(): Promise<string> {
+  const root = await mkdtemp(join(tmpdir(), 'sallyport-'))
+  try {
+    const settings = readSettings({ MCP_PROXY_DATA_DIR: join(root, 'data') }, join(import.meta.dirname, '..'))
+    const described = await withControl(settings, async (call) =>
+      expect(await call('GET', '/openapi.json'), 200),
+    )
+    return `${JSON.stringify(described, null, 2)}\n`
+  } finally {
+    await rm(root, { recursive: true, force: true })
   }
 }
 
@@ -84,4 +104,5 @@ if (import.meta.main) {
   await mkdir(SCHEMA_DIRECTORY, { recursive: true })
   for (const [file, text] of schemaFiles()) await writeFile(join(SCHEMA_DIRECTORY, file), text)
   await writeFile(REASONS_PAGE, reasonsPage())
+  await writeFile(OPENAPI_FILE, await openapiText())
 }

@@ -52,7 +52,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   mcp: ['http', 'egress'],
   tasks: ['http', 'llm', 'mcp/pinning'],
   federation: ['auth', 'egress', 'tasks'],
-  admin: ['http', 'egress', 'auth', 'mcp/pinning'],
+  admin: ['http', 'egress', 'mcp/pinning'],
+  openapi: ['http', 'auth', 'llm', 'mcp'],
 }
 const LEAVES = ['settings.ts', 'version.ts', 'visible.ts', 'data-directory.ts', 'configuration.ts']
 

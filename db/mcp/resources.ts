@@ -43,6 +43,17 @@ export interface McpResource extends McpResourceFields {
   readonly last_error: string | null
 }
 
+/** The capability that calling a tool demands: its own where the operator gave it one, else its resource's. */
+export const capabilityOf = (
+  {
+    tool_capabilities: own,
+    required_capability: all,
+  }: Pick<McpResourceFields, 'tool_capabilities' | 'required_capability'>,
+  tool: string,
+): string =>
+  // Own members only: a tool may be called `constructor`.
+  (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
+
 type Row = Selectable<Schema['mcp_resources']>
 
 /** Every resource, disabled ones too, by name. */

@@ -1,45 +1,23 @@
-import type { Authority } from '../../certs/authority/authority.ts'
 import { LedgerError } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
-import type { Database } from '../../db/database.ts'
 import type { Statement } from '../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
-import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
-import type { Actor } from '../../plugins/secrets/admin-secret.ts'
-import type { Configuration } from '../configuration.ts'
-import type { Inspect } from '../mcp/pinning/inspect.ts'
-
-/** What the admin handlers work with. */
-export interface AdminContext {
-  readonly database: Database
-  readonly ledger: Ledger
-  readonly authority: Authority
-  readonly organisation: string
-  readonly trustDomain: string
-  /** The configuration in force. */
-  readonly configuration: () => Configuration
-  /** Called when CAs were attached or detached: the TLS listener names those it would like to see. */
-  readonly clientCasChanged: () => Promise<void>
-  readonly mcp: {
-    readonly inspect: Inspect
-    /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */
-    readonly allowPrivateUpstreams: boolean
-  }
-}
+import type { AdminContext, Caller } from './context.ts'
 
 interface Change extends AuditNote {
   readonly statements: readonly Statement[]
 }
 
+type By = Pick<Caller, 'id' | 'at' | 'actor'>
+
 /** Makes a change and its one audit row in one transaction, as {@link changeAll} does. */
 export function change(
   context: AdminContext,
-  facts: Arrival & { readonly actor: Actor },
+  by: By,
   { statements, ...note }: Change,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
-  return changeAll(context, facts, { statements, notes: [note] }, duplicate)
+  return changeAll(context, by, { statements, notes: [note] }, duplicate)
 }
 
 interface Changes {
@@ -49,19 +27,18 @@ interface Changes {
 }
 
 /**
- * Makes a change and its audit rows in one transaction: all or nothing (spec §6, AUDIT.md).
- * Throws `duplicate` where something of that name exists, `precondition_failed` where the object has moved on,
- * `audit_unavailable` where the ledger cannot record.
+ * Makes a change and its audit rows in one transaction: all or nothing (spec §6, AUDIT.md). Refuses with
+ * `duplicate` where something of that name exists, with `precondition_failed` where the object has moved on,
+ * and with `audit_unavailable` where the ledger cannot record.
  */
 export async function changeAll(
-  { ledger, configuration }: AdminContext,
-  { id, at, actor }: Arrival & { readonly actor: Actor },
+  { ledger, configDigest }: AdminContext,
+  { id, at, actor }: By,
   { statements, notes }: Changes,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
-  const { digest } = configuration()
   const entries = notes.map((note) => ({
-    ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, digest),
+    ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, configDigest),
     request_id: id,
     principal_id: actor.id,
     principal_type: 'operator',
@@ -79,3 +56,28 @@ function refusalOf(error: unknown, duplicate: RefusalReason): unknown {
   if (error.code === 'conflict') return new Refusal('precondition_failed', { cause: error })
   return new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
 }
+
+/** The number of tries of a change when somebody else's comes in between. */
+const ATTEMPTS = 5
+
+/**
+ * Reads an object and changes it, and does both again where somebody else's change came between the two.
+ * Refuses with `precondition_failed` when that has happened five times; what `read` refuses with is final.
+ */
+export async function onLatest<Read, Made>(
+  read: () => Promise<Read>,
+  write: (found: Read) => Promise<Made>,
+): Promise<Made> {
+  for (let attempt = 1; ; attempt += 1) {
+    const found = await read()
+    try {
+      return await write(found)
+    } catch (error) {
+      if (!isOvertaken(error) || attempt === ATTEMPTS) throw error
+    }
+  }
+}
+
+/** Tells a change that was refused because the object has moved on since it was read. */
+export const isOvertaken = (error: unknown): boolean =>
+  error instanceof Refusal && error.reason === 'precondition_failed'

@@ -1,11 +1,14 @@
 import { type ZodType, z } from 'zod'
 import { parseCapabilities } from '../../db/capabilities.ts'
 import { printPath } from '../../plugins/operator-files/explain-issue.ts'
-import { unprocessable } from '../../plugins/refusal.ts'
+import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 
-/** Reads an admin body. Refuses with `body_unprocessable`, naming every field that breaks a rule, unknown ones too. */
-export function parse<T>(schema: ZodType<T>, body: unknown): T {
-  const result = schema.safeParse(body)
+/**
+ * Reads a part of an input. Refuses with `body_unprocessable`, naming every field that breaks a rule, unknown
+ * ones too.
+ */
+export function parse<T>(schema: ZodType<T>, part: unknown): T {
+  const result = schema.safeParse(part)
   if (result.success) return result.data
   throw unprocessable(result.error.issues.flatMap(fieldErrors))
 }
@@ -20,21 +23,48 @@ function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string 
 
 const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
 
+/** An object that counts its changes. */
+interface Revised {
+  readonly revision: number
+}
+
+/** The entity tag of an object: its revision. */
+export const etagOf = ({ revision }: Revised): string => `"${revision}"`
+
+/**
+ * Honours `If-Match` (RFC 9110 §13.1.1): refuses with `precondition_failed` where it names another state of
+ * the object, so that a change decided on a stale read does not undo somebody else's. Absent or `*` always
+ * matches. Returns the revision that the write must still find, or undefined where it may find any.
+ */
+export function checkIfMatch(ifMatch: string | undefined, record: Revised): number | undefined {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined
+  const tags = ifMatch.split(',').map((tag) => tag.trim())
+  if (!tags.includes(etagOf(record))) throw new Refusal('precondition_failed')
+  return record.revision
+}
+
+/** One token of spec §8, as JSON Schema has it. */
+export const CAPABILITY = { type: 'string', pattern: '^[a-z_][a-z0-9_.]{0,63}$' } as const
+
 /** A capability set (spec §8), each bad entry named by its index. */
-export const capabilities = z.unknown().transform((value, context): readonly string[] => {
-  const parsed = parseCapabilities(value)
-  if (parsed.ok) return parsed.capabilities
-  for (const { field, message } of parsed.errors) {
-    const index = /\[(\d+)\]$/.exec(field)?.[1]
-    context.addIssue({ code: 'custom', message, path: index === undefined ? [] : [Number(index)] })
-  }
-  return z.NEVER
-})
+export const capabilities = z
+  .unknown()
+  .transform((value, context): readonly string[] => {
+    const parsed = parseCapabilities(value)
+    if (parsed.ok) return parsed.capabilities
+    for (const { field, message } of parsed.errors) {
+      const index = /\[(\d+)\]$/.exec(field)?.[1]
+      context.addIssue({ code: 'custom', message, path: index === undefined ? [] : [Number(index)] })
+    }
+    return z.NEVER
+  })
+  .meta({ type: 'array', items: CAPABILITY, maxItems: 64, examples: [['llm.chat']] })
 
 /** The short name of a principal: the service adds its own `<org>::` (spec §2.1). */
 export const shortName = z
   .string()
   .regex(/^[a-zA-Z0-9._-]{1,64}$/, 'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen')
+  .meta({ examples: ['daily-report'] })
 
 // Shown to people and in logs: nothing that moves a cursor or hides a character.
 export const displayName = z

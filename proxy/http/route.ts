@@ -9,6 +9,7 @@ import type {
   Settling,
 } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import type { RouteDoc } from './doc.ts'
 import type { StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Reply, Report } from './reply.ts'
@@ -44,11 +45,16 @@ export interface BareRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
   readonly path: string
   readonly answer: (arrival: Arrival) => Promise<Answered>
+  /** What `/openapi.json` says of it. */
+  readonly doc?: RouteDoc
 }
 
 export interface Route extends BareRoute {
   readonly surface: Surface
 }
+
+/** The same route, described. */
+export const documented = (route: BareRoute, doc: RouteDoc): BareRoute => ({ ...route, doc })
 
 /** Names the surface that routes belong to. */
 export const onSurface = (surface: Surface, routes: readonly BareRoute[]): readonly Route[] =>

@@ -101,7 +101,7 @@ interface RefusedRequest {
  * HTTP, with the challenge; a fault of the service has its own status, so that a load balancer and a metric
  * see it.
  */
-function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
+export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
   const { status, final, headers } = refusal
   if (status === 401) return challenged(refusalReply(refusal, requestId), metadataUrl)
   if (refusal.reason === 'origin_not_allowed') return refusalReply(refusal, requestId)

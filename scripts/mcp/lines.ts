@@ -1,5 +1,4 @@
-import { visibleJson } from '../../proxy/admin/mcp/visible-json.ts'
-import { visible } from '../../proxy/visible.ts'
+import { visible, visibleJson } from '../../proxy/visible.ts'
 import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
 
 /**

@@ -10,6 +10,7 @@ import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
 import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/gateway.ts'
 import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { type Administered, contradictions } from './openapi.ts'
 import { type TestUpstream, testUpstream } from './upstream.ts'
 
 export const ADMIN_SECRET = 'correct-horse-battery'
@@ -92,7 +93,10 @@ providers:
 `,
 }
 
-/** A whole gateway on a directory and ports of its own. When the test ends it is closed and its whole chain verified. */
+/**
+ * A whole gateway on a directory and ports of its own. When the test ends it is closed, its whole chain verified, and what
+ * `admin` was answered compared with what `/openapi.json` says of it.
+ */
 export async function testGateway(t: Test, options: TestOptions = {}): Promise<TestGateway> {
   const upstream = await testUpstream(t)
   const root = await scratch(t)
@@ -118,11 +122,21 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   if (!options.ownCa) await furnish(settings)
   const gateway = await startGateway(settings, { env: {}, logTo, ...options })
   if (!options.ownCa) await keepCa(settings)
+  const administered: Administered[] = []
   t.teardown(async () => {
     await gateway.close(0)
     if (options.verify !== false) await verifyWhole(t, settings)
+    // Where administration has a listener of its own, what is described is not served on the other one.
+    if (settings.adminListen === null) for (const wrong of contradictions(administered)) t.fail(wrong)
   })
-  return { ...gateway, settings, upstream, log, pluginsDir, ...(await caller(gateway, settings)) }
+  return {
+    ...gateway,
+    settings,
+    upstream,
+    log,
+    pluginsDir,
+    ...(await caller(gateway, settings, administered)),
+  }
 }
 
 // Sealing keys is slow by design, and every gateway of a test file may as well have the same CA: the first one makes it,
@@ -172,7 +186,7 @@ async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   if (!verdict.ok) t.fail('the audit chain does not verify', verdict)
 }
 
-async function caller(gateway: Gateway, settings: Settings) {
+async function caller(gateway: Gateway, settings: Settings, administered: Administered[]) {
   // The root, as an operator would hand it to a client: fetched once, trusted on first use on loopback.
   const { text: ca } = await ask(`${gateway.url}/pki/ca.crt`, 'GET', {
     agent: new Agent({ rejectUnauthorized: false }),
@@ -183,8 +197,12 @@ async function caller(gateway: Gateway, settings: Settings) {
     if (!asked.agent) own.destroy()
     return answered
   }
-  const admin: TestGateway['admin'] = (method, path, body, headers = {}) =>
-    call(null, method, path, { body, headers: { 'x-admin-secret': ADMIN_SECRET, ...headers } })
+  const admin: TestGateway['admin'] = async (method, path, body, headers = {}) => {
+    const asked = { body, headers: { 'x-admin-secret': ADMIN_SECRET, ...headers } }
+    const answered = await call(null, method, path, asked)
+    administered.push({ method, path, answered })
+    return answered
+  }
   const enroll: TestGateway['enroll'] = async (name, capabilities) => {
     const { status, json, text } = await admin('POST', '/v1/admin/agents', { agent_name: name, capabilities })
     if (status !== 201) throw new Error(`enrolling ${name}: ${status} ${text}`)

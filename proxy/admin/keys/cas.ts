@@ -1,57 +1,88 @@
 import { z } from 'zod'
+import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/attached-cas.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { json, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import { type AdminContext, change } from '../change.ts'
-import { parse } from '../parse.ts'
-import type { AdminBodyRequest, AdminRequest } from '../principals/principals.ts'
+import { change } from '../change.ts'
+import { DONE, operation } from '../operation.ts'
+import { instant, pem, sha256 } from '../shapes.ts'
 
 // The TLS listener names them all in each handshake, and a handshake's messages have an end.
 const MAX_CAS = 100
 
-const attachment = z.strictObject({
-  ca_pem: z.string().max(256 * 1024),
-  kind: z.enum(['organisation', 'spiffe']),
-})
+const KINDS = ['organisation', 'spiffe'] as const
 
-/** POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. Existing pins do not change. */
-export const attachCas =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const { ca_pem: text, kind } = parse(attachment, facts.json)
-    const cas = read(text, facts.at)
+const attachment = z.strictObject({ ca_pem: z.string().max(256 * 1024), kind: z.enum(KINDS) })
+
+const attachedCa = z
+  .strictObject({
+    digest: sha256,
+    kind: z.enum(KINDS),
+    subject: z.string(),
+    not_after: instant,
+    attached_at: instant,
+    ca_pem: pem,
+  })
+  .meta({ id: 'AttachedCa' })
+
+/**
+ * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. Existing pins do not change.
+ */
+export const attachCas = operation({
+  name: 'attachCas',
+  summary: 'Trusts one CA, or all of a bundle, for enrollment.',
+  takes: { body: attachment },
+  output: z.array(attachedCa),
+  status: 201,
+  reasons: ['ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  run: async (context, { body: { ca_pem: text, kind } }, caller) => {
+    const { at } = caller
+    const cas = read(text, at)
     const { database } = context
     if ((await listAttachedCas(database)).length + cas.length > MAX_CAS) {
       throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
     }
-    const statements = cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at: facts.at }))
+    const statements = cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at }))
     const detail = { kind, digests: cas.map(({ digest }) => digest) }
-    await change(context, facts, { action: 'ca.attached', detail, statements }, 'ca_attached_already')
+    await change(context, caller, { action: 'ca.attached', detail, statements }, 'ca_attached_already')
     await context.clientCasChanged()
     const attached = await listAttachedCas(database, kind)
-    return json(201, attached.filter(({ digest }) => detail.digests.includes(digest)).map(shown))
-  }
+    return { value: attached.filter(({ digest }) => detail.digests.includes(digest)).map(shown) }
+  },
+})
 
 /** GET /v1/admin/ca */
-export const listCas =
-  ({ database }: AdminContext) =>
-  async (): Promise<Reply> =>
-    json(200, (await listAttachedCas(database)).map(shown))
+export const listCas = operation({
+  name: 'listCas',
+  summary: 'Lists the CAs that are trusted for enrollment, oldest first.',
+  takes: {},
+  output: z.array(attachedCa),
+  status: 200,
+  reasons: [],
+  run: async ({ database }) => ({ value: (await listAttachedCas(database)).map(shown) }),
+})
 
-/** DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it. What is pinned stays; what is known by SPIFFE id alone does not. */
-export const detach =
-  (context: AdminContext) =>
-  async (facts: AdminRequest): Promise<Reply> => {
-    const { digest = '' } = facts.params
+/**
+ * DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it. A pinned certificate stays; one that is known
+ * by its SPIFFE id alone does not.
+ */
+export const detach = operation({
+  name: 'detachCa',
+  summary: 'Trusts a CA no longer. Pinned certificates stay.',
+  takes: { params: z.object({ digest: z.string() }) },
+  output: z.undefined(),
+  status: 204,
+  reasons: ['not_found', 'audit_unavailable'],
+  run: async (context, { params: { digest } }, caller) => {
     const found = (await listAttachedCas(context.database)).find((ca) => ca.digest === digest)
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })
     const statements = [detachCa(context.database, digest)]
-    await change(context, facts, { action: 'ca.detached', detail: { digest, kind: found.kind }, statements })
+    await change(context, caller, { action: 'ca.detached', detail: { digest, kind: found.kind }, statements })
     await context.clientCasChanged()
-    return { status: 204 }
-  }
+    return DONE
+  },
+})
 
 function read(text: string, at: number) {
   try {

@@ -1,24 +1,31 @@
+import { z } from 'zod'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
-import type { TokenKeys } from '../../auth/token-keys.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import type { AdminContext } from '../change.ts'
-import type { AdminRequest } from '../principals/principals.ts'
+import { operation } from '../operation.ts'
 
-/** POST /v1/admin/signing-key/rotate: access tokens are signed with a new key from now on; those of the old one run out. */
-export const rotateSigningKey =
-  ({ configuration }: AdminContext, keys: TokenKeys) =>
-  async ({ id, at, actor }: AdminRequest): Promise<Reply> => {
-    const kid = await keys.rotate((next) => ({
+/**
+ * POST /v1/admin/signing-key/rotate: access tokens are signed with a new key from now on; those of the old
+ * one run out.
+ */
+export const rotateSigningKey = operation({
+  name: 'rotateSigningKey',
+  summary: 'Signs access tokens with a new key. Tokens of the one before run out.',
+  takes: {},
+  output: z.strictObject({ kid: z.string() }),
+  status: 200,
+  reasons: [],
+  run: async ({ configDigest, rotateSigningKey: rotate }, _input, { id, at, actor }) => {
+    const kid = await rotate((next) => ({
       ...serviceEntry(
         'admin.signing_key_rotated',
         'success',
         { kid: next, via: actor.via },
         at,
-        configuration().digest,
+        configDigest,
       ),
       request_id: id,
       principal_id: actor.id,
       principal_type: 'operator',
     }))
-    return json(200, { kid })
-  }
+    return { value: { kid } }
+  },
+})

@@ -11,26 +11,44 @@ import { findMcpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import { type AdminContext, change } from '../change.ts'
-import { parse } from '../parse.ts'
-import type { AdminBodyRequest, AdminRequest } from '../principals/principals.ts'
+import { change } from '../change.ts'
+import type { AdminContext } from '../context.ts'
+import { DONE, operation } from '../operation.ts'
+import { instant } from '../shapes.ts'
 
-const TYPES: readonly PrincipalType[] = ['agent', 'user', 'workload']
+const TYPES = ['agent', 'user', 'workload'] as const
 
 const id = z.string().min(1).max(256)
 const newBinding = z.strictObject({
-  agent_id: id,
+  agent_id: id.meta({ description: 'The id of a principal of any type.' }),
   resource_id: id,
   principal_type: z.enum(TYPES).exactOptional(),
 })
 const filter = z.strictObject({ agent_id: id.exactOptional(), resource_id: id.exactOptional() })
+const params = z.object({ binding_id: z.string() })
+
+const binding = z
+  .strictObject({
+    binding_id: z.string(),
+    agent_id: z.string(),
+    principal_type: z.enum(TYPES),
+    resource_id: z.string(),
+    resource_name: z.string(),
+    created_at: instant,
+  })
+  .meta({ id: 'McpBinding' })
 
 /** POST /v1/admin/mcp-resources/bindings: lets a principal of any type reach a resource (WIRE.md §2). */
-export const bindPrincipal =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const { agent_id, resource_id, principal_type: type } = parse(newBinding, facts.json)
+export const bindPrincipal = operation({
+  name: 'createMcpBinding',
+  summary: 'Lets a principal reach an MCP resource. Its capabilities say what it may do there.',
+  takes: { body: newBinding },
+  output: binding,
+  status: 201,
+  revised: true,
+  reasons: ['conflict', 'audit_unavailable'],
+  example: { agent_id: 'acme::daily-report', resource_id: 'mcpr_0123456789abcdef01234567' },
+  run: async (context, { body: { agent_id, resource_id, principal_type: type } }, caller) => {
     const { database } = context
     const principal = await principalOf(database, agent_id, type ? [type] : TYPES)
     const resource = await findMcpResource(database, resource_id)
@@ -42,48 +60,65 @@ export const bindPrincipal =
     }
     const { principal_type, principal_id } = principal
     const binding_id = `mcpb_${randomBytes(12).toString('hex')}`
-    const binding = { binding_id, principal_type, principal_id, resource_id }
-    await change(context, facts, {
+    const created = { binding_id, principal_type, principal_id, resource_id }
+    await change(context, caller, {
       action: 'mcp_binding.created',
-      detail: detailOf({ ...binding, resource_name: resource.name }),
-      statements: [insertMcpBinding(database, { ...binding, at: facts.at })],
+      detail: detailOf({ ...created, resource_name: resource.name }),
+      statements: [insertMcpBinding(database, { ...created, at: caller.at })],
     })
-    return json(201, shown(await bindingOf(context, binding_id)), { etag: ETAG })
-  }
+    return { value: shown(await bindingOf(context, binding_id)), revision: REVISION }
+  },
+})
 
-/** GET /v1/admin/mcp-resources/bindings: a bare array, oldest first; `?agent_id=&resource_id=` narrows it. */
-export const listBindings =
-  ({ database }: AdminContext) =>
-  async ({ query }: AdminRequest): Promise<Reply> => {
-    const asked = parse(filter, Object.fromEntries(new URLSearchParams(query)))
-    const found = await listMcpBindings(database, {
-      principalId: asked.agent_id,
-      resourceId: asked.resource_id,
-    })
-    return json(200, found.map(shown))
-  }
+/** GET /v1/admin/mcp-resources/bindings: oldest first; `?agent_id=&resource_id=` narrows it. */
+export const listBindings = operation({
+  name: 'listMcpBindings',
+  summary: 'Lists the bindings of principals to MCP resources, oldest first.',
+  takes: { query: filter },
+  output: z.array(binding),
+  status: 200,
+  reasons: [],
+  run: async ({ database }, { query: { agent_id: principalId, resource_id: resourceId } }) => ({
+    value: (await listMcpBindings(database, { principalId, resourceId })).map(shown),
+  }),
+})
 
 /** GET /v1/admin/mcp-resources/bindings/{binding_id} */
-export const getBinding =
-  (context: AdminContext) =>
-  async ({ params }: AdminRequest): Promise<Reply> =>
-    json(200, shown(await bindingOf(context, params.binding_id)), { etag: ETAG })
+export const getBinding = operation({
+  name: 'getMcpBinding',
+  summary: 'Shows the binding of that id.',
+  takes: { params },
+  output: binding,
+  status: 200,
+  revised: true,
+  reasons: ['not_found'],
+  run: async (context, { params: { binding_id: bindingId } }) => ({
+    value: shown(await bindingOf(context, bindingId)),
+    revision: REVISION,
+  }),
+})
 
 /** DELETE /v1/admin/mcp-resources/bindings/{binding_id}: holds at the principal's very next call. */
-export const revokeBinding =
-  (context: AdminContext) =>
-  async (facts: AdminRequest): Promise<Reply> => {
-    const binding = await bindingOf(context, facts.params.binding_id)
-    await change(context, facts, {
+export const revokeBinding = operation({
+  name: 'deleteMcpBinding',
+  summary: "Revokes a binding. It holds at the principal's very next call.",
+  takes: { params },
+  output: z.undefined(),
+  status: 204,
+  reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { binding_id: bindingId } }, caller) => {
+    const revoked = await bindingOf(context, bindingId)
+    await change(context, caller, {
       action: 'mcp_binding.revoked',
-      detail: detailOf(binding),
-      statements: [deleteMcpBinding(context.database, binding.binding_id)],
+      detail: detailOf(revoked),
+      statements: [deleteMcpBinding(context.database, revoked.binding_id)],
     })
-    return { status: 204 }
-  }
+    return DONE
+  },
+})
 
 /** A binding is made and revoked, and never anything in between. */
-const ETAG = '"1"'
+const REVISION = 1
 
 async function principalOf(
   database: Database,
@@ -97,11 +132,8 @@ async function principalOf(
   return undefined
 }
 
-async function bindingOf(
-  { database }: AdminContext,
-  bindingId: string | undefined,
-): Promise<NamedMcpBinding> {
-  const [found] = bindingId === undefined ? [] : await listMcpBindings(database, { bindingId })
+async function bindingOf({ database }: AdminContext, bindingId: string): Promise<NamedMcpBinding> {
+  const [found] = await listMcpBindings(database, { bindingId })
   if (!found) throw new Refusal('not_found', { message: 'There is no binding of this id.' })
   return found
 }

@@ -13,7 +13,10 @@ import {
   toolCapabilities,
 } from './fields.ts'
 
-/** What calling a tool demands where the operator says nothing: an empty set must reach nothing. */
+/**
+ * The capability that calling a tool demands where the operator says nothing: an empty set must reach
+ * nothing.
+ */
 export const DEFAULT_CAPABILITY = 'mcp.tools.call'
 
 /** The body of a registration (WIRE.md §2). */
@@ -29,7 +32,10 @@ export const newMcpResource = z.strictObject({
   tool_capabilities: toolCapabilities.nullish(),
 })
 
-/** The body of a change: any of the fields. Null empties one that may be empty, and resets the capability to the default. */
+/**
+ * The body of a change: any of the fields. Null empties one that may be empty, and resets the capability to
+ * the default.
+ */
 export const mcpResourcePatch = z.strictObject({
   name: resourceName.exactOptional(),
   description: description.nullable().exactOptional(),
@@ -42,7 +48,7 @@ export const mcpResourcePatch = z.strictObject({
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
 })
 
-/** What a registration comes to. */
+/** The fields that a registration comes to. */
 export const fieldsOfNew = (asked: z.output<typeof newMcpResource>): McpResourceFields => ({
   ...asked,
   description: asked.description ?? null,
@@ -52,7 +58,7 @@ export const fieldsOfNew = (asked: z.output<typeof newMcpResource>): McpResource
   tool_capabilities: asked.tool_capabilities ?? {},
 })
 
-/** What a resource comes to by a change. A resource that needs no secret any more has none. */
+/** The fields that a resource comes to by a change. One that needs no secret any more has none. */
 export function fieldsOfPatch(
   before: McpResourceFields,
   asked: z.output<typeof mcpResourcePatch>,
@@ -73,7 +79,9 @@ export function fieldsOfPatch(
   }
 }
 
-/** What is wrong with fields that are each well-formed by themselves. Does NOT look at other resources. */
+/**
+ * Finds the faults between fields that are each well-formed by themselves. Does NOT look at other resources.
+ */
 export function faultsBetween({
   auth_type: auth,
   auth_secret_ref: ref,
@@ -91,7 +99,7 @@ export function faultsBetween({
   return faults
 }
 
-/** Why this gateway would never connect to the endpoint, as far as its URL alone tells. */
+/** Says why this gateway would never connect to the endpoint, as far as its URL alone tells. */
 export function endpointFault(endpoint: string, allowPrivate: boolean): readonly FieldError[] {
   const reason = refusedHost(new URL(endpoint), allowPrivate)
   if (reason === null) return []

@@ -1,6 +1,7 @@
 import { normalize } from 'node:path'
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
+import { CAPABILITY } from '../parse.ts'
 
 const MAX_DOMAINS = 32
 const MAX_TOOLS = 256
@@ -12,13 +13,16 @@ const MAX_TOOLS_TEXT = 16_384
 // `http.get` is a tool of our own, and `http` would make it one of somebody else's.
 const RESERVED: readonly string[] = ['http', 'http.get']
 
-/** Of a resource: the first part of what its tools are called by. */
+/** The name of a resource: the first part of the names that its tools are called by. */
 export const resourceName = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen')
   .refine((text) => !RESERVED.includes(text), 'is a name of this service')
 
-/** As `new URL()` writes it. Does NOT say whether this gateway would connect to it. */
+/**
+ * The endpoint of an MCP server, as `new URL()` writes it. Does NOT say whether this gateway would connect to
+ * it.
+ */
 export const endpointUrl = z
   .string()
   .max(MAX_URL_LENGTH)
@@ -40,7 +44,7 @@ function urlFault(url: URL, text: string): string | null {
   return url.href.length > MAX_URL_LENGTH ? `must be at most ${MAX_URL_LENGTH} characters long` : null
 }
 
-/** Where a secret is. What looks like a secret itself is refused, and not repeated. */
+/** The place of a secret. What looks like a secret itself is refused, and not repeated. */
 export const secretRef = z
   .string()
   .refine(
@@ -66,6 +70,7 @@ export const capability = z
     'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
   )
   .transform(String)
+  .meta(CAPABILITY)
 
 const domain = z.string().transform((text, context) => {
   const url = /^(\[[0-9a-f:.]+\]|[^\s\p{C}/\\@?#%:*[\]]+)$/iu.test(text) ? URL.parse(`http://${text}/`) : null
@@ -80,32 +85,37 @@ export const domains = z
   .max(MAX_DOMAINS)
   .transform((all) => [...new Set(all)])
 
-/** Own capabilities of tools, by name; without a prototype. */
+/** The own capabilities of tools, by name; without a prototype. */
 // By hand: a record of zod's drops a tool called `__proto__`, and what was sent must be stored or refused.
-export const toolCapabilities = z.unknown().transform((value, context): Readonly<Record<string, string>> => {
-  const fault = (message: string, path: string[] = []) => context.addIssue({ code: 'custom', message, path })
-  const kept: Record<string, string> = Object.create(null)
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    fault('must be an object: the name of a tool, and a capability')
-    return kept
-  }
-  const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
-  if (entries.length > MAX_TOOLS) fault(`must have at most ${MAX_TOOLS} entries, got ${entries.length}`)
-  else if (JSON.stringify(entries).length > MAX_TOOLS_TEXT)
-    fault(`must be at most ${MAX_TOOLS_TEXT} characters long`)
-  else {
-    for (const [tool, token] of entries) {
-      if (!isToolName(tool)) fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
-      else if (!isCapability(token)) fault('must be a capability', [tool])
-      else kept[tool] = token
+export const toolCapabilities = z
+  .unknown()
+  .transform((value, context): Readonly<Record<string, string>> => {
+    const fault = (message: string, path: string[] = []) =>
+      context.addIssue({ code: 'custom', message, path })
+    const kept: Record<string, string> = Object.create(null)
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      fault('must be an object: the name of a tool, and a capability')
+      return kept
     }
-  }
-  return kept
-})
+    const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
+    if (entries.length > MAX_TOOLS) fault(`must have at most ${MAX_TOOLS} entries, got ${entries.length}`)
+    else if (JSON.stringify(entries).length > MAX_TOOLS_TEXT)
+      fault(`must be at most ${MAX_TOOLS_TEXT} characters long`)
+    else {
+      for (const [tool, token] of entries) {
+        if (!isToolName(tool))
+          fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
+        else if (!isCapability(token)) fault('must be a capability', [tool])
+        else kept[tool] = token
+      }
+    }
+    return kept
+  })
+  .meta({ type: 'object', additionalProperties: CAPABILITY, maxProperties: MAX_TOOLS })
 
 const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
 
-/** Shown to people: as `displayName`, and longer. */
+/** The description of a resource: shown to people as `displayName` is, and longer. */
 export const description = z
   .string()
   .max(1024)

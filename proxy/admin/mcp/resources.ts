@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import type { z } from 'zod'
+import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
 import { nameIsClear, namesCollide } from '../../../db/mcp/names.ts'
 import {
@@ -14,11 +14,10 @@ import {
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import { type AdminContext, change } from '../change.ts'
-import { checkIfMatch, etagOf } from '../etag.ts'
-import { parse } from '../parse.ts'
-import type { AdminBodyRequest, AdminRequest } from '../principals/principals.ts'
+import { change, onLatest } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { DONE, operation } from '../operation.ts'
+import { checkIfMatch } from '../parse.ts'
 import {
   endpointFault,
   faultsBetween,
@@ -28,22 +27,28 @@ import {
   newMcpResource,
 } from './body.ts'
 import { readUpstream } from './read.ts'
-import { auditedFields, mcpResourceDetail, mcpResourceView } from './view.ts'
-import { visibleJson } from './visible-json.ts'
-
-/** How often a change is tried again when somebody else's came in between. */
-const ATTEMPTS = 5
+import { auditedFields, mcpResourceDetail, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 
 type Patch = z.output<typeof mcpResourcePatch>
 
+const params = z.object({ resource_id: z.string() })
+
 /**
- * POST /v1/admin/mcp-resources: registers an MCP server, and reads it once, which pins its tools. One that cannot be read
- * is registered all the same: 201, with `last_error` and without tools (WIRE.md §2).
+ * POST /v1/admin/mcp-resources: registers an MCP server, and reads it once, which pins its tools. One that
+ * cannot be read is registered all the same, with `last_error` and without tools (WIRE.md §2).
  */
-export const createMcpResource =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const fields = fieldsOfNew(parse(newMcpResource, facts.json))
+export const createMcpResource = operation({
+  name: 'createMcpResource',
+  summary: 'Registers an MCP server and reads it once, which pins its tools.',
+  takes: { body: newMcpResource },
+  output: resourceDetail,
+  status: 201,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
+  example: { name: 'files', endpoint_url: 'https://files.example/mcp' },
+  run: async (context, { body }, caller) => {
+    const fields = fieldsOfNew(body)
     const { database, mcp } = context
     refuse([
       ...faultsBetween(fields),
@@ -51,60 +56,82 @@ export const createMcpResource =
       ...(await nameFaults(context, fields.name)),
     ])
     const id = `mcpr_${randomBytes(12).toString('hex')}`
-    await change(context, facts, {
+    await change(context, caller, {
       action: 'mcp_resource.created',
       detail: { subject: id, ...auditedFields(fields) },
       statements: [
-        insertMcpResource(database, { ...fields, resource_id: id, at: facts.at }),
+        insertMcpResource(database, { ...fields, resource_id: id, at: caller.at }),
         nameIsClear(database, fields.name),
       ],
     })
-    await readUpstream(context, facts, await mcpResource(context, id))
-    return answerMcpResource(context, id, 201)
-  }
+    await readUpstream(context, caller, await mcpResource(context, id))
+    return resourceAnswer(context, id)
+  },
+})
 
-/** GET /v1/admin/mcp-resources: a bare array, by name, without the definitions of tools. */
-export const listAllMcpResources =
-  ({ database }: AdminContext) =>
-  async (): Promise<Reply> => {
-    const shown: Record<string, unknown>[] = []
+/** GET /v1/admin/mcp-resources: by name, without the definitions of tools. */
+export const listAllMcpResources = operation({
+  name: 'listMcpResources',
+  summary: 'Lists the MCP servers by name, without the definitions of their tools.',
+  takes: {},
+  output: z.array(resourceView),
+  status: 200,
+  reasons: [],
+  run: async ({ database }) => {
+    const value: ReturnType<typeof mcpResourceView>[] = []
     for (const resource of await listMcpResources(database)) {
-      shown.push(mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
+      value.push(mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
     }
-    return json(200, shown)
-  }
+    return { value }
+  },
+})
 
 /** GET /v1/admin/mcp-resources/{resource_id} */
-export const getMcpResource =
-  (context: AdminContext) =>
-  ({ params }: AdminRequest): Promise<Reply> =>
-    answerMcpResource(context, params.resource_id)
+export const getMcpResource = operation({
+  name: 'getMcpResource',
+  summary: 'Shows an MCP server, with the definitions of its tools.',
+  takes: { params },
+  output: resourceDetail,
+  status: 200,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['not_found'],
+  run: (context, input) => resourceAnswer(context, input.params.resource_id),
+})
 
 /**
- * PATCH /v1/admin/mcp-resources/{resource_id}: changes some of the fields, with one audit row in the same transaction. A
- * new endpoint or another secret is read at once: what it lists is judged by what was approved before. If-Match is honoured.
+ * PATCH /v1/admin/mcp-resources/{resource_id}: changes some of the fields, with one audit row in the same
+ * transaction. A new endpoint or another secret is read at once: what it lists is judged by what was approved
+ * before.
  */
-export const patchMcpResource =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const asked = parse(mcpResourcePatch, facts.json)
-    for (let attempt = 1; ; attempt += 1) {
-      const before = await mcpResource(context, facts.params.resource_id)
-      checkIfMatch(facts.headers['if-match'], before)
-      try {
-        await replace(context, facts, before, asked)
-        return answerMcpResource(context, before.resource_id)
-      } catch (error) {
-        // Somebody else's change came between the read and the write: read again, and judge If-Match again.
-        const again = error instanceof Refusal && error.reason === 'precondition_failed'
-        if (!again || attempt === ATTEMPTS) throw error
-      }
-    }
-  }
+export const patchMcpResource = operation({
+  name: 'updateMcpResource',
+  summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
+  takes: { params, body: mcpResourcePatch },
+  output: resourceDetail,
+  status: 200,
+  conditional: true,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  example: { enabled: false },
+  run: (context, { params: { resource_id: id }, body, ifMatch }, caller) =>
+    onLatest(
+      async () => {
+        const before = await mcpResource(context, id)
+        checkIfMatch(ifMatch, before)
+        return before
+      },
+      async (before) => {
+        await replace(context, caller, before, body)
+        return resourceAnswer(context, id)
+      },
+    ),
+})
 
 async function replace(
   context: AdminContext,
-  facts: AdminBodyRequest,
+  caller: Caller,
   before: McpResource,
   asked: Patch,
 ): Promise<void> {
@@ -114,7 +141,7 @@ async function replace(
   refuse(await patchFaults(context, before, fields, asked))
   const changed = changedOf(before, fields)
   if (changed.length === 0) return
-  await change(context, facts, {
+  await change(context, caller, {
     action: 'mcp_resource.updated',
     detail: {
       subject: id,
@@ -123,18 +150,18 @@ async function replace(
       previous: auditedFields(only(before, changed)),
     },
     statements: [
-      updateMcpResource(database, before, { ...fields, at: facts.at }),
+      updateMcpResource(database, before, { ...fields, at: caller.at }),
       nameIsClear(database, fields.name),
     ],
   })
   if (changed.some((field) => READ_AGAIN.includes(field))) {
-    await readUpstream(context, facts, await mcpResource(context, id))
+    await readUpstream(context, caller, await mcpResource(context, id))
   }
 }
 
 type Field = keyof McpResourceFields
 
-/** What decides who answers, and as whom it is asked. */
+/** The fields that decide who answers, and as whom it is asked. */
 const READ_AGAIN: readonly Field[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']
 
 const FIELDS: readonly Field[] = [
@@ -161,50 +188,58 @@ const entriesOf = (value: McpResourceFields[Field]): unknown =>
 const only = (fields: McpResourceFields, names: readonly Field[]): Partial<McpResourceFields> =>
   Object.fromEntries(names.map((name) => [name, fields[name]]))
 
-/** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. If-Match is honoured. */
-export const removeMcpResource =
-  (context: AdminContext) =>
-  async (facts: AdminRequest): Promise<Reply> => {
-    const resource = await mcpResource(context, facts.params.resource_id)
-    const revision = checkIfMatch(facts.headers['if-match'], resource)
-    const { resource_id: id, name } = resource
-    await change(context, facts, {
+/** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. */
+export const removeMcpResource = operation({
+  name: 'deleteMcpResource',
+  summary: 'Deletes an MCP server with its tools and its bindings.',
+  takes: { params },
+  output: z.undefined(),
+  status: 204,
+  conditional: true,
+  reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { resource_id: id }, ifMatch }, caller) => {
+    const resource = await mcpResource(context, id)
+    const revision = checkIfMatch(ifMatch, resource)
+    await change(context, caller, {
       action: 'mcp_resource.deleted',
-      detail: { subject: id, name },
+      detail: { subject: id, name: resource.name },
       statements: deleteMcpResource(context.database, { resource_id: id, revision }),
     })
-    return { status: 204 }
-  }
+    return DONE
+  },
+})
 
-/** POST …/{resource_id}/refresh: reads the upstream again. 200 too where it cannot be read: `last_error` says so. */
-export const refreshMcpResource =
-  (context: AdminContext) =>
-  async (facts: AdminRequest): Promise<Reply> => {
-    const resource = await mcpResource(context, facts.params.resource_id)
-    await readUpstream(context, facts, resource)
-    return answerMcpResource(context, resource.resource_id)
-  }
+/**
+ * POST …/{resource_id}/refresh: reads the upstream again. No refusal where it cannot be read: `last_error`
+ * says so.
+ */
+export const refreshMcpResource = operation({
+  name: 'refreshMcpResource',
+  summary: 'Reads an MCP server again. 200 too where it cannot be read: last_error says so.',
+  takes: { params },
+  output: resourceDetail,
+  status: 200,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['not_found', 'audit_unavailable'],
+  run: async (context, { params: { resource_id: id } }, caller) => {
+    await readUpstream(context, caller, await mcpResource(context, id))
+    return resourceAnswer(context, id)
+  },
+})
 
-/** The resource of that id, or `not_found`. */
-export async function mcpResource({ database }: AdminContext, id: string | undefined): Promise<McpResource> {
-  const found = id === undefined ? undefined : await findMcpResource(database, id)
+/** Finds the resource of an id, or refuses with `not_found`. */
+export async function mcpResource({ database }: AdminContext, id: string): Promise<McpResource> {
+  const found = await findMcpResource(database, id)
   if (!found) throw new Refusal('not_found', { message: 'There is no MCP resource of this id.' })
   return found
 }
 
-/** The resource of that id as it is now, with its tools and their definitions, in which nothing hides. */
-export async function answerMcpResource(
-  context: AdminContext,
-  id: string | undefined,
-  status = 200,
-): Promise<Reply> {
+/** The resource of an id as it is now, with its tools and their definitions. */
+export async function resourceAnswer(context: AdminContext, id: string) {
   const resource = await mcpResource(context, id)
-  const tools = await listMcpTools(context.database, resource.resource_id)
-  return {
-    status,
-    headers: { 'content-type': 'application/json', etag: etagOf(resource) },
-    body: visibleJson(JSON.stringify(mcpResourceDetail(resource, tools))),
-  }
+  const tools = await listMcpTools(context.database, id)
+  return { value: mcpResourceDetail(resource, tools), revision: resource.revision }
 }
 
 async function patchFaults(

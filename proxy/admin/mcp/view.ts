@@ -1,15 +1,79 @@
 import { createHash } from 'node:crypto'
+import { z } from 'zod'
 import type { Json, JsonObject } from '../../../db/json.ts'
-import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
+import { capabilityOf, type McpResource, type McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { capabilityOf } from '../../mcp/state/registry.ts'
+import { instant, sha256, token } from '../shapes.ts'
+import { authType } from './fields.ts'
+
+const tool = {
+  name: z.string(),
+  exposed_as: z.string().meta({ examples: ['files.read_file'] }),
+  required_capability: token,
+  state: z.enum(['approved', 'quarantined', 'gone']),
+  digest: sha256.nullable().meta({ description: 'Null where it was never approved.' }),
+  pending_digest: sha256.nullable(),
+  flags: z.array(z.string()).meta({ description: 'Why an operator should look closely.' }),
+  pinned_at: instant.nullable(),
+  changed_at: instant.nullable(),
+  changes: z
+    .array(z.string())
+    .exactOptional()
+    .meta({ description: 'What differs, where it is quarantined.' }),
+}
+
+const definition = z.record(z.string(), z.unknown())
+
+const resource = {
+  resource_id: z.string(),
+  name: z.string(),
+  description: z.string().nullable(),
+  endpoint_url: z.string(),
+  auth_type: authType,
+  auth_secret_ref: z.string().nullable(),
+  required_capability: token,
+  allowed_domains: z.array(z.string()),
+  enabled: z.boolean(),
+  tool_capabilities: z.record(z.string(), token),
+  era: z.enum(['modern', 'legacy']).nullable(),
+  protocol_version: z.string().nullable(),
+  last_read_at: instant.nullable(),
+  last_error: z.string().nullable(),
+  created_at: instant,
+  updated_at: instant,
+}
+
+/** The shape of {@link mcpResourceView}. */
+export const resourceView = z
+  .strictObject({ ...resource, tools: z.array(z.strictObject(tool)) })
+  .meta({ id: 'McpResource' })
+
+/** The shape of {@link mcpResourceDetail}. */
+export const resourceDetail = z
+  .strictObject({
+    ...resource,
+    server: z
+      .strictObject({
+        capabilities: z.unknown().optional(),
+        serverInfo: z.unknown().optional(),
+        instructions: z.unknown().optional(),
+      })
+      .nullable()
+      .meta({ description: 'What the server says of itself; null where it was never read.' }),
+    unknown_tools: z.array(z.string()),
+    tools: z.array(
+      z.strictObject({
+        ...tool,
+        definition: definition.nullable(),
+        pending_definition: definition.nullable().exactOptional(),
+      }),
+    ),
+  })
+  .meta({ id: 'McpResourceDetail' })
 
 /** A resource with its tools as operators see it (WIRE.md §2). The revision is the ETag, not a field. */
-export const mcpResourceView = (
-  resource: McpResource,
-  tools: readonly McpTool[],
-): Record<string, unknown> => ({
+export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]) => ({
   resource_id: resource.resource_id,
   name: resource.name,
   description: resource.description,
@@ -30,27 +94,29 @@ export const mcpResourceView = (
 })
 
 /**
- * As {@link mcpResourceView}, with all that an operator must be able to look at before saying yes: what the server said of
- * itself, each definition whole, and the names in `tool_capabilities` that no tool has ever had.
+ * A resource as {@link mcpResourceView} has it, with all that an operator must be able to look at before saying yes: what
+ * the server said of itself, each definition whole, and the names in `tool_capabilities` that no tool has ever had.
  */
-export const mcpResourceDetail = (
-  resource: McpResource,
-  tools: readonly McpTool[],
-): Record<string, unknown> => ({
+export const mcpResourceDetail = (resource: McpResource, tools: readonly McpTool[]) => ({
   ...mcpResourceView(resource, tools),
   server: serverOf(resource),
   unknown_tools: unknownTools(resource, tools),
   tools: tools.map((tool) => ({ ...toolView(resource, tool), ...definitionsOf(tool) })),
 })
 
-/** Null where it was never read. What it did not say is left out by JSON. */
-function serverOf({ server_facts: facts }: McpResource): Record<string, unknown> | null {
+/**
+ * The server's words about itself; null where it was never read. JSON leaves out those that it did not say.
+ */
+function serverOf({ server_facts: facts }: McpResource) {
   if (facts === null) return null
   const { capabilities, serverInfo, instructions } = facts
   return { capabilities, serverInfo, instructions }
 }
 
-/** Of a server that was never read nobody knows what it has. */
+/**
+ * The names in `tool_capabilities` that no tool has. None for a server that was never read: nobody knows what
+ * it has.
+ */
 function unknownTools(
   { tool_capabilities: own, last_read_at: readAt }: McpResource,
   tools: readonly McpTool[],
@@ -67,7 +133,7 @@ function definitionsOf({ state, definition, pending_definition: pending }: McpTo
   }
 }
 
-function toolView(resource: McpResource, tool: McpTool): Record<string, unknown> {
+function toolView(resource: McpResource, tool: McpTool) {
   const { name, state, digest, pending_digest, flags, pinned_at, changed_at } = tool
   return {
     name,
@@ -88,8 +154,8 @@ const definitionOf = (text: string | null): Record<string, unknown> | null =>
   text === null ? null : (JSON.parse(text) as Record<string, unknown>)
 
 /**
- * Fields of a resource as an audit row holds them. A URL's query may be a key, so only its digest stays; and names of
- * tools are values, since a row cannot hold every text as a name.
+ * Fields of a resource as an audit row holds them. A URL's query may be a key, so only its digest stays; and
+ * names of tools are values, since a row cannot hold every text as a name.
  */
 export function auditedFields(fields: Partial<McpResourceFields>): JsonObject {
   const { endpoint_url: endpoint, tool_capabilities: own, ...rest } = fields

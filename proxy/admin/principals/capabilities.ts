@@ -1,8 +1,9 @@
+import { z } from 'zod'
 import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import type { AdminContext } from '../change.ts'
+import { operation } from '../operation.ts'
+import { token } from '../shapes.ts'
 
-/** What this service itself demands, whatever is registered (spec §2.2). */
+/** The capabilities that this service itself demands, whatever is registered (spec §2.2). */
 export const BUILT_IN: readonly string[] = [
   'llm.chat',
   'mcp.tools.list',
@@ -13,18 +14,33 @@ export const BUILT_IN: readonly string[] = [
 ]
 
 /**
- * GET /v1/admin/capabilities: the vocabulary. `tool_defined`: what registered resources and their tools demand beside the
- * built-in ones; `operator_defined`: what somebody holds and nothing here demands, with how many hold it.
+ * GET /v1/admin/capabilities: the vocabulary. `tool_defined`: what registered resources and their tools
+ * demand beside the built-in ones; `operator_defined`: what somebody holds and nothing here demands, with how
+ * many hold it.
  */
-export const listCapabilities =
-  ({ database }: AdminContext) =>
-  async (): Promise<Reply> => {
+export const listCapabilities = operation({
+  name: 'listCapabilities',
+  summary: 'Lists the capabilities that anything demands or anybody holds.',
+  takes: {},
+  output: z.strictObject({
+    built_in: z.array(token),
+    tool_defined: z.array(
+      z.strictObject({ capability: token, resource: z.string(), tool: z.string().nullable() }),
+    ),
+    operator_defined: z.array(z.strictObject({ capability: token, principals: z.int() })),
+  }),
+  status: 200,
+  reasons: [],
+  run: async ({ database }) => {
     const demanded = (await toolDefined(database)).filter(({ capability }) => !BUILT_IN.includes(capability))
     const known = new Set([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
     const held = await heldCapabilities(database)
-    return json(200, {
-      built_in: BUILT_IN,
-      tool_defined: demanded,
-      operator_defined: held.filter(({ capability }) => !known.has(capability)),
-    })
-  }
+    return {
+      value: {
+        built_in: BUILT_IN,
+        tool_defined: demanded,
+        operator_defined: held.filter(({ capability }) => !known.has(capability)),
+      },
+    }
+  },
+})

@@ -1,71 +1,106 @@
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
+import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { issueFromCsr } from '../../../certs/enrollment/csr.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
-import { json, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import { type AdminContext, change } from '../change.ts'
-import { checkIfMatch } from '../etag.ts'
-import { parse } from '../parse.ts'
+import { change } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { operation } from '../operation.ts'
+import { checkIfMatch } from '../parse.ts'
+import { instant, pem, sha256 } from '../shapes.ts'
 import { LEAF_DAYS } from './enroll.ts'
+import { graceHours, graceUntil } from './grace.ts'
 import { type Kind, spiffeIdOf } from './kinds.ts'
-import { type AdminBodyRequest, principalOf } from './principals.ts'
+import { params } from './principals.ts'
+import { identified, principalOf, withId } from './view.ts'
 
-const HOUR_MS = 3_600_000
-
-const rotation = z.strictObject({ grace_hours: z.number().min(0).max(720).optional() })
-const request = z.strictObject({
-  csr_pem: z.string().max(65_536),
-  grace_hours: z.number().min(0).max(720).optional(),
+const previousValidUntil = instant.nullable().meta({
+  description: 'Until when the certificate before it is honoured; null where it is not, or none was.',
 })
 
 /**
- * POST …/{id}/rotate-cert: a new certificate and key; the previous one stays valid for `grace_hours` (default: the pin
- * plugin's `rotation_grace_hours`; 0 ends it at once).
+ * POST …/{id}/rotate-cert: a new certificate and key; the previous one stays valid for `grace_hours`
+ * (default: the pin plugin's `rotation_grace_hours`; 0 ends it at once).
  */
-export const rotateCertificate =
-  (context: AdminContext, kind: Kind) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const { grace_hours: hours } = parse(rotation, facts.json)
-    const record = await principalOf(context, kind, facts.params.id)
-    const issued = await issueClientCertificate(
-      context.authority,
-      subjectOf(context, kind, record),
-      term(facts),
-    )
-    const until = await repin(context, kind, facts, record, issued, hours)
-    const { certPem, chainPem, privateKeyPem } = issued
-    return json(200, {
-      [kind.idField]: record.principal_id,
-      cert_pem: certPem,
-      cert_chain_pem: chainPem,
-      private_key_pem: privateKeyPem,
-      previous_valid_until: until,
-    })
-  }
+export const rotateCertificate = (kind: Kind) =>
+  operation({
+    name: `rotate${kind.noun}Certificate`,
+    summary: 'Issues a new certificate and key, which are shown this once.',
+    takes: { params, body: z.strictObject({ grace_hours: graceHours.optional() }) },
+    output: withId(kind, {
+      cert_pem: pem,
+      cert_chain_pem: pem,
+      private_key_pem: pem,
+      previous_valid_until: previousValidUntil,
+    }),
+    status: 200,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable'],
+    example: { grace_hours: 24 },
+    run: async (context, { params: { id }, body: { grace_hours: hours }, ifMatch }, caller) => {
+      const record = await principalOf(context, kind, id)
+      const subject = subjectOf(context, kind, record)
+      const issued = await issueClientCertificate(context.authority, subject, term(caller))
+      const until = await repin(context, kind, caller, record, issued, { hours, ifMatch })
+      const { certPem, chainPem, privateKeyPem } = issued
+      return {
+        value: {
+          ...identified(kind, id),
+          cert_pem: certPem,
+          cert_chain_pem: chainPem,
+          private_key_pem: privateKeyPem,
+          previous_valid_until: until,
+        },
+      }
+    },
+  })
 
-/** POST …/{id}/certificate: a certificate for the key of a request, which never leaves its maker (WIRE.md §2). */
-export const certifyRequest =
-  (context: AdminContext, kind: Kind) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const { csr_pem: csr, grace_hours: hours } = parse(request, facts.json)
-    const record = await principalOf(context, kind, facts.params.id)
-    const subject = subjectOf(context, kind, record)
-    const issued = await issueFromCsr(context.authority, csr, subject, term(facts)).catch(certificateRefusal)
-    const until = await repin(context, kind, facts, record, issued, hours)
-    return json(200, {
-      [kind.idField]: record.principal_id,
-      cert_pem: issued.certPem,
-      cert_chain_pem: issued.chainPem,
-      cert_thumbprint: issued.thumbprint,
-      cert_not_after: new Date(issued.notAfter).toISOString(),
-      previous_valid_until: until,
-    })
-  }
+/**
+ * POST …/{id}/certificate: a certificate for the key of a request, which never leaves its maker (WIRE.md §2).
+ */
+export const certifyRequest = (kind: Kind) =>
+  operation({
+    name: `certify${kind.noun}`,
+    summary: 'Issues a certificate for the key of a PKCS#10 request, which never leaves its maker.',
+    takes: {
+      params,
+      body: z.strictObject({ csr_pem: z.string().max(65_536), grace_hours: graceHours.optional() }),
+    },
+    output: withId(kind, {
+      cert_pem: pem,
+      cert_chain_pem: pem,
+      cert_thumbprint: sha256,
+      cert_not_after: instant,
+      previous_valid_until: previousValidUntil,
+    }),
+    status: 200,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
+    run: async (context, { params: { id }, body, ifMatch }, caller) => {
+      const { csr_pem: csr, grace_hours: hours } = body
+      const record = await principalOf(context, kind, id)
+      const subject = subjectOf(context, kind, record)
+      const issued = await issueFromCsr(context.authority, csr, subject, term(caller)).catch(
+        certificateRefusal,
+      )
+      const until = await repin(context, kind, caller, record, issued, { hours, ifMatch })
+      return {
+        value: {
+          ...identified(kind, id),
+          cert_pem: issued.certPem,
+          cert_chain_pem: issued.chainPem,
+          cert_thumbprint: issued.thumbprint,
+          cert_not_after: new Date(issued.notAfter).toISOString(),
+          previous_valid_until: until,
+        },
+      }
+    },
+  })
 
-const term = ({ at }: AdminBodyRequest) => ({ at, days: LEAF_DAYS })
+const term = ({ at }: Caller) => ({ at, days: LEAF_DAYS })
 
 const subjectOf = (
   { organisation, trustDomain }: AdminContext,
@@ -82,28 +117,37 @@ interface Certificate {
   readonly notAfter: number
 }
 
-/** Pins a certificate in place of the one before. Says until when that one is still honoured; null where there was none, or no grace. */
+interface Replacing {
+  /** The time that the certificate before is still honoured. Hours. Absent: as configured. */
+  readonly hours: number | undefined
+  readonly ifMatch: string | undefined
+}
+
+/**
+ * Pins a certificate in place of the one before. Returns until when that one is still honoured; null where
+ * there was none, or no grace.
+ */
 async function repin(
   context: AdminContext,
   { type }: Kind,
-  facts: AdminBodyRequest,
+  caller: Caller,
   record: PrincipalRecord,
   { thumbprint, notBefore, notAfter }: Certificate,
-  hours = context.configuration().pin.rotation_grace_hours,
+  { hours, ifMatch }: Replacing,
 ): Promise<string | null> {
   const { principal_id: id, cert_thumbprint: previous } = record
-  const revision = checkIfMatch(facts.headers['if-match'], record)
+  const revision = checkIfMatch(ifMatch, record)
   const { database } = context
-  const { at } = facts
-  const graceUntil = hours === 0 ? null : at + hours * HOUR_MS
-  await change(context, facts, {
+  const { at } = caller
+  const until = graceUntil(context, at, hours)
+  await change(context, caller, {
     action: `${type}.cert_rotated`,
     detail: { subject: id, cert_thumbprint: thumbprint, previous },
     statements: [
-      retirePins(database, { type, id, graceUntil }),
+      retirePins(database, { type, id, graceUntil: until }),
       insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
       touchRevision(database, { type, id, revision, at }),
     ],
   })
-  return previous === null || graceUntil === null ? null : new Date(graceUntil).toISOString()
+  return previous === null || until === null ? null : new Date(until).toISOString()
 }

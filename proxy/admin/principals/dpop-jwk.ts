@@ -1,53 +1,76 @@
 import { z } from 'zod'
+import { isObject } from '../../../db/json.ts'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import { type AdminContext, change } from '../change.ts'
-import { checkIfMatch } from '../etag.ts'
-import { parse } from '../parse.ts'
+import { change } from '../change.ts'
+import { operation } from '../operation.ts'
+import { checkIfMatch } from '../parse.ts'
+import { graceHours, graceUntil } from './grace.ts'
 import type { Kind } from './kinds.ts'
-import { type AdminBodyRequest, principalOf } from './principals.ts'
+import { params } from './principals.ts'
+import { identified, principalOf, withId } from './view.ts'
 
-const HOUR_MS = 3_600_000
-
-/** A public JWK that may sign DPoP proofs. Its private part, a symmetric or a weak key is refused (WIRE.md §2). */
+/**
+ * A public JWK that may sign DPoP proofs. Its private part, a symmetric or a weak key is refused (WIRE.md
+ * §2).
+ */
 export const publicJwk = z
   .looseObject({ kty: z.string() })
   .refine(
     (jwk) => proofKey(jwk) !== null,
     'must be a public EC P-256, RSA (2048 to 4096 bits) or Ed25519 key',
   )
+  .meta({ description: 'A public JWK: EC P-256, RSA of 2048 to 4096 bits, or Ed25519.' })
 
 /** RFC 7638 thumbprint of a key that {@link publicJwk} has accepted. */
 export const jktOf = (jwk: z.output<typeof publicJwk>): string => proofKey(jwk)?.jkt ?? ''
 
-const wrapped = z.strictObject({ jwk: publicJwk, grace_hours: z.number().min(0).max(720).optional() })
+const wrapped = z.strictObject({ jwk: publicJwk, grace_hours: graceHours.optional() })
+
+/** The JWK itself, or `{"jwk": …}`. Not a union: the faults are those of the form that was meant. */
+const registration = z
+  .unknown()
+  .transform((value, context): z.output<typeof wrapped> => {
+    const bare = !isObject(value) || !('jwk' in value)
+    const parsed = wrapped.safeParse(bare ? { jwk: value } : value)
+    if (parsed.success) return parsed.data
+    for (const issue of parsed.error.issues) {
+      const path = bare ? issue.path.slice(1) : issue.path
+      // An issue of zod's own, whole but for the value that it is about.
+      context.issues.push({ ...issue, path, input: value } as z.core.$ZodRawIssue)
+    }
+    return z.NEVER
+  })
+  .meta({ anyOf: [z.toJSONSchema(wrapped, { io: 'input' }), z.toJSONSchema(publicJwk, { io: 'input' })] })
 
 /**
- * POST …/{id}/dpop-jwk: registers the key that the principal's DPoP proofs must be by. A key before it stays valid for
- * `grace_hours` (default: the pin plugin's `rotation_grace_hours`). The body is the JWK itself, or `{"jwk": …}`.
+ * POST …/{id}/dpop-jwk: registers the key that the principal's DPoP proofs must be by. A key before it stays
+ * valid for `grace_hours` (default: the pin plugin's `rotation_grace_hours`).
  */
-export const registerDpopJwk =
-  (context: AdminContext, kind: Kind) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const { jwk, grace_hours: asked } = 'jwk' in facts.json ? parse(wrapped, facts.json) : bare(facts.json)
-    const record = await principalOf(context, kind, facts.params.id)
-    const revision = checkIfMatch(facts.headers['if-match'], record)
-    const { principal_id: id, dpop_jkt: previous } = record
-    const jkt = jktOf(jwk)
-    const hours = asked ?? context.configuration().pin.rotation_grace_hours
-    const graceUntil = hours === 0 ? null : facts.at + hours * HOUR_MS
-    const { type } = kind
-    await change(context, facts, {
-      action: `${type}.dpop_jwk_set`,
-      detail: { subject: id, dpop_jkt: jkt, previous },
-      statements: [
-        setDpopJkt(context.database, { type, id, jkt, previous, graceUntil, revision, at: facts.at }),
-      ],
-    })
-    return json(200, { [kind.idField]: id, dpop_jkt: jkt })
-  }
-
-function bare(body: unknown): z.output<typeof wrapped> {
-  return { jwk: parse(publicJwk, body) }
-}
+export const registerDpopJwk = (kind: Kind) =>
+  operation({
+    name: `set${kind.noun}DpopKey`,
+    summary: 'Registers the key that DPoP proofs must be signed by: the JWK itself, or {"jwk": …}.',
+    takes: { params, body: registration },
+    output: withId(kind, { dpop_jkt: z.string() }),
+    status: 200,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id }, body: { jwk, grace_hours: hours }, ifMatch }, caller) => {
+      const { type } = kind
+      const { at } = caller
+      const record = await principalOf(context, kind, id)
+      const revision = checkIfMatch(ifMatch, record)
+      const previous = record.dpop_jkt
+      const jkt = jktOf(jwk)
+      const until = graceUntil(context, at, hours)
+      await change(context, caller, {
+        action: `${type}.dpop_jwk_set`,
+        detail: { subject: id, dpop_jkt: jkt, previous },
+        statements: [
+          setDpopJkt(context.database, { type, id, jkt, previous, graceUntil: until, revision, at }),
+        ],
+      })
+      return { value: { ...identified(kind, id), dpop_jkt: jkt } }
+    },
+  })

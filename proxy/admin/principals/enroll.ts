@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
+import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { checkByoca } from '../../../certs/enrollment/byoca.ts'
 import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
@@ -8,20 +9,22 @@ import { checkSvid } from '../../../certs/enrollment/svid.ts'
 import { listAttachedCas } from '../../../db/attached-cas.ts'
 import { deleteApiKeys, insertApiKey } from '../../../db/principals/api-keys.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
-import { findPrincipal } from '../../../db/principals/read.ts'
+import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
 import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import type { Statement } from '../../../db/statement.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
-import type { Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import { type AdminContext, change } from '../change.ts'
-import { capabilities, displayName, parse, shortName } from '../parse.ts'
+import { change } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { operation } from '../operation.ts'
+import { capabilities, displayName, shortName } from '../parse.ts'
+import { pem as shownPem } from '../shapes.ts'
 import { jktOf, publicJwk } from './dpop-jwk.ts'
 import { AGENT, idOf, spiffeIdOf } from './kinds.ts'
-import { type AdminBodyRequest, answer, principalOf } from './principals.ts'
+import { answer, MEMBERS, PRINCIPAL, principalOf, withName } from './view.ts'
 
-/** How long a minted client certificate is valid. Days. */
+/** The life of a minted client certificate. Days. */
 export const LEAF_DAYS = 90
 const PEM_LIMIT = 256 * 1024
 
@@ -47,66 +50,100 @@ const spiffe = z.strictObject({
   dpop_jwk: publicJwk.optional(),
 })
 
-/** POST /v1/admin/agents: mints a certificate and shows its key this once (spec §4.1). The service keeps no copy of it. */
-export const mintAgent =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const asked = parse(minted, facts.json)
+/**
+ * POST /v1/admin/agents: mints a certificate and shows its key this once (spec §4.1). The service keeps no
+ * copy of it.
+ */
+export const mintAgent = operation({
+  name: 'createAgent',
+  summary: 'Enrolls an agent and mints its certificate, whose key is shown this once.',
+  takes: { body: minted },
+  output: withName(AGENT, {
+    ...MEMBERS,
+    cert_pem: shownPem,
+    cert_chain_pem: shownPem,
+    private_key_pem: shownPem,
+  }),
+  status: 201,
+  revised: true,
+  reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
+  example: { agent_name: 'daily-report', capabilities: ['llm.chat'] },
+  run: async (context, { body }, caller) => {
     const { organisation, trustDomain, authority } = context
-    const commonName = idOf(AGENT, organisation, asked.agent_name)
-    const spiffeId = spiffeIdOf(AGENT, trustDomain, organisation, asked.agent_name)
+    const commonName = idOf(AGENT, organisation, body.agent_name)
+    const spiffeId = spiffeIdOf(AGENT, trustDomain, organisation, body.agent_name)
     const issued = await issueClientCertificate(
       authority,
       { commonName, spiffeId },
-      { at: facts.at, days: LEAF_DAYS },
+      { at: caller.at, days: LEAF_DAYS },
+    )
+    const certificate = { ...issued, spiffeId }
+    const { value, revision } = answer(
+      AGENT,
+      await enroll(context, caller, { ...body, certificate, method: 'minted' }),
     )
     const { certPem, chainPem, privateKeyPem } = issued
     const shownOnce = { cert_pem: certPem, cert_chain_pem: chainPem, private_key_pem: privateKeyPem }
-    return enroll(context, facts, {
-      ...asked,
-      certificate: { ...issued, spiffeId },
-      method: 'minted',
-      shownOnce,
-    })
-  }
+    return { value: { ...value, ...shownOnce }, revision }
+  },
+})
 
-/** POST /v1/admin/agents/enroll/byoca: pins a certificate of the organisation's own CA (spec §5.3); answers an API key, once. */
-export const enrollByoca =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const asked = parse(byoca, facts.json)
+/**
+ * POST /v1/admin/agents/enroll/byoca: pins a certificate of the organisation's own CA (spec §5.3), and shows
+ * an API key, this once.
+ */
+export const enrollByoca = operation({
+  name: 'enrollAgentByoca',
+  summary: "Enrolls an agent by a certificate of the organisation's own CA, and shows an API key this once.",
+  takes: { body: byoca },
+  output: withName(AGENT, { ...MEMBERS, api_key: z.string() }),
+  status: 201,
+  revised: true,
+  reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  run: async (context, { body }, caller) => {
     const certificate = await checkByoca({
-      certPem: asked.cert_pem,
-      privateKeyPem: asked.private_key_pem,
+      certPem: body.cert_pem,
+      privateKeyPem: body.private_key_pem,
       caPems: await attached(context, 'organisation'),
-      at: facts.at,
+      at: caller.at,
       organisation: context.organisation,
-      name: asked.agent_name,
+      name: body.agent_name,
     }).catch(certificateRefusal)
-    return enroll(context, facts, {
-      ...asked,
-      certificate,
-      method: 'byoca',
-      ...(await newApiKey(context, facts, asked)),
-    })
-  }
+    const { apiKey, statements } = await newApiKey(context, caller, body.agent_name)
+    const enrollment = { ...body, certificate, method: 'byoca', statements } as const
+    const { value, revision } = answer(AGENT, await enroll(context, caller, enrollment))
+    return { value: { ...value, api_key: apiKey }, revision }
+  },
+})
 
-/** POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate (WIRE.md §2). */
-export const enrollSpiffe =
-  (context: AdminContext) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const asked = parse(spiffe, facts.json)
-    const bundle = asked.trust_bundle_pem === undefined ? null : bundleOf(asked.trust_bundle_pem, facts.at)
+/**
+ * POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate (WIRE.md
+ * §2).
+ */
+export const enrollSpiffe = operation({
+  name: 'enrollAgentSpiffe',
+  summary: 'Enrolls an agent by a SPIFFE SVID under the given bundle or the attached ones.',
+  takes: { body: spiffe },
+  output: PRINCIPAL.agent,
+  status: 201,
+  revised: true,
+  reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  run: async (context, { body }, caller) => {
+    const bundle = body.trust_bundle_pem === undefined ? null : bundleOf(body.trust_bundle_pem, caller.at)
     const certificate = await checkSvid({
-      svidPem: asked.svid_pem,
-      svidKeyPem: asked.svid_key_pem,
+      svidPem: body.svid_pem,
+      svidKeyPem: body.svid_key_pem,
       bundlePems: bundle === null ? await attached(context, 'spiffe') : [bundle],
-      at: facts.at,
+      at: caller.at,
     }).catch(certificateRefusal)
-    const id = idOf(AGENT, context.organisation, asked.agent_name)
+    const id = idOf(AGENT, context.organisation, body.agent_name)
     const statements = [setSpiffeBundle(context.database, id, bundle)]
-    return enroll(context, facts, { ...asked, certificate, method: 'spiffe', statements })
-  }
+    return answer(
+      AGENT,
+      await enroll(context, caller, { ...body, certificate, method: 'spiffe', statements }),
+    )
+  },
+})
 
 interface Enrollment {
   readonly agent_name: string
@@ -118,7 +155,6 @@ interface Enrollment {
   readonly method: EnrollmentMethod
   /** Further writes of the same transaction. */
   readonly statements?: readonly Statement[]
-  readonly shownOnce?: Readonly<Record<string, string>>
 }
 
 const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
@@ -127,12 +163,15 @@ const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
   spiffe: 'agent.enrolled_spiffe',
 }
 
-/** The principal, its pin, what else belongs to it, and its one row: all or nothing. A deactivated agent's name may be taken anew. */
+/**
+ * Stores the agent, its pin, whatever else belongs to it, and its one row: all or nothing. The name of a
+ * deactivated agent may be taken anew.
+ */
 async function enroll(
   context: AdminContext,
-  facts: AdminBodyRequest,
+  caller: Caller,
   enrollment: Enrollment,
-): Promise<Reply> {
+): Promise<PrincipalRecord> {
   const { agent_name: name, certificate, method } = enrollment
   const { database, organisation } = context
   const id = idOf(AGENT, organisation, name)
@@ -146,12 +185,12 @@ async function enroll(
     spiffeId: certificate.spiffeId,
     dpopJkt: enrollment.dpop_jwk ? jktOf(enrollment.dpop_jwk) : null,
     federated: enrollment.federated,
-    at: facts.at,
+    at: caller.at,
   } as const
   const existing = await findPrincipal(database, 'agent', id)
   const again = existing?.is_active === false
   const { thumbprint, notBefore, notAfter } = certificate
-  await change(context, facts, {
+  await change(context, caller, {
     action: ACTIONS[method] ?? 'agent.created',
     detail: {
       subject: id,
@@ -168,25 +207,27 @@ async function enroll(
             deleteApiKeys(database, principal),
           ]
         : [insertPrincipal(database, principal)]),
-      insertPin(database, { thumbprint, type: 'agent', id, notBefore, notAfter, at: facts.at }),
+      insertPin(database, { thumbprint, type: 'agent', id, notBefore, notAfter, at: caller.at }),
       ...(enrollment.statements ?? []),
     ],
   })
-  return answer(AGENT, await principalOf(context, AGENT, id), 201, enrollment.shownOnce)
+  return principalOf(context, AGENT, id)
 }
 
-/** `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (WIRE.md §2). */
+/** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (WIRE.md §2). */
 async function newApiKey(
   { database, organisation }: AdminContext,
-  { at }: AdminBodyRequest,
-  { agent_name: name }: { readonly agent_name: string },
-): Promise<Pick<Enrollment, 'statements' | 'shownOnce'>> {
+  { at }: Caller,
+  name: string,
+): Promise<{ readonly apiKey: string; readonly statements: readonly Statement[] }> {
   const keyId = randomBytes(8).toString('hex')
   const apiKey = `sk_${keyId}_${randomBytes(32).toString('base64url')}`
   const principalId = idOf(AGENT, organisation, name)
   const keyHash = await hashSecret(apiKey)
-  const statements = [insertApiKey(database, { keyId, type: 'agent', principalId, keyHash }, at)]
-  return { statements, shownOnce: { api_key: apiKey } }
+  return {
+    apiKey,
+    statements: [insertApiKey(database, { keyId, type: 'agent', principalId, keyHash }, at)],
+  }
 }
 
 async function attached({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {

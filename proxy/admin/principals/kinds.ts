@@ -1,9 +1,11 @@
 import { printSpiffeId } from '../../../certs/enrollment/spiffe-id.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 
-/** What differs between the three types of principals (spec §2.1, WIRE.md §2). */
+/** The differences between the three types of principals (spec §2.1, WIRE.md §2). */
 export interface Kind {
   readonly type: PrincipalType
+  /** In names of operations and of schemas. */
+  readonly noun: 'Agent' | 'User' | 'Workload'
   /** As it stands in the path, and around a list. */
   readonly plural: 'agents' | 'users' | 'workloads'
   readonly idField: 'agent_id' | 'principal_id'
@@ -14,6 +16,7 @@ export interface Kind {
 
 export const AGENT: Kind = {
   type: 'agent',
+  noun: 'Agent',
   plural: 'agents',
   idField: 'agent_id',
   nameField: 'agent_name',
@@ -22,6 +25,7 @@ export const AGENT: Kind = {
 
 export const USER: Kind = {
   type: 'user',
+  noun: 'User',
   plural: 'users',
   idField: 'principal_id',
   nameField: 'user_name',
@@ -30,6 +34,7 @@ export const USER: Kind = {
 
 export const WORKLOAD: Kind = {
   type: 'workload',
+  noun: 'Workload',
   plural: 'workloads',
   idField: 'principal_id',
   nameField: 'workload_name',
@@ -40,6 +45,9 @@ export const WORKLOAD: Kind = {
 export const idOf = ({ infix }: Kind, organisation: string, name: string): string =>
   `${organisation}::${infix}${name}`
 
-/** The SPIFFE id in the certificates we make: `spiffe://<trust_domain>/<org>/<name>`, users and workloads below a segment of their own. */
+/**
+ * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, users
+ * and workloads below a segment of their own.
+ */
 export const spiffeIdOf = ({ type }: Kind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })

@@ -1,181 +1,248 @@
 import { z } from 'zod'
 import { parseCursor } from '../../../db/cursor.ts'
-import {
-  countPrincipals,
-  findPrincipal,
-  listPrincipals,
-  type PrincipalRecord,
-} from '../../../db/principals/read.ts'
+import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive, setCapabilities } from '../../../db/principals/write.ts'
-import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
-import type { Arrival } from '../../../plugins/plugin.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import type { Actor } from '../../../plugins/secrets/admin-secret.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import { type AdminContext, change } from '../change.ts'
-import { checkIfMatch, etagOf } from '../etag.ts'
-import { capabilities, displayName, parse, shortName } from '../parse.ts'
-import { idOf, type Kind } from './kinds.ts'
+import { change, onLatest } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { DONE, operation } from '../operation.ts'
+import { capabilities, checkIfMatch, displayName, shortName } from '../parse.ts'
+import { AGENT, idOf, type Kind } from './kinds.ts'
+import { answer, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
 
-/** How often a replacement of capabilities is tried again when somebody else's change came in between. */
-const ATTEMPTS = 5
+/** The variable segments of a principal's paths. */
+export const params = z.object({ id: z.string() })
 
-export type AdminRequest = Arrival & { readonly actor: Actor }
-export type AdminBodyRequest = AdminRequest & JsonBody
-
-const patch = z.strictObject({ capabilities })
-
-/** POST /v1/admin/{users,workloads}: enrolls one without a certificate, which it gets by a request of its own (spec §4.2). */
-export const createPrincipal = (context: AdminContext, kind: Kind) => {
-  const body = z.strictObject({
-    [kind.nameField]: shortName,
-    display_name: displayName.nullish(),
-    capabilities: capabilities.default([]),
-  })
-  return async (facts: AdminBodyRequest): Promise<Reply> => {
-    // The computed key makes zod's type a mere record; these are what the schema above says.
-    const asked = parse(body, facts.json) as Readonly<Record<string, unknown>>
-    const name = String(asked[kind.nameField])
-    const shownAs = asked.display_name as string | null | undefined
-    const held = asked.capabilities as readonly string[]
-    const id = idOf(kind, context.organisation, name)
-    const statement = insertPrincipal(context.database, {
-      type: kind.type,
-      id,
-      name,
-      displayName: shownAs ?? null,
-      capabilities: held,
-      enrollmentMethod: 'csr',
-      spiffeId: null,
-      dpopJkt: null,
-      federated: false,
-      at: facts.at,
-    })
-    const detail = { subject: id, capabilities: held }
-    await change(context, facts, { action: `${kind.type}.created`, detail, statements: [statement] })
-    return answer(kind, await principalOf(context, kind, id), 201)
-  }
+interface NewPrincipal {
+  readonly name: string
+  readonly display_name?: string | null | undefined
+  readonly capabilities: readonly string[]
 }
 
 /**
- * GET /v1/admin/{agents,users,workloads}: newest first; `?limit=&cursor=` pages it, and `Link: rel="next"` leads on.
- * Agents are a bare array, the others `{users: […], total}` (WIRE.md §2).
+ * The body of an enrollment without a certificate: the name stands under the field that the kind has for it.
  */
-export const listAll =
-  ({ database }: AdminContext, kind: Kind) =>
-  async ({ path, query }: AdminRequest): Promise<Reply> => {
-    const asked = new URLSearchParams(query)
-    const limit = limitOf(asked.get('limit'))
-    const page = { limit, cursor: cursorOf(asked.get('cursor')) }
-    const { items, nextCursor } = await listPrincipals(database, kind.type, page)
-    const next = nextCursor && new URLSearchParams({ limit: String(limit), cursor: nextCursor }).toString()
-    const list = items.map((record) => shown(kind, record))
-    const body =
-      kind.type === 'agent'
-        ? list
-        : { [kind.plural]: list, total: await countPrincipals(database, kind.type) }
-    return json(200, body, next ? { link: `<${path}?${next}>; rel="next"` } : {})
+const newPrincipal = ({ nameField }: Kind) =>
+  z
+    .strictObject({
+      [nameField]: shortName,
+      display_name: displayName.nullish(),
+      capabilities: capabilities.default([]),
+    })
+    // zod takes a computed key for any key; these are what the schema above says.
+    .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipal)
+
+/**
+ * POST /v1/admin/{users,workloads}: enrolls one without a certificate, which it gets by a request of its own
+ * (spec §4.2).
+ */
+export const createPrincipal = (kind: Kind) =>
+  operation({
+    name: `create${kind.noun}`,
+    summary: `Enrolls a ${kind.type} without a certificate, which it gets by a request of its own.`,
+    takes: { body: newPrincipal(kind) },
+    output: PRINCIPAL[kind.type],
+    status: 201,
+    revised: true,
+    reasons: ['conflict', 'audit_unavailable'],
+    example: { [kind.nameField]: 'ada', capabilities: ['llm.chat'] },
+    run: async (context, { body: { name, display_name: displayName, capabilities: held } }, caller) => {
+      const id = idOf(kind, context.organisation, name)
+      const statement = insertPrincipal(context.database, {
+        type: kind.type,
+        id,
+        name,
+        displayName: displayName ?? null,
+        capabilities: held,
+        enrollmentMethod: 'csr',
+        spiffeId: null,
+        dpopJkt: null,
+        federated: false,
+        at: caller.at,
+      })
+      const detail = { subject: id, capabilities: held }
+      await change(context, caller, { action: `${kind.type}.created`, detail, statements: [statement] })
+      return answer(kind, await principalOf(context, kind, id))
+    },
+  })
+
+const limit = z
+  .string()
+  .transform(Number)
+  .refine(
+    (count) => Number.isInteger(count) && count >= 1 && count <= 1000,
+    'must be a whole number from 1 to 1000',
+  )
+  .meta({ type: 'integer', minimum: 1, maximum: 1000 })
+
+const page = z
+  .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional() })
+  .transform(({ limit: count, cursor: text }, context) => {
+    const parsed = text === undefined ? undefined : parseCursor(text)
+    if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor }
+    for (const { field, message } of parsed.errors)
+      context.addIssue({ code: 'custom', path: [field], message })
+    return z.NEVER
+  })
+
+/**
+ * GET /v1/admin/agents: newest first, a bare array (WIRE.md §2); `?limit=&cursor=` pages it, and `next` leads
+ * on.
+ */
+export const listAgents = operation({
+  name: 'listAgents',
+  summary: 'Lists the agents, newest first.',
+  takes: { query: page },
+  output: z.array(PRINCIPAL.agent),
+  status: 200,
+  paged: true,
+  reasons: [],
+  run: async (context, { query }) => {
+    const { list, next } = await pageOf(context, AGENT, query)
+    return { value: list, next }
+  },
+})
+
+/** A page of users or workloads, and how many there are in all. */
+interface Listed {
+  readonly users?: readonly PrincipalView[]
+  readonly workloads?: readonly PrincipalView[]
+  readonly total: number
+}
+
+/** GET /v1/admin/{users,workloads}: as {@link listAgents}, but `{users: […], total}` (WIRE.md §2). */
+export const listPrincipalsOf = (kind: Kind) =>
+  operation({
+    name: `list${kind.noun}s`,
+    summary: `Lists the ${kind.plural}, newest first.`,
+    takes: { query: page },
+    output: z.strictObject({
+      [kind.plural]: z.array(PRINCIPAL[kind.type]),
+      total: z.int(),
+      // zod takes a computed key for any key; it is one of those above.
+    }) as unknown as z.ZodType<Listed>,
+    status: 200,
+    paged: true,
+    reasons: [],
+    run: async (context, { query }) => {
+      const { list, next } = await pageOf(context, kind, query)
+      return {
+        value: { [kind.plural]: list, total: await countPrincipals(context.database, kind.type) },
+        next,
+      }
+    },
+  })
+
+async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>) {
+  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, query)
+  return {
+    list: items.map((record) => shown(kind, record)),
+    next: cursor === null ? null : { limit: String(query.limit), cursor },
   }
+}
 
 /** GET /v1/admin/{agents,users,workloads}/{id} */
-export const getOne =
-  (context: AdminContext, kind: Kind) =>
-  async ({ params }: AdminRequest): Promise<Reply> =>
-    answer(kind, await principalOf(context, kind, params.id))
+export const getOne = (kind: Kind) =>
+  operation({
+    name: `get${kind.noun}`,
+    summary: `Shows the ${kind.type} of that id.`,
+    takes: { params },
+    output: PRINCIPAL[kind.type],
+    status: 200,
+    revised: true,
+    reasons: ['not_found'],
+    run: async (context, { params: { id } }) => answer(kind, await principalOf(context, kind, id)),
+  })
 
 /**
  * PATCH …/{id}/capabilities: replaces the whole set (spec §4.4), with one audit row in the same transaction.
- * With `If-Match` a set that changed since it was read is refused 412 and left alone.
+ * With `ifMatch` a set that changed since it was read is refused with `precondition_failed` and left alone.
  */
-export const patchCapabilities =
-  (context: AdminContext, kind: Kind) =>
-  async (facts: AdminBodyRequest): Promise<Reply> => {
-    const asked = parse(patch, facts.json)
-    for (let attempt = 1; ; attempt += 1) {
-      const record = await principalOf(context, kind, facts.params.id)
-      checkIfMatch(facts.headers['if-match'], record)
-      try {
-        await replaceCapabilities(context, kind, facts, record, asked.capabilities)
-        return answer(kind, await principalOf(context, kind, record.principal_id))
-      } catch (error) {
-        // Somebody else's change came between the read and the write: read again, and judge If-Match again.
-        const again = error instanceof Refusal && error.reason === 'precondition_failed'
-        if (!again || attempt === ATTEMPTS) throw error
-      }
-    }
-  }
+export const patchCapabilities = (kind: Kind) =>
+  operation({
+    name: `set${kind.noun}Capabilities`,
+    summary: 'Replaces the whole set of capabilities.',
+    takes: { params, body: z.strictObject({ capabilities }) },
+    output: PRINCIPAL[kind.type],
+    status: 200,
+    conditional: true,
+    revised: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    example: { capabilities: ['llm.chat', 'mcp.tools.call'] },
+    run: (context, { params: { id }, body, ifMatch }, caller) =>
+      onLatest(
+        async () => {
+          const record = await principalOf(context, kind, id)
+          checkIfMatch(ifMatch, record)
+          return record
+        },
+        async (record) => {
+          await replaceCapabilities(context, kind, caller, record, body.capabilities)
+          return answer(kind, await principalOf(context, kind, id))
+        },
+      ),
+  })
 
 async function replaceCapabilities(
   context: AdminContext,
   { type }: Kind,
-  facts: AdminBodyRequest,
+  caller: Caller,
   { principal_id: id, revision, capabilities: previous }: PrincipalRecord,
   next: readonly string[],
 ): Promise<void> {
-  const statement = setCapabilities(context.database, {
-    type,
-    id,
-    revision,
-    capabilities: next,
-    at: facts.at,
-  })
+  const { database } = context
+  const statement = setCapabilities(database, { type, id, revision, capabilities: next, at: caller.at })
   const detail = { subject: id, capabilities: next, previous }
-  await change(context, facts, { action: `${type}.capabilities_patched`, detail, statements: [statement] })
+  await change(context, caller, { action: `${type}.capabilities_patched`, detail, statements: [statement] })
 }
 
-/** DELETE …/{id} (204, the row is kept) and POST …/{id}/reactivate. */
-export const setActivity =
-  (context: AdminContext, kind: Kind, active: boolean) =>
-  async (facts: AdminRequest): Promise<Reply> => {
-    const record = await principalOf(context, kind, facts.params.id)
-    const revision = checkIfMatch(facts.headers['if-match'], record)
-    const { principal_id: id } = record
-    if (record.is_active !== active) {
-      await change(context, facts, {
-        action: `${kind.type}.${active ? 'reactivated' : 'deactivated'}`,
-        detail: { subject: id, capabilities: record.capabilities },
-        statements: [setActive(context.database, { type: kind.type, id, active, revision, at: facts.at })],
-      })
-    }
-    return active ? answer(kind, await principalOf(context, kind, id)) : { status: 204 }
-  }
+/** DELETE …/{id}: takes a principal out of service. Its row is kept. */
+export const deactivate = (kind: Kind) =>
+  operation({
+    name: `deactivate${kind.noun}`,
+    summary: `Takes the ${kind.type} out of service at once. It stays on record.`,
+    takes: { params },
+    output: z.undefined(),
+    status: 204,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id }, ifMatch }, caller) => {
+      await setActivity(context, kind, caller, id, ifMatch, false)
+      return DONE
+    },
+  })
 
-/** The principal of that id, or `not_found`. */
-export async function principalOf(
-  { database }: AdminContext,
-  { type }: Kind,
-  id: string | undefined,
-): Promise<PrincipalRecord> {
-  const record = id === undefined ? undefined : await findPrincipal(database, type, id)
-  if (!record) throw new Refusal('not_found', { message: `There is no ${type} of this id.` })
-  return record
-}
+/** POST …/{id}/reactivate */
+export const reactivate = (kind: Kind) =>
+  operation({
+    name: `reactivate${kind.noun}`,
+    summary: `Takes the ${kind.type} back into service.`,
+    takes: { params },
+    output: PRINCIPAL[kind.type],
+    status: 200,
+    conditional: true,
+    revised: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id }, ifMatch }, caller) => {
+      await setActivity(context, kind, caller, id, ifMatch, true)
+      return answer(kind, await principalOf(context, kind, id))
+    },
+  })
 
-/** A principal as callers see it (WIRE.md §2). The revision is the ETag, not a field. */
-export function shown(
+async function setActivity(
+  context: AdminContext,
   kind: Kind,
-  { principal_id, revision, ...rest }: PrincipalRecord,
-): Record<string, unknown> {
-  return { [kind.idField]: principal_id, [kind.nameField]: rest.name, ...rest }
-}
-
-export const answer = (
-  kind: Kind,
-  record: PrincipalRecord,
-  status = 200,
-  more: Record<string, unknown> = {},
-): Reply => json(status, { ...shown(kind, record), ...more }, { etag: etagOf(record) })
-
-function limitOf(text: string | null): number | undefined {
-  if (text === null) return undefined
-  const limit = Number(text)
-  if (Number.isInteger(limit) && limit >= 1 && limit <= 1000) return limit
-  throw unprocessable([{ field: 'limit', message: 'must be a whole number from 1 to 1000' }])
-}
-
-function cursorOf(text: string | null) {
-  if (text === null) return undefined
-  const parsed = parseCursor(text)
-  if (!parsed.ok) throw unprocessable(parsed.errors)
-  return parsed.cursor
+  caller: Caller,
+  id: string,
+  ifMatch: string | undefined,
+  active: boolean,
+): Promise<void> {
+  const record = await principalOf(context, kind, id)
+  const revision = checkIfMatch(ifMatch, record)
+  if (record.is_active === active) return
+  const { type } = kind
+  await change(context, caller, {
+    action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
+    detail: { subject: id, capabilities: record.capabilities },
+    statements: [setActive(context.database, { type, id, active, revision, at: caller.at })],
+  })
 }

@@ -1,24 +1,39 @@
-import type { Dialect, DialectEndpoint } from './dialect.ts'
+import type { Dialect, DialectEndpoint, EndpointDoc } from './dialect.ts'
 import { parseModelList } from './model-list.ts'
 
 /** The version that a provider is asked in when the caller names none. */
 const VERSION = '2023-06-01'
 
-const endpoint = (path: string, upstreamPath: string): DialectEndpoint => ({
+const endpoint = (path: string, upstreamPath: string, doc: EndpointDoc): DialectEndpoint => ({
   path,
   upstreamPath,
+  doc,
   errorEvent: (error, requestId) =>
     `event: error\ndata: ${JSON.stringify({ type: 'error', error, request_id: requestId })}\n\n`,
 })
+
+const asked = { model: 'claude-sonnet-5', messages: [{ role: 'user', content: 'hi' }] }
+
+const MESSAGES: EndpointDoc = {
+  name: 'createMessage',
+  summary: 'Anthropic Messages',
+  example: { ...asked, max_tokens: 1024 },
+}
+
+const COUNT_TOKENS: EndpointDoc = {
+  name: 'countMessageTokens',
+  summary: 'Anthropic Count Tokens',
+  example: asked,
+}
 
 /** The Anthropic API. */
 export const anthropic: Dialect<'anthropic'> = {
   name: 'anthropic',
   endpoints: [
-    endpoint('/v1/messages', '/messages'),
+    endpoint('/v1/messages', '/messages', MESSAGES),
     // An Anthropic client whose base URL ends with /v1 sends this.
-    endpoint('/v1/v1/messages', '/messages'),
-    endpoint('/v1/messages/count_tokens', '/messages/count_tokens'),
+    endpoint('/v1/v1/messages', '/messages', MESSAGES),
+    endpoint('/v1/messages/count_tokens', '/messages/count_tokens', COUNT_TOKENS),
   ],
   key: { auth: 'api_key', header: 'x-api-key' },
   headers: {

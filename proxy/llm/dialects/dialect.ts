@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Members } from '../../../db/json.ts'
 
 /**
  * One vendor's API, in everything that differs from the others. A further one is a file of this folder and
@@ -20,8 +21,19 @@ export interface DialectEndpoint {
   readonly path: string
   /** Appended to the provider's base_url. */
   readonly upstreamPath: string
+  readonly doc: EndpointDoc
   /** The error event of the API's own vocabulary, blank line included. It makes a client's loop throw. */
   readonly errorEvent: (fault: StreamFault, requestId: string) => string
+}
+
+/** The entry of an endpoint in `/openapi.json`. Endpoints of one name are aliases. */
+export interface EndpointDoc {
+  /** camelCase, unique among operations. */
+  readonly name: string
+  /** The vendor's name of the API. */
+  readonly summary: string
+  /** A body that works. */
+  readonly example: Members
 }
 
 /** A stream that broke, as the vendors' SDKs expect to be told. */

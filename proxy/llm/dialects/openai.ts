@@ -1,4 +1,4 @@
-import type { Dialect, DialectEndpoint, StreamFault } from './dialect.ts'
+import type { Dialect, DialectEndpoint, EndpointDoc, StreamFault } from './dialect.ts'
 import { parseModelList } from './model-list.ts'
 
 const errorEvent = (error: StreamFault, requestId: string): string =>
@@ -8,17 +8,48 @@ const errorEvent = (error: StreamFault, requestId: string): string =>
 const responsesErrorEvent = (fault: StreamFault, requestId: string): string =>
   `event: error\ndata: ${JSON.stringify({ ...fault, type: 'error', sequence_number: 0, request_id: requestId })}\n\n`
 
-const endpoint = (path: string, upstreamPath: string): DialectEndpoint => ({ path, upstreamPath, errorEvent })
+const endpoint = (path: string, upstreamPath: string, doc: EndpointDoc): DialectEndpoint => ({
+  path,
+  upstreamPath,
+  doc,
+  errorEvent,
+})
+
+const model = 'gpt-5.2'
+
+const CHAT: EndpointDoc = {
+  name: 'createChatCompletion',
+  summary: 'OpenAI Chat Completions',
+  example: { model, messages: [{ role: 'user', content: 'hi' }] },
+}
+
+const RESPONSES: EndpointDoc = {
+  name: 'createResponse',
+  summary: 'OpenAI Responses',
+  example: { model, input: 'hi' },
+}
+
+const COMPLETIONS: EndpointDoc = {
+  name: 'createCompletion',
+  summary: 'OpenAI Completions',
+  example: { model, prompt: 'hi' },
+}
+
+const EMBEDDINGS: EndpointDoc = {
+  name: 'createEmbedding',
+  summary: 'OpenAI Embeddings',
+  example: { model: 'text-embedding-3-small', input: 'hi' },
+}
 
 /** The OpenAI API, which most other vendors and local servers speak as well. */
 export const openai: Dialect<'openai'> = {
   name: 'openai',
   endpoints: [
-    endpoint('/v1/chat/completions', '/chat/completions'),
-    endpoint('/v1/llm/chat', '/chat/completions'),
-    { path: '/v1/responses', upstreamPath: '/responses', errorEvent: responsesErrorEvent },
-    endpoint('/v1/completions', '/completions'),
-    endpoint('/v1/embeddings', '/embeddings'),
+    endpoint('/v1/chat/completions', '/chat/completions', CHAT),
+    endpoint('/v1/llm/chat', '/chat/completions', CHAT),
+    { ...endpoint('/v1/responses', '/responses', RESPONSES), errorEvent: responsesErrorEvent },
+    endpoint('/v1/completions', '/completions', COMPLETIONS),
+    endpoint('/v1/embeddings', '/embeddings', EMBEDDINGS),
   ],
   key: { auth: 'bearer', header: 'x-api-key' },
   headers: {

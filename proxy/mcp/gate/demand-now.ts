@@ -1,7 +1,7 @@
-import type { McpResource } from '../../../db/mcp/resources.ts'
+import { capabilityOf, type McpResource } from '../../../db/mcp/resources.ts'
 import type { Demand, Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { capabilityOf, type PinnedTool, type Registry } from '../state/registry.ts'
+import type { PinnedTool, Registry } from '../state/registry.ts'
 
 /** The resource that a granted call reaches. */
 export interface Reached {

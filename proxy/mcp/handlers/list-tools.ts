@@ -1,4 +1,4 @@
-import type { McpResource } from '../../../db/mcp/resources.ts'
+import { capabilityOf, type McpResource } from '../../../db/mcp/resources.ts'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { holds } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
@@ -7,7 +7,7 @@ import { HTTP_GET } from '../gate/target.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { definitionOf } from '../pinning/pinned-definition.ts'
 import { edited } from '../protocol/json-text.ts'
-import { capabilityOf, isUsable, type Registry } from '../state/registry.ts'
+import { isUsable, type Registry } from '../state/registry.ts'
 
 interface Asking {
   readonly granted: Granted

@@ -91,17 +91,6 @@ export function openRegistry(database: Database): Registry {
 }
 
 /**
- * Names the capability that calling a tool demands: its own where the operator gave it one, else its
- * resource's.
- */
-export const capabilityOf = (
-  { tool_capabilities: own, required_capability: all }: McpResource,
-  tool: string,
-): string =>
-  // Own members only: a tool may be called `constructor`.
-  (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
-
-/**
  * Tells whether a tool may be listed and called as it stands: its definition is the approved one, and a
  * modern upstream has not annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
  */

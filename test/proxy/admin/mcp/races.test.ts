@@ -4,19 +4,19 @@ import { openLedger } from '../../../../db/audit/ledger.ts'
 import { listRows } from '../../../../db/audit/read.ts'
 import { openDatabase } from '../../../../db/database.ts'
 import { listMcpResources } from '../../../../db/mcp/resources.ts'
-import type { AdminContext } from '../../../../proxy/admin/change.ts'
+import type { AdminContext } from '../../../../proxy/admin/context.ts'
 import {
   createMcpResource,
   patchMcpResource,
   refreshMcpResource,
 } from '../../../../proxy/admin/mcp/resources.ts'
-import type { AdminBodyRequest } from '../../../../proxy/admin/principals/principals.ts'
+import { type Given, type Operation, perform, type Takes } from '../../../../proxy/admin/operation.ts'
 import type { Inspection } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { AT } from '../../../support/db/mcp-rows.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
 
-/** The handlers on a database of their own; `inspect` says what happens while an upstream is read. */
-async function handlers(t: Test, inspect: () => Promise<Inspection>) {
+/** The operations on a database of their own; `inspect` says what happens while an upstream is read. */
+async function operations(t: Test, inspect: () => Promise<Inspection>) {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
   const ledger = await openLedger({ file: database.file, version: '0' })
   t.teardown(async () => {
@@ -24,24 +24,20 @@ async function handlers(t: Test, inspect: () => Promise<Inspection>) {
     await database.close()
   })
   const mcp = { inspect, allowPrivateUpstreams: false }
-  // All that these handlers look at.
-  const context = { database, ledger, configuration: () => ({ digest: 'c' }), mcp } as unknown as AdminContext
-  const sent = (json: object, params = {}): AdminBodyRequest => ({
-    ...arrival({ at: AT, params }),
-    actor: { id: 'admin', via: 'admin_api' },
-    body: Buffer.alloc(0),
-    json: { ...json },
-    spans: new Map(),
-  })
-  return { database, context, sent, create: createMcpResource(context) }
+  // All that these operations look at.
+  const context = { database, ledger, configDigest: 'c', mcp } as unknown as AdminContext
+  const caller = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }
+  const run = <T extends Takes, Output>(operation: Operation<T, Output>, given: Given<T>) =>
+    perform(operation, context, given, caller)
+  return { database, run }
 }
 
 const DOWN = { ok: false, problem: 'down' } as const
 const endpoint_url = 'https://files.example/mcp'
 
 t.test('of two names that exclude each other, registered at once, one is refused', async (t) => {
-  const { database, sent, create } = await handlers(t, () => Promise.resolve(DOWN))
-  const both = ['git', 'git.hub'].map((name) => create(sent({ name, endpoint_url })))
+  const { database, run } = await operations(t, () => Promise.resolve(DOWN))
+  const both = ['git', 'git.hub'].map((name) => run(createMcpResource, { body: { name, endpoint_url } }))
   const settled = await Promise.allSettled(both)
   t.same(settled.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
   t.match(
@@ -54,21 +50,24 @@ t.test('of two names that exclude each other, registered at once, one is refused
 t.test('a read that a change has overtaken is dropped, and is no refusal', async (t) => {
   let during = () => Promise.resolve()
   let reads = 0
-  const { database, context, sent, create } = await handlers(t, async () => {
+  const { database, run } = await operations(t, async () => {
     reads += 1
     const problem = `read ${reads}`
     await during()
     return { ok: false, problem }
   })
-  await create(sent({ name: 'files', endpoint_url }))
+  await run(createMcpResource, { body: { name: 'files', endpoint_url } })
   const [before] = await listMcpResources(database)
   const params = { resource_id: before?.resource_id ?? '' }
   t.equal(before?.last_error, 'read 1')
   during = async () => {
     during = () => Promise.resolve()
-    await patchMcpResource(context)(sent({ description: 'changed meanwhile', auth_type: 'none' }, params))
+    await run(patchMcpResource, {
+      params,
+      body: { description: 'changed meanwhile', auth_type: 'none' },
+    })
   }
-  t.match(await refreshMcpResource(context)(sent({}, params)), { status: 200 })
+  t.match(await run(refreshMcpResource, { params }), { revision: 2, value: { last_error: 'read 1' } })
   t.match(await listMcpResources(database), [
     { description: 'changed meanwhile', revision: 2, last_error: 'read 1' },
   ])
@@ -80,11 +79,12 @@ t.test('a read that a change has overtaken is dropped, and is no refusal', async
 })
 
 t.test('an update that another one has overtaken is made on what is there then', async (t) => {
-  const { database, context, sent, create } = await handlers(t, () => Promise.resolve(DOWN))
-  await create(sent({ name: 'files', endpoint_url }))
+  const { database, run } = await operations(t, () => Promise.resolve(DOWN))
+  await run(createMcpResource, { body: { name: 'files', endpoint_url } })
   const [before] = await listMcpResources(database)
   const params = { resource_id: before?.resource_id ?? '' }
-  const patch = patchMcpResource(context)
-  await Promise.all([patch(sent({ description: 'a' }, params)), patch(sent({ enabled: false }, params))])
+  const patch = (body: Given<typeof patchMcpResource.takes>['body']) =>
+    run(patchMcpResource, { params, body })
+  await Promise.all([patch({ description: 'a' }), patch({ enabled: false })])
   t.match(await listMcpResources(database), [{ description: 'a', enabled: false, revision: 3 }])
 })

@@ -38,8 +38,10 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     authority: (await madeAuthority()).authority,
     organisation: 'acme',
     trustDomain: 'sallyport.local',
-    configuration: () => configuration,
+    configDigest: configuration.digest,
+    rotationGraceHours: configuration.pin.rotation_grace_hours,
     clientCasChanged: () => Promise.resolve(),
+    rotateSigningKey: () => Promise.resolve('kid'),
     mcp: { inspect: inspector(database, upstreamFor(t), () => AT), allowPrivateUpstreams: true },
   }
   const facts = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }

@@ -1,0 +1,45 @@
+import type { Authority } from '../../certs/authority/authority.ts'
+import type { Entry } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import type { Actor } from '../../plugins/secrets/admin-secret.ts'
+import type { Inspect } from '../mcp/pinning/inspect.ts'
+
+/** The services that operations work with. One for each configuration in force. */
+export interface AdminContext {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly authority: Authority
+  readonly organisation: string
+  readonly trustDomain: string
+  /** Of the configuration in force: stands in each audit row. */
+  readonly configDigest: string
+  /**
+   * The time that a certificate or a key stays valid beside its successor where the caller names none. Hours.
+   */
+  readonly rotationGraceHours: number
+  /** Called when CAs were attached or detached: the TLS listener names those it would like to see. */
+  readonly clientCasChanged: () => Promise<void>
+  /**
+   * Signs access tokens with a new key from now on; `entry` makes the audit row of its key id, which is
+   * returned.
+   */
+  readonly rotateSigningKey: (entry: (kid: string) => Entry) => Promise<string>
+  readonly mcp: {
+    readonly inspect: Inspect
+    /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */
+    readonly allowPrivateUpstreams: boolean
+  }
+}
+
+/** The one who performs an operation, and when. */
+export interface Caller {
+  /** `req_…`: the audit row's request id. */
+  readonly id: string
+  /** ms since the epoch. */
+  readonly at: number
+  readonly actor: Actor
+  readonly remoteAddress: string
+  /** Fires when the caller no longer waits. */
+  readonly signal: AbortSignal
+}

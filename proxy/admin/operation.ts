@@ -1,0 +1,104 @@
+import type { z } from 'zod'
+import type { RefusalReason } from '../../plugins/refusal.ts'
+import type { AdminContext, Caller } from './context.ts'
+import { parse } from './parse.ts'
+
+/** The schemas of an operation's input: the variable segments of its path, its query and its body. */
+export interface Takes {
+  readonly params?: z.ZodType
+  readonly query?: z.ZodType
+  readonly body?: z.ZodType
+}
+
+interface Conditions {
+  /**
+   * The `If-Match` of RFC 9110 §13.1.1: the change is made only to the object that was read. Absent: to any.
+   */
+  readonly ifMatch?: string | undefined
+}
+
+/** An input as its caller writes it. */
+export type Given<T extends Takes> = Conditions & {
+  readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.input<T[Part]> : never
+}
+
+/** An input as `run` gets it: parsed. */
+export type Input<T extends Takes> = Conditions & {
+  readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.output<T[Part]> : never
+}
+
+/** A value that its reader does not change, as deep as it goes. */
+type Fixed<T> = T extends (...args: never[]) => unknown
+  ? T
+  : T extends object
+    ? { readonly [Key in keyof T]: Fixed<T[Key]> }
+    : T
+
+/** The outcome of an operation. */
+export interface Result<Output> {
+  readonly value: Fixed<Output>
+  /** The state of the object that `value` shows. Over HTTP it is the ETag. */
+  readonly revision?: number
+  /** The query of the next page. Null or absent: there is none. Over HTTP it is a Link. */
+  readonly next?: Readonly<Record<string, string>> | null
+}
+
+/** The result of an operation that has nothing to show. */
+export const DONE: Result<undefined> = { value: undefined }
+
+/**
+ * One thing that an operator can have done: input → result, with its audit row where it changes something. It knows
+ * nothing of HTTP; `proxy/admin/http.ts` binds it to a route, and any other caller uses {@link perform}.
+ */
+export interface Operation<T extends Takes, Output> {
+  /** camelCase, unique. The `operationId` of `/openapi.json`. */
+  readonly name: string
+  readonly summary: string
+  readonly takes: T
+  /** The shape of `value`. Checked in tests, not at each call. */
+  readonly output: z.ZodType<Output>
+  /** The HTTP status of success. */
+  readonly status: 200 | 201 | 204
+  /** The reasons of its own refusals, those of its door and of its input's schemas aside. */
+  readonly reasons: readonly RefusalReason[]
+  /** True: it honours `ifMatch`. */
+  readonly conditional?: boolean
+  /** True: its result carries a revision. */
+  readonly revised?: boolean
+  /** True: its result may have a next page. */
+  readonly paged?: boolean
+  /** The media type of a value that is a text as it comes, in pieces. Absent: JSON. */
+  readonly media?: string
+  /** True: `value` holds texts of strangers, in which nothing may hide from whoever prints them. */
+  readonly fromStrangers?: boolean
+  /** A body that works. */
+  readonly example?: unknown
+  /** Refuses before the input is looked at. */
+  readonly guard?: (caller: Caller) => void
+  readonly run: (context: AdminContext, input: Input<T>, caller: Caller) => Promise<Result<NoInfer<Output>>>
+}
+
+/** Declares an operation, its types taken from its schemas. */
+export const operation = <T extends Takes, Output>(declared: Operation<T, Output>): Operation<T, Output> =>
+  declared
+
+/**
+ * Performs an operation for a caller that was let in. Rejects with a `Refusal`: `body_unprocessable` where
+ * the input breaks a rule, or one of the operation's own.
+ */
+export async function perform<T extends Takes, Output>(
+  { guard, takes, run }: Operation<T, Output>,
+  context: AdminContext,
+  given: Given<T>,
+  caller: Caller,
+): Promise<Result<Output>> {
+  guard?.(caller)
+  return run(context, inputOf(takes, given), caller)
+}
+
+function inputOf<T extends Takes>(takes: T, given: Given<T>): Input<T> {
+  const parts: Readonly<Record<string, unknown>> = given
+  const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
+  // Each part was parsed by the schema of its name.
+  return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as Input<T>
+}

@@ -1,0 +1,64 @@
+import { exportAudit, listAudit, verifyAudit } from './audit.ts'
+import { attachCas, detach, listCas } from './keys/cas.ts'
+import { rotateSecret } from './keys/secret.ts'
+import { rotateSigningKey } from './keys/signing-key.ts'
+import { bindPrincipal, getBinding, listBindings, revokeBinding } from './mcp/bindings.ts'
+import {
+  createMcpResource,
+  getMcpResource,
+  listAllMcpResources,
+  patchMcpResource,
+  refreshMcpResource,
+  removeMcpResource,
+} from './mcp/resources.ts'
+import { approveTool } from './mcp/tools.ts'
+import { listCapabilities } from './principals/capabilities.ts'
+import { certifyRequest, rotateCertificate } from './principals/certificates.ts'
+import { registerDpopJwk } from './principals/dpop-jwk.ts'
+import { enrollByoca, enrollSpiffe, mintAgent } from './principals/enroll.ts'
+import { AGENT, type Kind, USER, WORKLOAD } from './principals/kinds.ts'
+import {
+  createPrincipal,
+  deactivate,
+  getOne,
+  listAgents,
+  listPrincipalsOf,
+  patchCapabilities,
+  reactivate,
+} from './principals/principals.ts'
+
+/** The operations on principals of every type, enrollment aside. */
+const ofKind = (kind: Kind) => ({
+  get: getOne(kind),
+  deactivate: deactivate(kind),
+  reactivate: reactivate(kind),
+  setCapabilities: patchCapabilities(kind),
+  setDpopKey: registerDpopJwk(kind),
+  certify: certifyRequest(kind),
+  rotateCertificate: rotateCertificate(kind),
+})
+
+/**
+ * Everything that an operator can have done, by what it is done to; the first operator secret, which only
+ * `Setup` knows how to take, aside. The HTTP API binds each to a route, in-process callers perform them as
+ * they are.
+ */
+export const OPERATIONS = {
+  agents: { ...ofKind(AGENT), list: listAgents, create: mintAgent, enrollByoca, enrollSpiffe },
+  users: { ...ofKind(USER), list: listPrincipalsOf(USER), create: createPrincipal(USER) },
+  workloads: { ...ofKind(WORKLOAD), list: listPrincipalsOf(WORKLOAD), create: createPrincipal(WORKLOAD) },
+  capabilities: { list: listCapabilities },
+  mcpResources: {
+    create: createMcpResource,
+    list: listAllMcpResources,
+    get: getMcpResource,
+    update: patchMcpResource,
+    delete: removeMcpResource,
+    refresh: refreshMcpResource,
+    approveTool,
+  },
+  mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
+  cas: { attach: attachCas, list: listCas, detach },
+  keys: { rotateSecret, rotateSigningKey },
+  audit: { list: listAudit, export: exportAudit, verify: verifyAudit },
+} as const

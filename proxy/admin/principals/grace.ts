@@ -1,0 +1,14 @@
+import { z } from 'zod'
+import type { AdminContext } from '../context.ts'
+
+const HOUR_MS = 3_600_000
+
+/** The time that the predecessor of a certificate or a key stays valid. Hours. */
+export const graceHours = z.number().min(0).max(720)
+
+/** When the predecessor ends. ms since the epoch; null: at once. */
+export const graceUntil = (
+  { rotationGraceHours }: AdminContext,
+  at: number,
+  hours = rotationGraceHours,
+): number | null => (hours === 0 ? null : at + hours * HOUR_MS)

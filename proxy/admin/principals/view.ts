@@ -1,0 +1,88 @@
+import { z } from 'zod'
+import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
+import type { PrincipalType } from '../../../db/schema.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { AdminContext } from '../context.ts'
+import { instant, sha256, token } from '../shapes.ts'
+import { AGENT, type Kind, USER, WORKLOAD } from './kinds.ts'
+
+/** The members by which an object names its principal: an agent by the first two, others by the rest. */
+interface Named {
+  readonly agent_id?: string
+  readonly agent_name?: string
+  readonly principal_id?: string
+  readonly user_name?: string
+  readonly workload_name?: string
+}
+
+type Members = Readonly<Record<string, z.ZodType>>
+type Shape<M extends Members> = z.ZodType<Named & z.output<z.ZodObject<M>>>
+
+/** The shape of an object that holds the id of a principal beside `members`, as its kind calls it. */
+export const withId = <M extends Members>({ idField }: Kind, members: M): Shape<M> =>
+  // zod takes a computed key for any key; it is one of those above.
+  z.strictObject({ [idField]: z.string(), ...members }) as unknown as Shape<M>
+
+/** As {@link withId}, with the name too. */
+export const withName = <M extends Members>({ idField, nameField }: Kind, members: M): Shape<M> =>
+  z.strictObject({ [idField]: z.string(), [nameField]: z.string(), ...members }) as unknown as Shape<M>
+
+/** The members of every principal (WIRE.md §2). */
+export const MEMBERS = {
+  principal_type: z.enum(['agent', 'user', 'workload']),
+  name: z.string(),
+  display_name: z.string().nullable(),
+  capabilities: z.array(token),
+  is_active: z.boolean(),
+  enrollment_method: z.string().meta({ examples: ['minted', 'csr', 'byoca', 'spiffe'] }),
+  spiffe_id: z.string().nullable(),
+  cert_thumbprint: sha256.nullable(),
+  cert_not_after: instant.nullable(),
+  dpop_jkt: z.string().nullable().meta({ description: 'RFC 7638 thumbprint of the key of its proofs.' }),
+  federated: z.boolean(),
+  federation_revision: z.int(),
+  created_at: instant,
+  updated_at: instant,
+  last_seen_at: instant.nullable(),
+}
+
+const shapeOf = (kind: Kind): Shape<typeof MEMBERS> => withName(kind, MEMBERS).meta({ id: kind.noun })
+
+/** The shape of a principal of each type. */
+export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> = {
+  agent: shapeOf(AGENT),
+  user: shapeOf(USER),
+  workload: shapeOf(WORKLOAD),
+}
+
+export type PrincipalView = z.output<(typeof PRINCIPAL)[PrincipalType]>
+
+/** The id of a principal under the name that its kind has for it. */
+export const identified = (kind: Kind, id: string): Named => ({ [kind.idField]: id })
+
+/** A principal as callers see it. The revision is the ETag, not a field. */
+export const shown = (
+  kind: Kind,
+  { principal_id: id, revision: _, ...rest }: PrincipalRecord,
+): Named & Omit<PrincipalRecord, 'principal_id' | 'revision'> => ({
+  ...identified(kind, id),
+  [kind.nameField]: rest.name,
+  ...rest,
+})
+
+/** A principal and its revision, as a result has them. */
+export const answer = (kind: Kind, record: PrincipalRecord) => ({
+  value: shown(kind, record),
+  revision: record.revision,
+})
+
+/** Finds the principal of an id, or refuses with `not_found`. */
+export async function principalOf(
+  { database }: AdminContext,
+  { type }: Kind,
+  id: string,
+): Promise<PrincipalRecord> {
+  const record = await findPrincipal(database, type, id)
+  if (!record) throw new Refusal('not_found', { message: `There is no ${type} of this id.` })
+  return record
+}

@@ -1,0 +1,18 @@
+import { z } from 'zod'
+
+/** An instant as operations show it. */
+export const instant = z.iso
+  .datetime()
+  .meta({ id: 'Instant', description: 'RFC 3339, in UTC.', examples: ['2026-08-01T12:00:00.000Z'] })
+
+/** A digest as operations show it. */
+export const sha256 = z
+  .string()
+  .regex(/^[0-9a-f]{64}$/)
+  .meta({ id: 'Sha256', description: 'SHA-256, lower-case hexadecimal.' })
+
+/** A capability as operations show it. */
+export const token = z.string().meta({ description: 'A capability.', examples: ['llm.chat'] })
+
+/** A certificate, a chain of them, or a key, as operations show and take it. */
+export const pem = z.string().meta({ description: 'PEM.' })

@@ -1,0 +1,44 @@
+import type { z } from 'zod'
+import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
+import type { Reply } from './reply.ts'
+
+/** A body, of a request or of an answer. */
+export interface Content {
+  /** Default: JSON. */
+  readonly media?: string
+  readonly schema: z.ZodType
+  readonly example?: unknown
+}
+
+/** An answer of success. */
+export interface Answer {
+  readonly description: string
+  /** One for each media type. Absent: an empty body. */
+  readonly content?: readonly Content[]
+  /** The headers that come with this answer and not with every one, by name, with what they say. */
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/**
+ * The description of a route, an entry of `/openapi.json`: its purpose, what it takes and what it answers.
+ */
+export interface RouteDoc {
+  /** camelCase. Routes that share one doc are aliases of the first of them. */
+  readonly name: string
+  readonly summary: string
+  /** Those who may call: anybody, the holders of pinned certificates, operators. */
+  readonly caller: 'anyone' | 'principal' | 'operator'
+  /** An object of the query's members. */
+  readonly query?: z.ZodType
+  /** The request headers that matter to this route, by name, with what they do. */
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: Content
+  readonly answers: Readonly<Record<number, Answer>>
+  /** The reasons for which a request may be refused here. */
+  readonly reasons: readonly RefusalReason[]
+  /** Renders a refusal as this route does. Default: `refusalReply`. */
+  readonly refuse?: (refusal: Refusal) => Reply
+}
+
+/** The request id in examples. */
+export const EXAMPLE_ID = 'req_0123456789abcdef0123456789abcdef'

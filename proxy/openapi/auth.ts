@@ -1,0 +1,146 @@
+import { z } from 'zod'
+import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
+import { oauthRefusalReply } from '../auth/refusal.ts'
+import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
+import { CERTIFICATE } from './reasons.ts'
+
+const form = z.strictObject({
+  grant_type: z.literal('client_credentials'),
+  client_id: z.string().exactOptional(),
+  scope: z
+    .string()
+    .exactOptional()
+    .meta({ description: 'Capabilities, separated by spaces: narrows the token.' }),
+  resource: z.url().exactOptional().meta({ description: 'RFC 8707.' }),
+  expires_in: z
+    .string()
+    .regex(/^\d{1,6}$/)
+    .exactOptional()
+    .meta({ description: 'Seconds, at most 900.' }),
+})
+
+const token = z
+  .strictObject({
+    access_token: z.string(),
+    token_type: z.enum(['DPoP', 'Bearer']),
+    expires_in: z.int(),
+    scope: z.string(),
+  })
+  .meta({ id: 'Token' })
+
+/** POST /v1/auth/token */
+export const TOKEN: RouteDoc = {
+  name: 'issueToken',
+  summary:
+    'Issues a short-lived token that is bound to the certificate of this connection (RFC 6749, RFC 8705).',
+  caller: 'principal',
+  headers: { DPoP: 'Where a proof comes along, the token is bound to its key too (RFC 9449 §5).' },
+  body: {
+    media: 'application/x-www-form-urlencoded',
+    schema: form,
+    example: { grant_type: 'client_credentials', scope: 'llm.chat' },
+  },
+  answers: { 200: { description: 'The token.', content: [{ schema: token }] } },
+  reasons: [
+    ...CERTIFICATE,
+    'body_too_large',
+    'token_request_invalid',
+    'grant_unsupported',
+    'scope_invalid',
+    'target_invalid',
+    'client_invalid',
+    'assertion_invalid',
+    'proof_invalid',
+    'use_dpop_nonce',
+    'audit_unavailable',
+  ],
+  refuse: (refusal) => oauthRefusalReply(refusal, EXAMPLE_ID, false),
+}
+
+/** POST /v1/auth/login-challenge */
+export const LOGIN_CHALLENGE: RouteDoc = {
+  name: 'challengeLogin',
+  summary: "Gives a nonce for the Python helper's login.",
+  caller: 'principal',
+  answers: {
+    200: {
+      description: 'The nonce, good for one token.',
+      content: [{ schema: z.strictObject({ nonce: z.string(), expires_in: z.int(), agent_id: z.string() }) }],
+    },
+  },
+  reasons: CERTIFICATE,
+}
+
+/** POST /v1/auth/sign-challenged-assertion */
+export const SIGN_ASSERTION: RouteDoc = {
+  name: 'signChallengedAssertion',
+  summary: 'Says whether an assertion would be accepted, and hands it back.',
+  caller: 'principal',
+  body: { schema: z.looseObject({ client_assertion: z.string(), nonce: z.string() }) },
+  answers: {
+    200: {
+      description: 'It would.',
+      content: [
+        {
+          schema: z.strictObject({
+            client_assertion: z.string(),
+            agent_id: z.string(),
+            mastio_signature: z.null(),
+          }),
+        },
+      ],
+    },
+  },
+  reasons: [...CERTIFICATE, 'body_too_large', 'assertion_invalid'],
+}
+
+const algorithms = z.array(z.string()).meta({ examples: [PROOF_ALGORITHMS] })
+
+const published = (name: string, summary: string, schema: z.ZodType): RouteDoc => ({
+  name,
+  summary,
+  caller: 'anyone',
+  answers: { 200: { description: 'As it is now.', content: [{ schema }] } },
+  reasons: [],
+})
+
+/** GET /.well-known/oauth-authorization-server */
+export const AUTHORIZATION_SERVER = published(
+  'getAuthorizationServer',
+  'Describes the authorization server (RFC 8414).',
+  z.strictObject({
+    issuer: z.string(),
+    token_endpoint: z.string(),
+    jwks_uri: z.string(),
+    grant_types_supported: z.array(z.string()),
+    response_types_supported: z.array(z.string()),
+    token_endpoint_auth_methods_supported: z.array(z.string()),
+    tls_client_certificate_bound_access_tokens: z.boolean(),
+    dpop_signing_alg_values_supported: algorithms,
+  }),
+)
+
+/** GET /.well-known/oauth-protected-resource */
+export const PROTECTED_RESOURCE = published(
+  'getProtectedResource',
+  'Says who issues tokens for this resource (RFC 9728).',
+  z.strictObject({
+    resource: z.string(),
+    authorization_servers: z.array(z.string()),
+    jwks_uri: z.string(),
+    bearer_methods_supported: z.array(z.string()),
+    dpop_signing_alg_values_supported: algorithms,
+    dpop_bound_access_tokens_required: z.boolean(),
+    tls_client_certificate_bound_access_tokens: z.boolean(),
+  }),
+)
+
+/** GET /.well-known/oauth-protected-resource/v1/mcp */
+export const PROTECTED_MCP: RouteDoc = { ...PROTECTED_RESOURCE, name: 'getProtectedMcpResource' }
+
+/** GET /.well-known/jwks.json */
+export const JWKS = published(
+  'getJwks',
+  'Lists the public keys of access tokens (RFC 7517), retired ones too until their last token has expired.',
+  z.strictObject({ keys: z.array(z.looseObject({ kty: z.string(), kid: z.string() })) }),
+)

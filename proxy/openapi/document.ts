@@ -1,0 +1,175 @@
+import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import { type Answer, type Content, EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
+import { refusalReply } from '../http/refusal.ts'
+import { json, type Reply } from '../http/reply.ts'
+import type { Route } from '../http/route.ts'
+import { VERSION } from '../version.ts'
+import { Components, type Node, type Refused } from './components.ts'
+import { ASKED, FRAMING, UNEXPECTED } from './reasons.ts'
+
+const DESCRIPTION = `A zero-trust gateway in front of LLM providers and MCP tools.
+
+A path that is not listed here is refused with \`not_found\`, or with \`base_url_wrong\` where it starts with /v1 twice;
+a listed one asked with another method with \`method_not_allowed\`. An operator's own checks may refuse calls of models
+and tools with further reasons. Every answer carries its request id in X-Request-Id, which the log and the ledger
+have too. On the control socket administration needs no secret.`
+
+const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
+  anyone: [],
+  principal: [{ certificate: [] }],
+  operator: [{ admin_secret: [] }],
+}
+
+/**
+ * Describes routes as an OpenAPI 3.1 document, in their order; one that several listeners have, once. Throws
+ * where one has no doc: a route that nobody has described is a fault of this program.
+ */
+export function openapi(routes: readonly Route[]): Node {
+  const components = new Components()
+  const paths: Record<string, Record<string, unknown>> = {}
+  const named = new Map<RouteDoc, string[]>()
+  for (const { method, path, surface, doc } of routes) {
+    if (!doc) throw new Error(`${method} ${path} has no doc`)
+    if (paths[path]?.[method.toLowerCase()]) continue
+    const before = named.get(doc) ?? []
+    named.set(doc, [...before, path])
+    paths[path] = {
+      ...paths[path],
+      [method.toLowerCase()]: { tags: [surface], ...entryOf(path, doc, before, components) },
+    }
+  }
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Sallyport', version: VERSION, description: DESCRIPTION },
+    paths,
+    components: {
+      ...components.collected,
+      securitySchemes: {
+        certificate: {
+          type: 'mutualTLS',
+          description: 'A client certificate that is pinned to a principal.',
+        },
+        admin_secret: { type: 'apiKey', in: 'header', name: 'X-Admin-Secret' },
+      },
+    },
+  }
+}
+
+/** GET /openapi.json. The document is made when it is first asked for. */
+export function serveOpenapi(routes: () => readonly Route[]): () => Reply {
+  let made: Node | null = null
+  return () => {
+    made ??= openapi(routes())
+    return json(200, made)
+  }
+}
+
+function entryOf(path: string, doc: RouteDoc, before: readonly string[], components: Components): Node {
+  const [first] = before
+  const { body } = doc
+  const reasons = reasonsOf(doc)
+  return {
+    // An operationId is unique, also among aliases.
+    operationId: first === undefined ? doc.name : `${doc.name}${before.length + 1}`,
+    summary: doc.summary,
+    ...(first !== undefined && { 'x-alias-of': first }),
+    security: SECURITY[doc.caller],
+    parameters: [...segmentsOf(path), ...queryOf(doc, components), ...headersOf(doc)],
+    ...(body && { requestBody: { required: true, content: contentOf([body], 'input', components) } }),
+    responses: responsesOf(doc, reasons, components),
+    'x-reasons': reasons,
+  }
+}
+
+/** The reasons for which a request to a route may be refused, each once. */
+function reasonsOf({ caller, body, reasons }: RouteDoc): readonly RefusalReason[] {
+  const asked = caller === 'anyone' && !body ? [] : ASKED
+  return [...new Set([...FRAMING, ...reasons, ...asked, ...UNEXPECTED])]
+}
+
+const segmentsOf = (path: string): readonly Node[] =>
+  [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }))
+
+function queryOf({ query }: RouteDoc, components: Components): readonly Node[] {
+  if (!query) return []
+  const { properties = {} } = components.schema(query, 'input') as { properties?: Node }
+  return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', schema }))
+}
+
+const headersOf = ({ headers = {} }: RouteDoc): readonly Node[] =>
+  Object.entries(headers).map(([name, description]) => ({
+    name,
+    in: 'header',
+    description,
+    schema: { type: 'string' },
+  }))
+
+const contentOf = (
+  contents: readonly Content[],
+  io: 'input' | 'output',
+  components: Components,
+): Record<string, Node> =>
+  Object.fromEntries(
+    contents.map(({ media = 'application/json', schema, example }) => [
+      media,
+      { schema: components.schema(schema, io), ...(example !== undefined && { example }) },
+    ]),
+  )
+
+function responsesOf(doc: RouteDoc, reasons: readonly RefusalReason[], components: Components): Node {
+  const responses: Record<string, Node> = {}
+  for (const [status, answer] of Object.entries(doc.answers))
+    responses[status] = responseOf(answer, components)
+  const refused = Map.groupBy(
+    reasons.map((reason) => ({ reason, reply: replyOf(doc, reason) })),
+    ({ reply }) => String(reply.status),
+  )
+  for (const [status, refusals] of refused) {
+    const answer = responses[status]
+    responses[status] = answer
+      ? withRefusals(answer, refusals, components)
+      : components.response(status, refusals)
+  }
+  return responses
+}
+
+/** A request that is not HTTP as it should be is refused before its route is known. */
+const replyOf = ({ refuse }: RouteDoc, reason: RefusalReason) =>
+  refuse && !FRAMING.includes(reason)
+    ? refuse(new Refusal(reason))
+    : refusalReply(new Refusal(reason), EXAMPLE_ID)
+
+const responseOf = ({ description, content, headers }: Answer, components: Components): Node => ({
+  description,
+  ...(headers && { headers: described(headers) }),
+  ...(content && { content: contentOf(content, 'output', components) }),
+})
+
+const described = (headers: Readonly<Record<string, string>>): Node =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]),
+  )
+
+/** An answer of success, and the refusals that have the same status. */
+function withRefusals(answer: Node, refusals: readonly Refused[], components: Components): Node {
+  const { schema, examples } = components.refusals(refusals)
+  // As contentOf has made it.
+  const content = (answer.content ?? {}) as Readonly<Record<string, { schema: Node; example?: unknown }>>
+  const { 'application/json': own, ...others } = content
+  return {
+    ...answer,
+    description: `${String(answer.description)} Or: ${Object.keys(examples).join(', ')}.`,
+    content: {
+      'application/json': {
+        schema: own ? { anyOf: [own.schema, schema] } : schema,
+        examples: { ...(own?.example !== undefined && { answer: { value: own.example } }), ...examples },
+      },
+      ...others,
+    },
+  }
+}

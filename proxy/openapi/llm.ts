@@ -1,0 +1,105 @@
+import { z } from 'zod'
+import type { RefusalReason } from '../../plugins/refusal.ts'
+import type { Answer, RouteDoc } from '../http/doc.ts'
+import type { DialectEndpoint } from '../llm/dialects/dialect.ts'
+import { BODY, GATED, KNOWN } from './reasons.ts'
+
+/** The headers of calls on a provider that concern this service. */
+const HEADERS = {
+  DPoP: 'A proof of possession (RFC 9449): for each request its own.',
+  Authorization: 'DPoP or Bearer, and an access token or an API key of this service.',
+}
+
+const request = z.looseObject({ model: z.string() }).meta({
+  id: 'ModelRequest',
+  description: "A request in the words of the vendor's own API. It is passed on byte for byte.",
+})
+const answer = z.looseObject({}).meta({
+  id: 'ModelAnswer',
+  description: "The answer of the provider in the words of the vendor's own API, passed on as it comes.",
+})
+const events = z.string().meta({ description: 'Server-sent events of the provider, passed on as they come.' })
+
+const REASONS: readonly RefusalReason[] = [
+  ...KNOWN,
+  ...BODY,
+  ...GATED,
+  'model_unknown',
+  'dialect_translation_unavailable',
+  'provider_not_configured',
+  'provider_auth_failed',
+  'provider_unreachable',
+  'provider_failed',
+  'provider_timeout',
+  'provider_rate_limited',
+]
+
+const RECEIPT = { 'Audit-Receipt': 'Where the decision stands in the ledger: stream, place and hash.' }
+const ANSWERS: Readonly<Record<number, Answer>> = {
+  200: {
+    description: "The provider's answer.",
+    content: [{ schema: answer }, { media: 'text/event-stream', schema: events }],
+    headers: RECEIPT,
+  },
+  400: {
+    description: "The provider's own refusal of this request: 4xx but 401, 403 and 429.",
+    content: [{ schema: answer }],
+    headers: RECEIPT,
+  },
+}
+
+const calls = new Map<string, RouteDoc>()
+
+/** The description of an LLM endpoint. Those of one operation share it, and so are aliases. */
+export function callOf({ doc: { name, summary, example } }: DialectEndpoint): RouteDoc {
+  const known = calls.get(name)
+  if (known) return known
+  const made: RouteDoc = {
+    name,
+    summary: `${summary}. Demands llm.chat.`,
+    caller: 'principal',
+    headers: HEADERS,
+    body: { schema: request, example },
+    answers: ANSWERS,
+    reasons: REASONS,
+  }
+  calls.set(name, made)
+  return made
+}
+
+const openaiList = z.strictObject({
+  object: z.literal('list'),
+  data: z.array(
+    z.strictObject({
+      id: z.string(),
+      object: z.literal('model'),
+      created: z.int(),
+      owned_by: z.string(),
+    }),
+  ),
+})
+const anthropicList = z.strictObject({
+  data: z.array(
+    z.strictObject({
+      type: z.literal('model'),
+      id: z.string(),
+      display_name: z.string(),
+      created_at: z.string(),
+    }),
+  ),
+  has_more: z.literal(false),
+  first_id: z.string().nullable(),
+  last_id: z.string().nullable(),
+})
+
+/** GET /v1/models */
+export const MODELS: RouteDoc = {
+  name: 'listModels',
+  summary: 'Lists the models that calls would reach.',
+  caller: 'principal',
+  headers: { ...HEADERS, 'anthropic-version': 'Where it is sent, the list is in the shape of Anthropic.' },
+  answers: {
+    200: { description: 'The models.', content: [{ schema: z.union([openaiList, anthropicList]) }] },
+  },
+  reasons: KNOWN,
+}

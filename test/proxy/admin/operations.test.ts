@@ -1,0 +1,99 @@
+import t, { type Test } from 'tap'
+import { listRows } from '../../../db/audit/read.ts'
+import type { AdminContext } from '../../../proxy/admin/context.ts'
+import { perform } from '../../../proxy/admin/operation.ts'
+import { OPERATIONS } from '../../../proxy/admin/operations.ts'
+import { makeDataDirectory, openDataDirectory } from '../../../proxy/data-directory.ts'
+import { readSettings } from '../../../proxy/settings.ts'
+import { scratch } from '../../support/gateway.ts'
+import { refused } from '../../support/refused.ts'
+
+const AT = Date.UTC(2026, 0, 1)
+const CALLER = {
+  id: 'req_inside',
+  at: AT,
+  actor: { id: 'admin', via: 'control_socket' },
+  remoteAddress: '',
+  signal: new AbortController().signal,
+} as const
+
+/** What operations work with, on a data directory of its own: no listener, no HTTP. */
+async function inside(t: Test): Promise<AdminContext> {
+  const settings = readSettings({ MCP_PROXY_DATA_DIR: 'data' }, await scratch(t))
+  await makeDataDirectory(settings)
+  const { database, ledger, authority, close } = await openDataDirectory(settings, 64, AT)
+  t.teardown(close)
+  return {
+    database,
+    ledger,
+    authority,
+    organisation: settings.org,
+    trustDomain: settings.trustDomain,
+    configDigest: 'c'.repeat(64),
+    rotationGraceHours: 48,
+    clientCasChanged: () => Promise.resolve(),
+    rotateSigningKey: () => Promise.resolve('kid'),
+    mcp: {
+      inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),
+      allowPrivateUpstreams: false,
+    },
+  }
+}
+
+await t.test(
+  'operations are called in-process, typed, and leave the rows that they leave over HTTP',
+  async (t) => {
+    const context = await inside(t)
+    const { users, mcpResources, audit } = OPERATIONS
+
+    const created = await perform(
+      users.create,
+      context,
+      { body: { user_name: 'ada', capabilities: ['llm.chat'] } },
+      CALLER,
+    )
+    t.match(created, { value: { principal_type: 'user', name: 'ada', is_active: true }, revision: 1 })
+
+    const params = { id: created.value.principal_id ?? '' }
+    const set = await perform(
+      users.setCapabilities,
+      context,
+      { params, body: { capabilities: [] }, ifMatch: '"1"' },
+      CALLER,
+    )
+    t.match(set, { value: { capabilities: [] }, revision: 2 })
+
+    const body = { name: 'files', endpoint_url: 'https://files.example/mcp' }
+    const resource = await perform(mcpResources.create, context, { body }, CALLER)
+    t.match(resource.value, { name: 'files', last_error: 'it could not be reached', tools: [] })
+    t.same(await perform(mcpResources.delete, context, { params: resource.value }, CALLER), {
+      value: undefined,
+    })
+
+    const { value: page } = await perform(audit.list, context, { query: { order: 'asc' } }, CALLER)
+    const written = page.rows.filter(({ request_id: id }) => id === CALLER.id)
+    t.same(
+      written.map(({ action }) => action),
+      ['user.created', 'user.capabilities_patched', 'mcp_resource.created', 'mcp_resource.deleted'],
+    )
+    t.match(written[0], { principal_id: 'admin', detail: { via: 'control_socket' } })
+  },
+)
+
+await t.test('operations refuse in-process as they do over HTTP, and write nothing then', async (t) => {
+  const context = await inside(t)
+  const { users } = OPERATIONS
+  const before = (await listRows(context.database.kysely, {})).rows.length
+
+  const nameless = { body: { user_name: 'a b', capabilities: [] } }
+  await t.rejects(perform(users.create, context, nameless, CALLER), refused('body_unprocessable'))
+  const nobody = { params: { id: 'acme::user::nobody' } }
+  await t.rejects(perform(users.get, context, nobody, CALLER), refused('not_found'))
+  t.equal((await listRows(context.database.kysely, {})).rows.length, before)
+})
+
+await t.test('each operation has a name of its own', (t) => {
+  const names = Object.values(OPERATIONS).flatMap((group) => Object.values(group).map(({ name }) => name))
+  t.equal(new Set(names).size, names.length)
+  t.end()
+})

@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import type { Answered, Json } from './gateway.ts'
+
+/** The published document: what `GET /openapi.json` answers. */
+export const PUBLISHED: Json = JSON.parse(
+  readFileSync(join(import.meta.dirname, '../../docs/openapi.json'), 'utf8'),
+)
+
+export interface Entry {
+  readonly method: string
+  readonly path: string
+  readonly doc: Json
+}
+
+/** Every operation of the published document. */
+export const ENTRIES: readonly Entry[] = Object.entries<Json>(PUBLISHED.paths).flatMap(([path, methods]) =>
+  Object.entries<Json>(methods).map(([method, doc]) => ({ method: method.toUpperCase(), path, doc })),
+)
+
+/** The operation of a request (path without query), found as the router finds it: the path first. */
+export function entryOf(method: string, path: string): Entry | undefined {
+  const paths = Object.keys(PUBLISHED.paths)
+  const found = paths.includes(path) ? path : paths.find((template) => fits(template, path))
+  return ENTRIES.find((entry) => entry.method === method && entry.path === found)
+}
+
+function fits(template: string, path: string): boolean {
+  const segments = path.split('/')
+  const expected = template.split('/')
+  return (
+    expected.length === segments.length &&
+    expected.every((segment, at) => segment.startsWith('{') || segment === segments[at])
+  )
+}
+
+const ajv = new Ajv2020({ strict: false, validateFormats: false }).addSchema(PUBLISHED, 'openapi.json')
+
+const pointer = (...steps: readonly string[]): string =>
+  steps.map((step) => `/${encodeURIComponent(step.replaceAll('~', '~0').replaceAll('/', '~1'))}`).join('')
+
+/** What an answer has that the document does not say of it; null where it is as described. */
+export function contradiction(entry: Entry, { status, headers, text, json }: Answered): string | null {
+  const { method, path, doc } = entry
+  const place = `${method} ${path} ${status}`
+  const response = doc.responses[status]
+  if (!response) return `${place} is not described: ${text}`
+  const at = response.$ref ?? `#${pointer('paths', path, method.toLowerCase(), 'responses', String(status))}`
+  const { content } = response.$ref ? PUBLISHED.components.responses[at.split('/').at(-1)] : response
+  if (text === '') return content && status !== 304 ? `${place} has no body` : null
+  const [media = ''] = String(headers['content-type']).split(';')
+  if (!content?.[media]) return `${place} is not described as ${media}`
+  if (media !== 'application/json') return null
+  const validate: (value: unknown) => boolean = ajv.compile({
+    $ref: `openapi.json${at}${pointer('content', media, 'schema')}`,
+  })
+  if (!validate(json)) return `${place} is not of the shape described: ${text}`
+  const reason = json.reason ?? json.error?.data?.reason
+  return reason === undefined || doc['x-reasons'].includes(reason)
+    ? null
+    : `${place} has the reason ${reason}, which is not described`
+}
+
+/** A request with the operator's secret, and its answer. */
+export interface Administered {
+  readonly method: string
+  readonly path: string
+  readonly answered: Answered
+}
+
+/** The contradictions of answers to the document. A path or method that is not described is passed over. */
+export const contradictions = (all: readonly Administered[]): readonly string[] =>
+  all.flatMap(({ method, path, answered }) => {
+    const entry = entryOf(method, path.split('?')[0] ?? '')
+    return (entry && contradiction(entry, answered)) ?? []
+  })
+
+/** What the examples have that their schemas do not allow; empty where they are good. */
+export function exampleFaults(): readonly string[] {
+  const faults: string[] = []
+  const check = (place: string, schema: string, value: unknown): void => {
+    const validate: (value: unknown) => boolean = ajv.compile({ $ref: `openapi.json${schema}` })
+    if (!validate(value)) faults.push(place)
+  }
+  for (const { method, path, doc } of ENTRIES) {
+    const at = ['paths', path, method.toLowerCase()]
+    for (const [media, { example }] of Object.entries<Json>(doc.requestBody?.content ?? {})) {
+      const schema = `#${pointer(...at, 'requestBody', 'content', media, 'schema')}`
+      if (example !== undefined) check(`${method} ${path}`, schema, example)
+    }
+  }
+  for (const [name, response] of Object.entries<Json>(PUBLISHED.components.responses)) {
+    const { examples } = response.content['application/json']
+    const schema = `#${pointer('components', 'responses', name, 'content', 'application/json', 'schema')}`
+    for (const [reason, { $ref: ref }] of Object.entries<Json>(examples))
+      check(`${name} ${reason}`, schema, PUBLISHED.components.examples[ref.split('/').at(-1)].value)
+  }
+  return faults
+}
