@@ -16,11 +16,10 @@ import type { Endpoint } from './llm/dialects/registry.ts'
 import { mcpState, mcpTool, methodGate } from './mcp/gate/checks.ts'
 import { demandNow } from './mcp/gate/demand-now.ts'
 import { mcpOrigin } from './mcp/gate/origin.ts'
-import { mcpPeek, type Peeked } from './mcp/gate/peek.ts'
 import { mcpResourcePath, type ResourcePath } from './mcp/gate/resource-path.ts'
 import { type McpTarget, mcpTarget, reachedBy } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
-import { type McpMessage, mcpMessage } from './mcp/protocol/message.ts'
+import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
 
 const MIB = 1024 * 1024
 /** Prompts carry pictures and long histories (WIRE.md §3). */

@@ -22,7 +22,7 @@ import {
 import { type Router, router } from './http/router.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
 import { mcpRecorder } from './mcp/gate/recorded.ts'
-import { isHandshake } from './mcp/protocol/methods.ts'
+import { handshakeOr } from './mcp/protocol/message.ts'
 import { refuseMcp } from './mcp/refusal.ts'
 import * as auth from './openapi/auth.ts'
 import { serveOpenapi } from './openapi/document.ts'
@@ -83,8 +83,7 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
   const work = gatedBranch({ pipeline: p.mcp.work, recorder, recheck: p.mcpStillHolds, refuse }, s.mcp.work)
   const read = { pipeline: p.mcp.read, refused: recorder.refused, refuse }
-  const message = (path: string) =>
-    forked('POST', path, read, (facts) => (isHandshake(facts.message) ? handshake : work))
+  const message = (path: string) => forked('POST', path, read, handshakeOr(handshake, work))
   const end = (path: string) => open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse)
   return [
     documented(message('/v1/mcp'), mcp.MESSAGE),

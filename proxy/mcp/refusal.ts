@@ -4,7 +4,7 @@ import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Refuse } from '../http/route.ts'
-import { errorMessage, HEADER_MISMATCH, METHOD_NOT_FOUND, UNSUPPORTED_VERSION } from './protocol/json-rpc.ts'
+import { errorMessage, HEADER_MISMATCH, METHOD_NOT_FOUND, UNSUPPORTED_VERSION } from './protocol/json-text.ts'
 import type { McpMessage } from './protocol/message.ts'
 import { type Era, META, MODERN } from './protocol/versions.ts'
 

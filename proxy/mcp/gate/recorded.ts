@@ -1,9 +1,8 @@
 import type { Recorded } from '../../../plugins/audit/audit.ts'
 import type { CallSummary, Demand } from '../../../plugins/facts.ts'
 import type { Arrival, Recorder } from '../../../plugins/plugin.ts'
-import type { McpMessage } from '../protocol/message.ts'
+import type { McpMessage, Peeked } from '../protocol/message.ts'
 import { UNREAD } from '../protocol/methods.ts'
-import type { Peeked } from './peek.ts'
 import type { ResourcePath } from './resource-path.ts'
 
 /** The facts that may be known of a call that is refused while it is read. */

@@ -1,6 +1,5 @@
 import { type Destination, upstreamEra } from '../gate/destination.ts'
-import { errorMessage, METHOD_NOT_FOUND, resultMessage } from '../protocol/json-rpc.ts'
-import { edited, memberText } from '../protocol/json-text.ts'
+import { edited, errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'

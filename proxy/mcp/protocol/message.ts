@@ -1,10 +1,44 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import { isObject, type Members } from '../../../db/json.ts'
+import type { Demand } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { callerEra, standardHeaders } from './era.ts'
-import { HANDSHAKE, LEGACY_ONLY, METHODS } from './methods.ts'
-import type { Era } from './versions.ts'
+import { decodeHeaderValue } from './header-values.ts'
+import { HANDSHAKE, LEGACY_ONLY, METHODS, NAMED, UNREAD } from './methods.ts'
+import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSTATED } from './versions.ts'
+
+/**
+ * The call that a message seems to be. Given by `mcp_peek`, for the row of a message that is refused while it
+ * is read.
+ */
+export interface Peeked {
+  readonly demand: Demand
+  /** The tool as the caller calls it, where it can stand in a row. */
+  readonly tool: string | null
+}
+
+/**
+ * Reads the call that a message seems to be, before anything of it is believed: so that the row of a call
+ * that is refused while it is read stands under that call, and not among those that nobody could make out.
+ * Refuses and decides nothing.
+ */
+export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
+  name: 'mcp_peek',
+  admit: ({ json: { method: name, params } }) => {
+    const method = typeof name === 'string' ? METHODS.get(name) : undefined
+    const demand = method ? { action: actionOf(String(name)), capability: method.capability } : UNREAD
+    const tool = method?.work === 'call_tool' && isObject(params) ? recordableName(params.name) : null
+    return { peeked: { demand, tool } }
+  },
+}
+
+/** Names the audit action of a method: `mcp_tools_call` (AUDIT.md). */
+const actionOf = (method: string): string => `mcp_${method.replaceAll('/', '_')}`
+
+/** Returns the tool as the caller calls it, where it can stand in a row. */
+const recordableName = (name: unknown): string | null =>
+  typeof name === 'string' && name.length <= 256 && name.isWellFormed() && !/\p{C}/u.test(name) ? name : null
 
 /** One JSON-RPC message of a caller, read once: what is judged is acted on. Given by `mcp_message`. */
 export interface McpMessage {
@@ -35,6 +69,15 @@ export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   name: 'mcp_message',
   admit: (facts) => ({ message: read(facts) }),
 }
+
+/**
+ * Chooses between two ways to go on with a message: the first for one about the connection, which is a method
+ * of the handshake or any notification, the second for work.
+ */
+export const handshakeOr =
+  <Way>(handshake: Way, work: Way) =>
+  ({ message: { kind, era, method } }: { readonly message: McpMessage }): Way =>
+    kind === 'notification' || (kind === 'request' && HANDSHAKE[era].has(method)) ? handshake : work
 
 function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
   if (json.jsonrpc !== '2.0') throw invalid('jsonrpc must be "2.0".')
@@ -97,4 +140,70 @@ function isServed({ method, era }: McpMessage): boolean {
 const takesEvents = (accept: string | undefined): boolean =>
   accept !== undefined && /text\/event-stream|text\/\*|\*\/\*/i.test(accept)
 
+interface Protocol {
+  readonly era: Era
+  readonly version: string
+}
+
+/**
+ * Reads the protocol version and era of a caller's message: header and `_meta` must say the same (MCP
+ * 2026-07-28, protocol version header). Without either it is of the legacy era: a client need not initialize
+ * to be served (WIRE.md §7).
+ * `lone`: a notification or response, which carries no `_meta`.
+ */
+function callerEra(headers: IncomingHttpHeaders, meta: Members, lone: boolean): Protocol {
+  const header = headers['mcp-protocol-version']
+  const declared = meta[META.version]
+  if (declared === undefined) return undeclared(header, lone)
+  if (typeof declared !== 'string') throw metaInvalid(`${META.version} must be a string.`)
+  if (header !== declared) throw mismatch(`MCP-Protocol-Version is not the ${META.version} of the body.`)
+  // As server/discover says: a client in this form has no use for a version without it.
+  if (declared !== MODERN) throw unsupported(declared, [MODERN])
+  const capabilities = meta[META.capabilities]
+  if (typeof capabilities !== 'object' || capabilities === null || Array.isArray(capabilities)) {
+    throw metaInvalid(`${META.capabilities} must be an object.`)
+  }
+  return { era: 'modern', version: MODERN }
+}
+
+function undeclared(header: string | string[] | undefined, lone: boolean): Protocol {
+  if (header === undefined) return { era: 'legacy', version: UNSTATED }
+  if (typeof header === 'string' && LEGACY.includes(header)) return { era: 'legacy', version: header }
+  if (header !== MODERN) throw unsupported(String(header), SUPPORTED)
+  if (lone) return { era: 'modern', version: MODERN }
+  throw metaInvalid(`${META.version} is missing in params._meta.`)
+}
+
+/**
+ * Checks that `Mcp-Method` and `Mcp-Name` repeat the body (MCP 2026-07-28, standard request headers):
+ * somebody in front of us may have judged by them. A modern request must carry them; an older one need not,
+ * but may not contradict itself either.
+ */
+function standardHeaders({ era, kind, method, params }: McpMessage, headers: IncomingHttpHeaders): void {
+  const required = era === 'modern' && kind === 'request'
+  compare('Mcp-Method', headers['mcp-method'], method, required)
+  const member = NAMED.get(method)
+  const name = member === undefined ? undefined : params[member]
+  const header = headers['mcp-name']
+  // A name that is no string is refused where the parameters are read.
+  if (member === undefined || typeof name !== 'string') return
+  const decoded = typeof header === 'string' ? decodeHeaderValue(header) : undefined
+  compare('Mcp-Name', decoded, name, required)
+}
+
+function compare(
+  name: string,
+  header: string | string[] | null | undefined,
+  value: string,
+  required: boolean,
+): void {
+  if (header === undefined && !required) return
+  if (header !== value) throw mismatch(`${name} is not what the body says.`)
+}
+
 const invalid = (message: string): Refusal => new Refusal('mcp_request_invalid', { message })
+const mismatch = (message: string): Refusal => new Refusal('mcp_header_mismatch', { message })
+const metaInvalid = (message: string): Refusal => new Refusal('mcp_meta_invalid', { message })
+
+const unsupported = (requested: string, supported: readonly string[]): Refusal =>
+  new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })

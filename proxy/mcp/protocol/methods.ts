@@ -55,17 +55,3 @@ export const NAMED: ReadonlyMap<string, 'name' | 'uri'> = new Map([
 
 /** The demand in the rows of a message whose own is not known, or cannot be. */
 export const UNREAD: Demand = { action: 'mcp_request', capability: 'mcp.tools.call' }
-
-/** Names the audit action of a method: `mcp_tools_call` (AUDIT.md). */
-export const actionOf = (method: string): string => `mcp_${method.replaceAll('/', '_')}`
-
-/** Tells whether a message is about the connection: a method of the handshake, or any notification. */
-export const isHandshake = ({
-  kind,
-  era,
-  method,
-}: {
-  kind: string
-  era: 'modern' | 'legacy'
-  method: string
-}): boolean => kind === 'notification' || (kind === 'request' && HANDSHAKE[era].has(method))

@@ -1,4 +1,4 @@
-import { notificationMessage } from '../protocol/json-rpc.ts'
+import { notificationMessage } from '../protocol/json-text.ts'
 import type { McpAnswer } from './answer.ts'
 import { McpUpstreamError } from './errors.ts'
 import type { Message } from './message.ts'

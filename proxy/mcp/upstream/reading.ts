@@ -1,7 +1,7 @@
 import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
-import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-rpc.ts'
+import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { type Era, LEGACY, META, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'

@@ -1,6 +1,6 @@
 import type { JsonObject, Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { notificationMessage } from '../protocol/json-rpc.ts'
+import { notificationMessage } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { drain } from './body.ts'

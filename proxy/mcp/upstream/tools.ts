@@ -1,5 +1,5 @@
 import { isObject, type Members } from '../../../db/json.ts'
-import { METHOD_NOT_FOUND } from '../protocol/json-rpc.ts'
+import { METHOD_NOT_FOUND } from '../protocol/json-text.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 
