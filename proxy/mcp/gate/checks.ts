@@ -10,8 +10,7 @@ import type { McpMessage } from '../protocol/message.ts'
 import { argumentsFault } from '../schema/arguments.ts'
 import { isUsable, type PinnedTool } from '../state/registry.ts'
 import { type RequestStates, stateRefused } from '../state/request-state.ts'
-import { destinationOf, stateOwnerOf } from './destination.ts'
-import type { McpTarget } from './target.ts'
+import { destinationOf, type McpTarget, stateOwnerOf } from './target.ts'
 
 const CALL = 'mcp.tools.call'
 

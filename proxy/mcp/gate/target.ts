@@ -10,6 +10,7 @@ import { canonicalText } from '../protocol/json-values.ts'
 import type { McpMessage, Peeked } from '../protocol/message.ts'
 import { METHODS } from '../protocol/methods.ts'
 import type { PinnedTool, Registry } from '../state/registry.ts'
+import type { StateOwner } from '../state/request-state.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { demandNow, type Reached } from './demand-now.ts'
 import type { ResourcePath } from './resource-path.ts'
@@ -31,6 +32,34 @@ export function reachedBy(target: McpTarget, demand: Demand): Reached | null {
   if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
   if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }
   return target.kind === 'answer' ? target.request : null
+}
+
+/** The resource that a call goes to. */
+export interface Destination {
+  readonly resource: McpResource
+  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
+  readonly name: string | null
+  /** The pinned tool, where it is one that is called. */
+  readonly pinned: PinnedTool | null
+}
+
+/** Returns the destination of a tool's call, or of a method that is relayed. */
+export function destinationOf(target: Extract<McpTarget, { kind: 'tool' | 'relay' }>): Destination {
+  if (target.kind === 'relay') return { resource: target.resource, name: target.name, pinned: null }
+  const { pinned } = target
+  return { resource: pinned.resource, name: pinned.tool.name, pinned }
+}
+
+/** Names the owner of a state of a multi round-trip request, and its call. */
+export function stateOwnerOf(principal: Principal, message: McpMessage, to: Destination): StateOwner {
+  const { resource_id: resourceId } = to.resource
+  return { principal, resourceId, method: message.method, name: subjectOf(message, to) ?? '' }
+}
+
+/** Names the subject of a call as its upstream knows it: a tool, a prompt or a URI. */
+export function subjectOf({ params: { name, uri } }: McpMessage, to: Destination): string | null {
+  const own = to.name ?? name ?? uri
+  return typeof own === 'string' ? own : null
 }
 
 interface Needs extends Arrival, ResourcePath, Pick<JsonBody, 'json'> {

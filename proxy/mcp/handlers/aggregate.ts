@@ -1,14 +1,13 @@
 import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { upstreamEra } from '../gate/destination.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import { responseOf } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { resultOf } from '../upstream/message.ts'
 import { cursorOf } from '../upstream/tools.ts'
-import { clientOf, type Dispatched, ownerOf } from './outgoing.ts'
 import { refusalOfUpstream } from './relay.ts'
+import { clientOf, type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
 
 /** How many pages of one upstream's list are read. A longer one is cut off: its own endpoint pages it. */
 const MAX_PAGES = 20

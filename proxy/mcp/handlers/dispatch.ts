@@ -3,15 +3,14 @@ import type { JsonObject } from '../../../db/json.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
-import { destinationOf } from '../gate/destination.ts'
-import { HTTP_GET, type McpTarget, noServerRequest } from '../gate/target.ts'
+import { destinationOf, HTTP_GET, type McpTarget, noServerRequest } from '../gate/target.ts'
 import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, memberText, resultMessage } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, META } from '../protocol/versions.ts'
 import { aggregate } from './aggregate.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
-import type { Dispatched } from './outgoing.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
+import type { Dispatched } from './rewrite.ts'
 
 export interface McpSources extends RelaySources, ListOptions {
   readonly fetchUrl: HttpGet

@@ -1,11 +1,11 @@
-import { type Destination, upstreamEra } from '../gate/destination.ts'
+import type { Destination } from '../gate/target.ts'
 import { edited, errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
-import { type Dispatched, ownerOf } from './outgoing.ts'
+import { type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
 
 /** How many requests of an upstream are put to the caller during one call. */
 const MAX_FORWARDED = 64

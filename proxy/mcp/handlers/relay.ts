@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
-import { type Destination, stateOwnerOf, upstreamEra } from '../gate/destination.ts'
+import { type Destination, stateOwnerOf } from '../gate/target.ts'
 import { errorMessage, eventOf, memberObject, resultMessage } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
@@ -15,8 +15,7 @@ import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
-import { type Dispatched, outgoing } from './outgoing.ts'
-import { shapedError, shapedResult } from './shape.ts'
+import { type Dispatched, outgoing, shapedError, shapedResult, upstreamEra } from './rewrite.ts'
 
 export interface RelaySources {
   readonly upstream: McpUpstream
@@ -59,7 +58,8 @@ class Relayed {
   readonly #sources: RelaySources
   readonly #facts: Dispatched
   readonly #to: Destination
-  readonly #serverRequests: ServerRequestForwarder
+  /** Null until the upstream asks something. */
+  #forwarder: ServerRequestForwarder | null = null
   /** The reason why the answer broke off after it had begun. */
   #broken: Pick<Report, 'reason' | 'cause'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
@@ -68,8 +68,12 @@ class Relayed {
     this.#sources = sources
     this.#facts = facts
     this.#to = to
-    this.#serverRequests = new ServerRequestForwarder(sources, facts, to)
     this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
+  }
+
+  get #serverRequests(): ServerRequestForwarder {
+    this.#forwarder ??= new ServerRequestForwarder(this.#sources, this.#facts, this.#to)
+    return this.#forwarder
   }
 
   get #era(): Era {
@@ -221,7 +225,7 @@ class Relayed {
 
   #over(end: () => void): void {
     end()
-    this.#serverRequests.close()
+    this.#forwarder?.close()
   }
 }
 

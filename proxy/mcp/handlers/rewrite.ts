@@ -1,0 +1,207 @@
+import { isObject } from '../../../db/json.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { ToolCall } from '../../../plugins/facts.ts'
+import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { Granted } from '../../../plugins/permit.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { ResourcePath } from '../gate/resource-path.ts'
+import { type Destination, type McpTarget, subjectOf } from '../gate/target.ts'
+import { headerParamHeaders } from '../pinning/header-params.ts'
+import { definitionOf } from '../pinning/pinned-definition.ts'
+import { encodeHeaderValue } from '../protocol/header-values.ts'
+import { type Edits, edited, type JsonText, readObject } from '../protocol/json-text.ts'
+import type { McpMessage } from '../protocol/message.ts'
+import { NAMED } from '../protocol/methods.ts'
+import { type Era, modernMeta } from '../protocol/versions.ts'
+import { OUR_CODES } from '../refusal.ts'
+import type { CallerSession } from '../state/sessions.ts'
+import type { UpstreamCall } from '../upstream/client.ts'
+import type { SessionOwner } from '../upstream/sessions.ts'
+
+/** The facts about a call before it is dispatched. */
+export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
+  readonly granted: Granted<McpTarget>
+  readonly message: McpMessage
+  readonly toolCall: ToolCall
+  /** The upstream's own state of a multi round-trip request, where the caller sent one that is its own. */
+  readonly requestState: string | null
+}
+
+/**
+ * Chooses the era in which an upstream is spoken to. One that speaks both is spoken to in the older one for a
+ * caller that has a session: only so can the caller be asked, and hear logs. One that was never read is taken
+ * for a legacy one.
+ */
+export function upstreamEra({ era, server_facts: facts }: McpResource, session: CallerSession | null): Era {
+  return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
+}
+
+/**
+ * Returns the client that an upstream session is opened for. Between eras nobody can be asked, so no
+ * capabilities are claimed; nor are roots, which are asked for where this gateway does not listen.
+ */
+export function clientOf(session: CallerSession | null, era: Era): UpstreamCall['client'] {
+  if (session === null || era === 'modern')
+    return { capabilities: {}, clientInfo: session?.clientInfo ?? null }
+  const { roots, ...capabilities } = session.capabilities
+  return { capabilities, clientInfo: session.clientInfo }
+}
+
+/** Returns the owner of the upstream session that a call goes by. */
+export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'session'>): SessionOwner => ({
+  principalId: granted.principal.id,
+  sessionId: session?.id ?? null,
+})
+
+/**
+ * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
+ * from them and none of the caller's, and of the caller's capabilities those that this exchange can carry.
+ */
+export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal): UpstreamCall {
+  const { message, session, toolCall, requestState } = facts
+  const era = upstreamEra(to.resource, session)
+  return {
+    permit: facts.granted,
+    resource: { ...to.resource, era },
+    owner: ownerOf(facts),
+    method: message.method,
+    params: upstreamParams(facts, { era, name: to.name, requestState }),
+    headers: era === 'modern' ? repeatingHeaders(message, to, toolCall) : {},
+    client: clientOf(session, era),
+    signal,
+  }
+}
+
+/** Makes the headers that repeat parts of the params (MCP 2026-07-28), which an older upstream does not know. */
+function repeatingHeaders(
+  message: McpMessage,
+  to: Destination,
+  { arguments: args }: ToolCall,
+): Record<string, string> {
+  const subject = subjectOf(message, to)
+  return {
+    ...(NAMED.has(message.method) && subject !== null && { 'mcp-name': encodeHeaderValue(subject) }),
+    ...(to.pinned && headerParamHeaders(definitionOf(to.pinned.tool).headerParams, args ?? {})),
+  }
+}
+
+type CallerMessage = Pick<Dispatched, 'body' | 'spans' | 'message' | 'session'>
+
+interface Rewriting {
+  /** Of the upstream. */
+  readonly era: Era
+  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
+  readonly name: string | null
+  /** The upstream's own state of a multi round-trip request, where the caller sent one. */
+  readonly requestState: string | null
+}
+
+const EMPTY = readObject(Buffer.from('{}'))
+
+/** Reads a message's parameters as they stand in the body. */
+function paramsText({ body, spans }: Pick<CallerMessage, 'body' | 'spans'>): JsonText {
+  const span = spans.get('params')
+  return span ? readObject(body.subarray(span.start, span.end)) : EMPTY
+}
+
+/**
+ * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
+ * are rewritten. Returns null where there is nothing to send.
+ */
+function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | null {
+  const params = paramsText(call)
+  const text = edited(params, {
+    ...judgedEdit(params),
+    ...nameEdit(params, call.message.method, name),
+    ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
+    ...metaEdit(call, era),
+  })
+  return text === '{}' && params === EMPTY ? null : text
+}
+
+function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
+  if (name === null) return {}
+  if (method !== 'completion/complete') return { name: JSON.stringify(name) }
+  return { ref: JSON.stringify({ ...(isObject(value.ref) ? value.ref : {}), name }) }
+}
+
+// V8 may have read an escaped name as another one (nodejs/node#63785): the judged object is written then.
+function judgedEdit({ escapedNames, value }: JsonText): Edits {
+  const judged = escapedNames ? Object.entries(value) : []
+  return Object.fromEntries(judged.map(([name, member]) => [name, JSON.stringify(member)]))
+}
+
+/**
+ * Rewrites `_meta` for the upstream's era: a modern one demands its own, to a legacy one a modern client's
+ * means nothing.
+ */
+function metaEdit({ message, session }: CallerMessage, era: Era): Edits {
+  if (era === message.era) return {}
+  if (era === 'modern') {
+    const own = modernMeta({}, session?.clientInfo ?? undefined)
+    return { _meta: JSON.stringify({ ...message.meta, ...own }) }
+  }
+  const kept = Object.entries(message.meta).filter(([key]) => !key.startsWith('io.modelcontextprotocol/'))
+  return { _meta: kept.length === 0 ? null : JSON.stringify(Object.fromEntries(kept)) }
+}
+
+/** Methods whose results say how long they may be kept (MCP 2026-07-28, caching). */
+const CACHEABLE: ReadonlySet<string> = new Set([
+  'tools/list',
+  'prompts/list',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+])
+
+interface Shaping {
+  readonly method: string
+  /** Of the caller, and of the upstream. */
+  readonly caller: Era
+  readonly upstream: Era
+  /** Binds a state to the caller that it is given to. */
+  readonly seal: (state: string) => string
+}
+
+/**
+ * Writes an upstream's result in the caller's era, JSON text: its bytes but for the members that the caller's
+ * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
+ * bound to the caller. Refuses with `mcp_failed` a result that cannot be said in the caller's era.
+ */
+export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string {
+  const { value } = result
+  const incomplete = value.resultType === 'input_required'
+  if (caller === 'legacy') {
+    if (!incomplete) return result.bytes.toString('utf8')
+    throw new Refusal('mcp_failed', {
+      message: 'The MCP server asks for input in a way that this protocol version does not have.',
+    })
+  }
+  const state = value.requestState ?? null
+  if (incomplete && state !== null && typeof state !== 'string') {
+    // It could not be bound to the caller.
+    throw new Refusal('mcp_failed', { message: 'The MCP server gives a state that is no text.' })
+  }
+  const edits: Edits = {
+    ...(upstream === 'legacy' && value.resultType === undefined && { resultType: '"complete"' }),
+    ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value)),
+    ...(incomplete && typeof state === 'string' && { requestState: JSON.stringify(seal(state)) }),
+  }
+  return Object.keys(edits).length === 0 ? result.bytes.toString('utf8') : edited(result, edits)
+}
+
+const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
+  ...(ttlMs === undefined && { ttlMs: '0' }),
+  // Also where the upstream says nothing: some clients take that for public.
+  cacheScope: '"private"',
+})
+
+/** Writes an upstream's JSON-RPC error for the caller, JSON text: its own, unless it has one of our codes. */
+export function shapedError(error: JsonText): string {
+  const { code, message } = error.value
+  if (!OUR_CODES.has(code)) return error.bytes.toString('utf8')
+  throw new Refusal('mcp_failed', {
+    detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },
+  })
+}
