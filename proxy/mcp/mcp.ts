@@ -7,7 +7,7 @@ import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
 import { CallerSessions } from './state/sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
-import { upstreamSecret } from './upstream/credentials.ts'
+import { upstreamSecret } from './upstream/connections.ts'
 
 interface Opening {
   readonly database: Database

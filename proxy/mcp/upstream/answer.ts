@@ -1,10 +1,9 @@
 import type { Readable } from 'node:stream'
 import type { Era } from '../protocol/versions.ts'
-import { drain, eventData, isEncoded, mediaTypeOf, readWhole, type SizeLimits } from './body.ts'
-import { echoes, type UpstreamCredentials } from './credentials.ts'
+import { echoes, type UpstreamCredentials } from './connections.ts'
 import { failed } from './errors.ts'
-import type { Head } from './exchange.ts'
-import { kindOfMessage, type Message, readMessage } from './message.ts'
+import { drain, type Head, isEncoded, mediaTypeOf } from './exchange.ts'
+import { eventData, kindOfMessage, type Message, readMessage, readWhole, type SizeLimits } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 /** An MCP server's answer to one request of ours. */

@@ -5,11 +5,10 @@ import type { Limits } from '../options.ts'
 import type { McpAnswer } from './answer.ts'
 import { openConnections } from './connections.ts'
 import { failed } from './errors.ts'
-import { callLegacy, type LegacyCall } from './legacy.ts'
+import { callLegacy, endSession, type LegacyCall, openSession, sessionHeaders } from './legacy.ts'
 import { callModern, type ModernCall } from './modern.ts'
 import { type Reading, readUpstream } from './reading.ts'
 import { notify, type Transport } from './request.ts'
-import { endSession, openSession, sessionHeaders } from './session.ts'
 import { type SessionOwner, UpstreamSessions } from './sessions.ts'
 
 /** Idle sessions and connections are looked for so often. ms. */

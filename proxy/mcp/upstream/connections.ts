@@ -1,12 +1,31 @@
 import { createHash } from 'node:crypto'
+import { realpath } from 'node:fs/promises'
+import { sep } from 'node:path'
 import type { Agent } from 'undici'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Environment } from '../../../plugins/operator-files/expand.ts'
+import { OWNER_AND_GROUP, readSecretFile } from '../../../plugins/operator-files/secret-file.ts'
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
-import { type CredentialsOf, credentialsReader, type UpstreamCredentials } from './credentials.ts'
 import { failed } from './errors.ts'
 
+/** How long a secret that was read is believed. ms. A rotated one is used at most so much later. */
+const SECRET_AGE_MS = 10_000
+/** A shorter secret would be found in messages that have nothing to do with it. Characters. */
+const SHORTEST_TRACE = 8
 /** An agent that nothing has gone through for so long is given up. ms. */
 const AGENT_IDLE_MS = 600_000
+
+/** The credentials that a resource is called with. */
+export interface UpstreamCredentials {
+  readonly headers: Readonly<Record<string, string>>
+  /** PEM, for `mtls` only. */
+  readonly tls: { readonly cert: string; readonly key: string } | null
+  /**
+   * The spellings of the secret in a message. None for `mtls`: a private key is never sent, so none can come
+   * back.
+   */
+  readonly traces: readonly Buffer[]
+}
 
 /** The way to a resource, as it is now. */
 export interface Connection {
@@ -15,10 +34,13 @@ export interface Connection {
   readonly credentials: UpstreamCredentials
 }
 
-export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'> {
+interface SecretSource {
+  /** Reads `env:NAME` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
   readonly clock: () => number
 }
+
+export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, SecretSource {}
 
 export interface Connections {
   /** Throws McpUpstreamError `failed` where the resource's credentials or its endpoint cannot be used. */
@@ -88,4 +110,91 @@ function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResourc
   if (domains.length > 0 && !domains.includes(url.hostname))
     throw failed('its endpoint is not of its domains')
   return url
+}
+
+type CredentialsOf = (resource: McpResource) => Promise<UpstreamCredentials>
+
+const NONE: UpstreamCredentials = { headers: {}, tls: null, traces: [] }
+
+/**
+ * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
+ * It throws McpUpstreamError `failed` where a secret cannot be read or cannot serve as what it should be.
+ */
+function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
+  const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()
+
+  const read = (reference: string): Promise<string> => {
+    const at = clock()
+    const entry = known.get(reference)
+    if (entry && at >= entry.at && at - entry.at < SECRET_AGE_MS) return entry.text
+    const text = secret(reference)
+    known.set(reference, { at, text })
+    // A secret that could not be read is read again at once, not after ten seconds.
+    text.catch(() => known.delete(reference))
+    return text
+  }
+
+  return async ({ auth_type, auth_secret_ref }) => {
+    if (auth_type === 'none') return NONE
+    if (auth_secret_ref === null) throw failed('no secret is named for its credentials')
+    let text: string
+    try {
+      text = await read(auth_secret_ref)
+    } catch (error) {
+      throw failed('the secret of its credentials cannot be read', { cause: error })
+    }
+    return auth_type === 'mtls' ? certificateOf(text) : headerOf(auth_type, text)
+  }
+}
+
+/**
+ * Tells whether a message holds the secret that its sender was called with. Compares bytes; decodes nothing.
+ */
+export const echoes = ({ traces }: UpstreamCredentials, message: Buffer): boolean =>
+  traces.some((trace) => message.includes(trace))
+
+function headerOf(type: 'bearer' | 'api_key', secret: string): UpstreamCredentials {
+  if (!/^[\x21-\x7e]+$/.test(secret)) throw failed('the secret of its credentials cannot stand in a header')
+  const headers = type === 'bearer' ? { authorization: `Bearer ${secret}` } : { 'x-api-key': secret }
+  return { headers: Object.freeze(headers), tls: null, traces: tracesOf(secret) }
+}
+
+/** The secret as it is, and in the two ways that JSON writers escape it. */
+function tracesOf(secret: string): Buffer[] {
+  if (secret.length < SHORTEST_TRACE) return []
+  const escaped = JSON.stringify(secret).slice(1, -1)
+  return [...new Set([secret, escaped, escaped.replaceAll('/', '\\/')])].map((text) => Buffer.from(text))
+}
+
+function certificateOf(pem: string): UpstreamCredentials {
+  const cert = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g)?.join('\n')
+  const key = /-----BEGIN ([A-Z ]*)PRIVATE KEY-----[^-]+-----END \1PRIVATE KEY-----/.exec(pem)?.[0]
+  if (cert === undefined || key === undefined) {
+    throw failed('the secret of its credentials is not a certificate and its private key in PEM')
+  }
+  return { headers: {}, tls: { cert, key }, traces: [] }
+}
+
+/**
+ * Reads the secret that a resource refers to: `env:NAME` or `file:/path` (WIRE.md §2). Throws an Error with
+ * one sentence where there is none, where a file is open to everybody, or where it is one of the gateway's
+ * own: an operator who may register resources must not be able to have the CA's keys sent somewhere.
+ */
+export const upstreamSecret =
+  (env: Environment, dataDir: string) =>
+  async (reference: string): Promise<string> => {
+    const [, source, name = ''] = /^(env|file):(.+)$/s.exec(reference) ?? []
+    if (source === 'file') return readSecretFile(await outside(name, dataDir), OWNER_AND_GROUP)
+    const given = Object.hasOwn(env, name) && !name.startsWith('MCP_PROXY_')
+    const value = source === 'env' && given ? env[name] : undefined
+    if (value) return value
+    throw new Error(`${reference} names no secret: set it where the gateway runs`)
+  }
+
+// Follows links: the file behind them would be sent.
+async function outside(path: string, dataDir: string): Promise<string> {
+  const [file, own] = await Promise.all([realpath(path), realpath(dataDir)])
+  const pseudo = ['/proc', '/sys', '/dev'].some((root) => file.startsWith(`${root}/`))
+  if (!pseudo && !file.startsWith(own + sep)) return file
+  throw new Error(`${path} is not a file for a secret of an MCP server`)
 }

@@ -4,6 +4,11 @@ import { EgressRefused } from '../../egress/agent.ts'
 import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 
+/** The rest of a body that nobody wants is read up to here, so that its connection can serve again. */
+const REST_BYTES = 65_536
+/** How long that may take. ms. */
+const REST_MS = 1_000
+
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[] | undefined>>
 
 export interface Outgoing {
@@ -177,4 +182,26 @@ function failureInBody(error: Error): McpUpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_BODY_TIMEOUT') return new McpUpstreamError('timeout', 'the answer stalled')
   return failed(`the answer was cut short (${code})`)
+}
+
+/** Returns the media type, lower case and without parameters; empty where there is none, or more than one. */
+export function mediaTypeOf({ 'content-type': type }: ResponseHeaders): string {
+  return typeof type === 'string' ? (type.split(';', 1)[0] ?? '').trim().toLowerCase() : ''
+}
+
+/** Tells whether the body is something other than its media type says (RFC 9110 §8.4). */
+export function isEncoded({ 'content-encoding': encoding }: ResponseHeaders): boolean {
+  return encoding !== undefined && !(typeof encoding === 'string' && encoding.toLowerCase() === 'identity')
+}
+
+/** Reads the rest of a body and forgets it; cuts off one that is long or slow. */
+export function drain(body: Readable): void {
+  if (body.destroyed) return
+  const timer = setTimeout(() => body.destroy(), REST_MS).unref()
+  body.once('close', () => clearTimeout(timer))
+  let left = REST_BYTES
+  body.on('data', (chunk: Buffer) => {
+    left -= chunk.length
+    if (left < 0) body.destroy()
+  })
 }

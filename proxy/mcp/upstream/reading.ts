@@ -5,10 +5,10 @@ import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from 
 import { type Era, LEGACY, META, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
+import { endSession, openSession, sessionHeaders } from './legacy.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { callModern } from './modern.ts'
 import { send, type Transport } from './request.ts'
-import { endSession, openSession, sessionHeaders } from './session.ts'
 import { listTools, type RawTool } from './tools.ts'
 
 /** How long a modern upstream may take to say whether it is of the older era too. ms. */

@@ -4,10 +4,9 @@ import { VERSION } from '../../version.ts'
 import type { Limits } from '../options.ts'
 import { requestMessage } from '../protocol/json-text.ts'
 import { answerOf, type Expectation, type McpAnswer } from './answer.ts'
-import { drain } from './body.ts'
 import type { Connection, Connections } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { exchange, type Head, type Outgoing } from './exchange.ts'
+import { drain, exchange, type Head, type Outgoing } from './exchange.ts'
 
 /**
  * The way to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this

@@ -1,7 +1,8 @@
+import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import type { Opening, UpstreamSession } from './session.ts'
+import type { UpstreamPermit } from './request.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */
 const IDLE_MS = 600_000
@@ -9,6 +10,28 @@ const IDLE_MS = 600_000
 const MAX_SESSIONS = 1_000
 /** No more sessions are kept for one principal, so that nobody's drive out everybody else's. */
 const MAX_OF_PRINCIPAL = 100
+
+/** A session at an upstream of the legacy era, after its handshake. */
+export interface UpstreamSession {
+  /** Null where the upstream gave none: it keeps none, or one for everybody. */
+  readonly id: string | null
+  readonly protocolVersion: string
+}
+
+/** The client that an upstream is told it serves. */
+export interface ClientIdentity {
+  readonly capabilities: JsonObject
+  /** Null: this gateway's own. */
+  readonly clientInfo: JsonObject | null
+}
+
+/** A session that is to be opened, and why. */
+export interface Opening {
+  readonly permit: UpstreamPermit
+  readonly resource: McpResource
+  readonly client: ClientIdentity
+  readonly signal: AbortSignal
+}
 
 /** The caller that a session is kept for. */
 export interface SessionOwner {

@@ -1,7 +1,7 @@
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { upstreamSecret } from '../../../../proxy/mcp/upstream/credentials.ts'
+import { upstreamSecret } from '../../../../proxy/mcp/upstream/connections.ts'
 
 await t.test('WIRE §2: a secret is named, not stored: env:NAME and file:/path', async (t) => {
   const root = t.testdir({ data: {}, token: 'from-a-file\n' })
