@@ -53,6 +53,8 @@ interface Held {
   readonly owner: SessionOwner
   readonly resource: McpResource
   readonly session: Promise<UpstreamSession>
+  /** The session once it is open: nobody waits for it any more. */
+  open: UpstreamSession | null
   /** The id it is reserved under, once it is open. */
   reserved: string | null
   users: number
@@ -141,7 +143,11 @@ export class UpstreamSessions {
     const held: Held = {
       owner,
       resource,
-      session: opening.then((session) => this.#reserve(key, held, session)),
+      session: opening.then((session) => {
+        held.open = this.#reserve(key, held, session)
+        return held.open
+      }),
+      open: null,
       reserved: null,
       users: 0,
       usedAt: this.#options.clock(),
@@ -172,7 +178,8 @@ export class UpstreamSessions {
       this.#touch(key, held)
     }
     try {
-      const session = await deadline({ signal }, () => held.session)
+      signal.throwIfAborted()
+      const session = held.open ?? (await deadline({ signal }, () => held.session))
       return { session, release, forget: () => this.#remove(key, held) }
     } catch (error) {
       release()
