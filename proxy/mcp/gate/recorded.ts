@@ -3,7 +3,7 @@ import type { CallSummary, Demand } from '../../../plugins/facts.ts'
 import type { Arrival, Recorder } from '../../../plugins/plugin.ts'
 import type { McpMessage, Peeked } from '../protocol/message.ts'
 import { UNREAD } from '../protocol/methods.ts'
-import type { ResourcePath } from './resource-path.ts'
+import type { ResourcePath } from './endpoint.ts'
 
 /** The facts that may be known of a call that is refused while it is read. */
 type Read = Partial<ResourcePath> & { readonly peeked?: Peeked; readonly message?: McpMessage }

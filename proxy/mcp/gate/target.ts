@@ -13,7 +13,7 @@ import type { PinnedTool, Registry } from '../state/registry.ts'
 import type { StateOwner } from '../state/request-state.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { demandNow, type Reached } from './demand-now.ts'
-import type { ResourcePath } from './resource-path.ts'
+import type { ResourcePath } from './endpoint.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
