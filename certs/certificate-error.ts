@@ -1,6 +1,7 @@
 /**
  * The reasons for which a certificate, its key or a request for one is not accepted: one word for each check,
- * whichever endpoint asks (WIRE.md §2). Callers switch on them, so a word is never changed and never means two things.
+ * whichever endpoint asks (docs/protocol.md#principals). Callers switch on them, so a word is never changed
+ * and never means two things.
  */
 export const CERTIFICATE_REASONS = [
   // What was sent cannot be read.

@@ -3,7 +3,7 @@ import type { Database } from './database.ts'
 import type { CaKind, Schema } from './schema.ts'
 import { type Statement, statementOf, timestamp } from './statement.ts'
 
-/** A CA that the operator trusts for enrollment (WIRE.md §2). */
+/** A CA that the operator trusts for enrollment (docs/protocol.md#cas). */
 export type AttachedCa = Selectable<Schema['attached_cas']>
 
 /** The attached CAs, of one kind or of both, oldest first. */

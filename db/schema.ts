@@ -22,7 +22,7 @@ export interface Schema {
 
 export type PrincipalType = 'agent' | 'user' | 'workload'
 
-/** The way that a principal came to be known by (WIRE.md §2). */
+/** The way that a principal came to be known by (docs/protocol.md#enrollment). */
 export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard'
 
 type Flag = 0 | 1
@@ -184,7 +184,7 @@ interface McpBindingTable {
   readonly created_at: string
 }
 
-/** One row of the ledger (AUDIT.md). Written by db/audit alone. */
+/** One row of the ledger (docs/ledger.md#row). Written by db/audit alone. */
 interface AuditLogTable {
   readonly stream: string
   readonly seq: number

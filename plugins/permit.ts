@@ -34,8 +34,8 @@ export interface OperatorPermit extends Permitted<'reading'> {
 }
 
 /**
- * The gateway's own reading of a provider's list of models, on nobody's behalf. Only `proxy/tasks/refresh-models.ts` makes
- * one.
+ * The gateway's own reading of a provider's list of models, on nobody's behalf. Only
+ * `proxy/tasks/refresh-models.ts` makes one.
  */
 export interface CatalogPermit extends Permitted<'catalogue'> {
   readonly provider: string

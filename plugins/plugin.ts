@@ -91,8 +91,8 @@ export interface Receipt {
 export type OnFault = (by: string, error: unknown) => void
 
 /**
- * Tells the record, and every plugin that had let the call through, how the call ended. To be called once. What they
- * throw goes to `onFault`: the others are told all the same.
+ * Tells the record, and every plugin that had let the call through, how the call ended. To be called once.
+ * What they throw goes to `onFault`: the others are told all the same.
  */
 export type Settling = (settlement: Settlement, onFault: OnFault) => void
 

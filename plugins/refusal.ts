@@ -11,7 +11,7 @@ interface Reason {
   readonly challenge?: string
 }
 
-/** The vendors' vocabulary for kinds of error (WIRE.md §1). */
+/** The vendors' vocabulary for kinds of error (docs/protocol.md#error-types). */
 export type ErrorType =
   | 'invalid_request_error'
   | 'authentication_error'

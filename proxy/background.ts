@@ -11,8 +11,8 @@ import type { RoundsTask } from './tasks/rounds.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
 
 /**
- * Begins everything that is done from time to time, whatever comes in. Returns how to end it; what that returns resolves
- * when no task needs database or ledger any more.
+ * Begins everything that is done from time to time, whatever comes in. Returns how to end it; what that
+ * returns resolves when no task needs database or ledger any more.
  */
 export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
   const rounds: readonly RoundsTask[] = [

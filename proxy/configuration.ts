@@ -19,7 +19,10 @@ import { type McpOptions, mcpOptions } from './mcp/options.ts'
 
 /** What the operator's files say, checked as a whole. */
 export interface Configuration {
-  /** Hex SHA-256 over the files' names and raw bytes and over the bytes of the operator's modules and compiled policy. */
+  /**
+   * Hex SHA-256 over the files' names and raw bytes and over the bytes of the operator's modules and compiled
+   * policy.
+   */
   readonly digest: string
   /** As the file says: `MCP_PROXY_EGRESS_DPOP_MODE` is the caller's to apply. */
   readonly dpopMode: DpopMode
@@ -43,9 +46,10 @@ export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions })
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
 
 /**
- * Reads, checks and loads a directory of operator files (WIRE.md §8). All or nothing: throws one {@link ConfigError}
- * with everything that is wrong, so that a reload can keep the configuration in force (SECURITY F-31).
- * Order, modules and policy are looked at only once every file reads well: half the files would make false alarms.
+ * Reads, checks and loads a directory of operator files (docs/protocol.md#operator-files). All or nothing:
+ * throws one {@link ConfigError} with everything that is wrong, so that a reload can keep the configuration
+ * in force (docs/threats.md#f-31). Order, modules and policy are looked at only once every file reads well:
+ * half the files would make false alarms.
  */
 export async function loadConfiguration(directory: string, env: Environment): Promise<Configuration> {
   const read = await readOperatorFiles({ directory, schemas: SCHEMAS, env })
@@ -77,13 +81,17 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
 }
 
 interface LoadedCheck extends OpenedCheck {
-  /** The facts that a module of an operator's own declares; those of a built-in check stand in the catalogue. */
+  /**
+   * The facts that a module of an operator's own declares; those of a built-in check stand in the catalogue.
+   */
   readonly needs: readonly string[]
 }
 
 type Checks = ReadonlyMap<string, LoadedCheck>
 
-/** One after the other, so that what their loading logs stands in order. Keyed by the file that names them. */
+/**
+ * One after the other, so that what their loading logs stands in order. Keyed by the file that names them.
+ */
 async function loadChecks(
   files: readonly OperatorFile[],
   directory: string,

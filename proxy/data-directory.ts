@@ -12,7 +12,9 @@ import { readSetting, type SettingKey, writeSetting } from '../db/settings.ts'
 import type { Settings } from './settings.ts'
 import { VERSION } from './version.ts'
 
-/** Everything that lies in the data directory, opened: what stays the same while configurations come and go. */
+/**
+ * Everything that lies in the data directory, opened: what stays the same while configurations come and go.
+ */
 export interface DataDirectory {
   readonly settings: Settings
   readonly database: Database
@@ -25,9 +27,9 @@ export interface DataDirectory {
 }
 
 /**
- * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's CA, the
- * database. Throws one sentence for the operator where something is there and cannot be trusted or read.
- * The caller must hold the directory's lease (`openControl`).
+ * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's
+ * CA, the database. Throws one sentence for the operator where something is there and cannot be trusted or
+ * read. The caller must hold the directory's lease (`openControl`).
  */
 export async function openDataDirectory(
   settings: Settings,
@@ -101,7 +103,8 @@ async function passphraseOf({ keyPassphrase, dataDir }: Settings, made: string[]
   return passphrase
 }
 
-// Ids and certificates carry both names: with principals in the database they can no longer change (WIRE.md §8).
+// Ids and certificates carry both names: with principals in the database they can no longer change
+// (docs/protocol.md#settings).
 async function fixIdentity(
   database: Database,
   ledger: Ledger,

@@ -27,7 +27,10 @@ export interface GatewayOptions {
   readonly clock?: () => number
   /** Where log lines go. Default: standard output. */
   readonly logTo?: DestinationStream
-  /** True: no TLS listener, only the local operator's control socket. For the command line while no gateway runs. */
+  /**
+   * True: no TLS listener, only the local operator's control socket. For the command line while no gateway
+   * runs.
+   */
   readonly controlOnly?: boolean
 }
 
@@ -42,17 +45,23 @@ export interface Gateway {
   /** What sets the first secret at POST /v1/admin/setup; worth nothing once there is one. */
   readonly setupCode: string
   readonly configuration: () => Configuration
-  /** Reads the operators' files and the server certificate anew. False: something was wrong, and all is as before. */
+  /**
+   * Reads the operators' files and the server certificate anew. False: something was wrong, and all is as
+   * before.
+   */
   readonly reload: Reload
   /** Resolves once, where the ledger can never be written again. The process must then stop. */
   readonly failed: Promise<Error>
-  /** Drains and closes. `graceMs`: how long streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A second call cuts them. */
+  /**
+   * Drains and closes. `graceMs`: how long streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A second
+   * call cuts them.
+   */
   readonly close: (graceMs?: number) => Promise<void>
 }
 
 /**
- * Opens everything and serves. Rejects with one sentence for the operator where something is in the way; nothing is left
- * open then.
+ * Opens everything and serves. Rejects with one sentence for the operator where something is in the way;
+ * nothing is left open then.
  */
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
   const clock = options.clock ?? Date.now
@@ -156,7 +165,10 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   }
 }
 
-/** The configuration in force and the routers made from it, swapped together: a request sees one or the other, whole. */
+/**
+ * The configuration in force and the routers made from it, swapped together: a request sees one or the other,
+ * whole.
+ */
 function swappable(services: Services, first: Configuration) {
   const { plugins, mcp, dataDirectory } = services
   const adminApart = dataDirectory.settings.adminListen !== null
@@ -203,8 +215,9 @@ interface ShutdownOptions {
 }
 
 /**
- * Stops in order (SECURITY F-30): nothing new is accepted, what is under way ends or is cut when its grace is over, every
- * outcome is written, and only then are ledger and database let go. Never rejects for a ledger that fails meanwhile.
+ * Stops in order (docs/threats.md#f-30): nothing new is accepted, what is under way ends or is cut when its
+ * grace is over, every outcome is written, and only then are ledger and database let go. Never rejects for a
+ * ledger that fails meanwhile.
  */
 async function shutdown(options: ShutdownOptions): Promise<void> {
   const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options

@@ -21,7 +21,7 @@ import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
 
 const MIB = 1024 * 1024
-/** Prompts carry pictures and long histories (WIRE.md §3). */
+/** Prompts carry pictures and long histories (docs/protocol.md#llm-order). */
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
 /** Arguments of a tool may carry a file. */
@@ -98,7 +98,10 @@ export function pipelines({
 
   const mcpMethod = methodGate(mcpOptions.enforce_tools_call)
 
-  /** WIRE.md §4: what is meant, who may, and whether it is still what was approved; then the organisation's own rules. */
+  /**
+   * docs/protocol.md#mcp-order: what is meant, who may, and whether it is still what was approved; then the
+   * organisation's own rules.
+   */
   const work = () => {
     const call = Pipeline.start<McpRead>()
       .pass(mcpTarget(mcp.registry, mcp.serverRequests, mcpOptions.http_get.enabled))
@@ -117,11 +120,17 @@ export function pipelines({
     /** Not gated, but not for strangers: the list of models. */
     known: anyone.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
 
-    /** Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a token to. */
+    /**
+     * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
+     * token to.
+     */
     login: anyone.pass(pin),
     token: anyone.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
-    /** LLM calls: who is it, with what proof, is it a call, may they, and does the organisation's own rule agree. */
+    /**
+     * LLM calls: who is it, with what proof, is it a call, may they, and does the organisation's own rule
+     * agree.
+     */
     llm: (endpoint: Endpoint) => {
       const call = anyone
         .pass(demand('egress_llm_chat', 'llm.chat'))
@@ -130,7 +139,8 @@ export function pipelines({
         .pass(apiKey)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
-        // Once more: a body may take two minutes to come, and what was revoked meanwhile must hold (SECURITY M-06).
+        // Once more: a body may take two minutes to come, and what was revoked meanwhile must hold
+        // (docs/threats.md#m-06).
         .pass(again)
         .pass(llmGate)
       return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)

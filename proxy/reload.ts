@@ -16,8 +16,9 @@ interface Sources {
 }
 
 /**
- * Reads the operators' files anew and swaps them in whole; requests under way finish on the old ones. A bad file leaves
- * everything as it was and is logged, counted and recorded (SECURITY F-31). Calls that overlap run one after another.
+ * Reads the operators' files anew and swaps them in whole; requests under way finish on the old ones. A bad
+ * file leaves everything as it was and is logged, counted and recorded (docs/threats.md#f-31). Calls that
+ * overlap run one after another.
  */
 export function reloader(sources: Sources): Reload {
   let last: Promise<unknown> = Promise.resolve()

@@ -75,7 +75,7 @@ function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   ]
 }
 
-/** MCP: all bound resources behind one path, and each behind one of its own (WIRE.md §4). */
+/** MCP: all bound resources behind one path, and each behind one of its own (docs/protocol.md#mcp-doors). */
 function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { anonymous } = s
   const recorder = mcpRecorder(s.recorder)

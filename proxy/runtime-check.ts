@@ -9,15 +9,15 @@ export interface Runtime {
   readonly arch: string
 }
 
-// Older ones resume a TLS 1.3 session of a client without certificate as authorized (SECURITY T6).
+// Older ones resume a TLS 1.3 session of a client without certificate as authorized (docs/threats.md#t6).
 const OLDEST_NODE = [24, 21, 0] as const
 
 // Node reads _ as - in its options.
 const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
 
 /**
- * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate checks
- * switched off, or the lenient HTTP parser switched on (SECURITY threat 36, F-39).
+ * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate
+ * checks switched off, or the lenient HTTP parser switched on (docs/threats.md#threat-36, #f-39).
  */
 export function refuseUnsafeRuntime({ versions, env, execArgv, platform, arch }: Runtime): void {
   if (isOlder(versions.node)) {

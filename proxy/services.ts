@@ -64,7 +64,10 @@ export interface Services {
   readonly clientCasChanged: () => Promise<void>
 }
 
-/** Makes them on an open data directory. What they hold open, its `close`, `upstream.close` and `mcp.close` close. */
+/**
+ * Makes them on an open data directory. What they hold open, its `close`, `upstream.close` and `mcp.close`
+ * close.
+ */
 export async function openServices(
   dataDirectory: DataDirectory,
   logs: Logs,

@@ -18,7 +18,7 @@ export interface Address {
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** Everything the environment says (WIRE.md §8), defaults filled in, paths absolute. */
+/** Everything the environment says (docs/protocol.md#settings), defaults filled in, paths absolute. */
 export interface Settings {
   readonly listen: Address
   /** Null: the admin API shares the runtime listener. */
@@ -75,11 +75,11 @@ const VARIABLES: readonly string[] = [
 ]
 
 /**
- * Reads every `MCP_PROXY_*` variable. A variable that is set to nothing counts as unset, except the DPoP mode: an empty
- * one is a template that failed, and must not fall back to something weaker.
- * Throws a {@link SettingsError} at the first that cannot be obeyed, also at one that is not known.
- * Reads no file but those of `…_FILE`, which must be closed to group and others. Relative paths start at `cwd`.
- * Does NOT check that directories exist or that addresses can be bound.
+ * Reads every `MCP_PROXY_*` variable. A variable that is set to nothing counts as unset, except the DPoP
+ * mode: an empty one is a template that failed, and must not fall back to something weaker. Throws a {@link
+ * SettingsError} at the first that cannot be obeyed, also at one that is not known. Reads no file but those
+ * of `…_FILE`, which must be closed to group and others. Relative paths start at `cwd`. Does NOT check that
+ * directories exist or that addresses can be bound.
  */
 export function readSettings(env: Environment, cwd: string): Settings {
   refuseUnknown(env)

@@ -23,8 +23,9 @@ export interface Steps {
 }
 
 /**
- * Says what LLM and MCP calls must pass under a configuration: the names of the very pipelines that a gateway would
- * judge by, and where a decision is recorded at their end, the recorder's. Builds them on an empty database, in memory.
+ * Says what LLM and MCP calls must pass under a configuration: the names of the very pipelines that a gateway
+ * would judge by, and where a decision is recorded at their end, the recorder's. Builds them on an empty
+ * database, in memory.
  */
 export async function stepsOf(configuration: Configuration): Promise<readonly Steps[]> {
   const database = await openDatabase('sqlite::memory:')

@@ -1,6 +1,6 @@
 /**
- * A kind of character that a reader does not see, or sees elsewhere than a model reads it (SECURITY threat
- * 17).
+ * A kind of character that a reader does not see, or sees elsewhere than a model reads it
+ * (docs/threats.md#threat-17).
  */
 export type HiddenKind = 'bidi' | 'invisible' | 'tags'
 
@@ -34,8 +34,8 @@ export function visible(text: string): string {
 }
 
 /**
- * Prints where a value stands in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath` of operators'
- * files it quotes and escapes: a stranger chose the names.
+ * Prints where a value stands in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath`
+ * of operators' files it quotes and escapes: a stranger chose the names.
  */
 export function placeOf(path: readonly (string | number)[]): string {
   const place = path.map((step) => {
@@ -57,8 +57,9 @@ function kindOf(character: string): HiddenKind {
 const hexOf = (character: string): string => (character.codePointAt(0) ?? 0).toString(16)
 
 /**
- * Returns JSON text with everything that hides or controls written as JSON escapes it (`\u200b`): it reads back as the same
- * value, and a terminal that prints it has nothing to obey. Line breaks between values are escaped too: give it one line.
+ * Returns JSON text with everything that hides or controls written as JSON escapes it (`\u200b`): it reads
+ * back as the same value, and a terminal that prints it has nothing to obey. Line breaks between values are
+ * escaped too: give it one line.
  */
 export const visibleJson = (json: string): string =>
   // Most of any text is not even asked about.

@@ -49,7 +49,10 @@ export function candidateOf(root: string): Candidate {
   return { name, version, tag, commit: git(root, 'rev-parse', 'HEAD'), notes }
 }
 
-/** Cuts a version's section from a changelog, without its heading. Throws one sentence where it is missing or undated. */
+/**
+ * Cuts a version's section from a changelog, without its heading. Throws one sentence where it is missing or
+ * undated.
+ */
 export function notesOf(changelog: string, version: string): string {
   const title = `[${version}]`
   const section = changelog.split(/^## /m).find((text) => text.startsWith(title))
@@ -65,7 +68,10 @@ export function notesOf(changelog: string, version: string): string {
   return `${lines.join('\n').trim()}\n`
 }
 
-/** Tags the candidate's commit, its notes as the message. Throws one sentence where the tree is no longer that commit. */
+/**
+ * Tags the candidate's commit, its notes as the message. Throws one sentence where the tree is no longer that
+ * commit.
+ */
 export function tagCommit(root: string, { tag, commit, version, notes }: Candidate): void {
   if (git(root, 'status', '--porcelain') !== '' || git(root, 'rev-parse', 'HEAD') !== commit) {
     throw new Error('the tree changed while it was checked: nothing was tagged')
@@ -86,7 +92,10 @@ function run(root: string, program: string, ...args: readonly string[]): void {
   if (status !== 0) throw new Error(`${program} ${args.join(' ')} failed: nothing was tagged`)
 }
 
-/** Builds and packs the package anew, and checks what a user of the tarball imports. Returns the tarball's path. */
+/**
+ * Builds and packs the package anew, and checks what a user of the tarball imports. Returns the tarball's
+ * path.
+ */
 async function pack(root: string, { name, version }: Candidate): Promise<string> {
   // tsc leaves what an earlier build wrote, and all of dist is packed.
   rmSync(join(root, 'dist'), { recursive: true, force: true })

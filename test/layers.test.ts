@@ -2,7 +2,8 @@ import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import t from 'tap'
 
-// An import may only point to its own folder or to a lower one (docs/architecture.md). `certs` and `db` do not know each other.
+// An import may only point to its own folder or to a lower one (docs/architecture.md). `certs` and `db` do
+// not know each other.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   certs: [],
   db: [],
@@ -41,8 +42,9 @@ await t.test('imports point only right and down', async (t) => {
   }
 })
 
-// What each room of `proxy` may import beside itself, and beside what lies in `proxy` itself and imports no room: settings,
-// version, visible. A room that is not named here does not exist. `admin` and `tasks` may use the pins of MCP.
+// What each room of `proxy` may import beside itself, and beside what lies in `proxy` itself and imports no
+// room: settings, version, visible. A room that is not named here does not exist. `admin` and `tasks` may use
+// the pins of MCP.
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   telemetry: [],
   egress: [],
@@ -94,7 +96,9 @@ const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts'],
 }
 
-/** The first folder or file below `folder` on the way to `file`: `http-get` of `proxy/mcp/http-get/hop.ts`. */
+/**
+ * The first folder or file below `folder` on the way to `file`: `http-get` of `proxy/mcp/http-get/hop.ts`.
+ */
 const roomIn = (folder: string, file: string): string => relative(folder, file).split('/')[0] ?? ''
 
 await t.test('inside proxy/mcp imports point only down', async (t) => {

@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs'
 import { Agent } from 'node:https'
+import { join } from 'node:path'
 import t from 'tap'
 import { mcpStage, tool, toolServer } from './support/mcp/stage.ts'
 import { walkOf } from './support/walk.ts'
@@ -6,6 +8,16 @@ import { walkOf } from './support/walk.ts'
 // The way of one call, as docs/architecture.md draws it: a reader who follows it must not get lost.
 const MAX_LLM_FILES = 30
 const MAX_MCP_FILES = 50
+
+/** The files that a section of the page names. */
+function namedIn(heading: string): readonly string[] {
+  const page = readFileSync(join(import.meta.dirname, '../docs/architecture.md'), 'utf8')
+  const section = page.split(/^## /m).find((text) => text.startsWith(heading)) ?? ''
+  return [...section.matchAll(/`((?:proxy|plugins|db|certs)\/[\w./-]+\.ts)`/g)].map(([, file = '']) => file)
+}
+
+// The ledger's thread is not measured, and the page names where it begins.
+const OF_THE_THREAD = ['db/sqlite/ledger/writer.ts']
 
 await t.test('a call on a kept connection goes through few files', async (t) => {
   const stage = await mcpStage(t)
@@ -23,6 +35,12 @@ await t.test('a call on a kept connection goes through few files', async (t) => 
   })
   t.comment(`LLM: ${llm.files.length} files, ${llm.functions} functions: ${llm.files.join(' ')}`)
   t.ok(llm.files.length <= MAX_LLM_FILES, `${llm.files.length} files for an LLM call`)
+  const pageOfLlm = new Set(namedIn('One LLM call'))
+  t.same(
+    [...pageOfLlm].filter((file) => !OF_THE_THREAD.includes(file)).toSorted(),
+    llm.files,
+    'the page says so',
+  )
 
   const mcp = await walkOf(async () => {
     const body = {
@@ -36,4 +54,8 @@ await t.test('a call on a kept connection goes through few files', async (t) => 
   })
   t.comment(`MCP: ${mcp.files.length} files, ${mcp.functions} functions: ${mcp.files.join(' ')}`)
   t.ok(mcp.files.length <= MAX_MCP_FILES, `${mcp.files.length} files for a call of a tool`)
+  const pageOfMcp = new Set([...pageOfLlm, ...namedIn('One MCP call')])
+  const unnamed = mcp.files.filter((file) => !pageOfMcp.has(file))
+  const elsewhere = namedIn('One MCP call').filter((file) => !mcp.files.includes(file))
+  t.same({ unnamed, elsewhere }, { unnamed: [], elsewhere: [] }, 'the page says so')
 })

@@ -13,7 +13,10 @@ import {
   signsCertificates,
 } from './builder.ts'
 
-/** An organisation's CA on the day it is made, with both private keys (PKCS#8 PEM). Seal them before they rest. */
+/**
+ * An organisation's CA on the day it is made, with both private keys (PKCS#8 PEM). Seal them before they
+ * rest.
+ */
 export interface NewAuthority {
   readonly rootPem: string
   readonly rootKeyPem: string
@@ -35,7 +38,9 @@ export interface Authority {
 }
 
 export interface NewAuthorityOptions {
-  /** The `<org>` of its SPIFFE ids. At most 53 characters: ` Issuing CA` must fit beside it in a common name. */
+  /**
+   * The `<org>` of its SPIFFE ids. At most 53 characters: ` Issuing CA` must fit beside it in a common name.
+   */
   readonly organisation: string
   /** Given: the intermediate carries a critical name constraint and signs for no other trust domain. */
   readonly trustDomain?: string
@@ -109,8 +114,9 @@ function yearsAfter(at: number, years: number): number {
 }
 
 /**
- * Makes an authority ready to issue. Throws one sentence where a part cannot be read, the intermediate is no CA
- * or is not signed by the root, or the key is not an EC key or not the intermediate's. Looks at NO dates: issuing does.
+ * Makes an authority ready to issue. Throws one sentence where a part cannot be read, the intermediate is no
+ * CA or is not signed by the root, or the key is not an EC key or not the intermediate's. Looks at NO dates:
+ * issuing does.
  */
 export async function loadAuthority(
   parts: Pick<NewAuthority, 'rootPem' | 'intermediatePem' | 'intermediateKeyPem'>,

@@ -46,15 +46,18 @@ export interface Plan {
 /** How far a certificate is dated back, for clocks that run behind ours. ms. */
 export const BACK_DATED_MS = 60_000
 
-/** X.520 ub-common-name. A longer name is left out, for a cut one would be somebody else's; the SAN carries the identity. */
+/**
+ * X.520 ub-common-name. A longer name is left out, for a cut one would be somebody else's; the SAN carries
+ * the identity.
+ */
 export const COMMON_NAME_LIMIT = 64
 
 /** The first moment that a UTCTime cannot say (RFC 5280 §4.1.2.5). */
 const YEAR_2050 = Date.UTC(2050, 0)
 
 /**
- * Makes and signs one certificate (RFC 5280 §4.1, ECDSA with SHA-256). Parsed by OpenSSL before it is handed out.
- * `signer` null: `selfKey` signs and the certificate is its own issuer.
+ * Makes and signs one certificate (RFC 5280 §4.1, ECDSA with SHA-256). Parsed by OpenSSL before it is handed
+ * out. `signer` null: `selfKey` signs and the certificate is its own issuer.
  */
 export function buildCertificate(
   plan: Plan,
@@ -97,7 +100,8 @@ function nameOf({ organisation, commonName }: Plan): RelativeDistinguishedNames 
   const parts = [attribute(OID.organisation, organisation)]
   const named = commonName.length > 0 && Array.from(commonName).length <= COMMON_NAME_LIMIT
   if (named) parts.push(attribute(OID.commonName, commonName))
-  // Encoded here and read back: from a list pkijs would make one RDN of two values, which no name comparison expects.
+  // Encoded here and read back: from a list pkijs would make one RDN of two values, which no name comparison
+  // expects.
   const der = new Sequence({ value: parts }).toBER(false)
   return new RelativeDistinguishedNames({ schema: decode(new Uint8Array(der)) })
 }

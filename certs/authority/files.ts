@@ -40,11 +40,12 @@ const NAMES = ['root.key.sealed', 'intermediate.key.sealed', 'root.crt', 'interm
 const SERVER_DAYS = 90
 
 /**
- * The organisation's CA of a directory: `root.crt`, `root.key.sealed`, `intermediate.crt`, `intermediate.key.sealed`;
- * made when none of them exists (`created`; mode 0600, the directory 0700). A crash while making leaves nothing, or a
- * complete set that the next call moves into place. Throws one sentence where some are missing, unreadable, readable by
- * others, sealed with another passphrase, or made for another organisation or trust domain: never a second CA beside a
- * first. The root's key is not opened. An EMPTY directory always gets a new CA: the caller knows whether one was expected.
+ * The organisation's CA of a directory: `root.crt`, `root.key.sealed`, `intermediate.crt`,
+ * `intermediate.key.sealed`; made when none of them exists (`created`; mode 0600, the directory 0700). A
+ * crash while making leaves nothing, or a complete set that the next call moves into place. Throws one
+ * sentence where some are missing, unreadable, readable by others, sealed with another passphrase, or made
+ * for another organisation or trust domain: never a second CA beside a first. The root's key is not opened.
+ * An EMPTY directory always gets a new CA: the caller knows whether one was expected.
  */
 export async function openAuthority(
   options: AuthorityFiles,
@@ -113,9 +114,9 @@ async function load({
 }
 
 /**
- * The certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the directory.
- * Made anew where a file is missing, the certificate is damaged or not the key's, the names differ, another intermediate
- * signed it, it is not valid yet, or less than a third of its life is left.
+ * The certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the
+ * directory. Made anew where a file is missing, the certificate is damaged or not the key's, the names
+ * differ, another intermediate signed it, it is not valid yet, or less than a third of its life is left.
  * Throws where the key is readable by others or sealed with another passphrase.
  */
 export async function openServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {

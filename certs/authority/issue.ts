@@ -61,10 +61,11 @@ export async function issueClientCertificate(
 }
 
 /**
- * A client certificate for that key, which speaks for one SPIFFE id (specification §5.1): clientAuth, one URI SAN.
- * A common name longer than X.520's 64 characters is left out. Throws an Error where the id is malformed or of
- * another organisation or trust domain than the authority's, or the intermediate has ended. Records nothing.
- * Does NOT ask how strong the key is, nor whether the subject holds its private half: `certs/enrollment/csr.ts` does.
+ * A client certificate for that key, which speaks for one SPIFFE id (specification §5.1): clientAuth, one URI
+ * SAN. A common name longer than X.520's 64 characters is left out. Throws an Error where the id is malformed
+ * or of another organisation or trust domain than the authority's, or the intermediate has ended. Records
+ * nothing. Does NOT ask how strong the key is, nor whether the subject holds its private half:
+ * `certs/enrollment/csr.ts` does.
  */
 export function certifyClient(
   authority: Authority,

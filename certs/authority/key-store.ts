@@ -14,9 +14,10 @@ const TAG_BYTES = 16
 const CIPHER = 'aes-256-gcm'
 
 /**
- * Seals a secret with a passphrase: scrypt (RFC 7914), then AES-256-GCM. One line of text that says its own form,
- * version and parameters, all of them authenticated. The same secret never seals to the same text twice.
- * Throws an Error where the passphrase is empty. Keeps the event loop for the 80 ms of the key derivation.
+ * Seals a secret with a passphrase: scrypt (RFC 7914), then AES-256-GCM. One line of text that says its own
+ * form, version and parameters, all of them authenticated. The same secret never seals to the same text
+ * twice. Throws an Error where the passphrase is empty. Keeps the event loop for the 80 ms of the key
+ * derivation.
  */
 export function seal(plaintext: string, passphrase: string): string {
   const salt = randomBytes(SALT_BYTES)
@@ -27,7 +28,10 @@ export function seal(plaintext: string, passphrase: string): string {
   return `${header}.${sealed.toString('base64url')}\n`
 }
 
-/** The secret inside. Throws one sentence where the text is no sealed text, was altered, or the passphrase is another. */
+/**
+ * The secret inside. Throws one sentence where the text is no sealed text, was altered, or the passphrase is
+ * another.
+ */
 export function unseal(sealed: string, passphrase: string): string {
   const text = sealed.trim()
   const header = text.slice(0, text.lastIndexOf('.'))
@@ -66,8 +70,9 @@ function keyFrom(passphrase: string, salt: Buffer): Buffer {
 }
 
 /**
- * Writes a file that only its owner may read (mode 0600), whole or not at all: after a crash at any moment the path
- * holds the old text or the new one. A leftover `.<name>.<random>.tmp` may remain beside it; nothing reads it.
+ * Writes a file that only its owner may read (mode 0600), whole or not at all: after a crash at any moment
+ * the path holds the old text or the new one. A leftover `.<name>.<random>.tmp` may remain beside it; nothing
+ * reads it.
  */
 export async function writePrivate(path: string, text: string): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.tmp`)
@@ -90,8 +95,9 @@ export async function syncFolder(path: string): Promise<void> {
 }
 
 /**
- * Reads a file that only its owner may read. Throws one sentence with the path and the command that mends it where
- * group or others may read or write it. Asked of the open file, so that it cannot be swapped in between.
+ * Reads a file that only its owner may read. Throws one sentence with the path and the command that mends it
+ * where group or others may read or write it. Asked of the open file, so that it cannot be swapped in
+ * between.
  */
 export async function readPrivate(path: string): Promise<string> {
   return withFile(await open(path, constants.O_RDONLY), async (file) => {

@@ -15,7 +15,10 @@ const IP_ADDRESS = 7
 // Underscores are no DNS host names, yet container networks are full of them.
 const HOST = /^(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/
 
-/** Each name once, in order. Throws an Error that names the first one no certificate can carry, or where none is left. */
+/**
+ * Each name once, in order. Throws an Error that names the first one no certificate can carry, or where none
+ * is left.
+ */
 export function serverNames(hostnames: readonly string[]): readonly ServerName[] {
   const names = new Map(hostnames.map(serverName).map((name) => [name.text, name]))
   if (names.size === 0) throw new Error('a server certificate needs at least one host name')

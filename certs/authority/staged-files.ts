@@ -3,8 +3,9 @@ import { access, mkdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isMissing, syncFolder, writePrivate } from './key-store.ts'
 
-// A set is written to a folder of its own, which is then renamed to `authority.ready`: that rename is the commit point.
-// A crash before it leaves a folder that nothing reads; after it, `settle` moves whatever still waits there.
+// A set is written to a folder of its own, which is then renamed to `authority.ready`: that rename is the
+// commit point. A crash before it leaves a folder that nothing reads; after it, `settle` moves whatever still
+// waits there.
 const READY = 'authority.ready'
 
 /**
@@ -31,7 +32,10 @@ export async function commitFiles(directory: string, texts: ReadonlyMap<string, 
   await settle(directory, names)
 }
 
-/** Moves a committed set into place, going on where a crash stopped it. Throws where a file there would be lost. */
+/**
+ * Moves a committed set into place, going on where a crash stopped it. Throws where a file there would be
+ * lost.
+ */
 export async function settle(directory: string, names: readonly string[]): Promise<void> {
   const ready = join(directory, READY)
   if (!(await exists(ready))) return

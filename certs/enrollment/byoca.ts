@@ -9,10 +9,10 @@ export interface ByocaEnrollment extends Enrollment {
 }
 
 /**
- * A client certificate that the organisation's own CA made, ready to be pinned (specification §5.3, WIRE.md §2,
- * SECURITY M-14). Throws a {@link CertificateError}. A SPIFFE id that it carries must name this organisation and agent;
- * its trust domain may be any, for the organisation's CA has its own, and vouches for it by signing.
- * Does NOT ask whether the thumbprint is pinned already.
+ * A client certificate that the organisation's own CA made, ready to be pinned (specification §5.3,
+ * docs/protocol.md#enrollment, docs/threats.md#m-14). Throws a {@link CertificateError}. A SPIFFE id that it
+ * carries must name this organisation and agent; its trust domain may be any, for the organisation's CA has
+ * its own, and vouches for it by signing. Does NOT ask whether the thumbprint is pinned already.
  */
 export async function checkByoca(enrollment: ByocaEnrollment): Promise<EnrolledCertificate> {
   const path = await checkEnrollment(enrollment)

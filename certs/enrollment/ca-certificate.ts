@@ -3,7 +3,7 @@ import { checkTrustAnchor, readLinks } from '../x509/chain.ts'
 import type { Link } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 
-/** A CA certificate that the operator trusts for enrollment (WIRE.md §2). */
+/** A CA certificate that the operator trusts for enrollment (docs/protocol.md#cas). */
 export interface CaCertificate {
   /** This certificate alone, as OpenSSL writes it. */
   readonly pem: string
@@ -16,11 +16,11 @@ export interface CaCertificate {
 }
 
 /**
- * The CA certificates of a PEM text, each once: one, or a bundle (a SPIFFE trust domain has two while it rotates).
- * Throws a {@link CertificateError} where there is none, where one cannot be read, or one could never end a good chain
- * (`not_a_ca`, `key_too_weak`, `certificate_expired`, `client_auth_missing`, `unknown_critical_extension`). All of them,
- * or none.
- * One that is not valid yet is taken, so that it can be attached before it is needed.
+ * The CA certificates of a PEM text, each once: one, or a bundle (a SPIFFE trust domain has two while it
+ * rotates). Throws a {@link CertificateError} where there is none, where one cannot be read, or one could
+ * never end a good chain (`not_a_ca`, `key_too_weak`, `certificate_expired`, `client_auth_missing`,
+ * `unknown_critical_extension`). All of them, or none. One that is not valid yet is taken, so that it can be
+ * attached before it is needed.
  */
 export function readCaCertificates(caPem: string, at: number): readonly [CaCertificate, ...CaCertificate[]] {
   const read = readLinks(caPem)

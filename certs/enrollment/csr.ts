@@ -22,7 +22,10 @@ const PEM_LIMIT = 65_536
 // Nothing but space around it: what else stands there was meant for somebody, and not for us.
 const PEM =
   /^\s*-----BEGIN (NEW )?CERTIFICATE REQUEST-----([A-Za-z0-9+/=\s]+)-----END \1CERTIFICATE REQUEST-----\s*$/
-/** Where a request carries extensions: PKCS#9 extensionRequest (RFC 2985 §5.4.2), and Microsoft's older number for it. */
+/**
+ * Where a request carries extensions: PKCS#9 extensionRequest (RFC 2985 §5.4.2), and Microsoft's older number
+ * for it.
+ */
 const EXTENSION_REQUESTS: readonly string[] = ['1.2.840.113549.1.9.14', '1.3.6.1.4.1.311.2.1.14']
 // Read and judged here. Any other that its sender calls critical would be left out in silence.
 const UNDERSTOOD: readonly string[] = [
@@ -34,8 +37,9 @@ const UNDERSTOOD: readonly string[] = [
 ]
 
 /**
- * Reads one PKCS#10 request in PEM (RFC 2986) and proves by its own signature that its sender holds the private key.
- * Throws a {@link CertificateError} with any reason but `foreign_san`: whose name it may ask for, only the issuer knows.
+ * Reads one PKCS#10 request in PEM (RFC 2986) and proves by its own signature that its sender holds the
+ * private key. Throws a {@link CertificateError} with any reason but `foreign_san`: whose name it may ask
+ * for, only the issuer knows.
  */
 export async function readCsr(csrPem: string): Promise<CsrRequest> {
   try {
@@ -52,8 +56,9 @@ export async function readCsr(csrPem: string): Promise<CsrRequest> {
 }
 
 /**
- * A client certificate for the key of a request (WIRE.md §2). Of the request only the public key goes into it: subject,
- * names, usages and lifetime are ours. Throws a {@link CertificateError}; a plain Error where `certifyClient` does.
+ * A client certificate for the key of a request (docs/protocol.md#csr). Of the request only the public key
+ * goes into it: subject, names, usages and lifetime are ours. Throws a {@link CertificateError}; a plain
+ * Error where `certifyClient` does.
  */
 export async function issueFromCsr(
   authority: Authority,
@@ -85,8 +90,8 @@ function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject 
   const key = createPublicKey({ key: spki, format: 'der', type: 'spki' })
   if (!isStrong(key))
     throw new CertificateError('key_too_weak', `The key of the request is not ${STRONG_KEY}.`)
-  // Rebuilt from its numbers: a curve spelled out instead of named, a compressed point or odd parameters would otherwise
-  // stand in a certificate of ours, and not every verifier reads them alike.
+  // Rebuilt from its numbers: a curve spelled out instead of named, a compressed point or odd parameters
+  // would otherwise stand in a certificate of ours, and not every verifier reads them alike.
   const plain = createPublicKey({ key: key.export({ format: 'jwk' }), format: 'jwk' })
   if (plain.export({ format: 'der', type: 'spki' }).equals(spki)) return plain
   throw new CertificateError(

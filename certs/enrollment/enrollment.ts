@@ -8,7 +8,10 @@ import { isKeyOf, readPrivateKey } from './private-key.ts'
 /** A certificate that may be pinned. */
 export interface EnrolledCertificate {
   readonly leafPem: string
-  /** The leaf and the intermediates that it chains by, without the CA that is trusted; whatever else was sent is left out. */
+  /**
+   * The leaf and the intermediates that it chains by, without the CA that is trusted; whatever else was sent
+   * is left out.
+   */
   readonly chainPem: string
   /** Lower-case hex SHA-256 of the leaf's DER (RFC 8705 §3.1). */
   readonly thumbprint: string
@@ -32,8 +35,9 @@ export interface Enrollment {
 }
 
 /**
- * Checks what every enrollment asks of a certificate and its key: both are read, chain to a trusted CA now, are strong
- * and a client's, and the key signs for the certificate. Throws a {@link CertificateError}. Does NOT look at whom it names.
+ * Checks what every enrollment asks of a certificate and its key: both are read, chain to a trusted CA now,
+ * are strong and a client's, and the key signs for the certificate. Throws a {@link CertificateError}. Does
+ * NOT look at whom it names.
  */
 export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
   checkOneLeaf(readLinks(certPem))

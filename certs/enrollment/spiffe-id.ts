@@ -2,8 +2,9 @@ import { type GeneralName, GeneralNames } from 'pkijs'
 import { extensionOf, OID, readCertificate } from '../x509/x509.ts'
 
 /**
- * Who a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent (specification §2.6), with a segment
- * of its own before the name for a user or a workload, so that their names and the agents' never meet.
+ * Who a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent (specification §2.6),
+ * with a segment of its own before the name for a user or a workload, so that their names and the agents'
+ * never meet.
  */
 export interface SpiffeId {
   readonly trustDomain: string
@@ -30,8 +31,8 @@ export function printSpiffeId({ trustDomain, org, kind, name }: SpiffeId): strin
 }
 
 /**
- * Reads an id, case-exact, in its only spelling: no percent-encoding, user, port, query, fragment, dot segment
- * or slash at the end. Throws an Error that names the reason and never repeats the input.
+ * Reads an id, case-exact, in its only spelling: no percent-encoding, user, port, query, fragment, dot
+ * segment or slash at the end. Throws an Error that names the reason and never repeats the input.
  */
 export function parseSpiffeId(uri: string): SpiffeId {
   if (!uri.startsWith('spiffe://')) throw new Error('a SPIFFE id starts with spiffe://')
@@ -52,8 +53,9 @@ function nameOf([first, second, ...rest]: readonly string[]): Pick<SpiffeId, 'ki
 }
 
 /**
- * Whether this is a SPIFFE ID in its only spelling, of any trust domain and with any path that is not empty (SPIFFE-ID §2):
- * what a workload of another organisation may be called. Ours have two segments: {@link parseSpiffeId}.
+ * Whether this is a SPIFFE ID in its only spelling, of any trust domain and with any path that is not empty
+ * (SPIFFE-ID §2): what a workload of another organisation may be called. Ours have two segments: {@link
+ * parseSpiffeId}.
  */
 export function isWorkloadId(uri: string): boolean {
   if (uri.length > URI_LIMIT || !WORKLOAD_ID.test(uri)) return false
@@ -67,7 +69,7 @@ function checkSegment(what: string, segment: string): void {
 }
 
 /**
- * Every URI in a certificate's subjectAltName, in order, exactly as encoded (SECURITY M-08).
+ * Every URI in a certificate's subjectAltName, in order, exactly as encoded (docs/threats.md#m-08).
  * Read from the DER: in Node's text form a URI that holds `, DNS:evil` looks like two names.
  * Throws an Error where the bytes are not one certificate or hold two subjectAltName extensions.
  * Does NOT ask for exactly one, nor for a SPIFFE id: the caller counts and parses.

@@ -32,9 +32,10 @@ export interface PresentedSvid {
 }
 
 /**
- * An X.509-SVID, ready to be pinned by its SPIFFE id (specification §5.3, X.509-SVID §5). Any trust domain and path is
- * accepted, in its one spelling; keyUsage must be there (X.509-SVID §4.3). Throws a {@link CertificateError}.
- * Does NOT know which bundle belongs to which trust domain: whoever is in the bundle may name any.
+ * An X.509-SVID, ready to be pinned by its SPIFFE id (specification §5.3, X.509-SVID §5). Any trust domain
+ * and path is accepted, in its one spelling; keyUsage must be there (X.509-SVID §4.3). Throws a {@link
+ * CertificateError}. Does NOT know which bundle belongs to which trust domain: whoever is in the bundle may
+ * name any.
  */
 export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvid> {
   const { svidPem, svidKeyPem, bundlePems, at } = enrollment
@@ -49,16 +50,18 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
 }
 
 /**
- * Whether a certificate is, now, an SVID of that SPIFFE id under that bundle: for a pin to follow a rotated SVID (WIRE.md §2).
- * False for anything else, hostile bytes and an empty bundle among them; never throws. The bundle must hold what the
- * leaf chains by, as far as the peer did not send it. A few milliseconds: remember the answer by thumbprint, and
- * no longer than the bundle stands. TLS has proven possession of the key: this does NOT.
+ * Whether a certificate is, now, an SVID of that SPIFFE id under that bundle: for a pin to follow a rotated
+ * SVID (docs/protocol.md#spiffe). False for anything else, hostile bytes and an empty bundle among them;
+ * never throws. The bundle must hold what the leaf chains by, as far as the peer did not send it. A few
+ * milliseconds: remember the answer by thumbprint, and no longer than the bundle stands. TLS has proven
+ * possession of the key: this does NOT.
  */
 export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
   const { leafDer, spiffeId, bundlePems, intermediatesPem = '', at } = presented
   try {
     const leaf = new X509Certificate(leafDer)
-    // First: anybody may send a certificate of their own making, and to read all of one may take half a second.
+    // First: anybody may send a certificate of their own making, and to read all of one may take half a
+    // second.
     if (!isSignedByOne(leaf, [...bundlePems, intermediatesPem].flatMap(certificatesOf))) return false
     // It reads DER only, where X509Certificate would take PEM as well.
     if (uriNamesOf(leafDer)[0] !== spiffeId) return false
@@ -74,7 +77,10 @@ export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
 const isSignedByOne = (leaf: X509Certificate, issuers: readonly X509Certificate[]): boolean =>
   issuers.some((issuer) => leaf.checkIssued(issuer) && leaf.verify(issuer.publicKey))
 
-/** The leaf-validation of X.509-SVID §5.2 that RFC 5280 does not do. The chain has refused CAs and their usages already. */
+/**
+ * The leaf-validation of X.509-SVID §5.2 that RFC 5280 does not do. The chain has refused CAs and their
+ * usages already.
+ */
 function spiffeIdOf([leaf]: Path): string {
   if (leaf.usage === null) {
     throw new CertificateError(

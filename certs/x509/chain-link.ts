@@ -3,7 +3,10 @@ import { BitString } from 'asn1js'
 import { BasicConstraints, ExtKeyUsage, type GeneralName, GeneralNames, NameConstraints } from 'pkijs'
 import { type Asn1, certificatesOf, type Extended, extensionOf, OID, readCertificate } from './x509.ts'
 
-/** What a certificate, or a request for one, says of itself (RFC 5280 §4.2). All of it read, none of it believed. */
+/**
+ * What a certificate, or a request for one, says of itself (RFC 5280 §4.2). All of it read, none of it
+ * believed.
+ */
 export interface Claims {
   /** The numbers of its critical extensions. */
   readonly critical: readonly string[]
@@ -26,7 +29,10 @@ export interface Link extends Claims {
 /** Bits of keyUsage, digitalSignature highest (RFC 5280 §4.2.1.3). */
 export const USAGE = { digitalSignature: 0x80, keyCertSign: 0x04, cRLSign: 0x02 } as const
 
-/** The certificates of a PEM text, first things first. Throws an Error where one of them is malformed anywhere we look. */
+/**
+ * The certificates of a PEM text, first things first. Throws an Error where one of them is malformed anywhere
+ * we look.
+ */
 export function linksOf(pem: string): readonly Link[] {
   return certificatesOf(pem).map(linkOf)
 }
@@ -55,7 +61,9 @@ export function allows({ usage }: Claims, bits: number, whereAbsent: boolean): b
   return usage === null ? whereAbsent : (usage & bits) !== 0
 }
 
-/** Whether it claims to be a CA, or to sign certificates or revocation lists: no client's certificate does. */
+/**
+ * Whether it claims to be a CA, or to sign certificates or revocation lists: no client's certificate does.
+ */
 export function claimsAuthority(claims: Claims): boolean {
   return claims.constraints?.cA === true || allows(claims, USAGE.keyCertSign | USAGE.cRLSign, false)
 }

@@ -19,7 +19,10 @@ export interface Chain {
 /** The leaf first, each followed by its issuer. The last one is trusted. */
 export type Path = readonly [Link, ...Link[]]
 
-/** Leaf, intermediate, root: what SECURITY M-07 allows. A longer chain is met by trusting its second CA. */
+/**
+ * Leaf, intermediate, root: what docs/threats.md#m-07 allows. A longer chain is met by trusting its second
+ * CA.
+ */
 const PATH_LIMIT = 3
 /** More is no honest chain, and every one of them costs signature checks. */
 const CANDIDATE_LIMIT = 8
@@ -35,9 +38,10 @@ const UNDERSTOOD: readonly string[] = [
 ]
 
 /**
- * Verifies that a client's leaf chains to a trusted CA at that moment and may authenticate a client (RFC 5280 §6, SECURITY
- * M-07). Resolves with the first path that passes; else throws a {@link CertificateError} with the first path's fault.
- * Does NOT look at revocation, nor at whom the leaf names: `uriNamesOf` and the pin do.
+ * Verifies that a client's leaf chains to a trusted CA at that moment and may authenticate a client (RFC 5280
+ * §6, docs/threats.md#m-07). Resolves with the first path that passes; else throws a {@link CertificateError}
+ * with the first path's fault. Does NOT look at revocation, nor at whom the leaf names: `uriNamesOf` and the
+ * pin do.
  */
 export async function verifyChain(chain: Chain): Promise<Path> {
   try {
@@ -70,9 +74,10 @@ function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): Path {
 }
 
 /**
- * Checks that a CA certificate can be the last of a chain, now or, where it is not valid yet, once it is: a CA that may
- * sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws a {@link CertificateError}.
- * An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is NOT looked at: trust comes from the operator.
+ * Checks that a CA certificate can be the last of a chain, now or, where it is not valid yet, once it is: a
+ * CA that may sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws
+ * a {@link CertificateError}. An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is
+ * NOT looked at: trust comes from the operator.
  */
 export function checkTrustAnchor(anchor: Link, at: number): void {
   const moment = Math.max(at, anchor.x509.validFromDate.getTime())
@@ -84,7 +89,10 @@ export function checkTrustAnchor(anchor: Link, at: number): void {
   }
 }
 
-/** The certificates of a PEM text, as `linksOf` reads them. Throws a {@link CertificateError} `certificate_unreadable`. */
+/**
+ * The certificates of a PEM text, as `linksOf` reads them. Throws a {@link CertificateError}
+ * `certificate_unreadable`.
+ */
 export function readLinks(pem: string): readonly Link[] {
   try {
     return linksOf(pem)
@@ -97,7 +105,9 @@ function unreadable(cause: unknown): CertificateError {
   return new CertificateError('certificate_unreadable', 'A certificate cannot be read.', cause)
 }
 
-/** Every path to a root by name and signature alone; one step past the limit, to tell too long from unknown. */
+/**
+ * Every path to a root by name and signature alone; one step past the limit, to tell too long from unknown.
+ */
 function* pathsFrom(path: Path, intermediates: readonly Link[], roots: readonly Link[]): Generator<Path> {
   const child = path.at(-1) ?? path[0]
   for (const root of roots) if (issued(root, child)) yield [...path, root]

@@ -6,9 +6,10 @@ const DIRECTORY_NAME = 4
 const URI_NAME = 6
 
 /**
- * Whether every certificate below `issuer` has only names that its nameConstraints permit (RFC 5280 §4.2.1.10).
- * Understands URI and DNS constraints. A constraint of another kind permits nothing: better a refused chain than a
- * rule that is not kept; one on directory names therefore refuses every certificate that has a subject.
+ * Whether every certificate below `issuer` has only names that its nameConstraints permit (RFC 5280
+ * §4.2.1.10). Understands URI and DNS constraints. A constraint of another kind permits nothing: better a
+ * refused chain than a rule that is not kept; one on directory names therefore refuses every certificate that
+ * has a subject.
  */
 export function permitsNames({ nameConstraints }: Link, below: readonly Link[]): boolean {
   if (nameConstraints === null) return true

@@ -9,7 +9,10 @@ const RSA_EXPONENT = { min: 65_537n, below: 2n ** 256n }
 /** What a key must be, as a sentence ends. */
 export const STRONG_KEY = 'EC P-256, P-384 or P-521, or RSA of 2048 to 8192 bits'
 
-/** Whether a public key is strong enough for every certificate that we read or issue. Kinds we do not know are not. */
+/**
+ * Whether a public key is strong enough for every certificate that we read or issue. Kinds we do not know are
+ * not.
+ */
 export function isStrong({ asymmetricKeyType, asymmetricKeyDetails = {} }: KeyObject): boolean {
   const { namedCurve, modulusLength = 0, publicExponent: exponent = 0n } = asymmetricKeyDetails
   if (asymmetricKeyType === 'ec') return CURVES.includes(namedCurve ?? '')

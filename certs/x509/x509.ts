@@ -21,7 +21,8 @@ export const OID = {
 
 export type Asn1 = ReturnType<typeof fromBER>['result']
 
-// An honest certificate has some 100 nodes and 8 levels; a hostile one must not buy more work than that is worth.
+// An honest certificate has some 100 nodes and 8 levels; a hostile one must not buy more work than that is
+// worth.
 const LIMITS = { maxDepth: 32, maxNodes: 4000, maxContentLength: 65_536, parseEmbedded: false }
 const PEM_LIMIT = 262_144
 
@@ -34,7 +35,8 @@ export function decode(der: Uint8Array): Asn1 {
   return result
 }
 
-// asn1js lets a value reach beyond the end of the one that holds it: what is signed would not be what is read.
+// asn1js lets a value reach beyond the end of the one that holds it: what is signed would not be what is
+// read.
 function fits(node: BaseBlock): boolean {
   if (!(node instanceof Constructed)) return true
   const { lenBlock, valueBlock } = node
@@ -58,8 +60,8 @@ export function readCertificate(der: Uint8Array): Certificate {
 export type Extended = Pick<Certificate, 'extensions'>
 
 /**
- * One extension, read by `read`; null where it is absent. Throws an Error where it occurs twice (RFC 5280 §4.2)
- * or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an empty one.
+ * One extension, read by `read`; null where it is absent. Throws an Error where it occurs twice (RFC 5280
+ * §4.2) or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an empty one.
  */
 export function extensionOf<T>(holder: Extended, oid: string, read: (schema: Asn1) => T): T | null {
   const [extension, second] = (holder.extensions ?? []).filter(({ extnID }) => extnID === oid)
@@ -80,7 +82,8 @@ export function subjectOf(certificate: Certificate, oid: string): string | null 
 
 /**
  * The certificates of a PEM text in their order; other blocks and text between them are passed over.
- * Throws an Error where a block is not a certificate or the text is longer than 256 KiB. None is passed over in silence.
+ * Throws an Error where a block is not a certificate or the text is longer than 256 KiB. None is passed over
+ * in silence.
  */
 export function certificatesOf(pem: string): readonly X509Certificate[] {
   if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)

@@ -6,7 +6,7 @@ import type { Statement } from '../statement.ts'
 type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
 
 /**
- * The content of a row, before it has its place in the chain (AUDIT.md, A row). Absent is null, never the
+ * The content of a row, before it has its place in the chain (docs/ledger.md#row). Absent is null, never the
  * empty string.
  */
 export interface Entry extends Omit<Schema['audit_log'], Derived> {

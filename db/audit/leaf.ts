@@ -11,14 +11,14 @@ export type StoredRow = Selectable<Schema['audit_log']>
 /** The fields of the leaf: the row without its own hash. */
 export type LeafFields = Omit<StoredRow, 'row_hash' | 'leaf'>
 
-/** The one stream of a single process (AUDIT.md, Streams). */
+/** The one stream of a single process (docs/ledger.md, Streams). */
 export const MAIN_STREAM = 'main'
 
 /** `prev_hash` of the first row of a stream. */
 export const GENESIS = '0'.repeat(64)
 
 /**
- * The canonical bytes (RFC 8785) of a row without `row_hash`, with `"v":1` (AUDIT.md, A row).
+ * The canonical bytes (RFC 8785) of a row without `row_hash`, with `"v":1` (docs/ledger.md#row).
  * `detail` must be canonical already: it goes in as it stands. Does NOT check any value.
  */
 export const leafOf = (row: LeafFields): string => upToRequestId(row) + fromSeq(row)

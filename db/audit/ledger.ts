@@ -4,21 +4,26 @@ import { draftOf } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
 
-/** The append-only audit ledger (AUDIT.md, Appending). The only writer of the database. */
+/** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
 export interface Ledger {
   /**
-   * Resolves with the places of the unit's rows when statements and rows are durable. Rejects where nothing of the unit
-   * was stored: with a {@link LedgerError}, or a TypeError for what can never be stored, such as a float in `detail`.
+   * Resolves with the places of the unit's rows when statements and rows are durable. Rejects where nothing
+   * of the unit was stored: with a {@link LedgerError}, or a TypeError for what can never be stored, such as
+   * a float in `detail`.
    */
   commit(unit: Unit): Promise<readonly Sealed[]>
   /**
-   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with how many.
-   * `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks no further back than that row.
+   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with how
+   * many. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks no
+   * further back than that row.
    */
   recover(at: number, configDigest: string): Promise<number>
   /** Rows that wait for their commit, under way or queued. */
   readonly waiting: number
-  /** Whether the last write could not be made, for `/ready`. A refused unit (`conflict`, `duplicate`) is no failure. */
+  /**
+   * Whether the last write could not be made, for `/ready`. A refused unit (`conflict`, `duplicate`) is no
+   * failure.
+   */
   readonly failing: boolean
   /** The last durable row; null while there is none. */
   readonly head: Sealed | null
@@ -40,13 +45,17 @@ export interface LedgerOptions {
   readonly version: string
   /** How many rows may wait. Default 8,192. */
   readonly queueLimit?: number
-  /** How long lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes behind a crash. */
+  /**
+   * How long lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes behind
+   * a crash.
+   */
   readonly delayMs?: number
 }
 
 /**
- * Opens the ledger of a migrated database and holds it alone. Rejects with one sentence where another process holds it, the
- * schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the sentence names the first such row.
+ * Opens the ledger of a migrated database and holds it alone. Rejects with one sentence where another process
+ * holds it, the schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the
+ * sentence names the first such row.
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   return new CommitQueue(
@@ -68,9 +77,10 @@ interface Waiter {
  * The queue in front of a writer. While one batch is under way the next one gathers: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
- * State: `commit` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The head is
- * that of the last batch the writer has made durable; the writer's thread owns the chain. A crash loses what is queued,
- * of which nobody was told that it is durable: a call without a row, refused, never work without a row.
+ * State: `commit` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
+ * head is that of the last batch the writer has made durable; the writer's thread owns the chain. A crash
+ * loses what is queued, of which nobody was told that it is durable: a call without a row, refused, never
+ * work without a row.
  */
 class CommitQueue implements Ledger {
   readonly #writer: Writer
@@ -191,8 +201,8 @@ class CommitQueue implements Ledger {
     }
   }
 
-  // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant with no
-  // work, never work with no row.
+  // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant
+  // with no work, never work with no row.
   #settle({ resolve, reject }: Waiter, result: WorkResult | undefined): void {
     if (!result) {
       this.#failing = true

@@ -7,7 +7,7 @@ import { exportLine, ofMcpPath, type StoredRow } from './leaf.ts'
 import { type Verdict, verify } from './verify.ts'
 
 /**
- * A row as the API shows it (AUDIT.md, A row): names and order of the columns, `detail` as an object, no
+ * A row as the API shows it (docs/ledger.md#row): names and order of the columns, `detail` as an object, no
  * `leaf`.
  */
 export interface AuditRow extends Omit<StoredRow, 'detail' | 'leaf'> {

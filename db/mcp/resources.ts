@@ -43,7 +43,9 @@ export interface McpResource extends McpResourceFields {
   readonly last_error: string | null
 }
 
-/** The capability that calling a tool demands: its own where the operator gave it one, else its resource's. */
+/**
+ * The capability that calling a tool demands: its own where the operator gave it one, else its resource's.
+ */
 export const capabilityOf = (
   {
     tool_capabilities: own,

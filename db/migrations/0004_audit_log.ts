@@ -1,6 +1,9 @@
 import type { Kysely } from 'kysely'
 
-/** The append-only ledger (AUDIT.md). What makes it append-only differs per engine: `db/<engine>/ledger/guards.ts`. */
+/**
+ * The append-only ledger (docs/ledger.md#immutability). What makes it append-only differs per engine:
+ * `db/<engine>/ledger/guards.ts`.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('audit_log')

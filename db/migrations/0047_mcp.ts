@@ -1,6 +1,9 @@
 import type { Kysely } from 'kysely'
 
-/** MCP servers behind this gateway, the definitions of their tools as they were approved, and who is bound to them. */
+/**
+ * MCP servers behind this gateway, the definitions of their tools as they were approved, and who is bound to
+ * them.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('mcp_resources')

@@ -5,7 +5,9 @@ import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { TABLES } from './tables.ts'
 
-/** A principal as it is shown (WIRE.md §2), whatever its type. Timestamps are RFC 3339. */
+/**
+ * A principal as it is shown (docs/protocol.md#principal-object), whatever its type. Timestamps are RFC 3339.
+ */
 export interface PrincipalRecord {
   readonly principal_id: string
   readonly principal_type: PrincipalType

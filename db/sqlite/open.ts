@@ -11,13 +11,14 @@ const OWNER_ONLY = 0o600
  */
 export function openSqlite(file: string): SQLite.Database {
   if (file !== ':memory:') keepToOwner(file)
-  // No wait for another process's lock: it would stop the event loop (SECURITY T10).
+  // No wait for another process's lock: it would stop the event loop (docs/threats.md#t10).
   const connection = new SQLite(file, { timeout: 0 })
   try {
     connection.pragma('journal_mode = WAL')
     connection.pragma('synchronous = FULL')
     connection.pragma('foreign_keys = ON')
-    // REPLACE deletes rows; without this it does so behind the back of the ledger's triggers (SECURITY T11).
+    // REPLACE deletes rows; without this it does so behind the back of the ledger's triggers
+    // (docs/threats.md#t11).
     connection.pragma('recursive_triggers = ON')
     // The schema is data too: what somebody planted in it must not call functions with side effects.
     connection.pragma('trusted_schema = OFF')

@@ -34,7 +34,7 @@ export interface AuditSources {
 }
 
 /**
- * Records every decision on a known principal as one row, durable before it resolves (AUDIT.md).
+ * Records every decision on a known principal as one row, durable before it resolves (docs/ledger.md).
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
  * same unit, granted or not; a replay is a denied row and `proof_invalid`.
  * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
@@ -115,7 +115,7 @@ function identity(facts: Known, configDigest: string): Omit<Entry, 'at' | 'statu
   }
 }
 
-// Digests and sizes, never the content itself (AUDIT.md).
+// Digests and sizes, never the content itself (docs/ledger.md).
 function content({ body, call }: Known): JsonObject {
   if (!body) return {}
   const digest = { body_sha256: hash('sha256', body), body_bytes: body.length }
@@ -142,8 +142,8 @@ const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
 
 /**
  * Writes outcome rows, and keeps those that the ledger would not take: exactly one outcome per allowed call,
- * whoever hangs up and whatever the disk does (AUDIT.md). A crash leaves decisions without outcome; the next
- * boot completes them.
+ * whoever hangs up and whatever the disk does (docs/ledger.md). A crash leaves decisions without outcome; the
+ * next boot completes them.
  */
 export class Outcomes {
   readonly #ledger: Ledger

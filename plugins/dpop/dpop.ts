@@ -13,7 +13,8 @@ export type DpopMode = 'off' | 'optional' | 'required'
 export interface DpopSources {
   readonly mode: DpopMode
   /**
-   * True: a principal that has registered a key is never let through without a proof by it (SECURITY D-35).
+   * True: a principal that has registered a key is never let through without a proof by it
+   * (docs/threats.md#d-35).
    */
   readonly noDowngrade: boolean
   readonly nonces: Nonces
@@ -65,9 +66,9 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
 }
 
 /**
- * Reads the access token in `Authorization`, and nowhere else (SECURITY D-27), or null where there is none of
- * ours: what comes as `Bearer` and is not ours is a vendor's key that some SDK insists on, and is ignored.
- * Refuses with `token_invalid` what comes as `DPoP` and is no token.
+ * Reads the access token in `Authorization`, and nowhere else (docs/threats.md#d-27), or null where there is
+ * none of ours: what comes as `Bearer` and is not ours is a vendor's key that some SDK insists on, and is
+ * ignored. Refuses with `token_invalid` what comes as `DPoP` and is no token.
  */
 function credentialsOf(
   { authorization }: IncomingHttpHeaders,
@@ -82,7 +83,10 @@ function credentialsOf(
   return scheme.toLowerCase() === 'bearer' && isOurs(token) ? { scheme: 'bearer', token } : null
 }
 
-/** M-01, D-22, D-23, D-34: the token's principal, its certificate, and the scheme that its key demands. */
+/**
+ * docs/threats.md#m-01, docs/threats.md#d-22, docs/threats.md#d-23, docs/threats.md#d-34: the token's
+ * principal, its certificate, and the scheme that its key demands.
+ */
 function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal, peer }: Needs): void {
   const holds =
     claims.principalId === principal.id &&
@@ -119,9 +123,9 @@ function proofOf(
   return proof
 }
 
-// The token's key and the registered one differ for clients that log in with an ephemeral key (WIRE.md §7).
-// Whoever has stolen a certificate can do the same with a key of their own, so `noDowngrade` wants the
-// registered one here too.
+// The token's key and the registered one differ for clients that log in with an ephemeral key
+// (docs/protocol.md#python-helper). Whoever has stolen a certificate can do the same with a key of their own,
+// so `noDowngrade` wants the registered one here too.
 function checkKey(
   { jkt }: CheckedProof,
   claims: TokenClaims | null,

@@ -14,8 +14,8 @@ const SEGMENT = /^[A-Za-z0-9_-]+$/
 /**
  * Takes a compact JWS apart, or returns null: exactly three segments of canonical base64url without padding,
  * header and claims JSON objects in which no name stands twice. Stricter than jose, which takes a segment
- * with altered tail bits and the last of two members (SECURITY T13). Does NOT check the signature or any
- * member.
+ * with altered tail bits and the last of two members (docs/threats.md#t13). Does NOT check the signature or
+ * any member.
  */
 export function parseJwt(text: string, maxBytes: number): Jwt | null {
   if (text.length > maxBytes) return null

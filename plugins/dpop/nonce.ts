@@ -4,8 +4,8 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 const STEP_S = 300
 
 /**
- * The endpoint that a nonce is for: one handed out by the token endpoint is no good at a resource (SECURITY
- * D-13).
+ * The endpoint that a nonce is for: one handed out by the token endpoint is no good at a resource
+ * (docs/threats.md#d-13).
  */
 export type NonceFor = 'token' | 'resource'
 

@@ -29,7 +29,8 @@ export interface CheckedProof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
   /**
-   * SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature (T13).
+   * SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature
+   * (docs/threats.md#t13).
    */
   readonly replayKey: string
   /**

@@ -23,9 +23,9 @@ interface Options {
 }
 
 /**
- * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (WIRE.md §3: before the
- * capability is asked). A missing content-type is accepted; any other than `application/json` in UTF-8, and
- * any content-encoding, is not. Does NOT look at a single member.
+ * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (docs/protocol.md#llm-order:
+ * before the capability is asked). A missing content-type is accepted; any other than `application/json` in
+ * UTF-8, and any content-encoding, is not. Does NOT look at a single member.
  */
 export function jsonBody({
   limit,

@@ -53,12 +53,11 @@ interface Container {
 
 /**
  * Looks at the bytes of a JSON text once and refuses with `body_invalid` what two readers could take for two
- * different things, or what costs out of all proportion (SECURITY T14, threat 31): invalid UTF-8, a byte
- * order mark, nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one
- * object (escapes resolved), an escape in the name of an outer member.
- * Linear in the length of the body, whatever is in it. `judgedDepth`: down to where a member is an outer one.
- * Default 2. Does NOT check the grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the
- * spans are exact.
+ * different things, or what costs out of all proportion (docs/threats.md#t14, #threat-31): invalid UTF-8, a
+ * byte order mark, nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one
+ * object (escapes resolved), an escape in the name of an outer member. Linear in the length of the body,
+ * whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2. Does NOT check the
+ * grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the spans are exact.
  */
 export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Scan {
   if (!isUtf8(bytes)) throw invalid('is not valid UTF-8', 0)

@@ -39,10 +39,11 @@ const NAME = /^\d{2}-[a-z0-9][a-z0-9-]*\.ya?ml$/
 const MAX_FILE_BYTES = 1_048_576
 
 /**
- * Reads every `NN-name.yaml` of a directory (WIRE.md §8). Throws one {@link ConfigError} with everything that
- * is wrong in any of them. What ends in .yaml or .yml but is named otherwise is wrong too; every other name
- * is left alone. A directory or file that everybody may write to is refused (SECURITY threat 34).
- * Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's own module.
+ * Reads every `NN-name.yaml` of a directory (docs/protocol.md#operator-files). Throws one {@link ConfigError}
+ * with everything that is wrong in any of them. What ends in .yaml or .yml but is named otherwise is wrong
+ * too; every other name is left alone. A directory or file that everybody may write to is refused
+ * (docs/threats.md#threat-34). Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's
+ * own module.
  */
 export async function readOperatorFiles({ directory, schemas, env }: Source): Promise<OperatorFiles> {
   const problems: Problem[] = []

@@ -11,7 +11,7 @@ export const OWNER_AND_GROUP = 0o027
 /**
  * Reads a secret from a regular file, without one trailing newline.
  * Throws an Error with one sentence where the file cannot be read, is larger than 64 KiB, or has a mode bit
- * of `refusedModeBits` set: a secret that others may read is no secret (SECURITY F-39).
+ * of `refusedModeBits` set: a secret that others may read is no secret (docs/threats.md#f-39).
  * Does NOT look at who owns the file or at the directories above it.
  */
 export function readSecretFile(path: string, refusedModeBits: number): string {
@@ -47,7 +47,7 @@ function regularFile(descriptor: number, path: string): { mode: number; size: nu
 
 /**
  * Returns whether everybody may write to what has this mode: then it is not only the operator's word
- * (SECURITY threat 34).
+ * (docs/threats.md#threat-34).
  */
 export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
 

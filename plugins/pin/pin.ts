@@ -18,8 +18,8 @@ const CLOSE = { headers: { connection: 'close' } } as const
 /**
  * Finds the principal by its certificate: the SHA-256 of the leaf's DER, as the TLS layer delivered it,
  * against the pins in the database (spec §5.2, RFC 8705 §3). Validity dates and `is_active` are asked on
- * every request, because a connection outlives both (SECURITY T5). Refuses with `certificate_required`,
- * `certificate_not_valid_now`, `certificate_not_pinned` or `principal_deactivated`.
+ * every request, because a connection outlives both (docs/threats.md#t5). Refuses with
+ * `certificate_required`, `certificate_not_valid_now`, `certificate_not_pinned` or `principal_deactivated`.
  * Does NOT look at TLS's own `authorized`: the chain was checked when the certificate was issued or enrolled.
  */
 export function pin(
@@ -39,8 +39,8 @@ export function pin(
 }
 
 /**
- * Asks the pin once more, behind what may take its time: what was revoked meanwhile must hold (SECURITY
- * M-06). Gives the principal as the gate is to judge it.
+ * Asks the pin once more, behind what may take its time: what was revoked meanwhile must hold
+ * (docs/threats.md#m-06). Gives the principal as the gate is to judge it.
  */
 export function stillPinned({
   name,

@@ -16,9 +16,10 @@ const CACHE_MS = 60_000
 export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
- * The pin of an enrolled SPIFFE id (WIRE.md §2): any SVID of that id that chains to its bundle now, so that
- * rotation needs nobody. Each request asks who is enrolled and which CAs stand; that a certificate chains to
- * exactly those CAs is remembered for a minute. `pin` judges the certificate's own dates, as of every other.
+ * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its bundle
+ * now, so that rotation needs nobody. Each request asks who is enrolled and which CAs stand; that a
+ * certificate chains to exactly those CAs is remembered for a minute. `pin` judges the certificate's own
+ * dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
   const judged = new LRUCache<string, Judged>({ max: CACHE_MAX })

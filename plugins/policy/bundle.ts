@@ -31,7 +31,8 @@ const WORLD_WRITABLE = 0o002
 /**
  * Reads a `policy.wasm`, or a bundle .tar.gz that holds one, as `opa build -t wasm` makes them.
  * Throws an Error with one sentence where it cannot be used; a file or directory that everybody may write to
- * is refused (SECURITY threat 34). Does NOT check the signature of a bundle, and does NOT run anything.
+ * is refused (docs/threats.md#threat-34). Does NOT check the signature of a bundle, and does NOT run
+ * anything.
  */
 export async function readBundle({ bundle, data, directory }: Source): Promise<Bundle> {
   const bytes = await readPolicyFile(resolve(directory, bundle), bundle)

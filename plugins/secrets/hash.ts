@@ -3,7 +3,7 @@ import { hash as hashBcrypt, verify as verifyBcrypt } from '@node-rs/bcrypt'
 
 /** bcrypt's work factor: about 200 ms on this project's kind of machine. */
 const COST = 12
-/** bcrypt reads no further than this (SECURITY T15). Bytes of UTF-8. */
+/** bcrypt reads no further than this (docs/threats.md#t15). Bytes of UTF-8. */
 export const SECRET_MAX_BYTES = 72
 export const SECRET_MIN_BYTES = 12
 

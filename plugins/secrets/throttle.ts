@@ -1,6 +1,9 @@
 import { LRUCache } from 'lru-cache'
 
-/** The failures that an address or a principal may have within the window before it waits (WIRE.md §1). */
+/**
+ * The failures that an address or a principal may have within the window before it waits
+ * (docs/protocol.md#admin-throttle).
+ */
 const MAX_FAILURES = 10
 const WINDOW_MS = 60_000
 /** Bounds each of the two lists, so that no flood grows them. */

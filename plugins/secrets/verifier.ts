@@ -10,7 +10,7 @@ import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 const CACHE_MS = 300_000
 /**
  * The verifications that may wait behind the one that runs. Past it: 503, so that guesses cannot occupy the
- * thread pool (SECURITY T15).
+ * thread pool (docs/threats.md#t15).
  */
 const MAX_WAITING = 4
 /** The secrets that are remembered because they held. */

@@ -48,8 +48,8 @@ const row = z
   .meta({ id: 'AuditRow' })
 
 /**
- * GET /v1/admin/audit: one page of the ledger, newest first unless `order=asc` (WIRE.md §2). Does NOT verify
- * it.
+ * GET /v1/admin/audit: one page of the ledger, newest first unless `order=asc` (docs/protocol.md#audit-api).
+ * Does NOT verify it.
  */
 export const listAudit = operation({
   name: 'listAudit',
@@ -68,7 +68,9 @@ export const listAudit = operation({
   },
 })
 
-/** GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify-audit` verifies offline. */
+/**
+ * GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify-audit` verifies offline.
+ */
 export const exportAudit = operation({
   name: 'exportAudit',
   summary: 'Exports the whole ledger, one line for each row.',

@@ -1,7 +1,10 @@
 import { CertificateError } from '../../certs/certificate-error.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 
-/** Throws the fault of a certificate as a refusal of the same reason (WIRE.md §2); anything else as it is. */
+/**
+ * Throws the fault of a certificate as a refusal of the same reason (docs/protocol.md#certificate-checks);
+ * anything else as it is.
+ */
 export function certificateRefusal(error: unknown): never {
   if (!(error instanceof CertificateError)) throw error
   const { reason, message } = error

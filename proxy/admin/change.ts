@@ -27,9 +27,9 @@ interface Changes {
 }
 
 /**
- * Makes a change and its audit rows in one transaction: all or nothing (spec §6, AUDIT.md). Refuses with
- * `duplicate` where something of that name exists, with `precondition_failed` where the object has moved on,
- * and with `audit_unavailable` where the ledger cannot record.
+ * Makes a change and its audit rows in one transaction: all or nothing (spec §6, docs/ledger.md#actions).
+ * Refuses with `duplicate` where something of that name exists, with `precondition_failed` where the object
+ * has moved on, and with `audit_unavailable` where the ledger cannot record.
  */
 export async function changeAll(
   { ledger, configDigest }: AdminContext,

@@ -47,8 +47,9 @@ export interface Result<Output> {
 export const DONE: Result<undefined> = { value: undefined }
 
 /**
- * One thing that an operator can have done: input → result, with its audit row where it changes something. It knows
- * nothing of HTTP; `proxy/admin/http.ts` binds it to a route, and any other caller uses {@link perform}.
+ * One thing that an operator can have done: input → result, with its audit row where it changes something. It
+ * knows nothing of HTTP; `proxy/admin/http.ts` binds it to a route, and any other caller uses {@link
+ * perform}.
  */
 export interface Operation<T extends Takes, Output> {
   /** camelCase, unique. The `operationId` of `/openapi.json`. */

@@ -14,8 +14,8 @@ const ALPHABET = 'ABCDEFGHJKLMNPQRSTUVWXYZ23456789'
 const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secretText })
 
 /**
- * The one-time code of a first boot (SECURITY threat 23): printed on the terminal that started the service,
- * kept in memory alone, and worth nothing once a secret is stored.
+ * The one-time code of a first boot (docs/threats.md#threat-23): printed on the terminal that started the
+ * service, kept in memory alone, and worth nothing once a secret is stored.
  */
 export class Setup {
   readonly code: string = Array.from({ length: 4 }, () => word()).join('-')

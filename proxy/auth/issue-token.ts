@@ -27,9 +27,10 @@ export interface IssueSources {
 type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof: Proof | null }
 
 /**
- * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where a proof
- * came, to its key (RFC 9449 §5), recorded before it is handed out. What it may do is asked of the database at each
- * call; `scope` only narrows it. Refuses with `scope_invalid`, `target_invalid`, `client_invalid`, `assertion_invalid`.
+ * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where
+ * a proof came, to its key (RFC 9449 §5), recorded before it is handed out. What it may do is asked of the
+ * database at each call; `scope` only narrows it. Refuses with `scope_invalid`, `target_invalid`,
+ * `client_invalid`, `assertion_invalid`.
  */
 export const issueToken =
   (sources: IssueSources) =>

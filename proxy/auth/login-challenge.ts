@@ -7,7 +7,7 @@ import type { Arrival, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { json, type Reply } from '../http/reply.ts'
 
-/** How long a login challenge may be answered. Seconds (WIRE.md §7). */
+/** How long a login challenge may be answered. Seconds (docs/protocol.md#login). */
 const CHALLENGE_S = 120
 /** How long an assertion may be made out for. Seconds. */
 const ASSERTION_S = 300
@@ -16,7 +16,10 @@ const AUDIENCE = 'agent-trust-broker'
 
 type Known = Arrival & { readonly principal: Principal }
 
-/** The Python helper's login (WIRE.md §7): challenges without state, and the assertions that answer them. */
+/**
+ * The Python helper's login (docs/protocol.md#login): challenges without state, and the assertions that
+ * answer them.
+ */
 export class Logins {
   readonly #secret: Buffer
 
@@ -25,14 +28,19 @@ export class Logins {
     this.#secret = secret
   }
 
-  /** POST /v1/auth/login-challenge. The nonce is bound to the principal; what makes it pass once is the token it buys. */
+  /**
+   * POST /v1/auth/login-challenge. The nonce is bound to the principal; what makes it pass once is the token
+   * it buys.
+   */
   readonly challenge = ({ principal, at }: Known): Reply => {
     const open = `${Math.floor(at / 1000) + CHALLENGE_S}.${randomBytes(16).toString('base64url')}`
     const nonce = `${open}.${this.#mac(principal.id, open)}`
     return json(200, { nonce, expires_in: CHALLENGE_S, agent_id: principal.id })
   }
 
-  /** POST /v1/auth/sign-challenged-assertion: says whether the assertion would be accepted, and hands it back. */
+  /**
+   * POST /v1/auth/sign-challenged-assertion: says whether the assertion would be accepted, and hands it back.
+   */
   readonly sign = async (facts: Known): Promise<Reply> => {
     const body = parseJsonObject(await facts.readBody(65_536))
     const { client_assertion: assertion, nonce } = body ?? {}
@@ -43,8 +51,9 @@ export class Logins {
   }
 
   /**
-   * Checks an assertion: a JWT by the key of the certificate of this very connection, about this principal, for us, in its
-   * five minutes, with a challenge of ours. Refuses with `assertion_invalid`. `replayKey` must be claimed.
+   * Checks an assertion: a JWT by the key of the certificate of this very connection, about this principal,
+   * for us, in its five minutes, with a challenge of ours. Refuses with `assertion_invalid`. `replayKey` must
+   * be claimed.
    */
   async check(
     assertion: string,

@@ -29,8 +29,8 @@ const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
 }
 
 /**
- * How "no" looks at the token endpoint: RFC 6749 §5.2, where `error` is a code and not an object, and beside it what
- * every refusal of this service carries. `asHelper`: the Python helper signs again only on a 401.
+ * How "no" looks at the token endpoint: RFC 6749 §5.2, where `error` is a code and not an object, and beside
+ * it what every refusal of this service carries. `asHelper`: the Python helper signs again only on a 401.
  */
 export function oauthRefusalReply(refusal: Refusal, requestId: string, asHelper: boolean): Reply {
   const { reason, message, detail } = refusal

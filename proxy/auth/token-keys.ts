@@ -9,9 +9,14 @@ import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/
 
 /** No token lives longer, so no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900
-/** How long a list of keys is believed before the database is asked again: another replica may have rotated. ms. */
+/**
+ * How long a list of keys is believed before the database is asked again: another replica may have rotated.
+ * ms.
+ */
 const FRESH_MS = 30_000
-/** How long at least lies between two readings for a key that is not in the list: a stranger may name any. ms. */
+/**
+ * How long at least lies between two readings for a key that is not in the list: a stranger may name any. ms.
+ */
 const UNKNOWN_MS = 1_000
 
 const generate = promisify(generateKeyPair)
@@ -28,7 +33,10 @@ export interface TokenKeys {
   readonly verifier: (kid: string) => Promise<CryptoKey | undefined>
   /** RFC 7517. */
   readonly jwks: () => Promise<{ readonly keys: readonly JWK[] }>
-  /** A new key signs from now on; the one before verifies until its last token has expired. `entry`: the row that says so. */
+  /**
+   * A new key signs from now on; the one before verifies until its last token has expired. `entry`: the row
+   * that says so.
+   */
   readonly rotate: (entry: (kid: string) => Entry) => Promise<string>
 }
 
@@ -45,7 +53,10 @@ interface Loaded {
   readonly verifiers: ReadonlyMap<string, CryptoKey>
 }
 
-/** Opens the keys in the database; the first boot makes one. Private keys are sealed there, and unsealed once a process. */
+/**
+ * Opens the keys in the database; the first boot makes one. Private keys are sealed there, and unsealed once
+ * a process.
+ */
 export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
   const { database, passphrase, clock } = sources
   let loaded = await load(database, clock())

@@ -5,7 +5,10 @@ import { TOKEN_LIFE_MAX_S } from './token-keys.ts'
 
 /** What a client asks of the token endpoint. Given by `token-request`. */
 export interface TokenRequest {
-  /** The standard form of OAuth 2.0, or the Python helper's JSON (WIRE.md §7), which is answered a little differently. */
+  /**
+   * The standard form of OAuth 2.0, or the Python helper's JSON (docs/protocol.md#login), which is answered a
+   * little differently.
+   */
   readonly form: 'oauth' | 'helper'
   readonly clientId: string | null
   /** The capabilities to narrow the token to, or null for all that is held. */
@@ -21,8 +24,8 @@ const BODY_LIMIT = 64 * 1024
 
 /**
  * Reads a token request (RFC 6749 §4.4.2, RFC 8705 §2): `application/x-www-form-urlencoded` with
- * `grant_type=client_credentials`, or the helper's JSON. Refuses with `token_request_invalid`, `grant_unsupported` or
- * `scope_invalid`. Does NOT check the client, the proof or the assertion.
+ * `grant_type=client_credentials`, or the helper's JSON. Refuses with `token_request_invalid`,
+ * `grant_unsupported` or `scope_invalid`. Does NOT check the client, the proof or the assertion.
  */
 export const tokenRequest: Plugin<Arrival, { tokenRequest: TokenRequest }> = {
   name: 'token_request',
@@ -44,7 +47,8 @@ const invalid = (message: string): Refusal => new Refusal('token_request_invalid
 function ofForm(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
   for (const name of new Set(parameters.keys())) {
-    // RFC 6749 §3.2: none more than once. Which one is not said: a description never repeats what was sent (§5.2).
+    // RFC 6749 §3.2: none more than once. Which one is not said: a description never repeats what was sent
+    // (§5.2).
     if (parameters.getAll(name).length > 1) throw invalid('A parameter was sent twice.')
   }
   // RFC 6749 §3.2: without a value is as if it were not there.

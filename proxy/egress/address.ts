@@ -3,7 +3,9 @@ import ipaddr from 'ipaddr.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 
-/** The ranges that are never the public internet, by the word for logs and audit rows. The first match counts. */
+/**
+ * The ranges that are never the public internet, by the word for logs and audit rows. The first match counts.
+ */
 const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[]])[] = [
   // Clouds hand out credentials there. Refused even where private addresses are allowed, so they stand first.
   ['metadata', '169.254.169.254/32', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
@@ -36,10 +38,10 @@ const GLOBAL_IPV6 = ipaddr.parseCIDR('2000::/3')
 const PRIVATE: ReadonlySet<string> = new Set(['loopback', 'private'])
 
 /**
- * Judges an IP address that is to be connected to (SECURITY threat 19). Returns the reason of its refusal as
- * one word for the log, or null where it is plainly global unicast. `allowPrivate`: loopback, RFC 1918 and
- * unique local addresses are allowed too; metadata services never are. Refuses text that is no IP address in
- * its usual spelling, or carries a zone.
+ * Judges an IP address that is to be connected to (docs/threats.md#threat-19). Returns the reason of its
+ * refusal as one word for the log, or null where it is plainly global unicast. `allowPrivate`: loopback, RFC
+ * 1918 and unique local addresses are allowed too; metadata services never are. Refuses text that is no IP
+ * address in its usual spelling, or carries a zone.
  */
 export function refusedAddress(address: string, allowPrivate: boolean): string | null {
   // Node judges the spelling first: ipaddr.js would also read octal, hexadecimal and short forms.

@@ -57,12 +57,12 @@ export class EgressRefused extends Error {
 }
 
 /**
- * Makes an HTTP agent whose connections go to vetted addresses only (SECURITY T16, threat 19). It resolves
- * each name itself, refuses with {@link EgressRefused} where any of its addresses is forbidden, and connects
- * to one of those it judged, so that a second answer of DNS cannot matter; addresses in the URL are judged
- * too. HTTP/1.1. No proxy of the environment is used, TLS is always verified, and by the URL's name, whatever
- * a `host` header says. Redirects are not followed. Its pool is its own. Does NOT judge ports, schemes or
- * paths: the sender of the request does.
+ * Makes an HTTP agent whose connections go to vetted addresses only (docs/threats.md#t16, #threat-19). It
+ * resolves each name itself, refuses with {@link EgressRefused} where any of its addresses is forbidden, and
+ * connects to one of those it judged, so that a second answer of DNS cannot matter; addresses in the URL are
+ * judged too. HTTP/1.1. No proxy of the environment is used, TLS is always verified, and by the URL's name,
+ * whatever a `host` header says. Redirects are not followed. Its pool is its own. Does NOT judge ports,
+ * schemes or paths: the sender of the request does.
  */
 export function egressAgent(options: EgressOptions): Agent {
   const blocked = blockedAddresses(options.allowPrivate)
@@ -106,7 +106,9 @@ async function open(
 const late = (): Error =>
   Object.assign(new Error('no connection in time'), { code: 'UND_ERR_CONNECT_TIMEOUT' })
 
-/** Opens a connection, ready for its first request. When `signal` fires first it is destroyed, or never begun. */
+/**
+ * Opens a connection, ready for its first request. When `signal` fires first it is destroyed, or never begun.
+ */
 async function connection(
   { hostname, protocol, port }: buildConnector.Options,
   options: EgressOptions,
@@ -119,7 +121,8 @@ async function connection(
   const tcp = netConnect({
     host: hostname,
     port: port !== '' ? Number(port) : secure ? 443 : 80,
-    // Not called for an address (T16), which stands alone in `addresses` and has been judged like any other.
+    // Not called for an address (docs/threats.md#t16), which stands alone in `addresses` and has been judged
+    // like any other.
     lookup: answering(addresses),
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: ATTEMPT_MS,

@@ -15,7 +15,10 @@ interface Failed {
   readonly dueAt: number
 }
 
-/** The agents that could not be pushed, each with its next try. In memory: a restart tries all of them at once. */
+/**
+ * The agents that could not be pushed, each with its next try. In memory: a restart tries all of them at
+ * once.
+ */
 export class BackOff {
   readonly #failed = new Map<string, Failed>()
 

@@ -5,7 +5,9 @@ import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import type { Arrival, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 
-/** Splits a request target at its `?`. Nothing is decoded: routes match the raw path (SECURITY T17). */
+/**
+ * Splits a request target at its `?`. Nothing is decoded: routes match the raw path (docs/threats.md#t17).
+ */
 export function splitTarget(target: string): { readonly path: string; readonly query: string } {
   const mark = target.indexOf('?')
   return mark < 0
@@ -40,12 +42,13 @@ export function arrive({ req, res, at, params, signal }: Door): Arrival {
   }
 }
 
-// The time first: rows of one moment then lie side by side in the ledger's index. More than 70 random bits after it.
+// The time first: rows of one moment then lie side by side in the ledger's index. More than 70 random bits
+// after it.
 const requestId = (at: number): string =>
   `req_${at.toString(16).padStart(12, '0')}${randomUUID().replaceAll('-', '').slice(12)}`
 
-// The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it is read
-// once. What can change (its pin, its principal, the time) is asked on every request.
+// The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it
+// is read once. What can change (its pin, its principal, the time) is asked on every request.
 const peers = new WeakMap<TLSSocket, Peer | null>()
 
 function peerOf(socket: TLSSocket): Peer | null {
@@ -64,7 +67,10 @@ function peerOf(socket: TLSSocket): Peer | null {
   return peer
 }
 
-/** Reads the whole body of a request. Refuses with `body_too_large` past `limit` bytes, `bad_request` where it breaks off. */
+/**
+ * Reads the whole body of a request. Refuses with `body_too_large` past `limit` bytes, `bad_request` where it
+ * breaks off.
+ */
 function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Promise<Buffer> {
   if (Number(req.headers['content-length'] ?? 0) > limit) return Promise.reject(tooLarge(limit))
   // It hung up while something before was asked: nothing of the request is ever told again.

@@ -8,9 +8,9 @@ import { join } from 'node:path'
 const PATH_MAX_BYTES = 100
 
 /**
- * Where the control socket of a data directory lies, as `bind` and `connect` take it. On Linux a path that is too long
- * for them is reached through a descriptor of its directory, which stays open as long as the process. Throws one
- * sentence where there is no such way.
+ * Where the control socket of a data directory lies, as `bind` and `connect` take it. On Linux a path that is
+ * too long for them is reached through a descriptor of its directory, which stays open as long as the
+ * process. Throws one sentence where there is no such way.
  */
 export function controlPath(dataDirectory: string): string {
   const path = join(dataDirectory, 'control.sock')
@@ -38,9 +38,9 @@ export function isRunning(path: string): Promise<boolean> {
 }
 
 /**
- * The way in for the local operator, and the lease of the data directory: whoever listens on this socket is the one writer of
- * its ledger. Who may use it, the file system says: mode 0600 in a directory of mode 0700. Throws one sentence where
- * another process holds it. What is served there is set later, by `serve`.
+ * The way in for the local operator, and the lease of the data directory: whoever listens on this socket is
+ * the one writer of its ledger. Who may use it, the file system says: mode 0600 in a directory of mode 0700.
+ * Throws one sentence where another process holds it. What is served there is set later, by `serve`.
  */
 export async function openControl(dataDirectory: string): Promise<Control> {
   const path = controlPath(dataDirectory)

@@ -4,7 +4,8 @@ import type { Duplex } from 'node:stream'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { refusalBody } from './refusal.ts'
 
-// Of each of these a second one is an attack: Node keeps the first, joins them, or differs from the next hop (SECURITY T8).
+// Of each of these a second one is an attack: Node keeps the first, joins them, or differs from the next hop
+// (docs/threats.md#t8).
 const SINGLE = new Set([
   'authorization',
   'content-length',
@@ -29,9 +30,9 @@ const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/
 const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
 
 /**
- * What Node's parser lets through and this service does not (SECURITY T7, T8, threat 10): the refusal that says so, or
- * null. It closes the connection, and comes before any route is looked for.
- * Does NOT keep what was pipelined behind such a request from being looked at: `proxy/http/serve.ts` does.
+ * What Node's parser lets through and this service does not (docs/threats.md#t7, #t8, #threat-10): the
+ * refusal that says so, or null. It closes the connection, and comes before any route is looked for. Does NOT
+ * keep what was pipelined behind such a request from being looked at: `proxy/http/serve.ts` does.
  */
 export function framingFault(request: Head): Refusal | null {
   const message = lineFault(request) ?? headerFault(request.rawHeaders)
@@ -68,7 +69,7 @@ function headerFault(rawHeaders: readonly string[]): string | null {
   return seen.has('host') ? null : 'The Host header is missing.'
 }
 
-/** Requests of one connection that may be under way at once (pipelining, SECURITY F-23). */
+/** Requests of one connection that may be under way at once (pipelining, docs/threats.md#f-23). */
 const MAX_PIPELINED = 100
 
 /** Hands requests to `handle`, with `Expect` or without, and answers what the parser refuses. */
@@ -92,10 +93,12 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
   server.on('checkExpectation', counted)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     const { code = '' } = error
-    // In the middle of an answer a second status line would be read as part of it. And what TLS complains of has no
-    // connection to answer on: an answer would wait for a handshake that never ends (SECURITY T9).
+    // In the middle of an answer a second status line would be read as part of it. And what TLS complains of
+    // has no connection to answer on: an answer would wait for a handshake that never ends
+    // (docs/threats.md#t9).
     const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
-    // Nor is a request answered twice, whose body goes wrong after its answer: the second would be taken for the next one's.
+    // Nor is a request answered twice, whose body goes wrong after its answer: the second would be taken for
+    // the next one's.
     const busy = (underWay.get(socket) ?? 0) > 0 || answeredEarly.has(socket)
     if (!answerable || busy) return void socket.destroy()
     refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
@@ -107,7 +110,9 @@ const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'body_timeout',
 }
 
-/** Refuses what never became a request, and closes: the connection's framing is not to be trusted any more. */
+/**
+ * Refuses what never became a request, and closes: the connection's framing is not to be trusted any more.
+ */
 function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
   if (!socket?.writable) return void socket?.destroy()
   const refusal = new Refusal(reason)

@@ -10,7 +10,7 @@ import { json, type Reply } from './reply.ts'
 
 export type Check = 'ok' | 'failed'
 
-/** What `/ready` looks at (WIRE.md §6). */
+/** What `/ready` looks at (docs/protocol.md#readiness). */
 export interface Checks {
   readonly database: Check
   readonly audit: Check
@@ -54,7 +54,10 @@ interface Checked {
   readonly clock: () => number
 }
 
-/** Looks at what `/ready` answers. `plugins` is always ok: a configuration that does not load never comes into force. */
+/**
+ * Looks at what `/ready` answers. `plugins` is always ok: a configuration that does not load never comes into
+ * force.
+ */
 export function readiness({ database, ledger, drain, authority, clock }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return async (): Promise<{ draining: boolean; checks: Checks }> => ({

@@ -14,7 +14,10 @@ interface Handlers {
 export interface Listeners {
   readonly url: string
   readonly adminUrl: string
-  /** The runtime under each of its host names: what clients sign in DPoP proofs unless the settings say otherwise. */
+  /**
+   * The runtime under each of its host names: what clients sign in DPoP proofs unless the settings say
+   * otherwise.
+   */
   readonly baseUrls: readonly string[]
   /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
   readonly useCertificate: (tls: TlsMaterial) => void
@@ -75,7 +78,8 @@ function listen(server: Server, { host, port }: Address, variable: string): Prom
   })
 }
 
-// Host names, not the address that is listened on: they are in the certificate, which a wildcard address is not.
+// Host names, not the address that is listened on: they are in the certificate, which a wildcard address is
+// not.
 function urlsOf(server: Server, { hostnames }: Settings): readonly string[] {
   // A listening TCP server: the address is an AddressInfo.
   const { port } = server.address() as AddressInfo

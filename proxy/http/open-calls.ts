@@ -11,7 +11,10 @@ export interface OpenCall {
   stillHolds: StillHolds | null
 }
 
-/** The requests under way: a stop ends them when their grace is over, a revocation ends the streams it concerns. */
+/**
+ * The requests under way: a stop ends them when their grace is over, a revocation ends the streams it
+ * concerns.
+ */
 export class OpenCalls {
   readonly #open = new Set<OpenCall>()
   #closed = false
@@ -43,8 +46,8 @@ export class OpenCalls {
 const GIVE_UP_MS = 5_000
 
 /**
- * Knows every request under way, so that a stop can wait for them: `begin` says that the process is stopping, `finish`
- * waits, and when the grace is over, what is left is cut.
+ * Knows every request under way, so that a stop can wait for them: `begin` says that the process is stopping,
+ * `finish` waits, and when the grace is over, what is left is cut.
  */
 export class Drain {
   readonly calls = new OpenCalls()
@@ -71,7 +74,10 @@ export class Drain {
     this.calls.cutAll()
   }
 
-  /** Resolves when nothing is under way any more; what is left after `graceMs` is cut off, and soon after given up. */
+  /**
+   * Resolves when nothing is under way any more; what is left after `graceMs` is cut off, and soon after
+   * given up.
+   */
   async finish(graceMs: number): Promise<void> {
     this.begin()
     const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>()

@@ -3,8 +3,8 @@ import type { Refusal } from '../../plugins/refusal.ts'
 import type { Reply } from './reply.ts'
 
 /**
- * How "no" looks over HTTP: one body in which the OpenAI and Anthropic SDKs, the Python helper and a person each find
- * what they look for (WIRE.md §1). Nothing of `cause` appears in it.
+ * How "no" looks over HTTP: one body in which the OpenAI and Anthropic SDKs, the Python helper and a person
+ * each find what they look for (docs/protocol.md#error-body). Nothing of `cause` appears in it.
  */
 export function refusalReply(refusal: Refusal, requestId: string): Reply {
   return {

@@ -26,7 +26,10 @@ export interface Answered {
   readonly by: string | null
   readonly principalId: string | null
   readonly receipt: Receipt | null
-  /** Whether the call would still be allowed, asked while its answer streams; null where there was nothing to allow. */
+  /**
+   * Whether the call would still be allowed, asked while its answer streams; null where there was nothing to
+   * allow.
+   */
   readonly stillHolds: StillHolds | null
   /** Called once, when the reply has ended. */
   readonly settled: Settling
@@ -40,7 +43,10 @@ export interface Handled extends Answered {
   readonly path: string
 }
 
-/** A method, a path, and everything that happens behind it; without the surface that it belongs to. `{name}` stands for one variable segment. */
+/**
+ * A method, a path, and everything that happens behind it; without the surface that it belongs to. `{name}`
+ * stands for one variable segment.
+ */
 export interface BareRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
   readonly path: string
@@ -65,7 +71,9 @@ export interface Ended {
   readonly ending: Ending
   /** What the handler says of it, or null where it had nothing to say. */
   readonly report: Report | null
-  /** Why the work itself was refused after it had been allowed, e.g. by the provider; null where it was not. */
+  /**
+   * Why the work itself was refused after it had been allowed, e.g. by the provider; null where it was not.
+   */
   readonly refusal: Refusal | null
   /** ms since the epoch. */
   readonly at: number
@@ -94,11 +102,12 @@ interface ForkedRoute<Facts extends Arrival> {
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 
 /**
- * An endpoint that does gated work: its handler gets a {@link Granted}, which only the capability plugin makes, so it
- * cannot be mounted on a pipeline that does not gate it.
+ * An endpoint that does gated work: its handler gets a {@link Granted}, which only the capability plugin
+ * makes, so it cannot be mounted on a pipeline that does not gate it.
  *
  * @example
- * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds }, handlers.llm)
+ * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds },
+ * handlers.llm)
  */
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
@@ -133,8 +142,8 @@ export const openBranch =
     pass(facts, { pipeline, recorder, refuse, recheck: null }, handler)
 
 /**
- * An endpoint whose branch depends on what was asked: `pipeline` establishes that, `choose` picks the branch. Only a
- * refusal is recorded here; whatever branch is taken records its own decision.
+ * An endpoint whose branch depends on what was asked: `pipeline` establishes that, `choose` picks the branch.
+ * Only a refusal is recorded here; whatever branch is taken records its own decision.
  */
 export function forked<Facts extends Arrival>(
   method: Route['method'],
@@ -157,7 +166,10 @@ export function forked<Facts extends Arrival>(
   return { method, path, answer }
 }
 
-/** An endpoint without a capability of its own: administration, health, keys. What it needs, its pipeline establishes. */
+/**
+ * An endpoint without a capability of its own: administration, health, keys. What it needs, its pipeline
+ * establishes.
+ */
 export function open<Facts extends Arrival>(
   method: Route['method'],
   path: string,

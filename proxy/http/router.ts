@@ -6,7 +6,10 @@ export interface Match {
   readonly params: Readonly<Record<string, string>>
 }
 
-/** Finds the one route of a method and a raw path, or throws `not_found`, `method_not_allowed` or `base_url_wrong`. */
+/**
+ * Finds the one route of a method and a raw path, or throws `not_found`, `method_not_allowed` or
+ * `base_url_wrong`.
+ */
 export type Router = (method: string, path: string) => Match
 
 interface Pattern {
@@ -17,8 +20,9 @@ interface Pattern {
 const NO_PARAMS = Object.freeze({})
 
 /**
- * Matches the path exactly as it was sent (SECURITY T17, threat 32): no normalising, no decoding but that of a variable
- * segment, once, after it has been cut out. Two routes of one method and path are a programming error and throw.
+ * Matches the path exactly as it was sent (docs/threats.md#t17, #threat-32): no normalising, no decoding but
+ * that of a variable segment, once, after it has been cut out. Two routes of one method and path are a
+ * programming error and throw.
  */
 export function router(routes: readonly Route[]): Router {
   const exact = new Map<string, Pattern>()

@@ -2,8 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Reply, Streamed } from './reply.ts'
 
 /**
- * How an answer ended. `complete`: the client has all of it. `upstream_broken`: the source broke off. `client_gone`: the
- * caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is stopping. `revoked`: the principal lost what the call needed.
+ * How an answer ended. `complete`: the client has all of it. `upstream_broken`: the source broke off.
+ * `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is
+ * stopping. `revoked`: the principal lost what the call needed.
  */
 export type EndReason =
   | 'complete'
@@ -25,7 +26,7 @@ export interface Ending {
 
 export interface SendOptions {
   readonly headers: Readonly<Record<string, string>>
-  /** A client that reads nothing for so long is cut off (SECURITY T9, F-20). ms. */
+  /** A client that reads nothing for so long is cut off (docs/threats.md#t9, #f-20). ms. */
   readonly writeStallMs: number
   /** Told of a stream when it begins, with how to end it. */
   readonly onStream: (cut: Cut) => void
@@ -65,9 +66,10 @@ function sendWhole(
 }
 
 /**
- * Passes a source on as it comes: each chunk is written once, observed after it was written, and the source waits while
- * the client does. A source that breaks off is never ended cleanly: SDK loops would take the cut text for the whole
- * answer (SECURITY T4). It gets the dialect's own error event, and then the connection is destroyed.
+ * Passes a source on as it comes: each chunk is written once, observed after it was written, and the source
+ * waits while the client does. A source that breaks off is never ended cleanly: SDK loops would take the cut
+ * text for the whole answer (docs/threats.md#t4). It gets the dialect's own error event, and then the
+ * connection is destroyed.
  */
 class Stream {
   readonly ended: Promise<Ending>

@@ -34,7 +34,7 @@ export interface ServeOptions extends Telling {
   readonly drain: Drain
 }
 
-/** One request's life: arrive, route, decide and act, send, settle, log (HOUSE.md). */
+/** One request's life: arrive, route, decide and act, send, settle, log (docs/architecture.md). */
 export function serve(options: ServeOptions): RequestListener {
   return (req, res) => {
     if (distrusted.has(req.socket)) return
@@ -46,8 +46,9 @@ export function serve(options: ServeOptions): RequestListener {
   }
 }
 
-// Connections on which a request was framed as no honest client would: the bytes behind it may be anything, so nothing
-// more is looked at until the refusal is out and the connection closed (SECURITY threat 10).
+// Connections on which a request was framed as no honest client would: the bytes behind it may be anything,
+// so nothing more is looked at until the refusal is out and the connection closed
+// (docs/threats.md#threat-10).
 const distrusted = new WeakSet<Socket>()
 
 /** What a refused caller may go on sending before it is cut off. Bytes. */
@@ -137,7 +138,7 @@ function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
   }
 }
 
-/** What every answer carries (WIRE.md §1). */
+/** What every answer carries (docs/protocol.md#answer-headers). */
 function headersOf(
   { arrival, receipt }: Handled,
   req: IncomingMessage,
@@ -158,8 +159,9 @@ function headersOf(
 }
 
 /**
- * What follows an answer: its outcome row, figures and log line. Each is done whatever another one throws, and none can
- * end the process: an answer that cannot be told of has still been given. Only the ledger's own faults stop the service.
+ * What follows an answer: its outcome row, figures and log line. Each is done whatever another one throws,
+ * and none can end the process: an answer that cannot be told of has still been given. Only the ledger's own
+ * faults stop the service.
  */
 function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
   const { arrival, refusal } = handled
@@ -217,7 +219,10 @@ function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settleme
   }
 }
 
-/** Returns the handler's report, or what the refusal says in place of one: why, and of whoever was asked in vain. */
+/**
+ * Returns the handler's report, or what the refusal says in place of one: why, and of whoever was asked in
+ * vain.
+ */
 function reportOf({ report, refusal }: Pick<Ended, 'report' | 'refusal'>): Report | null {
   if (report || !refusal) return report
   const { reason, cause, detail } = refusal

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:https'
 import type { SecureContextOptions } from 'node:tls'
 import { attach } from './framing.ts'
 
-/** How long each slow thing may take. ms. Node's defaults protect nobody (SECURITY T9). */
+/** How long each slow thing may take. ms. Node's defaults protect nobody (docs/threats.md#t9). */
 export interface Timers {
   /** From TCP accept to the end of the TLS handshake. */
   readonly handshakeMs: number
@@ -39,9 +39,10 @@ export interface TlsMaterial {
 }
 
 /**
- * The runtime's listener: raw `node:https`. A client certificate is asked for and not required here, because operators'
- * callers have none and because a refusal over HTTP can say why; the pin decides. No session tickets: a resumed session
- * would outlive its certificate (SECURITY T5). No renegotiation, HTTP/1.1 only.
+ * The runtime's listener: raw `node:https`. A client certificate is asked for and not required here, because
+ * operators' callers have none and because a refusal over HTTP can say why; the pin decides. No session
+ * tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation, HTTP/1.1
+ * only.
  */
 export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: RequestListener): Server {
   const server = createServer({
@@ -55,7 +56,8 @@ export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: Reques
     keepAliveTimeout: timers.keepAliveMs,
     connectionsCheckingInterval: timers.checkMs,
     insecureHTTPParser: false,
-    // The framing gate asks for it. Node would answer by itself, close, and still serve what was pipelined behind.
+    // The framing gate asks for it. Node would answer by itself, close, and still serve what was pipelined
+    // behind.
     requireHostHeader: false,
   })
   attach(server, handle)

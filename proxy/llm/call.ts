@@ -4,7 +4,9 @@ import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { DialectName, Endpoint } from './dialects/registry.ts'
 
-/** The model that an LLM request asks for, and its endpoint: judged by the gate, dispatched by the handler. */
+/**
+ * The model that an LLM request asks for, and its endpoint: judged by the gate, dispatched by the handler.
+ */
 export interface LlmTarget {
   readonly endpoint: Endpoint
   readonly dialect: DialectName

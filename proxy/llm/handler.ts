@@ -31,10 +31,11 @@ interface Answered {
 }
 
 /**
- * Sends a granted call to the provider of its model and passes the answer on as it comes (WIRE.md §3).
- * Providers are tried in order until one answers otherwise than by a failed connection, a timeout, 429 or
- * 5xx; then there is no way back. Refuses with the `provider_*`, `model_unknown` and
- * `dialect_translation_unavailable` reasons. Throws the signal's reason when the caller has hung up.
+ * Sends a granted call to the provider of its model and passes the answer on as it comes
+ * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
+ * connection, a timeout, 429 or 5xx; then there is no way back. Refuses with the `provider_*`,
+ * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the signal's reason when the caller
+ * has hung up.
  */
 export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
@@ -126,8 +127,8 @@ function withModel(body: Buffer, span: Span | undefined, model: string): Buffer 
 }
 
 /**
- * Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status (SECURITY
- * threat 38).
+ * Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status
+ * (docs/threats.md#threat-38).
  */
 function isApiContent({ headers }: UpstreamAnswer): boolean {
   return /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i.test(headers['content-type'] ?? '')

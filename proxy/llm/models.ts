@@ -19,9 +19,9 @@ interface ListedProvider {
 }
 
 /**
- * Answers GET /v1/models (WIRE.md §3): the models that calls would reach, of the providers that can be
- * called, in the shape of the dialect that the request's headers expect. Reads the catalogue, and sends
- * nothing to anybody; a provider without a list there is listed with the names of its file. Waits for a
+ * Answers GET /v1/models (docs/protocol.md#models): the models that calls would reach, of the providers that
+ * can be called, in the shape of the dialect that the request's headers expect. Reads the catalogue, and
+ * sends nothing to anybody; a provider without a list there is listed with the names of its file. Waits for a
  * provider's first reading, at most 3 s. Does NOT list by capability: a principal without `llm.chat` sees the
  * list all the same.
  */

@@ -91,7 +91,7 @@ const provider = z
   .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? DIALECT_BY_NAME[rest.dialect].key.auth }))
 
 /**
- * The options of the `llm` plugin file (WIRE.md §8), without its `plugin` key.
+ * The options of the `llm` plugin file (docs/protocol.md#operator-files), without its `plugin` key.
  * Does NOT check that a base URL answers, or that a key is accepted there.
  */
 export const llmOptions = z

@@ -11,7 +11,10 @@ const OF_KIND = {
   timeout: 'provider_timeout',
 } as const satisfies Record<UpstreamErrorKind, RefusalReason>
 
-/** Makes the refusal of a call that itself went wrong (WIRE.md §3). Throws all but an {@link UpstreamError}. */
+/**
+ * Makes the refusal of a call that itself went wrong (docs/protocol.md#upstream-failures). Throws all but an
+ * {@link UpstreamError}.
+ */
 export function refusalOfError(error: unknown, provider: Provider): Refusal {
   if (!(error instanceof UpstreamError)) throw error
   return new Refusal(OF_KIND[error.kind], { detail: { provider: provider.name }, cause: error })
@@ -53,9 +56,9 @@ function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {
 }
 
 /**
- * Tells a client's loop, by the endpoint's own error event, that its stream was cut off (ECOSYSTEM §1.5).
- * `error`: of the stream. `tail`: the last bytes that were sent; an event that was cut in half is closed
- * first, or ours would become part of it.
+ * Tells a client's loop, by the endpoint's own error event, that its stream was cut off
+ * (docs/protocol.md#clients). `error`: of the stream. `tail`: the last bytes that were sent; an event that
+ * was cut in half is closed first, or ours would become part of it.
  */
 export function brokenOffEvent(
   { errorEvent }: DialectEndpoint,

@@ -21,10 +21,10 @@ interface PreparedProvider {
 }
 
 /**
- * Prepares the routing of WIRE.md §3: `provider/model`, where the prefix names a provider; then the providers
- * that have the model as an alias; then those with a matching pattern, in the file's order; then the default
- * provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when nobody speaks the
- * caller's dialect. Does NOT ask whether a provider has a key.
+ * Prepares the routing of docs/protocol.md#routing: `provider/model`, where the prefix names a provider; then
+ * the providers that have the model as an alias; then those with a matching pattern, in the file's order;
+ * then the default provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
+ * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.
  */
 export function routing(options: LlmOptions): Routing {
   const served = options.providers.map(prepare)

@@ -30,7 +30,9 @@ export interface Mcp {
   readonly states: RequestStates
   /** Resources that said that their tools have changed, by id: read again soon. */
   readonly changed: Set<string>
-  /** Opens the way to MCP servers with these limits. The one before, if they differ, ends when its calls have. */
+  /**
+   * Opens the way to MCP servers with these limits. The one before, if they differ, ends when its calls have.
+   */
   readonly upstream: (options: McpOptions) => McpUpstream
   readonly close: () => Promise<void>
 }

@@ -83,7 +83,9 @@ export const mcpOptions = z.strictObject({
 
 export type McpOptions = z.output<typeof mcpOptions>
 
-/** The time that an MCP server may take, and the size that it may send, by the same names down to the socket. */
+/**
+ * The time that an MCP server may take, and the size that it may send, by the same names down to the socket.
+ */
 export interface Limits {
   /** Until the connection stands. ms. */
   readonly connectMs: number

@@ -10,7 +10,7 @@ import { type Era, META, MODERN } from './protocol/versions.ts'
 
 const INVALID_PARAMS = -32602
 
-// WIRE.md §4, JSON-RPC 2.0 §5.1, MCP 2026-07-28 (error codes). Any other reason is -32603.
+// docs/protocol.md#mcp-errors, JSON-RPC 2.0 §5.1, MCP 2026-07-28 (error codes). Any other reason is -32603.
 const CODES: Partial<Record<RefusalReason, number>> = {
   body_invalid: -32700,
   mcp_message_invalid: -32600,
@@ -118,7 +118,7 @@ export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataU
 }
 
 function hasOwnStatus({ reason }: Refusal, era: Era): boolean {
-  // WIRE.md §4: an older client hears both as an answer.
+  // docs/protocol.md#mcp-errors: an older client hears both as an answer.
   if (reason === 'mcp_method_unknown' || reason === 'mcp_request_invalid') return era === 'modern'
   // A caller that has gone reads nothing, and one that took its request back wants no fault.
   return BY_STATUS.has(reason) || (CODES[reason] === undefined && reason !== 'client_gone')

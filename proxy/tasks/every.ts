@@ -10,7 +10,9 @@ export interface Task {
   readonly run: () => Promise<void>
 }
 
-/** Runs each task at its interval, never twice at once, and logs what it throws. Returns how to stop them all. */
+/**
+ * Runs each task at its interval, never twice at once, and logs what it throws. Returns how to stop them all.
+ */
 export function runTasks(tasks: readonly Task[], log: Logger): () => void {
   const timers = tasks.map((task) => {
     let running = false

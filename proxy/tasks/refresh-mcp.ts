@@ -34,8 +34,8 @@ const MAX_LINES = 64
 
 /**
  * Reads the tools of each enabled resource again, so that a changed definition is quarantined soon after it
- * changed, and not only when an operator looks (SECURITY threat 17). A round does not wait for an upstream
- * that hangs.
+ * changed, and not only when an operator looks (docs/threats.md#threat-17). A round does not wait for an
+ * upstream that hangs.
  */
 export function refreshMcp(sources: Sources): RoundsTask {
   const refresher = new Refresher(sources)

@@ -8,7 +8,10 @@ import type { Task } from './every.ts'
 
 const HOUR_MS = 3_600_000
 
-/** The server's certificate from the data directory, made anew where it is missing, for other names, or near its end. */
+/**
+ * The server's certificate from the data directory, made anew where it is missing, for other names, or near
+ * its end.
+ */
 export async function tlsMaterial(
   { settings, authority, passphrase, database }: DataDirectory,
   at: number,

@@ -10,8 +10,8 @@ import { TIMERS } from '../http/server.ts'
 import type { Task } from './every.ts'
 
 /**
- * How long a claim is kept after its proof is too old. A proof is judged by the moment its request came and claimed when
- * the body is there: a copy that came in time may still be under way. ms.
+ * How long a claim is kept after its proof is too old. A proof is judged by the moment its request came and
+ * claimed when the body is there: a copy that came in time may still be under way. ms.
  */
 const CLAIM_KEPT_MS = TIMERS.requestMs + 60_000
 
@@ -36,7 +36,8 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
   ]
 }
 
-// While the ledger fails, `/ready` says so and no traffic may come: somebody has to try whether it works again.
+// While the ledger fails, `/ready` says so and no traffic may come: somebody has to try whether it works
+// again.
 async function settleOwed({ ledger, outcomes, database, organisation, clock }: Tended): Promise<void> {
   if (outcomes.owed > 0) await outcomes.retry()
   else if (ledger.failing) {

@@ -1,6 +1,9 @@
 import { type DestinationStream, destination, type Logger, pino } from 'pino'
 
-/** Where a secret could stand in a logged object. Nothing logs these on purpose; this is the second line (threat 30). */
+/**
+ * Where a secret could stand in a logged object. Nothing logs these on purpose; this is the second line
+ * (docs/threats.md#threat-30).
+ */
 const REDACTED = [
   'authorization',
   'dpop',
@@ -25,7 +28,10 @@ const REDACTED = [
 export interface Logs {
   /** For everything that is not a request's own line. */
   readonly log: Logger
-  /** For the one line of each request: its fields are fixed and hold no secret, so it does not pay for looking. */
+  /**
+   * For the one line of each request: its fields are fixed and hold no secret, so it does not pay for
+   * looking.
+   */
   readonly requestLog: Logger
   /** Writes what is still held back. */
   readonly flush: () => void
@@ -35,7 +41,10 @@ export interface Logs {
 const WRITE_BYTES = 4_096
 const HELD_MS = 250
 
-/** One JSON line per event, written asynchronously. `stream` stands in for standard output where a test reads the lines. */
+/**
+ * One JSON line per event, written asynchronously. `stream` stands in for standard output where a test reads
+ * the lines.
+ */
 export function createLogs(level: string, stream?: DestinationStream): Logs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
   if (stream)

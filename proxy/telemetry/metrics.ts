@@ -1,6 +1,8 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
-/** The service's own figures, in a registry of its own so that two gateways in one process do not mix theirs. */
+/**
+ * The service's own figures, in a registry of its own so that two gateways in one process do not mix theirs.
+ */
 export interface Metrics {
   readonly registry: Registry
   readonly requests: Counter<'route' | 'method' | 'status'>

@@ -12,8 +12,9 @@ export interface FetchOptions extends SessionOptions {
 
 /**
  * Makes a `fetch` that goes to the gateway and nowhere else, as this identity: mutual TLS, one access token
- * for the whole process, and a fresh DPoP proof for every attempt (WIRE.md §5). For the `fetch` option of the
- * OpenAI, Anthropic, AI SDK and MCP clients, whose own `authorization` and `x-api-key` are dropped.
+ * for the whole process, and a fresh DPoP proof for every attempt (docs/protocol.md#proofs). For the `fetch`
+ * option of the OpenAI, Anthropic, AI SDK and MCP clients, whose own `authorization` and `x-api-key` are
+ * dropped.
  *
  * `identity`: a directory as `sallyport agent` writes it, or its content. Throws one sentence where it is not
  * whole. The fetch rejects where the URL is of another origin. It never follows a redirect, and sets no limit

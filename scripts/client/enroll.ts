@@ -49,9 +49,9 @@ export interface Enrolled {
 const TIMEOUT_MS = 60_000
 
 /**
- * Enrolls an agent with a certificate of the organisation's own CA (WIRE.md §2) and writes its identity
- * directory, with a new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) where the gateway
- * refuses: nothing is left then.
+ * Enrolls an agent with a certificate of the organisation's own CA (docs/protocol.md#enrollment) and writes
+ * its identity directory, with a new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) where
+ * the gateway refuses: nothing is left then.
  */
 export function enrollByoca(options: ByocaOptions): Promise<Enrolled> {
   const { certPem: cert, privateKeyPem: key } = options

@@ -14,7 +14,9 @@ export interface Envelope {
   readonly body: string
 }
 
-/** Writes an error as the gateway itself does (WIRE.md §1), so that an SDK reads both alike. */
+/**
+ * Writes an error as the gateway itself does (docs/protocol.md#error-body), so that an SDK reads both alike.
+ */
 export function envelope({ status, reason, message, final }: LocalError): Envelope {
   const requestId = `req_${randomUUID()}`
   const said = { reason, request_id: requestId }

@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { HOP_BY_HOP } from '../../proxy/egress/hop-by-hop.ts'
 
-// Answered or checked on this side. Cookies of any program on this machine would come along: they know no ports.
+// Answered or checked on this side. Cookies of any program on this machine would come along: they know no
+// ports.
 const ENDS_HERE = ['host', 'expect', 'origin', 'referer', 'cookie', 'accept-encoding']
 
 /** The headers of a local request that go on to the gateway. */

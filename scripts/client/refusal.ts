@@ -19,8 +19,8 @@ export class GatewayRefusal extends Error {
 }
 
 /**
- * Reads an error answer: the body of WIRE.md §1, the one of RFC 6749 §5.2, or neither. `advice`: its
- * `x-should-retry`.
+ * Reads an error answer: the body of docs/protocol.md#error-body, the one of RFC 6749 §5.2, or neither.
+ * `advice`: its `x-should-retry`.
  */
 export function refusalOf(status: number, text: string, advice?: unknown): GatewayRefusal {
   const { reason, error, message, error_description: description } = membersOf(text)

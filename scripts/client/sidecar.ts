@@ -85,7 +85,7 @@ async function pass(
   res.writeHead(statusCode, statusText, answerHeaders(raw))
   res.flushHeaders()
   // A broken answer is never ended as if it were whole: an SDK would take the cut text for all of it
-  // (SECURITY T4).
+  // (docs/threats.md#t4).
   await pipeline(body, res)
 }
 

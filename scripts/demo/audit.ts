@@ -22,7 +22,7 @@ export async function showAudit(gateway: DemoGateway, say: (line: string) => voi
 async function completeRows({ admin }: DemoGateway): Promise<readonly AuditRow[]> {
   const deadline = performance.now() + OUTCOMES_MS
   for (;;) {
-    // The admin API's own shape (WIRE.md §2).
+    // The admin API's own shape (docs/protocol.md#audit-api).
     const { rows } = (await admin('GET', '/v1/admin/audit?order=asc&limit=1000')) as { rows: AuditRow[] }
     const open = rows.filter((row) => row.status === 'allowed' && !hasOutcome(row, rows))
     if (open.length === 0) return rows

@@ -117,7 +117,8 @@ function ready(child: ChildProcess, logFile: string): Promise<string> {
 }
 
 /**
- * Reads the gateway's one line `{"msg":"ready","url":…}` (WIRE.md §8); returns null for a line of its log.
+ * Reads the gateway's one line `{"msg":"ready","url":…}` (docs/protocol.md#ready-line); returns null for a
+ * line of its log.
  */
 function readyUrl(line: string): string | null {
   if (!line.startsWith('{"msg":"ready"')) return null

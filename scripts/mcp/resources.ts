@@ -1,7 +1,7 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { type Call, type ControlAnswer, expect } from '../control-client.ts'
 
-/** A tool as the admin API shows it (WIRE.md §2). */
+/** A tool as the admin API shows it (docs/protocol.md#mcp-resources). */
 export interface ShownTool {
   readonly name: string
   readonly required_capability: string
@@ -21,7 +21,7 @@ export interface WholeTool extends ShownTool {
   readonly pending_definition?: object | null
 }
 
-/** An MCP server as the admin API lists it (WIRE.md §2). */
+/** An MCP server as the admin API lists it (docs/protocol.md#mcp-resources). */
 export interface ShownResource {
   readonly resource_id: string
   readonly name: string
@@ -91,7 +91,7 @@ export async function wholeResourceNamed(call: Call, name: string): Promise<Whol
  * expected one.
  */
 export const wholeResource = (answer: ControlAnswer, status: number): WholeResource =>
-  // The admin API's own shape (WIRE.md §2), of the version that runs.
+  // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
   expect(answer, status) as unknown as WholeResource
 
 /** Finds the tool of that name. Throws one sentence where the server has none. */
@@ -112,6 +112,6 @@ export async function bindingsOf(
 
 function listOf<T>(body: unknown): readonly T[] {
   if (!Array.isArray(body)) throw new Error('the gateway answered with something other than a list')
-  // The admin API's own shape (WIRE.md §2), of the version that runs.
+  // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
   return body as readonly T[]
 }

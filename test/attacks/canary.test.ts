@@ -187,7 +187,7 @@ t.test('threats 13, 25, 30 no secret and no content stands anywhere it has no bu
   )
   for (const canary of [...Object.values(CANARY), ...bodies]) {
     const found = places.filter(({ text }) => text.includes(canary)).map(({ name }) => name)
-    // A refused field is named to whoever sent it (WIRE.md §1), and to nobody else.
+    // A refused field is named to whoever sent it (docs/protocol.md#error-types), and to nobody else.
     const named = canary === CANARY.field ? found.filter((name) => !name.startsWith('answer')) : found
     t.same(named, [], canary)
   }

@@ -43,7 +43,9 @@ async function enroll({ url, ca }: Started): Promise<Identity> {
   return { id: json.agent_id, cert: json.cert_chain_pem, key: json.private_key_pem }
 }
 
-/** Calls from many callers at once until the process dies under them; resolves with what was promised to them. */
+/**
+ * Calls from many callers at once until the process dies under them; resolves with what was promised to them.
+ */
 async function load(
   gateway: Started,
   bot: Identity,

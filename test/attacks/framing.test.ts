@@ -23,7 +23,10 @@ const chunked = (rest: string, ...headers: string[]): string =>
 const chunk = (text: string, extension = ''): string =>
   `${text.length.toString(16)}${extension}\r\n${text}\r\n`
 
-/** `closed`: hung up on, at most with a word of refusal; so where the parser gives up with a request half read. */
+/**
+ * `closed`: hung up on, at most with a word of refusal; so where the parser gives up with a request half
+ * read.
+ */
 type Expected = number | 'closed'
 type Attack = readonly [name: string, bytes: string, expected: Expected]
 
@@ -149,7 +152,7 @@ const HEADERS: readonly Attack[] = [
     post([...Array.from({ length: 1_100 }, () => 'a: b'), 'content-length: 0']),
     'closed',
   ],
-  // T8: Node keeps the first, joins the two, or differs from the next hop.
+  // docs/threats.md#t8: Node keeps the first, joins the two, or differs from the next hop.
   ...[
     'authorization: Bearer a',
     'dpop: a',

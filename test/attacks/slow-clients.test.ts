@@ -213,7 +213,7 @@ t.test('F-19 F-23 a client that goes while its calls wait in line leaves nothing
   )
 })
 
-t.test('T9 an unknown expectation in line behind another call is refused in its turn', async (t) => {
+t.test('threat 10 an unknown expectation in line behind another call is refused in its turn', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const release = Promise.withResolvers<void>()

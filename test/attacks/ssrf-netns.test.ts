@@ -12,8 +12,9 @@ import { TOOL_CALL } from '../support/permit.ts'
 import { CORPUS } from '../support/ssrf-corpus.ts'
 
 /**
- * Run again inside a network namespace of its own, where this file owns every address: a metadata service that answers,
- * a public web server, and the kernel's own count of what left. Skipped where such a namespace cannot be made.
+ * Run again inside a network namespace of its own, where this file owns every address: a metadata service
+ * that answers, a public web server, and the kernel's own count of what left. Skipped where such a namespace
+ * cannot be made.
  */
 const INSIDE = 'SSRF_TEST_INSIDE_NAMESPACE'
 const METADATA = '169.254.169.254'

@@ -12,7 +12,10 @@ import { TOOL_CALL } from '../support/permit.ts'
 // Inside what IPv6 calls global, and given out to nobody: looks public, leads nowhere.
 const PUBLIC_LOOKING = '2d00::1'
 
-/** A DNS server on loopback that says a public address the first time it is asked for a name, and 127.0.0.1 from then on. */
+/**
+ * A DNS server on loopback that says a public address the first time it is asked for a name, and 127.0.0.1
+ * from then on.
+ */
 async function rebindingDns(t: Test): Promise<{ resolve: Resolve; asked: string[] }> {
   const asked: string[] = []
   const server = DNS.createServer({

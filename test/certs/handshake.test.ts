@@ -7,7 +7,10 @@ import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import { BOT, madeAuthority } from '../support/certs/made.ts'
 import { run, without } from '../support/certs/openssl.ts'
 
-/** One CA, its server and one of its clients; a second client from a look-alike CA. All of it in a directory of files. */
+/**
+ * One CA, its server and one of its clients; a second client from a look-alike CA. All of it in a directory
+ * of files.
+ */
 async function scene(t: {
   testdir: (files: Record<string, string>) => string
   teardown: (end: () => void) => void
@@ -54,7 +57,8 @@ await t.test(
     t.same(await curl('127.0.0.1', 'agent.crt', 'agent.key'), { status: 0, text: thumbprint })
     t.same(await curl('localhost', 'agent.crt', 'agent.key'), { status: 0, text: thumbprint })
     t.not((await curl('127.0.0.1', 'clone.crt', 'clone.key')).status, 0)
-    // A leaf alone cannot be chained by a server that knows only the root: why agent.crt holds the intermediate too.
+    // A leaf alone cannot be chained by a server that knows only the root: why agent.crt holds the
+    // intermediate too.
     t.not((await curl('127.0.0.1', 'leaf-only.crt', 'agent.key')).status, 0)
   },
 )

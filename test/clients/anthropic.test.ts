@@ -68,25 +68,28 @@ await t.test('§4 the Anthropic SDK streams, and its usage is in the outcome row
   )
 })
 
-await t.test('WIRE §3 count_tokens is passed on, with what the SDK says of itself', async (t) => {
-  const gateway = await testGateway(t)
-  gateway.upstream.answer = (res) => {
-    res.setHeader('content-type', 'application/json')
-    res.end('{"input_tokens": 2095}')
-  }
-  const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
-  const { max_tokens: _, ...prompt } = hello()
-  t.same(await client.messages.countTokens(prompt).then((count) => count.input_tokens), 2095)
-  await client.beta.messages.countTokens({ ...prompt, betas: ['one-2026-01-01', 'two-2026-01-01'] })
-  const [plain, beta] = gateway.upstream.seen
-  t.match(plain, { method: 'POST', url: '/v1/messages/count_tokens' })
-  t.equal(beta?.url, '/v1/messages/count_tokens', 'our path goes upstream, whatever the query was')
-  t.match(beta?.headers['anthropic-beta'], /one-2026-01-01,two-2026-01-01/)
-  for (const { headers } of gateway.upstream.seen) {
-    t.equal(headers['x-api-key'], 'sk-upstream-anthropic')
-    t.equal(headers.authorization, undefined, "the client's own key stays here")
-  }
-})
+await t.test(
+  'docs/protocol.md#llm count_tokens is passed on, with what the SDK says of itself',
+  async (t) => {
+    const gateway = await testGateway(t)
+    gateway.upstream.answer = (res) => {
+      res.setHeader('content-type', 'application/json')
+      res.end('{"input_tokens": 2095}')
+    }
+    const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    const { max_tokens: _, ...prompt } = hello()
+    t.same(await client.messages.countTokens(prompt).then((count) => count.input_tokens), 2095)
+    await client.beta.messages.countTokens({ ...prompt, betas: ['one-2026-01-01', 'two-2026-01-01'] })
+    const [plain, beta] = gateway.upstream.seen
+    t.match(plain, { method: 'POST', url: '/v1/messages/count_tokens' })
+    t.equal(beta?.url, '/v1/messages/count_tokens', 'our path goes upstream, whatever the query was')
+    t.match(beta?.headers['anthropic-beta'], /one-2026-01-01,two-2026-01-01/)
+    for (const { headers } of gateway.upstream.seen) {
+      t.equal(headers['x-api-key'], 'sk-upstream-anthropic')
+      t.equal(headers.authorization, undefined, "the client's own key stays here")
+    }
+  },
+)
 
 await t.test(
   '§7 a denied call is a PermissionDeniedError that says what to do, streaming or not',
@@ -130,7 +133,7 @@ await t.test('§5 a client without a certificate reads why, and does not retry',
 })
 
 await t.test(
-  'WIRE §3 the provider limiting its rate is a RateLimitError that says when to return',
+  'docs/protocol.md#llm the provider limiting its rate is a RateLimitError that says when to return',
   async (t) => {
     const { files } = await mockProvider(t)
     const gateway = await testGateway(t, { files })
@@ -144,17 +147,20 @@ await t.test(
   },
 )
 
-await t.test("WIRE §3 the provider's own refusal of a request reaches the SDK as it is", async (t) => {
-  const gateway = await testGateway(t)
-  gateway.upstream.answer = (res) => {
-    res.writeHead(400, { 'content-type': 'application/json' })
-    res.end('{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: too many"}}')
-  }
-  const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
-  const error = await caught(client.messages.create(hello()), Anthropic.BadRequestError)
-  t.equal(error.type, 'invalid_request_error')
-  t.match(error.message, /max_tokens: too many/)
-})
+await t.test(
+  "docs/protocol.md#llm the provider's own refusal of a request reaches the SDK as it is",
+  async (t) => {
+    const gateway = await testGateway(t)
+    gateway.upstream.answer = (res) => {
+      res.writeHead(400, { 'content-type': 'application/json' })
+      res.end('{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: too many"}}')
+    }
+    const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    const error = await caught(client.messages.create(hello()), Anthropic.BadRequestError)
+    t.equal(error.type, 'invalid_request_error')
+    t.match(error.message, /max_tokens: too many/)
+  },
+)
 
 await t.test('T4 a provider dying in the middle of a stream is an error, never a short answer', async (t) => {
   const { files } = await mockProvider(t)
@@ -174,7 +180,7 @@ await t.test('T4 a provider dying in the middle of a stream is an error, never a
 })
 
 await t.test(
-  'WIRE §3 a base URL that ends with /v1 works for messages, and is explained elsewhere',
+  'docs/protocol.md#llm a base URL that ends with /v1 works for messages, and is explained elsewhere',
   async (t) => {
     const { mock, files } = await mockProvider(t)
     const gateway = await testGateway(t, { files })

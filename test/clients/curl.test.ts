@@ -135,26 +135,29 @@ await t.test('a client that offers HTTP/2 is served HTTP/1.1', async (t) => {
   t.equal(parts(ran).last, '200 1.1')
 })
 
-await t.test('WIRE §3 a body of 30 MiB passes, one of 33 MiB is refused 413', async (t) => {
-  const gateway = await testGateway(t)
-  const { curl, file } = curlOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
-  const large = file('large', chatOf(30 * MIB))
-  const served = await curl('/v1/chat/completions', [...JSON_BODY, '--data-binary', `@${large}`])
-  t.equal(parts(served).last, '200 1.1')
-  t.equal(gateway.upstream.seen[0]?.body.length, 30 * MIB)
+await t.test(
+  'docs/protocol.md#llm-order a body of 30 MiB passes, one of 33 MiB is refused 413',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const { curl, file } = curlOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+    const large = file('large', chatOf(30 * MIB))
+    const served = await curl('/v1/chat/completions', [...JSON_BODY, '--data-binary', `@${large}`])
+    t.equal(parts(served).last, '200 1.1')
+    t.equal(gateway.upstream.seen[0]?.body.length, 30 * MIB)
 
-  const larger = file('larger', chatOf(33 * MIB))
-  // With Expect, as curl does by itself, and without, as the SDKs do.
-  for (const expect of [[], ['-H', 'Expect:']]) {
-    const args = [...JSON_BODY, ...expect, '--data-binary', `@${larger}`]
-    const refused = await curl('/v1/chat/completions', args)
-    t.match(parts(refused).last, /^413 /, `${expect.join(' ')} ${refused.err}`)
-    t.match(JSON.parse(parts(refused).body), { reason: 'body_too_large' })
-  }
-  t.equal(gateway.upstream.seen.length, 1)
-})
+    const larger = file('larger', chatOf(33 * MIB))
+    // With Expect, as curl does by itself, and without, as the SDKs do.
+    for (const expect of [[], ['-H', 'Expect:']]) {
+      const args = [...JSON_BODY, ...expect, '--data-binary', `@${larger}`]
+      const refused = await curl('/v1/chat/completions', args)
+      t.match(parts(refused).last, /^413 /, `${expect.join(' ')} ${refused.err}`)
+      t.match(JSON.parse(parts(refused).body), { reason: 'body_too_large' })
+    }
+    t.equal(gateway.upstream.seen.length, 1)
+  },
+)
 
-await t.test('WIRE §1 ids in admin paths are taken raw and percent-encoded', async (t) => {
+await t.test('docs/protocol.md#paths ids in admin paths are taken raw and percent-encoded', async (t) => {
   const gateway = await testGateway(t)
   const { curl } = curlOf(t, gateway, await gateway.enroll('bot', []))
   const secret = ['-H', `X-Admin-Secret: ${ADMIN_SECRET}`]

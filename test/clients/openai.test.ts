@@ -134,7 +134,7 @@ await t.test('a model that no provider serves is a NotFoundError', async (t) => 
 })
 
 await t.test(
-  'WIRE §3 the provider limiting its rate is a RateLimitError that says when to return',
+  'docs/protocol.md#llm the provider limiting its rate is a RateLimitError that says when to return',
   async (t) => {
     const { files } = await mockProvider(t)
     const gateway = await testGateway(t, { files })
@@ -150,7 +150,7 @@ await t.test(
 )
 
 await t.test(
-  'WIRE §3 a call that is too large is answered 413, though the SDK is still sending',
+  'docs/protocol.md#llm a call that is too large is answered 413, though the SDK is still sending',
   async (t) => {
     const gateway = await testGateway(t)
     const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
@@ -161,7 +161,7 @@ await t.test(
 )
 
 await t.test(
-  'WIRE §1 what no retry can cure is not retried: a provider without a key, another dialect',
+  'docs/protocol.md#retry-advice what no retry can cure is not retried: a provider without a key, another dialect',
   async (t) => {
     const provider = (name: string, dialect: string, key: string, model: string): string =>
       `  - {name: ${name}, dialect: ${dialect}, base_url: UPSTREAM/v1, api_key: "${key}", models: [${model}]}\n`

@@ -53,7 +53,9 @@ interface Denied {
   readonly exists: ReadonlySet<string>
 }
 
-/** Runs the suite with nothing granted; the test has failed where anything reached the server, or was granted. */
+/**
+ * Runs the suite with nothing granted; the test has failed where anything reached the server, or was granted.
+ */
 async function denied(t: Test, revision: Revision, door: '/v1/mcp' | '/v1/mcp/everything'): Promise<Denied> {
   const { stage, behind, read, through } = await gate(t, revision, [])
   const verdicts = await through(door)

@@ -6,10 +6,13 @@ import { scoredScenarios } from '../support/mcp/suite.ts'
 
 const [DONE, WARNED, SKIPPED, NOTHING] = [['SUCCESS'], ['WARNING'], ['SKIPPED'], []]
 
-/** All that the gateway says otherwise than the server behind it, as the server's statuses and the gateway's. */
+/**
+ * All that the gateway says otherwise than the server behind it, as the server's statuses and the gateway's.
+ */
 const KNOWN: Readonly<Record<string, Json>> = {
   '2025-11-25': {
-    // tools/list comes out of the pins and as JSON, where the server streams: the suite takes note of it (INFO) and no more.
+    // tools/list comes out of the pins and as JSON, where the server streams: the suite takes note of it
+    // (INFO) and no more.
     'server-sse-multiple-streams': { 'server-sse-streams-functional': [DONE, NOTHING] },
     // Not scored: streams that are taken up again by GET. There is no such stream here.
     'server-sse-polling': {
@@ -27,7 +30,8 @@ const KNOWN: Readonly<Record<string, Json>> = {
       'sep-2575-server-sends-prompts-list-changed-on-subscription': [DONE, SKIPPED],
       'sep-2575-server-sends-tools-list-changed-on-subscription': [DONE, SKIPPED],
     },
-    // Not scored: it calls the first tool of the list without arguments, and the first by name demands some. See below.
+    // Not scored: it calls the first tool of the list without arguments, and the first by name demands some.
+    // See below.
     'http-header-validation': { 'sep-2243-server-accepts-whitespace-header-value': [DONE, ['FAILURE']] },
   },
 }

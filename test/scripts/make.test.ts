@@ -16,7 +16,10 @@ function writeNode(directory: string, version: string): void {
   chmodSync(path, 0o755)
 }
 
-/** Runs `make start` after npm ci, on a machine with a Node of this version; `pinned` is the one that npm brought. */
+/**
+ * Runs `make start` after npm ci, on a machine with a Node of this version; `pinned` is the one that npm
+ * brought.
+ */
 function makeStart(t: Test, own: string, pinned?: string) {
   const root = t.testdir({ node_modules: { '.package-lock.json': '{}' } })
   for (const file of ['Makefile', 'package.json', 'package-lock.json']) {

@@ -162,7 +162,7 @@ await t.test(
 )
 
 await t.test(
-  'WIRE §4: GET is 405, and so is DELETE without a session to end; notifications are 202',
+  'docs/protocol.md#mcp: GET is 405, and so is DELETE without a session to end; notifications are 202',
   async (t) => {
     const stage = await mcpStage(t)
     const bot = await stage.enroll('bot', [])
@@ -197,7 +197,7 @@ await t.test('a page of another origin reaches nothing, by whatever method', asy
   t.equal((await stage.call(bot, 'POST', '/v1/mcp', { body, headers: { origin: stage.url } })).status, 200)
 })
 
-await t.test('WIRE §1: a refusal that a retry cannot cure says so', async (t) => {
+await t.test('docs/protocol.md#retry-advice: a refusal that a retry cannot cure says so', async (t) => {
   const stage = await mcpStage(t)
   const bot = await stage.enroll('bot', [])
   for (const options of [{ id: 'x'.repeat(300) }, {}]) {
@@ -208,7 +208,7 @@ await t.test('WIRE §1: a refusal that a retry cannot cure says so', async (t) =
 })
 
 await t.test(
-  'WIRE §4: JSON-RPC errors are HTTP 200 for an older client, except where the body is no JSON or no object',
+  'docs/protocol.md#mcp: JSON-RPC errors are HTTP 200 for an older client, except where the body is no JSON or no object',
   async (t) => {
     const stage = await mcpStage(t)
     const bot = await stage.enroll('bot', [])

@@ -92,7 +92,7 @@ await t.test('§4.4 a PATCH replaces the whole set and is idempotent', async (t)
 })
 
 await t.test(
-  '§4.4 a replacement from a stale read is refused where If-Match says so (WIRE §1)',
+  '§4.4 a replacement from a stale read is refused where If-Match says so (docs/protocol.md#if-match)',
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', [])
@@ -139,32 +139,35 @@ await t.test('§4.4 of many replacements at once without If-Match each is applie
   }
 })
 
-await t.test('WIRE §2 a rotated certificate works at once, and the previous one for its grace', async (t) => {
-  let at = Date.now()
-  const gateway = await testGateway(t, { clock: () => at })
-  const old = await gateway.enroll('bot', ['llm.chat'])
-  const { status, json } = await gateway.admin('POST', `/v1/admin/agents/${old.id}/rotate-cert`, {
-    grace_hours: 2,
-  })
-  t.equal(status, 200)
-  t.equal(Date.parse(json.previous_valid_until), at + 2 * 3_600_000)
-  const fresh = { id: old.id, cert: json.cert_chain_pem, key: json.private_key_pem }
-  const chat = async (who: typeof old) =>
-    (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status
-  t.strictSame([await chat(fresh), await chat(old)], [200, 200])
-  const [inGrace] = await gateway.rows({ action: 'egress_llm_chat', status: 'allowed' })
-  t.equal(inGrace?.detail.certificate, 'previous', 'its use is in the ledger')
-  at += 2 * 3_600_000
-  t.strictSame([await chat(fresh), await chat(old)], [200, 401])
-  const again = await gateway.admin('POST', `/v1/admin/agents/${old.id}/rotate-cert`, { grace_hours: 0 })
-  t.equal(again.json.previous_valid_until, null)
-  t.equal(await chat(fresh), 401, 'no grace: ended at once')
-  t.equal(
-    (await gateway.admin('POST', `/v1/admin/agents/${old.id}/rotate-cert`)).status,
-    200,
-    'a body is optional',
-  )
-})
+await t.test(
+  'docs/protocol.md#rotation a rotated certificate works at once, and the previous one for its grace',
+  async (t) => {
+    let at = Date.now()
+    const gateway = await testGateway(t, { clock: () => at })
+    const old = await gateway.enroll('bot', ['llm.chat'])
+    const { status, json } = await gateway.admin('POST', `/v1/admin/agents/${old.id}/rotate-cert`, {
+      grace_hours: 2,
+    })
+    t.equal(status, 200)
+    t.equal(Date.parse(json.previous_valid_until), at + 2 * 3_600_000)
+    const fresh = { id: old.id, cert: json.cert_chain_pem, key: json.private_key_pem }
+    const chat = async (who: typeof old) =>
+      (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status
+    t.strictSame([await chat(fresh), await chat(old)], [200, 200])
+    const [inGrace] = await gateway.rows({ action: 'egress_llm_chat', status: 'allowed' })
+    t.equal(inGrace?.detail.certificate, 'previous', 'its use is in the ledger')
+    at += 2 * 3_600_000
+    t.strictSame([await chat(fresh), await chat(old)], [200, 401])
+    const again = await gateway.admin('POST', `/v1/admin/agents/${old.id}/rotate-cert`, { grace_hours: 0 })
+    t.equal(again.json.previous_valid_until, null)
+    t.equal(await chat(fresh), 401, 'no grace: ended at once')
+    t.equal(
+      (await gateway.admin('POST', `/v1/admin/agents/${old.id}/rotate-cert`)).status,
+      200,
+      'a body is optional',
+    )
+  },
+)
 
 await t.test('§4.3 each LLM endpoint reaches its own path at the provider', async (t) => {
   const gateway = await testGateway(t)

@@ -62,7 +62,7 @@ await t.test('§6 the chain is verified and exported by the admin API', async (t
   )
 })
 
-await t.test('AUDIT strangers do not grow the chain: one row per reason', async (t) => {
+await t.test('docs/ledger.md strangers do not grow the chain: one row per reason', async (t) => {
   const gateway = await testGateway(t)
   for (const _ of Array(20)) await gateway.call(null, 'POST', '/v1/chat/completions', { body: CHAT })
   t.equal((await gateway.rows({ action: 'auth.refused' })).length, 0)

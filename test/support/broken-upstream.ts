@@ -5,8 +5,8 @@ import type { Test } from 'tap'
 export interface RawUpstream {
   readonly url: string
   /**
-   * Called with each connection once a whole request has come. The gateway's own reading of the list of models is no such
-   * request: it is answered with a plain refusal, and its connection closed.
+   * Called with each connection once a whole request has come. The gateway's own reading of the list of
+   * models is no such request: it is answered with a plain refusal, and its connection closed.
    */
   onRequest: (socket: Socket) => void
   /** Resolves when a connection of it has closed, other than a reading's. */

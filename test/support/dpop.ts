@@ -18,7 +18,10 @@ export function proofSigner(): ProofSigner {
 
 type Members = Record<string, unknown>
 
-/** A proof; what is given in `header` and `claims` replaces what a correct one has, and undefined leaves it out. */
+/**
+ * A proof; what is given in `header` and `claims` replaces what a correct one has, and undefined leaves it
+ * out.
+ */
 export function proof(signer: ProofSigner, claims: Members, header: Members = {}): string {
   const head = { typ: 'dpop+jwt', alg: 'ES256', jwk: signer.jwk, ...header }
   const body = { jti: randomUUID(), iat: Math.floor(Date.now() / 1000), ...claims }

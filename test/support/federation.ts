@@ -42,7 +42,10 @@ export const answering =
   (_received, response) =>
     void response.writeHead(status, headers).end()
 
-/** A federation's end: a real server on loopback that keeps what it was sent. Answers 204 until it is told otherwise. */
+/**
+ * A federation's end: a real server on loopback that keeps what it was sent. Answers 204 until it is told
+ * otherwise.
+ */
 export async function receiver(t: Test, port = 0): Promise<Receiver> {
   const received: Received[] = []
   const take = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -90,7 +93,10 @@ export interface DataDirectory {
   readonly close: () => Promise<void>
 }
 
-/** A database with its ledger and signing keys, in the test's own directory: a second one there is the restart. */
+/**
+ * A database with its ledger and signing keys, in the test's own directory: a second one there is the
+ * restart.
+ */
 export async function dataDirectory(t: Test, directory: string): Promise<DataDirectory> {
   const clock = { at: AT }
   const database = await openDatabase(`sqlite:${join(directory, 'sallyport.db')}`)

@@ -57,7 +57,10 @@ export interface TestGateway extends Gateway {
     headers?: Record<string, string>,
   ) => Promise<Answered>
   readonly enroll: (name: string, capabilities: readonly string[]) => Promise<Identity>
-  /** Every audit row, oldest first. Outcome rows follow their answers: close the gateway before you look for them. */
+  /**
+   * Every audit row, oldest first. Outcome rows follow their answers: close the gateway before you look for
+   * them.
+   */
   readonly rows: (filter?: Parameters<typeof listRows>[1]) => Promise<readonly AuditRow[]>
 }
 
@@ -67,7 +70,10 @@ export interface TestOptions extends GatewayOptions {
   readonly files?: Readonly<Record<string, string | null>>
   /** True: a CA that no other gateway of this test file has. */
   readonly ownCa?: boolean
-  /** Whether the whole audit chain must verify when the test ends. Default true; false where the test breaks it. */
+  /**
+   * Whether the whole audit chain must verify when the test ends. Default true; false where the test breaks
+   * it.
+   */
   readonly verify?: boolean
 }
 
@@ -94,8 +100,8 @@ providers:
 }
 
 /**
- * A whole gateway on a directory and ports of its own. When the test ends it is closed, its whole chain verified, and what
- * `admin` was answered compared with what `/openapi.json` says of it.
+ * A whole gateway on a directory and ports of its own. When the test ends it is closed, its whole chain
+ * verified, and what `admin` was answered compared with what `/openapi.json` says of it.
  */
 export async function testGateway(t: Test, options: TestOptions = {}): Promise<TestGateway> {
   const upstream = await testUpstream(t)
@@ -139,8 +145,8 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   }
 }
 
-// Sealing keys is slow by design, and every gateway of a test file may as well have the same CA: the first one makes it,
-// those after it find it in their data directory, as a gateway does that starts again.
+// Sealing keys is slow by design, and every gateway of a test file may as well have the same CA: the first
+// one makes it, those after it find it in their data directory, as a gateway does that starts again.
 const madeCas = new Map<string, string>()
 const caOf = ({ org, trustDomain }: Settings): string => `${org} ${trustDomain}`
 
@@ -160,7 +166,9 @@ async function keepCa(settings: Settings): Promise<void> {
   madeCas.set(caOf(settings), kept)
 }
 
-/** A directory of its own, short enough for a Unix socket, gone with the test. One test may ask for several. */
+/**
+ * A directory of its own, short enough for a Unix socket, gone with the test. One test may ask for several.
+ */
 export async function scratch(t: Test): Promise<string> {
   const root = await mkdtemp(join(tmpdir(), 'sallyport-'))
   t.teardown(() => rm(root, { recursive: true, force: true }))
@@ -217,7 +225,10 @@ async function caller(gateway: Gateway, settings: Settings, administered: Admini
   return { ca, call, admin, enroll, rows }
 }
 
-/** A TLS agent that trusts the gateway's CA and presents an identity, or none. `keepAlive`: one connection for all. */
+/**
+ * A TLS agent that trusts the gateway's CA and presents an identity, or none. `keepAlive`: one connection for
+ * all.
+ */
 export function agentOf(ca: string, who: Identity | null, keepAlive = false): Agent {
   const credentials = who ? { cert: who.cert, key: who.key } : {}
   return new Agent({ ca, ...credentials, keepAlive, maxSockets: keepAlive ? 1 : Number.POSITIVE_INFINITY })

@@ -4,7 +4,10 @@ import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import { egressAgent } from '../../proxy/egress/agent.ts'
 
-/** A site on loopback under a public-looking name, and an agent that finds it there. `answerMs` is the agent's; 0 is no limit. */
+/**
+ * A site on loopback under a public-looking name, and an agent that finds it there. `answerMs` is the
+ * agent's; 0 is no limit.
+ */
 export async function loopbackSite(t: Test, answer: RequestListener, answerMs: number) {
   const server = createServer(answer)
   await once(server.listen(0, '127.0.0.1'), 'listening')

@@ -23,7 +23,10 @@ export function grantOf<Target = null>(demand: Demand, target: Target): Granted<
 /** A grant of a tool's call, for tests of what stands behind the gate. */
 export const TOOL_CALL = grantOf({ action: 'mcp_tools_call', capability: 'mcp.tools.call' }, null)
 
-/** A reading of an MCP server, for tests of the client alone: the service makes one in `pinning/inspect.ts` only. */
+/**
+ * A reading of an MCP server, for tests of the client alone: the service makes one in `pinning/inspect.ts`
+ * only.
+ */
 export const READING = { kind: 'reading', resourceId: 'mcpr_1' } as OperatorPermit
 
 /** A reading of a provider's models, for tests of the client alone. */

@@ -14,7 +14,10 @@ export interface RawConnection {
   readonly send: (bytes: string | Buffer) => void
   /** What has come so far, one character per byte. */
   readonly received: () => string
-  /** Resolves with everything received once it holds `text` so many times; rejects where the connection closes before. */
+  /**
+   * Resolves with everything received once it holds `text` so many times; rejects where the connection closes
+   * before.
+   */
   readonly until: (text: string, times?: number) => Promise<string>
   /** Resolves with everything received when the connection has closed, in order or by a reset. */
   readonly closed: Promise<string>
@@ -23,7 +26,10 @@ export interface RawConnection {
 /** `localAddress`: which of its own addresses the client comes from. */
 export type RawOptions = ConnectionOptions & { readonly localAddress?: string }
 
-/** Opens a connection with an identity, or with none, and resolves when TLS stands. It is destroyed with the test. */
+/**
+ * Opens a connection with an identity, or with none, and resolves when TLS stands. It is destroyed with the
+ * test.
+ */
 export async function rawConnect(
   t: Test,
   { url, ca }: Target,

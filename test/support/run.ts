@@ -11,8 +11,9 @@ export interface Ran {
 }
 
 /**
- * The cache of compiled sources for processes that a test starts: the one that make sets, so that types are stripped once
- * for all of them. Its entries go by the content of the sources: no process sees what another one does.
+ * The cache of compiled sources for processes that a test starts: the one that make sets, so that types are
+ * stripped once for all of them. Its entries go by the content of the sources: no process sees what another
+ * one does.
  */
 export const NODE_COMPILE_CACHE = join(ROOT, 'node_modules/.cache/node')
 

@@ -5,7 +5,10 @@ import type { TestGateway } from './gateway.ts'
 /** For what nobody announces, such as a row that is written after the answer. ms. */
 const PATIENCE_MS = 8_000
 
-/** Asks again and again until the answer is as wanted, and resolves with it; with the last one when patience ends. */
+/**
+ * Asks again and again until the answer is as wanted, and resolves with it; with the last one when patience
+ * ends.
+ */
 export async function eventually<T>(ask: () => T | Promise<T>, wanted: (answer: T) => boolean): Promise<T> {
   const end = Date.now() + PATIENCE_MS
   for (;;) {

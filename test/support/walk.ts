@@ -14,8 +14,9 @@ export interface Walk {
 }
 
 /**
- * Makes the same call several times and returns the source files, by path, of which some function ran in every one of
- * them. Counts this process's main thread: neither the ledger's thread nor what only runs at start.
+ * Makes the same call several times and returns the source files, by path, of which some function ran in
+ * every one of them. Counts this process's main thread: neither the ledger's thread nor what only runs at
+ * start.
  */
 export async function walkOf(call: () => Promise<unknown>): Promise<Walk> {
   const session = new Session()

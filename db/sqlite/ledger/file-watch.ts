@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs'
 
-/** Notices that the file under an open connection is no longer the one at its path (SECURITY F-06). */
+/** Notices that the file under an open connection is no longer the one at its path (docs/threats.md#f-06). */
 export interface FileWatch {
   /** Throws where the database or its write-ahead log was deleted or replaced since it was first seen. */
   assertSame(): void

@@ -1,4 +1,5 @@
-// The thread that writes the ledger: an fsync takes its time, and the event loop has none (SECURITY T10).
+// The thread that writes the ledger: an fsync takes its time, and the event loop has none
+// (docs/threats.md#t10).
 import { parentPort, workerData } from 'node:worker_threads'
 import { messageOf } from '../../error-message.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'

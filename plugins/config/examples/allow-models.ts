@@ -10,16 +10,17 @@ import type { OperatorFacts, OperatorPlugin, OperatorTools } from '../../operato
  *     models:
  *       acme::intern: [gpt-4o-mini, claude-haiku-4-5]
  *
- * To write one: export a function `plugin` that takes the rest of the yaml file and our tools (`Refusal`), and returns a
- * name, the facts it needs (principal, proof, demand, call, granted) and `admit`. Throw a Refusal to refuse; returning
- * lets the call go on to the next check. A check can only refuse: what it returns is ignored. It has a second to decide;
- * being slower, or throwing anything else, refuses the call with plugin_failed. It gets copies, so nothing it changes
- * reaches the gateway, and it never sees headers or bodies. It runs inside the gateway, with its rights: install only
- * code that you trust.
+ * To write one: export a function `plugin` that takes the rest of the yaml file and our tools (`Refusal`),
+ * and returns a name, the facts it needs (principal, proof, demand, call, granted) and `admit`. Throw a
+ * Refusal to refuse; returning lets the call go on to the next check. A check can only refuse: what it
+ * returns is ignored. It has a second to decide; being slower, or throwing anything else, refuses the call
+ * with plugin_failed. It gets copies, so nothing it changes reaches the gateway, and it never sees headers or
+ * bodies. It runs inside the gateway, with its rights: install only code that you trust.
  *
- * To count what calls cost, return `settled(facts, outcome)` too: it is called once when a call that `admit` let through
- * has ended, with the same facts and with `{ at, status, provider, detail }`; the status is success, error, truncated or
- * refused, and `detail` holds what the ledger's outcome row says, such as the tokens. Nobody waits for it.
+ * To count what calls cost, return `settled(facts, outcome)` too: it is called once when a call that `admit`
+ * let through has ended, with the same facts and with `{ at, status, provider, detail }`; the status is
+ * success, error, truncated or refused, and `detail` holds what the ledger's outcome row says, such as the
+ * tokens. Nobody waits for it.
  */
 
 /** Refuses with `policy_denied` where a listed principal calls a model that is not on its list. */

@@ -38,7 +38,10 @@ const binding = z
   })
   .meta({ id: 'McpBinding' })
 
-/** POST /v1/admin/mcp-resources/bindings: lets a principal of any type reach a resource (WIRE.md §2). */
+/**
+ * POST /v1/admin/mcp-resources/bindings: lets a principal of any type reach a resource
+ * (docs/protocol.md#mcp-bindings).
+ */
 export const bindPrincipal = operation({
   name: 'createMcpBinding',
   summary: 'Lets a principal reach an MCP resource. Its capabilities say what it may do there.',

@@ -19,7 +19,7 @@ import {
  */
 export const DEFAULT_CAPABILITY = 'mcp.tools.call'
 
-/** The body of a registration (WIRE.md §2). */
+/** The body of a registration (docs/protocol.md#mcp-resources). */
 export const newMcpResource = z.strictObject({
   name: resourceName,
   description: description.nullish(),

@@ -35,7 +35,8 @@ const params = z.object({ resource_id: z.string() })
 
 /**
  * POST /v1/admin/mcp-resources: registers an MCP server, and reads it once, which pins its tools. One that
- * cannot be read is registered all the same, with `last_error` and without tools (WIRE.md §2).
+ * cannot be read is registered all the same, with `last_error` and without tools
+ * (docs/protocol.md#mcp-resources).
  */
 export const createMcpResource = operation({
   name: 'createMcpResource',

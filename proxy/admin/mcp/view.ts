@@ -72,7 +72,10 @@ export const resourceDetail = z
   })
   .meta({ id: 'McpResourceDetail' })
 
-/** A resource with its tools as operators see it (WIRE.md §2). The revision is the ETag, not a field. */
+/**
+ * A resource with its tools as operators see it (docs/protocol.md#mcp-resources). The revision is the ETag,
+ * not a field.
+ */
 export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]) => ({
   resource_id: resource.resource_id,
   name: resource.name,
@@ -94,8 +97,9 @@ export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]
 })
 
 /**
- * A resource as {@link mcpResourceView} has it, with all that an operator must be able to look at before saying yes: what
- * the server said of itself, each definition whole, and the names in `tool_capabilities` that no tool has ever had.
+ * A resource as {@link mcpResourceView} has it, with all that an operator must be able to look at before
+ * saying yes: what the server said of itself, each definition whole, and the names in `tool_capabilities`
+ * that no tool has ever had.
  */
 export const mcpResourceDetail = (resource: McpResource, tools: readonly McpTool[]) => ({
   ...mcpResourceView(resource, tools),

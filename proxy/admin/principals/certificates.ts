@@ -59,7 +59,8 @@ export const rotateCertificate = (kind: Kind) =>
   })
 
 /**
- * POST …/{id}/certificate: a certificate for the key of a request, which never leaves its maker (WIRE.md §2).
+ * POST …/{id}/certificate: a certificate for the key of a request, which never leaves its maker
+ * (docs/protocol.md#csr).
  */
 export const certifyRequest = (kind: Kind) =>
   operation({

@@ -11,8 +11,8 @@ import { params } from './principals.ts'
 import { identified, principalOf, withId } from './view.ts'
 
 /**
- * A public JWK that may sign DPoP proofs. Its private part, a symmetric or a weak key is refused (WIRE.md
- * §2).
+ * A public JWK that may sign DPoP proofs. Its private part, a symmetric or a weak key is refused
+ * (docs/protocol.md#dpop-keys).
  */
 export const publicJwk = z
   .looseObject({ kty: z.string() })

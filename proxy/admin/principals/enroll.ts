@@ -117,8 +117,8 @@ export const enrollByoca = operation({
 })
 
 /**
- * POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate (WIRE.md
- * §2).
+ * POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate
+ * (docs/protocol.md#principals).
  */
 export const enrollSpiffe = operation({
   name: 'enrollAgentSpiffe',
@@ -214,7 +214,7 @@ async function enroll(
   return principalOf(context, AGENT, id)
 }
 
-/** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (WIRE.md §2). */
+/** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */
 async function newApiKey(
   { database, organisation }: AdminContext,
   { at }: Caller,

@@ -1,7 +1,7 @@
 import { printSpiffeId } from '../../../certs/enrollment/spiffe-id.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 
-/** The differences between the three types of principals (spec §2.1, WIRE.md §2). */
+/** The differences between the three types of principals (spec §2.1, docs/protocol.md#principal-object). */
 export interface Kind {
   readonly type: PrincipalType
   /** In names of operations and of schemas. */

@@ -85,8 +85,8 @@ const page = z
   })
 
 /**
- * GET /v1/admin/agents: newest first, a bare array (WIRE.md §2); `?limit=&cursor=` pages it, and `next` leads
- * on.
+ * GET /v1/admin/agents: newest first, a bare array (docs/protocol.md#principals); `?limit=&cursor=` pages it,
+ * and `next` leads on.
  */
 export const listAgents = operation({
   name: 'listAgents',
@@ -109,7 +109,10 @@ interface Listed {
   readonly total: number
 }
 
-/** GET /v1/admin/{users,workloads}: as {@link listAgents}, but `{users: […], total}` (WIRE.md §2). */
+/**
+ * GET /v1/admin/{users,workloads}: as {@link listAgents}, but `{users: […], total}`
+ * (docs/protocol.md#principals).
+ */
 export const listPrincipalsOf = (kind: Kind) =>
   operation({
     name: `list${kind.noun}s`,

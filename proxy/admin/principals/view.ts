@@ -27,7 +27,7 @@ export const withId = <M extends Members>({ idField }: Kind, members: M): Shape<
 export const withName = <M extends Members>({ idField, nameField }: Kind, members: M): Shape<M> =>
   z.strictObject({ [idField]: z.string(), [nameField]: z.string(), ...members }) as unknown as Shape<M>
 
-/** The members of every principal (WIRE.md §2). */
+/** The members of every principal (docs/protocol.md#principals). */
 export const MEMBERS = {
   principal_type: z.enum(['agent', 'user', 'workload']),
   name: z.string(),

@@ -17,7 +17,9 @@ export interface Dialect<Name extends string = string> {
 }
 
 export interface DialectEndpoint {
-  /** As this service spells it. Matched exactly on the raw path; it never goes upstream (SECURITY T17). */
+  /**
+   * As this service spells it. Matched exactly on the raw path; it never goes upstream (docs/threats.md#t17).
+   */
   readonly path: string
   /** Appended to the provider's base_url. */
   readonly upstreamPath: string
@@ -52,7 +54,10 @@ export interface KeyFormat {
   readonly header: string
 }
 
-/** Names and prefixes are lower case, and add to the lists that hold for every provider (SECURITY T2, T3). */
+/**
+ * Names and prefixes are lower case, and add to the lists that hold for every provider (docs/threats.md#t2,
+ * #t3).
+ */
 export interface DialectHeaders {
   /** Of a caller's request, passed on to providers. */
   readonly request: readonly string[]
@@ -81,9 +86,13 @@ export interface OfferedModel extends ListedModel {
 export interface ModelListFormat {
   /** Appended to the provider's base_url: path and query of its list. */
   readonly upstreamPath: string
-  /** Reads the provider's answer. Throws where it is no list. Does NOT bound its length: the catalogue does. */
+  /**
+   * Reads the provider's answer. Throws where it is no list. Does NOT bound its length: the catalogue does.
+   */
   readonly parse: (answer: unknown) => readonly ListedModel[]
-  /** Recognises a caller who expects this dialect's list. The first dialect's is for all whom none recognises. */
+  /**
+   * Recognises a caller who expects this dialect's list. The first dialect's is for all whom none recognises.
+   */
   readonly isExpected: (headers: IncomingHttpHeaders) => boolean
   /** Renders the answer to GET /v1/models. */
   readonly render: (models: readonly OfferedModel[]) => unknown

@@ -19,7 +19,7 @@ export interface Endpoint extends DialectEndpoint {
   readonly dialect: DialectName
 }
 
-/** Every LLM route (WIRE.md §3). */
+/** Every LLM route (docs/protocol.md#llm). */
 export const ENDPOINTS: readonly Endpoint[] = DIALECTS.flatMap(({ name, endpoints }) =>
   endpoints.map((endpoint): Endpoint => ({ ...endpoint, dialect: name })),
 )

@@ -32,7 +32,7 @@ export interface Timeouts {
 export interface UpstreamRequest {
   /** Allows it: of a granted call, or of the gateway's own reading. */
   readonly permit: Granted | CatalogPermit
-  /** No other method: the library rewrites the framing of DELETE and OPTIONS (SECURITY T1). */
+  /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
   readonly method: 'GET' | 'POST'
   /** Alone decides where the request goes and its path. */
   readonly url: URL
@@ -69,9 +69,9 @@ interface Agents {
 
 /**
  * The process's way out to LLM providers: http-proxy-3 behind a fence. The library sees neither the caller's
- * request nor its response but stand-ins built here, so nothing of the caller can reach a provider by it (T1
- * to T3), and it writes no response: the answer is handed back as a stream (T4). Redirects are not followed.
- * TLS is always verified.
+ * request nor its response but stand-ins built here, so nothing of the caller can reach a provider by it
+ * (docs/threats.md#t1 to docs/threats.md#t3), and it writes no response: the answer is handed back as a
+ * stream (docs/threats.md#t4). Redirects are not followed. TLS is always verified.
  *
  * A request that was sent on a pooled connection and died there with a reset and no byte of an answer is sent
  * once more on a fresh connection. That is nearly always the other side closing an idle connection while we
@@ -215,8 +215,9 @@ class Exchange {
 }
 
 /*
- * The objects that http-proxy-3 gets in place of a caller's request and response. Each has the members that the library
- * reads, and nothing that came from outside. `test/proxy/llm/upstream/contract.test.ts` fails when it reads another.
+ * The objects that http-proxy-3 gets in place of a caller's request and response. Each has the members that
+ * the library reads, and nothing that came from outside. `test/proxy/llm/upstream/contract.test.ts` fails
+ * when it reads another.
  */
 
 /** Answers are handed back, not written; the target alone decides the path; TLS is verified. */

@@ -4,8 +4,8 @@ import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 
 /**
- * The headers of a caller's request that a provider may see. All others stay here (SECURITY T2, T3, threats
- * 11 and 16).
+ * The headers of a caller's request that a provider may see. All others stay here (docs/threats.md#t2, #t3,
+ * #threat-11 and #threat-16).
  */
 const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'accept',
@@ -23,7 +23,7 @@ const REQUEST_NAMES: ReadonlySet<string> = new Set([
 ])
 const REQUEST_PREFIXES = ['x-stainless-']
 
-/** The headers of a provider's answer that a caller may see (SECURITY threat 12). */
+/** The headers of a provider's answer that a caller may see (docs/threats.md#threat-12). */
 const RESPONSE_NAMES: ReadonlySet<string> = new Set([
   'content-encoding',
   'content-type',

@@ -9,8 +9,8 @@ const MAX_DURATION_MS = 3_600_000
 
 /**
  * Destroys the stream, with an error, when nothing comes for `idleMs` while nothing is waiting to be read,
- * when it has been open for an hour, or when `signal` fires (SECURITY F-15, F-19). A reader that holds the
- * stream back stops that clock.
+ * when it has been open for an hour, or when `signal` fires (docs/threats.md#f-15, #f-19). A reader that
+ * holds the stream back stops that clock.
  */
 export function guardStream(stream: IncomingMessage, idleMs: number, signal: AbortSignal): void {
   const { socket } = stream
@@ -34,7 +34,8 @@ export function guardStream(stream: IncomingMessage, idleMs: number, signal: Abo
   socket.on('timeout', idle)
   signal.addEventListener('abort', aborted, { once: true })
   stream.once('close', release)
-  // The reader hears the error through `errored` or its own listener; without one here Node would keep it to itself.
+  // The reader hears the error through `errored` or its own listener; without one here Node would keep it to
+  // itself.
   stream.on('error', release)
 }
 

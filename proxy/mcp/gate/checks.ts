@@ -25,8 +25,9 @@ interface Called extends Arrival, Asking {
 }
 
 /**
- * Gates the method itself, behind the tool's own gate (spec §2.3, WIRE.md §4): with `enforce_tools_call`
- * every call of a tool also demands `mcp.tools.call`. Without it, that capability says nothing by itself.
+ * Gates the method itself, behind the tool's own gate (spec §2.3, docs/protocol.md#mcp-order): with
+ * `enforce_tools_call` every call of a tool also demands `mcp.tools.call`. Without it, that capability says
+ * nothing by itself.
  */
 export function methodGate(enforced: boolean): Plugin<Asking, object> {
   return {

@@ -14,9 +14,9 @@ export interface Reached {
 
 /**
  * States the demand of the same call now: for a stream that is open and for a server request that waits, both
- * of which may outlast an operator's grant (SECURITY M-06). Refuses with `mcp_not_bound` where the principal
- * is not bound to the resource any more, or the resource was disabled or deleted. Does NOT check that the
- * principal holds it.
+ * of which may outlast an operator's grant (docs/threats.md#m-06). Refuses with `mcp_not_bound` where the
+ * principal is not bound to the resource any more, or the resource was disabled or deleted. Does NOT check
+ * that the principal holds it.
  */
 export async function demandNow(
   registry: Pick<Registry, 'current' | 'isBound'>,

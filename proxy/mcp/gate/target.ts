@@ -85,9 +85,9 @@ interface Aim {
 }
 
 /**
- * Finds the target of a call, in the order of WIRE.md §4: its shape (`mcp_params_invalid`), that it exists
- * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`). States the capability it
- * demands. Does NOT check that the principal holds it.
+ * Finds the target of a call, in the order of docs/protocol.md#mcp-order: its shape (`mcp_params_invalid`),
+ * that it exists (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`). States the
+ * capability it demands. Does NOT check that the principal holds it.
  */
 export function mcpTarget(
   registry: Registry,
@@ -222,7 +222,10 @@ function relayCapability(
   return capability === undefined ? {} : { capability }
 }
 
-/** Finds the resource of a prompt by its name. A URI names none: it goes to the one bound resource, or nowhere. */
+/**
+ * Finds the resource of a prompt by its name. A URI names none: it goes to the one bound resource, or
+ * nowhere.
+ */
 async function relayOf(
   { principal }: Needs,
   registry: Registry,

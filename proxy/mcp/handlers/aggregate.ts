@@ -23,9 +23,9 @@ export interface Aggregated {
 }
 
 /**
- * Puts the prompts or resources of every bound resource in one list (WIRE.md §4): a prompt is named
- * `<resource>.<prompt>`, a URI stays what it is. An upstream that fails leaves its part out; refuses only
- * where every one fails.
+ * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names): a prompt is
+ * named `<resource>.<prompt>`, a URI stays what it is. An upstream that fails leaves its part out; refuses
+ * only where every one fails.
  */
 export async function aggregate(
   upstream: McpUpstream,

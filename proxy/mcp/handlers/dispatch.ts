@@ -21,7 +21,10 @@ export interface McpFacts extends Dispatched {
   readonly token: AccessToken | null
 }
 
-/** Does the work that was granted (WIRE.md §4). Refuses with `mcp_unreachable` and `mcp_failed`. */
+/**
+ * Does the work that was granted (docs/protocol.md#mcp-relay). Refuses with `mcp_unreachable` and
+ * `mcp_failed`.
+ */
 export const mcpHandler =
   (sources: McpSources) =>
   (facts: McpFacts): Reply | Promise<Reply> => {

@@ -91,14 +91,18 @@ export class ServerRequestForwarder {
 
 const endless = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
 
-/** The capability by which a legacy client says that it answers a method (MCP 2025-11-25, client features). */
+/**
+ * The capability by which a legacy client says that it answers a method (MCP 2025-11-25, client features).
+ */
 const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
   ['elicitation/create', 'elicitation'],
   ['sampling/createMessage', 'sampling'],
   ['roots/list', 'roots'],
 ])
 
-/** A client is asked only what it says that it answers. Any other request, a ping say, is for this gateway. */
+/**
+ * A client is asked only what it says that it answers. Any other request, a ping say, is for this gateway.
+ */
 function canBeAsked({ capabilities }: CallerSession, { value: { method } }: Message): boolean {
   const capability = CAPABILITIES.get(method)
   return capability !== undefined && Object.hasOwn(capabilities, capability)

@@ -110,7 +110,9 @@ async function discovered({ registry }: HandshakeSources, facts: Greeted, id: st
   })
 }
 
-/** Returns the capabilities of the resources reached here, as this gateway keeps them: no streams of changes. */
+/**
+ * Returns the capabilities of the resources reached here, as this gateway keeps them: no streams of changes.
+ */
 async function offered(
   registry: Registry,
   { pathResource, principal, message }: Greeted,

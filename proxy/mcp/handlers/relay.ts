@@ -195,7 +195,7 @@ class Relayed {
       const error = memberObject(response, 'error')
       if (error === null) throw new McpUpstreamError('failed', 'a response is neither a result nor an error')
       this.#report.failed = true
-      // One that no row can hold must not cost the row all the rest (AUDIT.md: integers only).
+      // One that no row can hold must not cost the row all the rest (docs/ledger.md#leaf: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
       return { body: errorMessage(id, shapedError(error)), failed: true }
     }

@@ -73,7 +73,9 @@ export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal
   }
 }
 
-/** Makes the headers that repeat parts of the params (MCP 2026-07-28), which an older upstream does not know. */
+/**
+ * Makes the headers that repeat parts of the params (MCP 2026-07-28), which an older upstream does not know.
+ */
 function repeatingHeaders(
   message: McpMessage,
   to: Destination,

@@ -5,9 +5,10 @@ import { FetchFailure } from './failure.ts'
 const MAX_URL_LENGTH = 2048
 
 /**
- * Judges the URL that a caller asks for, without asking DNS (WIRE.md §4, SECURITY threat 19). Refuses with
- * {@link FetchFailure}. It must be spelled as it will be connected to: a policy rule or a person who reads
- * the argument sees the same host as the parser. Does NOT judge the addresses behind a name: the agent does.
+ * Judges the URL that a caller asks for, without asking DNS (docs/protocol.md#http-get,
+ * docs/threats.md#threat-19). Refuses with {@link FetchFailure}. It must be spelled as it will be connected
+ * to: a policy rule or a person who reads the argument sees the same host as the parser. Does NOT judge the
+ * addresses behind a name: the agent does.
  */
 export function firstHop(text: string, allowed: AllowedHosts): URL {
   if (text.length > MAX_URL_LENGTH) throw malformed(`longer than ${MAX_URL_LENGTH} characters`)
@@ -27,8 +28,8 @@ export function firstHop(text: string, allowed: AllowedHosts): URL {
 }
 
 /**
- * Judges the URL that a redirect leads to, as a first hop, and never from https to http (SECURITY threat 19).
- * `location` is the header as it came. Refuses with {@link FetchFailure}.
+ * Judges the URL that a redirect leads to, as a first hop, and never from https to http
+ * (docs/threats.md#threat-19). `location` is the header as it came. Refuses with {@link FetchFailure}.
  */
 export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
   const absolute = location.startsWith('//') ? current.protocol + location : location

@@ -79,10 +79,11 @@ const ARGUMENTS =
   'The arguments are url, and optionally headers (strings by name) and max_bytes (an integer above 0).'
 
 /**
- * Makes the built-in tool `http.get` (specification §2.3, WIRE.md §4, SECURITY threat 19) on an agent of its
- * own. A fetch that is refused or fails is a tool result with `isError` and one plain sentence; more than 64
- * at once are refused with `overloaded`. Private addresses stay out of reach whatever the operator allows MCP
- * servers. Throws an Error for an entry of `allowed_hosts` that cannot be read.
+ * Makes the built-in tool `http.get` (specification §2.3, docs/protocol.md#http-get,
+ * docs/threats.md#threat-19) on an agent of its own. A fetch that is refused or fails is a tool result with
+ * `isError` and one plain sentence; more than 64 at once are refused with `overloaded`. Private addresses
+ * stay out of reach whatever the operator allows MCP servers. Throws an Error for an entry of `allowed_hosts`
+ * that cannot be read.
  */
 export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
   const stage = options.timeout_ms

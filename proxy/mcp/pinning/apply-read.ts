@@ -88,7 +88,7 @@ export async function storeRead(
 /**
  * Puts the instructions of the first read in place of new ones, or those of the last read that an operator
  * asked for and saw: they reach models as the descriptions of tools do, so they are not the server's to
- * change (SECURITY threat 17).
+ * change (docs/threats.md#threat-17).
  */
 function withoutNewInstructions(
   { server_facts: before, last_read_at: readAt }: McpResource,

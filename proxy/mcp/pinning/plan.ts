@@ -30,10 +30,10 @@ interface Read {
 }
 
 /**
- * Compares what an upstream lists with what is pinned (SECURITY threat 17). A definition whose digest is not
- * the pinned one, and a tool that was not there at the first read, are quarantined; the pinned one stays as
- * it is beside them, also where a field differs that the digest leaves out. A tool that is no longer listed
- * is gone, and comes back approved only with the pinned digest. The same read again changes nothing.
+ * Compares what an upstream lists with what is pinned (docs/threats.md#threat-17). A definition whose digest
+ * is not the pinned one, and a tool that was not there at the first read, are quarantined; the pinned one
+ * stays as it is beside them, also where a field differs that the digest leaves out. A tool that is no longer
+ * listed is gone, and comes back approved only with the pinned digest. The same read again changes nothing.
  */
 export function planPins({ resourceId, known, listed, first, at }: Read): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))

@@ -10,9 +10,9 @@ const MAX_PLACE = 200
 type Path = readonly (string | number)[]
 
 /**
- * Lists the reasons to look closely at a tool (SECURITY threat 17), each a code with its subject: text that
- * hides (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the definition,
- * names included), a schema that arguments cannot be checked against, wholly (`dialect_unknown`,
+ * Lists the reasons to look closely at a tool (docs/threats.md#threat-17), each a code with its subject: text
+ * that hides (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the
+ * definition, names included), a schema that arguments cannot be checked against, wholly (`dialect_unknown`,
  * `schema_too_large`, `schema_unusable:`) or in one place (`pattern_not_checked:`), and
  * `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing. Expects a document
  * that is no deeper than a stack.

@@ -33,7 +33,7 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
   },
 }
 
-/** Names the audit action of a method: `mcp_tools_call` (AUDIT.md). */
+/** Names the audit action of a method: `mcp_tools_call` (docs/ledger.md). */
 const actionOf = (method: string): string => `mcp_${method.replaceAll('/', '_')}`
 
 /** Returns the tool as the caller calls it, where it can stand in a row. */
@@ -148,7 +148,7 @@ interface Protocol {
 /**
  * Reads the protocol version and era of a caller's message: header and `_meta` must say the same (MCP
  * 2026-07-28, protocol version header). Without either it is of the legacy era: a client need not initialize
- * to be served (WIRE.md §7).
+ * to be served (docs/protocol.md#python-helper).
  * `lone`: a notification or response, which carries no `_meta`.
  */
 function callerEra(headers: IncomingHttpHeaders, meta: Members, lone: boolean): Protocol {

@@ -32,7 +32,8 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
 ])
 
 /**
- * Methods about the connection itself, by era. They demand no capability: they reach nothing (WIRE.md §4).
+ * Methods about the connection itself, by era. They demand no capability: they reach nothing
+ * (docs/protocol.md#mcp-methods).
  */
 export const HANDSHAKE: Readonly<Record<'modern' | 'legacy', ReadonlySet<string>>> = {
   modern: new Set(['server/discover']),

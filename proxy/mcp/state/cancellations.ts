@@ -13,7 +13,9 @@ export interface Ticket {
   readonly end: () => void
 }
 
-/** The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session. */
+/**
+ * The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session.
+ */
 export class Cancellations {
   readonly #underWay = new Map<string, AbortController>()
 

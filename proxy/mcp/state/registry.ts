@@ -26,7 +26,8 @@ export interface Registry {
   /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /**
-   * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone (WIRE.md §4).
+   * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone
+   * (docs/protocol.md#mcp-names).
    */
   readonly exposed: (name: string) => Promise<PinnedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => Promise<PinnedTool | undefined>

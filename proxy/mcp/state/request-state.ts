@@ -16,8 +16,8 @@ export interface StateOwner {
 
 /**
  * Binds the opaque state of a multi round-trip request to the principal and the call it was given to (MCP
- * 2026-07-28, mrtr; SECURITY threat 6): an upstream knows only this gateway, so it cannot tell two principals
- * apart.
+ * 2026-07-28, mrtr; docs/threats.md#threat-6): an upstream knows only this gateway, so it cannot tell two
+ * principals apart.
  */
 export interface RequestStates {
   readonly seal: (state: string, owner: StateOwner) => string

@@ -22,9 +22,9 @@ interface OpenSession extends CallerSession {
 
 /**
  * The sessions of legacy clients, each bound to the principal that opened it: the id alone opens nothing
- * (SECURITY threat 6). They live in memory: after a restart a client is answered 404 and initializes anew, as
- * its protocol says. Not one lru-cache: every principal has a limit of its own, and nobody's sessions drive
- * out somebody else's.
+ * (docs/threats.md#threat-6). They live in memory: after a restart a client is answered 404 and initializes
+ * anew, as its protocol says. Not one lru-cache: every principal has a limit of its own, and nobody's
+ * sessions drive out somebody else's.
  */
 export class CallerSessions {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()

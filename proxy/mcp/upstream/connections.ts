@@ -176,9 +176,10 @@ function certificateOf(pem: string): UpstreamCredentials {
 }
 
 /**
- * Reads the secret that a resource refers to: `env:NAME` or `file:/path` (WIRE.md §2). Throws an Error with
- * one sentence where there is none, where a file is open to everybody, or where it is one of the gateway's
- * own: an operator who may register resources must not be able to have the CA's keys sent somewhere.
+ * Reads the secret that a resource refers to: `env:NAME` or `file:/path` (docs/protocol.md#principals).
+ * Throws an Error with one sentence where there is none, where a file is open to everybody, or where it is
+ * one of the gateway's own: an operator who may register resources must not be able to have the CA's keys
+ * sent somewhere.
  */
 export const upstreamSecret =
   (env: Environment, dataDir: string) =>

@@ -42,7 +42,8 @@ export interface Tokens {
 }
 
 /**
- * Keeps one access token from `POST /v1/auth/token` (client_credentials, WIRE.md §5), bound to the DPoP key.
+ * Keeps one access token from `POST /v1/auth/token` (client_credentials, docs/protocol.md#token-endpoint),
+ * bound to the DPoP key.
  */
 export function keepToken(source: TokenSource): Tokens {
   let kept: Token | null = null

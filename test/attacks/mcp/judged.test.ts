@@ -95,7 +95,7 @@ await t.test(
   },
 )
 
-await t.test('AUDIT: an upstream cannot empty the row of its own failure', async (t) => {
+await t.test('docs/ledger.md an upstream cannot empty the row of its own failure', async (t) => {
   const stage = await mcpStage(t)
   const server = await toolServer(t, [tool('go')], (res, told) => {
     sendJson(res, error(told.id, 1e300, 'no row can hold this code'))

@@ -1,45 +1,51 @@
 import t from 'tap'
 import { called, legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
 
-await t.test('WIRE §4: a name that meant one tool never comes to mean another', async (t) => {
-  const stage = await mcpStage(t)
-  const server = await toolServer(t, [tool('files'), tool('wipe')])
-  const files = await stage.register('files', server)
-  const bot = await stage.enroll('bot', ['mcp.tools.call'])
-  await stage.bind(bot, files)
-  const lists = async (...names: string[]) => {
-    server.act = legacyWith(names.map((name) => tool(name)))
-    await stage.refresh(files)
-    return (await stage.callTool(bot, 'files')).json.error?.code ?? 'called'
-  }
-  t.equal(await lists('files', 'wipe'), 'called')
-  t.equal(await lists('wipe'), -32004, 'the tool of that name is gone, and the only other is not meant')
-  t.equal(await lists('wipe', 'more'), -32004)
-  t.equal(await lists('files', 'wipe'), 'called')
-  t.same(
-    called(server).map(({ name }) => name),
-    ['files', 'files'],
-  )
-})
+await t.test(
+  'docs/protocol.md#mcp-names: a name that meant one tool never comes to mean another',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('files'), tool('wipe')])
+    const files = await stage.register('files', server)
+    const bot = await stage.enroll('bot', ['mcp.tools.call'])
+    await stage.bind(bot, files)
+    const lists = async (...names: string[]) => {
+      server.act = legacyWith(names.map((name) => tool(name)))
+      await stage.refresh(files)
+      return (await stage.callTool(bot, 'files')).json.error?.code ?? 'called'
+    }
+    t.equal(await lists('files', 'wipe'), 'called')
+    t.equal(await lists('wipe'), -32004, 'the tool of that name is gone, and the only other is not meant')
+    t.equal(await lists('wipe', 'more'), -32004)
+    t.equal(await lists('files', 'wipe'), 'called')
+    t.same(
+      called(server).map(({ name }) => name),
+      ['files', 'files'],
+    )
+  },
+)
 
-await t.test('WIRE §4: a tool that appears beside the only one takes its short name away', async (t) => {
-  const stage = await mcpStage(t)
-  const server = await toolServer(t, [tool('read')])
-  const files = await stage.register('files', server)
-  const bot = await stage.enroll('bot', ['mcp.tools.call'])
-  await stage.bind(bot, files)
-  t.ok((await stage.callTool(bot, 'files')).json.result)
-  for (const [names, code] of [
-    [['read', 'more'], -32004],
-    [['read', 'files'], -32006],
-    [['more'], -32004],
-  ] as const) {
-    server.act = legacyWith(names.map((name) => tool(name)))
-    await stage.refresh(files)
-    t.equal((await stage.callTool(bot, 'files')).json.error.code, code, names.join())
-  }
-  t.equal(called(server).length, 1)
-})
+await t.test(
+  'docs/protocol.md#mcp-names: a tool that appears beside the only one takes its short name away',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('read')])
+    const files = await stage.register('files', server)
+    const bot = await stage.enroll('bot', ['mcp.tools.call'])
+    await stage.bind(bot, files)
+    t.ok((await stage.callTool(bot, 'files')).json.result)
+    for (const [names, code] of [
+      [['read', 'more'], -32004],
+      [['read', 'files'], -32006],
+      [['more'], -32004],
+    ] as const) {
+      server.act = legacyWith(names.map((name) => tool(name)))
+      await stage.refresh(files)
+      t.equal((await stage.callTool(bot, 'files')).json.error.code, code, names.join())
+    }
+    t.equal(called(server).length, 1)
+  },
+)
 
 await t.test('threat 5: a name is its bytes: no other spelling of it calls anything', async (t) => {
   const stage = await mcpStage(t)

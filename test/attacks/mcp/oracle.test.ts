@@ -122,37 +122,40 @@ await t.test(
   },
 )
 
-await t.test('HOUSE: the organisation’s own check is asked about every gated method', async (t) => {
-  const own =
-    "export const plugin = (_, { Refusal }) => ({ name: 'nobody', needs: [], admit() { throw new Refusal('policy_denied') } })"
-  const stage = await mcpStage(t, { files: { 'nobody.js': own, '35-own.yaml': 'plugin: ./nobody.js\n' } })
-  const capabilities = { tools: {}, prompts: {}, resources: {}, completions: {}, logging: {} }
-  const server = await rawMcp(t, legacy({ capabilities, tools: [tool('x')] }))
-  const resource = await stage.register('s', server)
-  const all = ['mcp.tools.call', 'mcp.tools.list', 'mcp.prompts.get', 'mcp.resources.read', 'http.get']
-  const bot = await stage.enroll('bot', all)
-  await stage.bind(bot, resource)
-  const before = server.told.length
-  const [uri, argument] = ['a://b', { name: 'a', value: '' }]
-  for (const at of ['', '/s']) {
-    const cases: readonly (readonly [string, Json])[] = [
-      ['tools/call', { name: at === '' ? 's.x' : 'x' }],
-      ['tools/list', {}],
-      ['prompts/list', {}],
-      ['prompts/get', { name: 's.p' }],
-      ['resources/list', {}],
-      ['resources/templates/list', {}],
-      ['resources/read', { uri }],
-      ['resources/subscribe', { uri }],
-      ['resources/unsubscribe', { uri }],
-      ['logging/setLevel', { level: 'info' }],
-      ['completion/complete', { ref: { type: 'ref/prompt', name: 's.p' }, argument }],
-      ['completion/complete', { ref: { type: 'ref/resource', uri }, argument }],
-    ]
-    for (const [method, params] of cases)
-      t.equal((await stage.rpc(bot, method, { params, at })).json.error?.code, -31005, `${at} ${method}`)
-  }
-  const fetched = await stage.callTool(bot, 'http.get', { url: 'https://example.com/' })
-  t.equal(fetched.json.error?.code, -31005)
-  t.equal(server.told.length, before, 'and nobody was asked anything')
-})
+await t.test(
+  'docs/architecture.md the organisation’s own check is asked about every gated method',
+  async (t) => {
+    const own =
+      "export const plugin = (_, { Refusal }) => ({ name: 'nobody', needs: [], admit() { throw new Refusal('policy_denied') } })"
+    const stage = await mcpStage(t, { files: { 'nobody.js': own, '35-own.yaml': 'plugin: ./nobody.js\n' } })
+    const capabilities = { tools: {}, prompts: {}, resources: {}, completions: {}, logging: {} }
+    const server = await rawMcp(t, legacy({ capabilities, tools: [tool('x')] }))
+    const resource = await stage.register('s', server)
+    const all = ['mcp.tools.call', 'mcp.tools.list', 'mcp.prompts.get', 'mcp.resources.read', 'http.get']
+    const bot = await stage.enroll('bot', all)
+    await stage.bind(bot, resource)
+    const before = server.told.length
+    const [uri, argument] = ['a://b', { name: 'a', value: '' }]
+    for (const at of ['', '/s']) {
+      const cases: readonly (readonly [string, Json])[] = [
+        ['tools/call', { name: at === '' ? 's.x' : 'x' }],
+        ['tools/list', {}],
+        ['prompts/list', {}],
+        ['prompts/get', { name: 's.p' }],
+        ['resources/list', {}],
+        ['resources/templates/list', {}],
+        ['resources/read', { uri }],
+        ['resources/subscribe', { uri }],
+        ['resources/unsubscribe', { uri }],
+        ['logging/setLevel', { level: 'info' }],
+        ['completion/complete', { ref: { type: 'ref/prompt', name: 's.p' }, argument }],
+        ['completion/complete', { ref: { type: 'ref/resource', uri }, argument }],
+      ]
+      for (const [method, params] of cases)
+        t.equal((await stage.rpc(bot, method, { params, at })).json.error?.code, -31005, `${at} ${method}`)
+    }
+    const fetched = await stage.callTool(bot, 'http.get', { url: 'https://example.com/' })
+    t.equal(fetched.json.error?.code, -31005)
+    t.equal(server.told.length, before, 'and nobody was asked anything')
+  },
+)

@@ -94,7 +94,7 @@ const GATED: readonly (readonly [method: string, params: Json, capability: strin
 ]
 
 await t.test(
-  'WIRE §5: a token narrowed to one capability opens that one’s methods, and no other',
+  'docs/protocol.md#token-endpoint: a token narrowed to one capability opens that one’s methods, and no other',
   async (t) => {
     const stage = await mcpStage(t)
     const capabilities = { tools: {}, prompts: {}, resources: {}, completions: {}, logging: {} }

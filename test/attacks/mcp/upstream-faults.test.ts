@@ -82,7 +82,7 @@ const FAULTS: readonly (readonly [string, number, Act])[] = [
 ]
 
 await t.test(
-  'F-15..20: however an upstream fails, the caller hears one JSON-RPC error, and the ledger one outcome',
+  'F-14 to F-17: however an upstream fails, the caller hears one JSON-RPC error, and the ledger one outcome',
   async (t) => {
     const { stage, bot, act, outcomes } = await behind(t)
     for (const [what, code, fault] of FAULTS) {

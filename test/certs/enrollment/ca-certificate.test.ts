@@ -33,30 +33,36 @@ function reasonOf(pem: string, at = AT): CertificateReason | 'accepted' {
 
 const caReason = async (plan: Odd) => reasonOf((await odd(plan)).pem)
 
-await t.test('WIRE §2 a CA is attached by its digest, subject and end, its PEM made plain', async (t) => {
-  const ca = {
-    pem: root.pem,
-    digest: thumbprintOf(root.x509.raw),
-    subject: 'O=acme, CN=root',
-    notAfter: AT + DAY_MS,
-  }
-  t.strictSame(readCaCertificates(root.pem, AT), [ca])
-  const decorated = `Subject: root\r\n${root.pem.replaceAll('\n', '\r\n')}\n\nand so on\n`
-  t.strictSame(readCaCertificates(decorated, AT), [ca])
-})
+await t.test(
+  'docs/protocol.md#cas a CA is attached by its digest, subject and end, its PEM made plain',
+  async (t) => {
+    const ca = {
+      pem: root.pem,
+      digest: thumbprintOf(root.x509.raw),
+      subject: 'O=acme, CN=root',
+      notAfter: AT + DAY_MS,
+    }
+    t.strictSame(readCaCertificates(root.pem, AT), [ca])
+    const decorated = `Subject: root\r\n${root.pem.replaceAll('\n', '\r\n')}\n\nand so on\n`
+    t.strictSame(readCaCertificates(decorated, AT), [ca])
+  },
+)
 
-await t.test('WIRE §2 a bundle is attached as its certificates, each once, or not at all', async (t) => {
-  const digests = readCaCertificates(intermediate.pem + root.pem + intermediate.pem, AT).map(
-    ({ digest }) => digest,
-  )
-  t.same(
-    digests,
-    [intermediate, root].map(({ x509 }) => thumbprintOf(x509.raw)),
-  )
-  const leaf = await odd({ extensions: [leafConstraints(), signsHandshakes()] }, root)
-  t.equal(reasonOf(root.pem + leaf.pem), 'not_a_ca')
-  t.equal(reasonOf(`${root.pem}-----BEGIN CERTIFICATE-----\nAAAA`), 'certificate_unreadable')
-})
+await t.test(
+  'docs/protocol.md#cas a bundle is attached as its certificates, each once, or not at all',
+  async (t) => {
+    const digests = readCaCertificates(intermediate.pem + root.pem + intermediate.pem, AT).map(
+      ({ digest }) => digest,
+    )
+    t.same(
+      digests,
+      [intermediate, root].map(({ x509 }) => thumbprintOf(x509.raw)),
+    )
+    const leaf = await odd({ extensions: [leafConstraints(), signsHandshakes()] }, root)
+    t.equal(reasonOf(root.pem + leaf.pem), 'not_a_ca')
+    t.equal(reasonOf(`${root.pem}-----BEGIN CERTIFICATE-----\nAAAA`), 'certificate_unreadable')
+  },
+)
 
 await t.test('M-07 only a CA that may sign certificates is attached', async (t) => {
   t.equal(await caReason({ extensions: caExtensions(0) }), 'accepted')
@@ -99,7 +105,8 @@ await t.test('M-12 a mutated CA certificate is read or refused with a reason', a
     fc.property(fc.array(change, { minLength: 1, maxLength: 4 }), (changes) => {
       const bytes = Buffer.from(raw)
       for (const [at, by] of changes) bytes[at] = (bytes[at] ?? 0) ^ by
-      // Its own signature proves nothing, so that some of them are accepted: what counts is that nothing else is thrown.
+      // Its own signature proves nothing, so that some of them are accepted: what counts is that nothing else
+      // is thrown.
       return typeof reasonOf(pemOf(bytes)) === 'string'
     }),
     { numRuns: 300 },
@@ -107,7 +114,7 @@ await t.test('M-12 a mutated CA certificate is read or refused with a reason', a
 })
 
 await t.test(
-  'WIRE §2 a root as openssl makes it by default is attached',
+  'docs/protocol.md#cas a root as openssl makes it by default is attached',
   { skip: without('openssl') },
   async (t) => {
     const directory = t.testdir({})

@@ -333,7 +333,10 @@ function list(...extensions: Extension[]): Asn1 {
   return new Extensions({ extensions }).toSchema()
 }
 
-/** A request with exactly these attributes, signed by the key of that pair as ECDSA with SHA-256, whatever it is. */
+/**
+ * A request with exactly these attributes, signed by the key of that pair as ECDSA with SHA-256, whatever it
+ * is.
+ */
 async function requestOf(attributes: readonly Attribute[], keys?: KeyPairKeyObjectResult): Promise<string> {
   const { publicKey, privateKey } = keys ?? (await newKeyPair())
   const body = new Sequence({

@@ -95,7 +95,7 @@ t.test(
 )
 
 t.test(
-  'AUDIT Appending: at boot every allowed decision of an earlier run without outcome gets one, unknown',
+  'docs/ledger.md#appending: at boot every allowed decision of an earlier run without outcome gets one, unknown',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const first = await open(file)
@@ -140,7 +140,7 @@ t.test(
 )
 
 t.test(
-  'AUDIT Appending: recovery looks no further back than the last start, and not at all after an orderly stop',
+  'docs/ledger.md#appending: recovery looks no further back than the last start, and not at all after an orderly stop',
   async (t) => {
     const started = entry({ action: 'service.started', status: 'success', request_id: null })
     const stopped = entry({ action: 'service.stopped', status: 'success', request_id: null })

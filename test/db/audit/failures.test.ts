@@ -92,7 +92,7 @@ t.test('F-04 a full disk refuses the batch, and the ledger recovers when there i
   if (!done) t.pass('a full disk', { skip: 'a tmpfs cannot be mounted here' })
 })
 
-t.test('AUDIT Appending: a head that moved under the writer stops it for good', async (t) => {
+t.test('docs/ledger.md#appending: a head that moved under the writer stops it for good', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
   await ledger.commit({ entries: [entry(), entry()] })
@@ -114,7 +114,7 @@ t.test('AUDIT Appending: a head that moved under the writer stops it for good', 
 })
 
 t.test(
-  'AUDIT Appending: a last row that was taken away or changed under the writer stops it for good',
+  'docs/ledger.md#appending: a last row that was taken away or changed under the writer stops it for good',
   async (t) => {
     const changes: readonly (readonly [string, RegExp])[] = [
       ['drop trigger audit_log_delete; delete from audit_log where seq = 2', /moved from 2 to 1/],

@@ -16,7 +16,7 @@ const first: LeafFields = {
 }
 
 t.test(
-  'AUDIT A row: the leaf is the RFC 8785 bytes of the row without row_hash, with "v":1 (vector)',
+  'docs/ledger.md#row: the leaf is the RFC 8785 bytes of the row without row_hash, with "v":1 (vector)',
   async (t) => {
     const expected =
       '{"action":"egress_llm_chat","cert_thumbprint":"abababababababababababababababababababababababababababababababab",' +
@@ -76,7 +76,7 @@ const anyRow: fc.Arbitrary<LeafFields> = fc
     return { ...draft, stream: 'main', seq, version: '0.6.4', prev_hash: hashOf(status) }
   })
 
-t.test('AUDIT A row: the template equals a general RFC 8785 canonicaliser for any row', async () => {
+t.test('docs/ledger.md#row: the template equals a general RFC 8785 canonicaliser for any row', async () => {
   fc.assert(
     fc.property(
       anyRow,
@@ -90,7 +90,7 @@ t.test('AUDIT A row: the template equals a general RFC 8785 canonicaliser for an
 const kept = (_name: string, value: unknown): unknown =>
   typeof value === 'string' ? value.slice(0, 1_024).toWellFormed().replaceAll('\0', '\uFFFD') : value
 
-t.test('AUDIT A row: detail is what a general RFC 8785 canonicaliser makes of it', async (t) => {
+t.test('docs/ledger.md#row: detail is what a general RFC 8785 canonicaliser makes of it', async (t) => {
   const holds = (given: JsonObject): boolean =>
     draftOf(entry({ detail: given })).detail === canonicalize(JSON.parse(JSON.stringify(given), kept))
   fc.assert(fc.property(detail, holds), { numRuns: 2_000 })
@@ -99,7 +99,7 @@ t.test('AUDIT A row: detail is what a general RFC 8785 canonicaliser makes of it
   t.ok(holds({ 10: 1, 9: [2, {}], '😀': [], '\uffee': { b: 1, a: '"' }, '': '\u007f\u2028' }))
 })
 
-t.test('AUDIT A row: an export line without result and row_hash is the leaf again', async (t) => {
+t.test('docs/ledger.md#row: an export line without result and row_hash is the leaf again', async (t) => {
   fc.assert(
     fc.property(anyRow, (fields) => {
       const leaf = leafOf(fields)
@@ -118,7 +118,7 @@ t.test('AUDIT A row: an export line without result and row_hash is the leaf agai
 })
 
 t.test(
-  'SECURITY 29: texts are well-formed, at most 1,024 characters, and hold no raw control character',
+  'threat 29: texts are well-formed, at most 1,024 characters, and hold no raw control character',
   async (t) => {
     const draft = draftOf(entry({ model: `${'x'.repeat(1_023)}😀`, tool: 'a\ud800b', provider: 'nul\0' }))
     t.equal(draft.model, `${'x'.repeat(1_023)}\ufffd`, 'a pair that the cut halves is not left half')
@@ -132,18 +132,21 @@ t.test(
   },
 )
 
-t.test('AUDIT A row: a detail that has no one canonical form is refused, naming the place', async (t) => {
-  const refused = (detail: unknown, message: RegExp) =>
-    t.throws(() => draftOf(entry({ detail: detail as JsonObject })), { name: 'TypeError', message })
-  refused({ usage: { cost: 1.5 } }, /detail\.usage\.cost is 1\.5/)
-  refused({ n: 2 ** 53 }, /detail\.n/)
-  refused({ n: Number.NaN }, /detail\.n/)
-  refused({ list: [1, undefined] }, /detail\.list\[1\]/)
-  refused({ list: new Array(1) }, /detail\.list\[0\]/)
-  refused({ when: new Date(AT) }, /detail\.when/)
-  refused({ big: 1n }, /detail\.big/)
-  for (const name of ['a\ud800', 'a\\', 'a"', 'a\n', '\0']) refused({ [name]: 1 }, /name cannot be kept/)
-  refused([1], /not an object/)
-  refused({ list: Array.from({ length: 100 }, () => 'x'.repeat(1_000)) }, /more than 65536/)
-  t.equal(draftOf(entry({ detail: JSON.parse('{"__proto__":{"a":1}}') })).detail, '{"__proto__":{"a":1}}')
-})
+t.test(
+  'docs/ledger.md#row: a detail that has no one canonical form is refused, naming the place',
+  async (t) => {
+    const refused = (detail: unknown, message: RegExp) =>
+      t.throws(() => draftOf(entry({ detail: detail as JsonObject })), { name: 'TypeError', message })
+    refused({ usage: { cost: 1.5 } }, /detail\.usage\.cost is 1\.5/)
+    refused({ n: 2 ** 53 }, /detail\.n/)
+    refused({ n: Number.NaN }, /detail\.n/)
+    refused({ list: [1, undefined] }, /detail\.list\[1\]/)
+    refused({ list: new Array(1) }, /detail\.list\[0\]/)
+    refused({ when: new Date(AT) }, /detail\.when/)
+    refused({ big: 1n }, /detail\.big/)
+    for (const name of ['a\ud800', 'a\\', 'a"', 'a\n', '\0']) refused({ [name]: 1 }, /name cannot be kept/)
+    refused([1], /not an object/)
+    refused({ list: Array.from({ length: 100 }, () => 'x'.repeat(1_000)) }, /more than 65536/)
+    t.equal(draftOf(entry({ detail: JSON.parse('{"__proto__":{"a":1}}') })).detail, '{"__proto__":{"a":1}}')
+  },
+)

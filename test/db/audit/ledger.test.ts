@@ -22,7 +22,7 @@ const settingsOf = (file: string): unknown[] =>
   withRaw(file, (db) => db.prepare('select key from settings order by key').pluck().all())
 
 t.test(
-  'AUDIT Streams: rows of the one stream are numbered from 1 and each holds the hash of the one before',
+  'docs/ledger.md#streams: rows of the one stream are numbered from 1 and each holds the hash of the one before',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file)
@@ -46,7 +46,7 @@ t.test(
   },
 )
 
-t.test('AUDIT Appending: what waits together is committed together', async (t) => {
+t.test('docs/ledger.md#appending: what waits together is committed together', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
   await appendCalls(ledger, 100)
@@ -57,7 +57,7 @@ t.test('AUDIT Appending: what waits together is committed together', async (t) =
   t.ok(transactions >= 2 && transactions < 50, `200 rows in ${transactions} transactions`)
 })
 
-t.test('AUDIT Appending: statements and their rows are stored both or not at all', async (t) => {
+t.test('docs/ledger.md#appending: statements and their rows are stored both or not at all', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
   const done = await ledger.commit({
@@ -75,7 +75,7 @@ t.test('AUDIT Appending: statements and their rows are stored both or not at all
   t.equal(rowsOf(file).length, 1)
 })
 
-t.test('AUDIT Appending: a unit that is refused takes nobody in its batch with it', async (t) => {
+t.test('docs/ledger.md#appending: a unit that is refused takes nobody in its batch with it', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
   const update = (key: string) => ({
@@ -107,7 +107,7 @@ t.test('AUDIT Appending: a unit that is refused takes nobody in its batch with i
   t.match(await verifyFile(file), { ok: true, rows: 3 })
 })
 
-t.test('AUDIT A row: a float in detail refuses its unit before it joins the line', async (t) => {
+t.test('docs/ledger.md#row: a float in detail refuses its unit before it joins the line', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
   const detail: JsonObject = { latency_ms: 0.5 }
@@ -122,24 +122,27 @@ t.test('AUDIT A row: a float in detail refuses its unit before it joins the line
   await ledger.close()
 })
 
-t.test('AUDIT Appending: the line is bounded; past the bound a unit is refused at once', async (t) => {
-  const file = await scratchDatabase(t.testdir())
-  const ledger = await open(file, { queueLimit: 4 })
-  const kept = [1, 2].map(() => ledger.commit({ entries: [entry(), entry()] }))
-  t.equal(ledger.waiting, 4)
-  await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'busy' })
-  await t.rejects(ledger.commit({ entries: [], statements: [setting('a')] }), { code: 'busy' })
-  await Promise.all(kept)
-  t.equal(ledger.waiting, 0)
-  t.match(
-    await ledger.commit({ entries: [entry()] }),
-    [{ seq: 5 }],
-    'and accepted when the line is short again',
-  )
-  await ledger.close()
-})
+t.test(
+  'docs/ledger.md#appending: the line is bounded; past the bound a unit is refused at once',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file, { queueLimit: 4 })
+    const kept = [1, 2].map(() => ledger.commit({ entries: [entry(), entry()] }))
+    t.equal(ledger.waiting, 4)
+    await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'busy' })
+    await t.rejects(ledger.commit({ entries: [], statements: [setting('a')] }), { code: 'busy' })
+    await Promise.all(kept)
+    t.equal(ledger.waiting, 0)
+    t.match(
+      await ledger.commit({ entries: [entry()] }),
+      [{ seq: 5 }],
+      'and accepted when the line is short again',
+    )
+    await ledger.close()
+  },
+)
 
-t.test('AUDIT Appending: close stores what waits and takes nothing more', async (t) => {
+t.test('docs/ledger.md#appending: close stores what waits and takes nothing more', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
   const waiting = Array.from({ length: 600 }, () => ledger.commit({ entries: [entry()] }))
@@ -159,7 +162,7 @@ const AN_HOUR_MS = 3_600_000
 const lazy = (request_id: string) => ({ entries: [entry({ request_id, status: 'success' })], lazy: true })
 
 t.test(
-  'AUDIT Appending: a lazy unit waits for one that is not, and shares its transaction, in the order of coming',
+  'docs/ledger.md#appending: a lazy unit waits for one that is not, and shares its transaction, in the order of coming',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file, { delayMs: AN_HOUR_MS })
@@ -179,7 +182,7 @@ t.test(
   },
 )
 
-t.test('AUDIT Appending: lazy units go by themselves when nobody comes', async (t) => {
+t.test('docs/ledger.md#appending: lazy units go by themselves when nobody comes', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file, { delayMs: 1 })
   t.match(await ledger.commit(lazy('a')), [{ seq: 1 }])
@@ -191,7 +194,7 @@ t.test('AUDIT Appending: lazy units go by themselves when nobody comes', async (
 })
 
 t.test(
-  'AUDIT Appending: lazy units are stored by close, and a full batch of them waits for nobody',
+  'docs/ledger.md#appending: lazy units are stored by close, and a full batch of them waits for nobody',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file, { delayMs: AN_HOUR_MS })
@@ -204,7 +207,7 @@ t.test(
 )
 
 t.test(
-  'AUDIT Appending: a line that is full of lazy units moves on when it has refused somebody',
+  'docs/ledger.md#appending: a line that is full of lazy units moves on when it has refused somebody',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file, { delayMs: AN_HOUR_MS, queueLimit: 2 })

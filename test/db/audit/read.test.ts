@@ -20,7 +20,7 @@ async function reader(t: { teardown: (work: () => Promise<void>) => void }, file
 }
 
 t.test(
-  'WIRE §2 the audit list shows the columns of AUDIT.md, detail as an object, result in rows of the MCP path',
+  'docs/protocol.md#audit-api the audit list shows the columns of docs/ledger.md#row, detail as an object, result in rows of the MCP path',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file)
@@ -51,32 +51,35 @@ t.test(
   },
 )
 
-t.test('WIRE §2 the audit list is filtered by principal, action, status, request and time', async (t) => {
-  const file = await scratchDatabase(t.testdir())
-  const ledger = await open(file)
-  await ledger.commit({
-    entries: [
-      entry({ at: AT, principal_id: 'acme::a', request_id: 'r1' }),
-      entry({ at: AT + 1_000, principal_id: 'acme::b', request_id: 'r2', status: 'denied' }),
-      entry({ at: AT + 2_000, principal_id: 'acme::a', request_id: 'r3', action: 'mcp_tools_list' }),
-    ],
-  })
-  await ledger.close()
-  const { kysely } = await reader(t, file)
-  const found = async (filter: RowFilter) => (await listRows(kysely, filter)).rows.map(({ seq }) => seq)
-  t.same(await found({}), [3, 2, 1], 'newest first')
-  t.same(await found({ order: 'asc' }), [1, 2, 3])
-  t.same(await found({ principal: 'acme::a' }), [3, 1])
-  t.same(await found({ principal: 'acme::a', action: 'mcp_tools_list' }), [3])
-  t.same(await found({ status: 'denied' }), [2])
-  t.same(await found({ request_id: 'r1' }), [1])
-  t.same(await found({ since: AT + 1_000 }), [3, 2])
-  t.same(await found({ until: AT + 1_000 }), [1])
-  t.same(await found({ principal: "' or 1=1 --" }), [])
-})
+t.test(
+  'docs/protocol.md#audit-api the audit list is filtered by principal, action, status, request and time',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file)
+    await ledger.commit({
+      entries: [
+        entry({ at: AT, principal_id: 'acme::a', request_id: 'r1' }),
+        entry({ at: AT + 1_000, principal_id: 'acme::b', request_id: 'r2', status: 'denied' }),
+        entry({ at: AT + 2_000, principal_id: 'acme::a', request_id: 'r3', action: 'mcp_tools_list' }),
+      ],
+    })
+    await ledger.close()
+    const { kysely } = await reader(t, file)
+    const found = async (filter: RowFilter) => (await listRows(kysely, filter)).rows.map(({ seq }) => seq)
+    t.same(await found({}), [3, 2, 1], 'newest first')
+    t.same(await found({ order: 'asc' }), [1, 2, 3])
+    t.same(await found({ principal: 'acme::a' }), [3, 1])
+    t.same(await found({ principal: 'acme::a', action: 'mcp_tools_list' }), [3])
+    t.same(await found({ status: 'denied' }), [2])
+    t.same(await found({ request_id: 'r1' }), [1])
+    t.same(await found({ since: AT + 1_000 }), [3, 2])
+    t.same(await found({ until: AT + 1_000 }), [1])
+    t.same(await found({ principal: "' or 1=1 --" }), [])
+  },
+)
 
 t.test(
-  'WIRE §2 pages of the audit list meet without a gap or a row twice, also where the clock stood still',
+  'docs/protocol.md#audit-api pages of the audit list meet without a gap or a row twice, also where the clock stood still',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file)
@@ -102,7 +105,7 @@ t.test(
 )
 
 t.test(
-  'AUDIT A row: an export verifies from its columns alone, and equals the database row for row',
+  'docs/ledger.md#row: an export verifies from its columns alone, and equals the database row for row',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file)

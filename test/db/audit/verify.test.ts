@@ -30,24 +30,21 @@ const resealed = (row: StoredRow): StoredRow => {
   return { ...row, leaf, row_hash: hashOf(leaf) }
 }
 
-t.test(
-  'SECURITY 27: every way of tampering with a row is found, and the first bad row is named',
-  async (t) => {
-    const { rows } = await cleanLog(t.testdir(), 60)
-    t.match(await verify(rows), { ok: true, rows: 120, streams: 1, open_decisions: 0 })
-    const missed: string[] = []
-    for (const at of [2, 3, 59, 60, 118]) {
-      for (const { name, rows: tampered, firstBad } of tamperings(rows, at)) {
-        const verdict = await verify(tampered)
-        if (verdict.ok || verdict.first_bad?.seq !== firstBad)
-          missed.push(`${name}: ${JSON.stringify(verdict)}`)
-      }
+t.test('threat 27: every way of tampering with a row is found, and the first bad row is named', async (t) => {
+  const { rows } = await cleanLog(t.testdir(), 60)
+  t.match(await verify(rows), { ok: true, rows: 120, streams: 1, open_decisions: 0 })
+  const missed: string[] = []
+  for (const at of [2, 3, 59, 60, 118]) {
+    for (const { name, rows: tampered, firstBad } of tamperings(rows, at)) {
+      const verdict = await verify(tampered)
+      if (verdict.ok || verdict.first_bad?.seq !== firstBad)
+        missed.push(`${name}: ${JSON.stringify(verdict)}`)
     }
-    t.same(missed, [])
-  },
-)
+  }
+  t.same(missed, [])
+})
 
-t.test('SECURITY 27: a bit flipped anywhere in the text of a row is found', async (t) => {
+t.test('threat 27: a bit flipped anywhere in the text of a row is found', async (t) => {
   const { rows } = await cleanLog(t.testdir(), 10)
   const victim = rows[9]
   if (!victim) throw new Error('the log is too short')
@@ -68,7 +65,7 @@ t.test('SECURITY 27: a bit flipped anywhere in the text of a row is found', asyn
   t.equal(found, flips.length, `${found} of ${flips.length} flips`)
 })
 
-t.test('SECURITY 27: a bit flipped anywhere in the bytes of an export is found', async (t) => {
+t.test('threat 27: a bit flipped anywhere in the bytes of an export is found', async (t) => {
   const { rows } = await cleanLog(t.testdir(), 2)
   const log = Buffer.from(rows.map((row) => `${exportLine(row)}\n`).join(''))
   const isWhole = async (bytes: Buffer) => {
@@ -89,7 +86,7 @@ t.test('SECURITY 27: a bit flipped anywhere in the bytes of an export is found',
   t.same(missed, [], `${log.length} flips`)
 })
 
-t.test('AUDIT A row: a row that was sealed again breaks the chain at the next one', async (t) => {
+t.test('docs/ledger.md#row: a row that was sealed again breaks the chain at the next one', async (t) => {
   const { rows } = await cleanLog(t.testdir(), 10)
   const [first, second] = rows
   if (!first || !second) throw new Error('the log is too short')
@@ -100,7 +97,7 @@ t.test('AUDIT A row: a row that was sealed again breaks the chain at the next on
   t.match(await verify([resealed({ ...first, detail: '[]' })]), { ok: false, first_bad: { seq: 1 } })
 })
 
-t.test('AUDIT Streams: each stream is a chain of its own, in any mixture', async (t) => {
+t.test('docs/ledger.md#streams: each stream is a chain of its own, in any mixture', async (t) => {
   const { rows } = await cleanLog(t.testdir(), 3)
   let prev_hash = '0'.repeat(64)
   const other = rows.map((row) => {
@@ -114,7 +111,7 @@ t.test('AUDIT Streams: each stream is a chain of its own, in any mixture', async
 })
 
 t.test(
-  'AUDIT Proofs: clean logs of every size raise no alarm, and open decisions are counted, not blamed',
+  'docs/ledger.md#verifying: clean logs of every size raise no alarm, and open decisions are counted, not blamed',
   async (t) => {
     t.same(await verify([]), { ok: true, rows: 0, streams: 0, open_decisions: 0 })
     const { rows } = await cleanLog(t.testdir(), 50)

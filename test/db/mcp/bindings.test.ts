@@ -63,7 +63,7 @@ t.test('§2.3 the resources of a principal are the enabled ones it is bound to, 
 })
 
 t.test(
-  'WIRE §2 bindings are listed by principal, by resource, or all of them, with the name of the resource',
+  'docs/protocol.md#mcp-bindings bindings are listed by principal, by resource, or all of them, with the name of the resource',
   async (t) => {
     const at = await opened(t)
     await stored(at, 'a')

@@ -103,7 +103,7 @@ t.test('a tool that is gone is not approved', async (t) => {
 })
 
 t.test(
-  'WIRE §4 the only tool of a resource is found where there is exactly one that is not gone',
+  'docs/protocol.md#mcp-names the only tool of a resource is found where there is exactly one that is not gone',
   async (t) => {
     const at = await opened(t)
     await stored(at, 'a')

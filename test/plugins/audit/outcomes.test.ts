@@ -4,7 +4,7 @@ import { Outcomes } from '../../../plugins/audit/audit.ts'
 import { commitsInLog, entry, open, rowsOf, scratchDatabase } from '../../support/db/scratch-ledger.ts'
 
 t.test(
-  'AUDIT A row: outcomes wait for the next decision, and for nobody once they are flushed',
+  'docs/ledger.md#row: outcomes wait for the next decision, and for nobody once they are flushed',
   async (t) => {
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file, { delayMs: 3_600_000 })

@@ -58,7 +58,7 @@ await t.test('T5 the dates of the certificate are asked on every request', async
 })
 
 await t.test(
-  'WIRE §2 a previous certificate passes within its grace, marked, and not a moment longer',
+  'docs/protocol.md#rotation a previous certificate passes within its grace, marked, and not a moment longer',
   async (t) => {
     const previous = { ...pinned, is_current: false, grace_until: new Date(AT + 1).toISOString() }
     t.match(await admit(previous), { principal: { inGrace: true } })

@@ -22,7 +22,7 @@ const wasm = (rule: string, more = ''): string =>
   `plugin: policy\nengine: opa-wasm\nbundle: ${WASM}\nentrypoint: fixture/${rule}\n${more}`
 
 await t.test(
-  'HOUSE the policy stands between capability and audit, beside modules, or not at all',
+  'docs/architecture.md the policy stands between capability and audit, beside modules, or not at all',
   async (t) => {
     const directory = withPolicy(t, wasm('yes'))
     writeFileSync(
@@ -39,21 +39,24 @@ await t.test(
   },
 )
 
-await t.test('HOUSE a policy before the gate, behind the record, or twice stops the boot', async (t) => {
-  const rule = 'policy: it stands after capability and before audit'
-  t.strictSame(await problems(withPolicy(t, wasm('yes'), '25-policy.yaml')), [
-    `25-policy.yaml:1:9: ${rule}; rename 25-policy.yaml so that it comes behind 30-capability.yaml`,
-    '25-policy.yaml:1:9: policy needs granted, which capability gives only later, in 30-capability.yaml; rename one so that capability comes first',
-  ])
-  t.strictSame(await problems(withPolicy(t, wasm('yes'), '45-policy.yaml')), [
-    `45-policy.yaml:1:9: ${rule}; rename 45-policy.yaml so that it comes before 40-audit.yaml`,
-  ])
-  const twice = withPolicy(t, wasm('yes'))
-  writeFileSync(join(twice, '36-policy.yaml'), wasm('no'))
-  t.strictSame(await problems(twice), [
-    '36-policy.yaml:1:9: plugin policy stands twice, in 35-policy.yaml and in 36-policy.yaml: keep one',
-  ])
-})
+await t.test(
+  'docs/architecture.md a policy before the gate, behind the record, or twice stops the boot',
+  async (t) => {
+    const rule = 'policy: it stands after capability and before audit'
+    t.strictSame(await problems(withPolicy(t, wasm('yes'), '25-policy.yaml')), [
+      `25-policy.yaml:1:9: ${rule}; rename 25-policy.yaml so that it comes behind 30-capability.yaml`,
+      '25-policy.yaml:1:9: policy needs granted, which capability gives only later, in 30-capability.yaml; rename one so that capability comes first',
+    ])
+    t.strictSame(await problems(withPolicy(t, wasm('yes'), '45-policy.yaml')), [
+      `45-policy.yaml:1:9: ${rule}; rename 45-policy.yaml so that it comes before 40-audit.yaml`,
+    ])
+    const twice = withPolicy(t, wasm('yes'))
+    writeFileSync(join(twice, '36-policy.yaml'), wasm('no'))
+    t.strictSame(await problems(twice), [
+      '36-policy.yaml:1:9: plugin policy stands twice, in 35-policy.yaml and in 36-policy.yaml: keep one',
+    ])
+  },
+)
 
 await t.test(
   'F-31 the digest covers the compiled policy and its data, and no agent that lies elsewhere',

@@ -76,7 +76,7 @@ await t.test('§2.3 a policy is not asked about what the gate refuses, and canno
 })
 
 await t.test(
-  'F-31 a policy agent that fails refuses the call, tells the log why and sends nothing',
+  'F-28 a policy agent that fails refuses the call, tells the log why and sends nothing',
   async (t) => {
     const agent = await policyServer(t)
     const policy = `plugin: policy\nengine: opa-http\nurl: ${agent.url}\ndeadline_ms: 10000\ntoken: canary-token\n`

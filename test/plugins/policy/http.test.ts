@@ -80,7 +80,7 @@ await t.test('whatever is not a plain answer is none', async (t) => {
   t.equal(await ask(agent.url), true, 'and the next call works')
 })
 
-await t.test('T16 a redirect is not followed', async (t) => {
+await t.test('threat 19 a redirect is not followed', async (t) => {
   const agent = await policyServer(t)
   const other = await policyServer(t)
   for (const status of [301, 302, 303, 307, 308]) {

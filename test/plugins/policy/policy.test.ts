@@ -79,7 +79,7 @@ await t.test('§2.2 an engine that fails refuses with plugin_failed, whatever it
   }
 })
 
-await t.test('threat 30 a reason cannot steer a terminal, hide, or be endless', async (t) => {
+await t.test('threat 29 a reason cannot steer a terminal, hide, or be endless', async (t) => {
   const said = (reason: string) => readDecision({ allow: false, reason })
   t.same(said('a\u001b[2Jb\r\nc\u202ed\u200be\ud800f\u2028g'), { allow: false, reason: 'a[2Jbcdefg' })
   t.same(said('\u0007\n'), { allow: false, reason: null })
@@ -119,13 +119,16 @@ await t.test('§4.3 arguments reach the policy as values, as a digest, or not at
   }
 })
 
-await t.test('WIRE §5 a narrowed token narrows what the policy sees, and never widens it', async (t) => {
-  const seen = (scope: readonly string[] | null) =>
-    policyInput(policyFacts({ token: { scope } }), 'none').principal.capabilities
-  t.same(seen(null), ['llm.chat', 'acme.special'])
-  t.same(seen(['llm.chat', 'acme.other']), ['llm.chat'])
-  t.same(seen([]), [])
-})
+await t.test(
+  'docs/protocol.md#token-endpoint a narrowed token narrows what the policy sees, and never widens it',
+  async (t) => {
+    const seen = (scope: readonly string[] | null) =>
+      policyInput(policyFacts({ token: { scope } }), 'none').principal.capabilities
+    t.same(seen(null), ['llm.chat', 'acme.special'])
+    t.same(seen(['llm.chat', 'acme.other']), ['llm.chat'])
+    t.same(seen([]), [])
+  },
+)
 
 await t.test('a pipeline that does not say whether a token came is refused', async (t) => {
   const { token: _, ...facts } = policyFacts()

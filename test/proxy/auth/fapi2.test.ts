@@ -4,8 +4,9 @@ import { bench, boundTo, DOOR, dpopToken, jwsOf } from '../../support/auth/bench
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { rawAnswer, requestBytes, statuses } from '../../support/raw.ts'
 
-// The 32 blocks of the FAPI 2.0 conformance suite's negative DPoP test, in its order, and its separate modules that
-// apply where there is no authorization code (SECURITY.md §1.3). What that suite only warns of is a failure here.
+// The 32 blocks of the FAPI 2.0 conformance suite's negative DPoP test, in its order, and its separate
+// modules that apply where there is no authorization code (docs/threats.md#fapi2). What that suite only warns
+// of is a failure here.
 
 await t.test('FAPI2 the 32 blocks, in order', async (t) => {
   const b = await bench(t, {

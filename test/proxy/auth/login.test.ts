@@ -12,7 +12,7 @@ import { caExtensions, type Odd, odd } from '../../support/certs/made.ts'
 import { proof } from '../../support/dpop.ts'
 import type { Answered, Identity } from '../../support/gateway.ts'
 
-// The three calls of the Python helper (WIRE.md §7).
+// The three calls of the Python helper (docs/protocol.md#python-helper).
 
 type Members = Record<string, unknown>
 
@@ -55,7 +55,7 @@ async function buy(b: Bench, text: unknown, who = b.bot): Promise<Answered> {
   return b.gateway.call(who, 'POST', '/v1/auth/token', { headers: { dpop }, body })
 }
 
-await t.test('WIRE §7 the three calls, and what the token is good for', async (t) => {
+await t.test('docs/protocol.md#python-helper the three calls, and what the token is good for', async (t) => {
   const b = await bench(t)
   const first = await b.gateway.call(b.bot, 'POST', '/v1/auth/login-challenge')
   t.equal(first.status, 200)
@@ -75,7 +75,7 @@ await t.test('WIRE §7 the three calls, and what the token is good for', async (
   const token: string = third.json.access_token
   const { status } = await b.send(b.sign(boundTo(token)), { headers: dpopToken(token) })
   t.equal(status, 200)
-  // The helper's persistent key is another one than the token's (WIRE.md §7).
+  // The helper's persistent key is another one than the token's (docs/protocol.md#python-helper).
   await b.gateway.admin('POST', '/v1/admin/agents/acme::bot/dpop-jwk', b.signer.jwk)
   t.equal(
     (await b.send(b.sign(), { path: '/v1/llm/chat', headers: {} })).status,
@@ -91,107 +91,120 @@ await t.test('WIRE §7 the three calls, and what the token is good for', async (
   t.match(listed, { status: 200, json: { object: 'list' } })
 })
 
-await t.test('WIRE §7 the challenge is for one login of one agent, for two minutes', async (t) => {
-  const b = await bench(t)
-  const eve = await b.gateway.enroll('eve', ['llm.chat'])
+await t.test(
+  'docs/protocol.md#python-helper the challenge is for one login of one agent, for two minutes',
+  async (t) => {
+    const b = await bench(t)
+    const eve = await b.gateway.enroll('eve', ['llm.chat'])
 
-  await t.test('a second token is not to be had for it', async (t) => {
-    const nonce = await challenge(b)
-    t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 200)
-    t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 400, 'with another assertion')
-    for (const more of ['.x', '.', '..']) {
-      const answered = await buy(b, assertion(b, b.bot, nonce + more))
-      oauthError(t, answered, [401, 'invalid_client'], `with something behind it: ${more}`)
-    }
-  })
+    await t.test('a second token is not to be had for it', async (t) => {
+      const nonce = await challenge(b)
+      t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 200)
+      t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 400, 'with another assertion')
+      for (const more of ['.x', '.', '..']) {
+        const answered = await buy(b, assertion(b, b.bot, nonce + more))
+        oauthError(t, answered, [401, 'invalid_client'], `with something behind it: ${more}`)
+      }
+    })
 
-  await t.test('of a hundred logins with one challenge at once exactly one succeeds', async (t) => {
-    const nonce = await challenge(b)
-    const answered = await Promise.all(Array.from({ length: 100 }, () => buy(b, assertion(b, b.bot, nonce))))
-    t.equal(answered.filter(({ status }) => status === 200).length, 1)
-  })
+    await t.test('of a hundred logins with one challenge at once exactly one succeeds', async (t) => {
+      const nonce = await challenge(b)
+      const answered = await Promise.all(
+        Array.from({ length: 100 }, () => buy(b, assertion(b, b.bot, nonce))),
+      )
+      t.equal(answered.filter(({ status }) => status === 200).length, 1)
+    })
 
-  await t.test('another agent’s challenge is none', async (t) => {
-    const nonce = await challenge(b, eve)
-    t.equal((await sign(b, assertion(b, b.bot, nonce), nonce)).json.reason, 'assertion_invalid')
-    oauthError(t, await buy(b, assertion(b, b.bot, nonce)), [401, 'invalid_client'], 'at the token endpoint')
-    t.equal((await buy(b, assertion(b, eve, nonce), eve)).status, 200, 'while its own agent may use it')
-  })
+    await t.test('another agent’s challenge is none', async (t) => {
+      const nonce = await challenge(b, eve)
+      t.equal((await sign(b, assertion(b, b.bot, nonce), nonce)).json.reason, 'assertion_invalid')
+      oauthError(
+        t,
+        await buy(b, assertion(b, b.bot, nonce)),
+        [401, 'invalid_client'],
+        'at the token endpoint',
+      )
+      t.equal((await buy(b, assertion(b, eve, nonce), eve)).status, 200, 'while its own agent may use it')
+    })
 
-  await t.test('another agent’s assertion is none', async (t) => {
-    const nonce = await challenge(b)
-    oauthError(t, await buy(b, assertion(b, b.bot, nonce), eve), [401, 'invalid_client'], 'stolen')
-  })
+    await t.test('another agent’s assertion is none', async (t) => {
+      const nonce = await challenge(b)
+      oauthError(t, await buy(b, assertion(b, b.bot, nonce), eve), [401, 'invalid_client'], 'stolen')
+    })
 
-  await t.test('after two minutes it has expired', async (t) => {
-    b.time.at = Math.ceil(b.time.at / 1000) * 1000
-    const nonce = await challenge(b)
-    const late = await challenge(b)
-    b.time.at += 119_999
-    t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 200)
-    b.time.at += 1
-    oauthError(
-      t,
-      await buy(b, assertion(b, b.bot, late)),
-      [401, 'invalid_client'],
-      'not a millisecond longer',
-    )
-  })
-})
-
-await t.test('WIRE §7 an assertion that is wrong in one place is refused', async (t) => {
-  const b = await bench(t)
-  const eve = await b.gateway.enroll('eve', ['llm.chat'])
-  const nonce = await challenge(b)
-  const now = Math.floor(b.time.at / 1000)
-  const good = assertion(b, b.bot, nonce)
-  for (const [name, text] of [
-    ['no JWT', 'x'],
-    ['no text', 1],
-    ['missing', undefined],
-    ['another x5c', assertion(b, b.bot, nonce, {}, { x5c: [leafOf(eve)] })],
-    ['an empty x5c', assertion(b, b.bot, nonce, {}, { x5c: [] })],
-    ['no x5c', assertion(b, b.bot, nonce, {}, { x5c: undefined })],
-    ['x5c a text', assertion(b, b.bot, nonce, {}, { x5c: leafOf(b.bot) })],
-    ['by another key', assertion(b, { ...b.bot, key: eve.key }, nonce)],
-    ['alg none', assertion(b, b.bot, nonce, {}, { alg: 'none' })],
-    ['alg HS256', assertion(b, b.bot, nonce, {}, { alg: 'HS256' })],
-    ['alg RS256 with an EC key', assertion(b, b.bot, nonce, {}, { alg: 'RS256' })],
-    ['crit', assertion(b, b.bot, nonce, {}, { crit: ['x'], x: 1 })],
-    ['aud', assertion(b, b.bot, nonce, { aud: b.gateway.url })],
-    ['no aud', assertion(b, b.bot, nonce, { aud: undefined })],
-    ['iss', assertion(b, b.bot, nonce, { iss: eve.id })],
-    ['sub', assertion(b, b.bot, nonce, { sub: eve.id })],
-    ['no jti', assertion(b, b.bot, nonce, { jti: undefined })],
-    ['no exp', assertion(b, b.bot, nonce, { exp: undefined })],
-    ['no iat', assertion(b, b.bot, nonce, { iat: undefined })],
-    ['expired', assertion(b, b.bot, nonce, { exp: now - 11 })],
-    ['of six minutes ago', assertion(b, b.bot, nonce, { iat: now - 360 })],
-    ['of the future', assertion(b, b.bot, nonce, { iat: now + 60 })],
-    ['not yet', assertion(b, b.bot, nonce, { nbf: now + 60 })],
-    ['no nonce', assertion(b, b.bot, nonce, { nonce: undefined })],
-    ['a nonce of its own', assertion(b, b.bot, nonce, { nonce: randomUUID() })],
-    ['a nonce that is no text', assertion(b, b.bot, nonce, { nonce: [nonce] })],
-    ['a forged nonce', assertion(b, b.bot, nonce, { nonce: nonce.replace(/^\d+/, '9999999999') })],
-    ['exp a text', assertion(b, b.bot, nonce, { exp: String(now + 60) })],
-    ['one character changed', `${good.slice(0, -6)}AAAAAA`],
-  ] as const) {
-    const signed = await sign(b, text, nonce)
-    t.strictSame([signed.status, signed.json.reason], [401, 'assertion_invalid'], `${name}, signing`)
-    const bought = await buy(b, text)
-    const expected =
-      typeof text === 'string' ? ([401, 'invalid_client'] as const) : ([400, 'invalid_request'] as const)
-    oauthError(t, bought, expected, `${name}, buying`)
-  }
-  t.equal((await sign(b, good, `${nonce}x`)).json.reason, 'assertion_invalid', 'another nonce beside it')
-  t.equal((await sign(b, good, nonce)).status, 200)
-  t.equal((await buy(b, good)).status, 200, 'none of these has used the challenge up')
-  const full = assertion(b, b.bot, await challenge(b), {}, { x5c: [leafOf(b.bot), leafOf(eve)] })
-  t.equal((await buy(b, full)).status, 200, 'what follows the leaf does not matter')
-})
+    await t.test('after two minutes it has expired', async (t) => {
+      b.time.at = Math.ceil(b.time.at / 1000) * 1000
+      const nonce = await challenge(b)
+      const late = await challenge(b)
+      b.time.at += 119_999
+      t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 200)
+      b.time.at += 1
+      oauthError(
+        t,
+        await buy(b, assertion(b, b.bot, late)),
+        [401, 'invalid_client'],
+        'not a millisecond longer',
+      )
+    })
+  },
+)
 
 await t.test(
-  'WIRE §7 the helper signs again on a 401 with use_dpop_nonce, and on nothing else',
+  'docs/protocol.md#python-helper an assertion that is wrong in one place is refused',
+  async (t) => {
+    const b = await bench(t)
+    const eve = await b.gateway.enroll('eve', ['llm.chat'])
+    const nonce = await challenge(b)
+    const now = Math.floor(b.time.at / 1000)
+    const good = assertion(b, b.bot, nonce)
+    for (const [name, text] of [
+      ['no JWT', 'x'],
+      ['no text', 1],
+      ['missing', undefined],
+      ['another x5c', assertion(b, b.bot, nonce, {}, { x5c: [leafOf(eve)] })],
+      ['an empty x5c', assertion(b, b.bot, nonce, {}, { x5c: [] })],
+      ['no x5c', assertion(b, b.bot, nonce, {}, { x5c: undefined })],
+      ['x5c a text', assertion(b, b.bot, nonce, {}, { x5c: leafOf(b.bot) })],
+      ['by another key', assertion(b, { ...b.bot, key: eve.key }, nonce)],
+      ['alg none', assertion(b, b.bot, nonce, {}, { alg: 'none' })],
+      ['alg HS256', assertion(b, b.bot, nonce, {}, { alg: 'HS256' })],
+      ['alg RS256 with an EC key', assertion(b, b.bot, nonce, {}, { alg: 'RS256' })],
+      ['crit', assertion(b, b.bot, nonce, {}, { crit: ['x'], x: 1 })],
+      ['aud', assertion(b, b.bot, nonce, { aud: b.gateway.url })],
+      ['no aud', assertion(b, b.bot, nonce, { aud: undefined })],
+      ['iss', assertion(b, b.bot, nonce, { iss: eve.id })],
+      ['sub', assertion(b, b.bot, nonce, { sub: eve.id })],
+      ['no jti', assertion(b, b.bot, nonce, { jti: undefined })],
+      ['no exp', assertion(b, b.bot, nonce, { exp: undefined })],
+      ['no iat', assertion(b, b.bot, nonce, { iat: undefined })],
+      ['expired', assertion(b, b.bot, nonce, { exp: now - 11 })],
+      ['of six minutes ago', assertion(b, b.bot, nonce, { iat: now - 360 })],
+      ['of the future', assertion(b, b.bot, nonce, { iat: now + 60 })],
+      ['not yet', assertion(b, b.bot, nonce, { nbf: now + 60 })],
+      ['no nonce', assertion(b, b.bot, nonce, { nonce: undefined })],
+      ['a nonce of its own', assertion(b, b.bot, nonce, { nonce: randomUUID() })],
+      ['a nonce that is no text', assertion(b, b.bot, nonce, { nonce: [nonce] })],
+      ['a forged nonce', assertion(b, b.bot, nonce, { nonce: nonce.replace(/^\d+/, '9999999999') })],
+      ['exp a text', assertion(b, b.bot, nonce, { exp: String(now + 60) })],
+      ['one character changed', `${good.slice(0, -6)}AAAAAA`],
+    ] as const) {
+      const signed = await sign(b, text, nonce)
+      t.strictSame([signed.status, signed.json.reason], [401, 'assertion_invalid'], `${name}, signing`)
+      const bought = await buy(b, text)
+      const expected =
+        typeof text === 'string' ? ([401, 'invalid_client'] as const) : ([400, 'invalid_request'] as const)
+      oauthError(t, bought, expected, `${name}, buying`)
+    }
+    t.equal((await sign(b, good, `${nonce}x`)).json.reason, 'assertion_invalid', 'another nonce beside it')
+    t.equal((await sign(b, good, nonce)).status, 200)
+    t.equal((await buy(b, good)).status, 200, 'none of these has used the challenge up')
+    const full = assertion(b, b.bot, await challenge(b), {}, { x5c: [leafOf(b.bot), leafOf(eve)] })
+    t.equal((await buy(b, full)).status, 200, 'what follows the leaf does not matter')
+  },
+)
+
+await t.test(
+  'docs/protocol.md#python-helper the helper signs again on a 401 with use_dpop_nonce, and on nothing else',
   async (t) => {
     const b = await bench(t)
     const text = assertion(b, b.bot, await challenge(b))
@@ -213,39 +226,42 @@ await t.test(
   },
 )
 
-await t.test('WIRE §7 an RSA certificate signs in with RS256, and a P-384 one with neither', async (t) => {
-  const b = await bench(t)
-  const dates = { notBefore: b.time.at - 3_600_000, notAfter: b.time.at + 86_400_000 }
-  const ca = await odd({ name: 'corp', extensions: caExtensions(0), ...dates })
-  await b.gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: ca.pem, kind: 'organisation' })
-  const enrolled = async (name: string, key: NonNullable<Odd['key']>): Promise<Identity> => {
-    const leaf = await odd({ name, extensions: [leafConstraints(), signsHandshakes()], ...dates, key }, ca)
-    const who = { cert: leaf.pem, key: leaf.key.export({ type: 'pkcs8', format: 'pem' }).toString() }
-    const body = {
-      agent_name: name,
-      cert_pem: who.cert,
-      private_key_pem: who.key,
-      capabilities: ['llm.chat'],
+await t.test(
+  'docs/protocol.md#python-helper an RSA certificate signs in with RS256, and a P-384 one with neither',
+  async (t) => {
+    const b = await bench(t)
+    const dates = { notBefore: b.time.at - 3_600_000, notAfter: b.time.at + 86_400_000 }
+    const ca = await odd({ name: 'corp', extensions: caExtensions(0), ...dates })
+    await b.gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: ca.pem, kind: 'organisation' })
+    const enrolled = async (name: string, key: NonNullable<Odd['key']>): Promise<Identity> => {
+      const leaf = await odd({ name, extensions: [leafConstraints(), signsHandshakes()], ...dates, key }, ca)
+      const who = { cert: leaf.pem, key: leaf.key.export({ type: 'pkcs8', format: 'pem' }).toString() }
+      const body = {
+        agent_name: name,
+        cert_pem: who.cert,
+        private_key_pem: who.key,
+        capabilities: ['llm.chat'],
+      }
+      const { status, json, text } = await b.gateway.admin('POST', '/v1/admin/agents/enroll/byoca', body)
+      t.equal(status, 201, text)
+      return { id: json.agent_id, ...who }
     }
-    const { status, json, text } = await b.gateway.admin('POST', '/v1/admin/agents/enroll/byoca', body)
-    t.equal(status, 201, text)
-    return { id: json.agent_id, ...who }
-  }
-  const rsa = await enrolled('rsa', generateKeyPairSync('rsa', { modulusLength: 2048 }))
-  const wide = await enrolled('wide', generateKeyPairSync('ec', { namedCurve: 'P-384' }))
-  const nonce = await challenge(b, rsa)
-  const good = assertion(b, rsa, nonce, {}, { alg: 'RS256' })
-  for (const alg of ['PS256', 'RS512', 'ES256', 'HS256']) {
-    const answered = await buy(b, assertion(b, rsa, nonce, {}, { alg }), rsa)
-    oauthError(t, answered, [401, 'invalid_client'], alg)
-  }
-  t.equal((await sign(b, good, nonce, rsa)).status, 200)
-  t.equal((await buy(b, good, rsa)).status, 200)
-  for (const alg of ['ES256', 'ES384', 'RS256']) {
-    const text = assertion(b, wide, await challenge(b, wide), {}, { alg })
-    oauthError(t, await buy(b, text, wide), [401, 'invalid_client'], `P-384 ${alg}`)
-  }
-})
+    const rsa = await enrolled('rsa', generateKeyPairSync('rsa', { modulusLength: 2048 }))
+    const wide = await enrolled('wide', generateKeyPairSync('ec', { namedCurve: 'P-384' }))
+    const nonce = await challenge(b, rsa)
+    const good = assertion(b, rsa, nonce, {}, { alg: 'RS256' })
+    for (const alg of ['PS256', 'RS512', 'ES256', 'HS256']) {
+      const answered = await buy(b, assertion(b, rsa, nonce, {}, { alg }), rsa)
+      oauthError(t, answered, [401, 'invalid_client'], alg)
+    }
+    t.equal((await sign(b, good, nonce, rsa)).status, 200)
+    t.equal((await buy(b, good, rsa)).status, 200)
+    for (const alg of ['ES256', 'ES384', 'RS256']) {
+      const text = assertion(b, wide, await challenge(b, wide), {}, { alg })
+      oauthError(t, await buy(b, text, wide), [401, 'invalid_client'], `P-384 ${alg}`)
+    }
+  },
+)
 
 await t.test('§5.2 a stranger and a deactivated agent get no challenge', async (t) => {
   const b = await bench(t)

@@ -45,7 +45,8 @@ await t.test('D-34 RFC 9449 §11.11 certificate, token and key are one person’
       refused.push(answered.json.request_id)
     }
   }
-  // Of the eight with alice’s own certificate, token and key one passes; bob’s own three are the other one here.
+  // Of the eight with alice’s own certificate, token and key one passes; bob’s own three are the other one
+  // here.
   t.strictSame(statuses, {
     'alice alice alice': 200,
     'alice alice bob': 401,
@@ -67,7 +68,8 @@ type TokenKind = 'no token' | 'bound token' | 'certificate-only token'
 type ProofKind = 'no proof' | 'good proof' | 'bad proof'
 type Cell = readonly [status: 200 | 401, why: string]
 
-// D-35: rows are the mode and the token, columns the proof. The agent has registered the key that its good proofs are by.
+// docs/threats.md#d-35: rows are the mode and the token, columns the proof. The agent has registered the key
+// that its good proofs are by.
 const PROOFS: readonly ProofKind[] = ['no proof', 'good proof', 'bad proof']
 const CELLS: Readonly<Record<DpopMode, Readonly<Record<TokenKind, readonly [Cell, Cell, Cell]>>>> = {
   // Proofs are not looked at; certificates and tokens are.
@@ -158,32 +160,35 @@ await t.test('D-35 §5.2-5 the twenty-seven cells of mode, token and proof', asy
   t.equal(cells, 27)
 })
 
-await t.test('D-35 WIRE §5 whose key a proof without a bound token must be by', async (t) => {
-  const b = await bench(t)
-  const stranger = proofSigner()
-  const loose: string = (await b.token(null)).json.access_token
-  const asBearer = { authorization: `Bearer ${loose}` }
-  const reasons = async (signer: ProofSigner): Promise<unknown[]> => [
-    (await b.send(proof(signer, b.claims()))).json?.reason,
-    (await b.send(proof(signer, b.claims(boundTo(loose))), { headers: asBearer })).json?.reason,
-  ]
-  t.strictSame(await reasons(stranger), [undefined, undefined], 'optional, none registered: any key')
-  await switchTo(b.gateway, 'required')
-  t.strictSame(
-    await reasons(stranger),
-    ['proof_required', 'proof_required'],
-    'required, none registered: no key',
-  )
-  await b.gateway.admin('POST', `/v1/admin/agents/${b.bot.id}/dpop-jwk`, b.signer.jwk)
-  t.strictSame(await reasons(stranger), ['proof_invalid', 'proof_invalid'], 'required, another key')
-  t.strictSame(await reasons(b.signer), [undefined, undefined], 'required, the registered key')
-  await switchTo(b.gateway, 'optional')
-  t.strictSame(await reasons(stranger), ['proof_invalid', 'proof_invalid'], 'optional, another key')
-  t.strictSame(await reasons(b.signer), [undefined, undefined], 'optional, the registered key')
-})
+await t.test(
+  'D-35 docs/protocol.md#dpop-modes whose key a proof without a bound token must be by',
+  async (t) => {
+    const b = await bench(t)
+    const stranger = proofSigner()
+    const loose: string = (await b.token(null)).json.access_token
+    const asBearer = { authorization: `Bearer ${loose}` }
+    const reasons = async (signer: ProofSigner): Promise<unknown[]> => [
+      (await b.send(proof(signer, b.claims()))).json?.reason,
+      (await b.send(proof(signer, b.claims(boundTo(loose))), { headers: asBearer })).json?.reason,
+    ]
+    t.strictSame(await reasons(stranger), [undefined, undefined], 'optional, none registered: any key')
+    await switchTo(b.gateway, 'required')
+    t.strictSame(
+      await reasons(stranger),
+      ['proof_required', 'proof_required'],
+      'required, none registered: no key',
+    )
+    await b.gateway.admin('POST', `/v1/admin/agents/${b.bot.id}/dpop-jwk`, b.signer.jwk)
+    t.strictSame(await reasons(stranger), ['proof_invalid', 'proof_invalid'], 'required, another key')
+    t.strictSame(await reasons(b.signer), [undefined, undefined], 'required, the registered key')
+    await switchTo(b.gateway, 'optional')
+    t.strictSame(await reasons(stranger), ['proof_invalid', 'proof_invalid'], 'optional, another key')
+    t.strictSame(await reasons(b.signer), [undefined, undefined], 'optional, the registered key')
+  },
+)
 
 await t.test(
-  'WIRE §2 a key that was registered before is good for its grace, and not a moment longer',
+  'docs/protocol.md#dpop-keys a key that was registered before is good for its grace, and not a moment longer',
   async (t) => {
     const b = await bench(t)
     const next = proofSigner()

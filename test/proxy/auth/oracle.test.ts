@@ -13,11 +13,12 @@ import { athOf, type ProofSigner, proofSigner } from '../../support/dpop.ts'
 import { arrival } from '../../support/plugins/arrival.ts'
 import { BASE_URL } from '../../support/plugins/constrained.ts'
 
-// SECURITY.md §1.3: the verdict of `dpop` against that of an independent resource server, over requests that are spoiled
-// in none to three places. Both read the same request, but for one thing: the oracle takes a token with one kind of
-// confirmation only, so its token lacks the certificate's, and its proof is made out for that token. Each has signatures of
-// its own, and ES256 makes them at random: what a mutation does must not depend on a signature's characters, or the two
-// would judge different requests and a seed would not bring one back.
+// docs/threats.md#fapi2: the verdict of `dpop` against that of an independent resource server, over requests
+// that are spoiled in none to three places. Both read the same request, but for one thing: the oracle takes a
+// token with one kind of confirmation only, so its token lacks the certificate's, and its proof is made out
+// for that token. Each has signatures of its own, and ES256 makes them at random: what a mutation does must
+// not depend on a signature's characters, or the two would judge different requests and a seed would not
+// bring one back.
 
 type Members = Readonly<Record<string, unknown>>
 type Place =
@@ -128,7 +129,8 @@ function jws(header: Members, claims: Members, { privateKey }: ProofSigner): str
   const signed = `${encoded(JSON.stringify(header))}.${encoded(JSON.stringify(claims))}`
   const key = { key: privateKey, dsaEncoding: 'ieee-p1363' } as const
   let signature: string
-  // Until it has a character that base64 writes otherwise, for that to be spoiled in every request or in none.
+  // Until it has a character that base64 writes otherwise, for that to be spoiled in every request or in
+  // none.
   do signature = signBytes('sha256', Buffer.from(signed), key).toString('base64url')
   while (!/[-_]/.test(signature))
   return `${signed}.${signature}`
@@ -283,7 +285,7 @@ const EXPLAINED: readonly Explanation[] = [
     of: isAt('token header', 'kid'),
   },
   {
-    why: 'WIRE §3 without a token of ours in it, Authorization is a vendor’s business, and mutual TLS with a good proof is enough',
+    why: 'docs/protocol.md#credentials without a token of ours in it, Authorization is a vendor’s business, and mutual TLS with a good proof is enough',
     ours: 'accepts',
     of: (m) => isAt('authorization')(m) && !/^dpop/i.test(String(m.value)),
   },
@@ -400,28 +402,32 @@ async function judged(
   return { ours: verdicts[0], explanation }
 }
 
-await t.test('SECURITY §1.3 both accept what is right', async (t) => {
+await t.test('docs/threats.md#fapi2 both accept what is right', async (t) => {
   t.strictSame(await judged([]), { ours: 'accepts', explanation: null })
 })
 
-await t.test('SECURITY §1.3 each known mistake by itself: the same verdict, or an explanation', async (t) => {
-  const met = new Set<Explanation>()
-  for (const mutation of KNOWN) {
-    const { ours: verdict, explanation } = await judged([mutation])
-    const name = `${mutation.place} ${mutation.name}: ${JSON.stringify(mutation.value)}`.slice(0, 90)
-    t.not(explanation, undefined, `${name} ${verdict}`)
-    if (explanation) met.add(explanation)
-  }
-  const stale = EXPLAINED.filter((explanation) => !met.has(explanation)).map(({ why }) => why)
-  t.strictSame(stale, [], 'no explanation is left over')
-})
+await t.test(
+  'docs/threats.md#fapi2 each known mistake by itself: the same verdict, or an explanation',
+  async (t) => {
+    const met = new Set<Explanation>()
+    for (const mutation of KNOWN) {
+      const { ours: verdict, explanation } = await judged([mutation])
+      const name = `${mutation.place} ${mutation.name}: ${JSON.stringify(mutation.value)}`.slice(0, 90)
+      t.not(explanation, undefined, `${name} ${verdict}`)
+      if (explanation) met.add(explanation)
+    }
+    const stale = EXPLAINED.filter((explanation) => !met.has(explanation)).map(({ why }) => why)
+    t.strictSame(stale, [], 'no explanation is left over')
+  },
+)
 
-await t.test('SECURITY §1.3 thousands of requests, each spoiled in up to three places', async (t) => {
+await t.test('docs/threats.md#fapi2 thousands of requests, each spoiled in up to three places', async (t) => {
   const value = fc.oneof(fc.jsonValue({ maxDepth: 2 }), fc.integer({ min: nowS - 1_000, max: nowS + 1_000 }))
   const random = fc
     .constantFrom(...(['proof header', 'proof claim', 'token header', 'token claim'] as const))
     .chain((place) => fc.record({ place: fc.constant(place), name: fc.constantFrom(...NAMES[place]), value }))
-  // Each place once: a bit that is flipped twice is none, and of two values for one claim only the last is sent.
+  // Each place once: a bit that is flipped twice is none, and of two values for one claim only the last is
+  // sent.
   const selector = ({ place, name }: Mutation): string => `${place} ${name}`
   const mutations = fc.uniqueArray(fc.oneof(fc.constantFrom(...KNOWN), random), { maxLength: 3, selector })
   const seen = { accepts: 0, refuses: 0 }

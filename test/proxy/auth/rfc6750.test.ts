@@ -4,7 +4,7 @@ import { ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
 import { bench, boundTo, DOOR, dpopToken, oauthError } from '../../support/auth/bench.ts'
 import type { Identity } from '../../support/gateway.ts'
 
-// RFC 6750, row by row (SECURITY.md §1.4).
+// RFC 6750, row by row (docs/threats.md#rfc6750).
 
 /** Every path that proxy/routes.ts names, with the variable ones filled in. */
 async function paths(): Promise<readonly string[]> {

@@ -17,8 +17,8 @@ import { proof, proofSigner } from '../../support/dpop.ts'
 import { type Answered, testGateway } from '../../support/gateway.ts'
 import { rawAnswer, requestBytes, statuses } from '../../support/raw.ts'
 
-// RFC 9449, row by row (SECURITY.md §1.1). What is refused is refused 401 with the challenge of §7.1; the body is
-// WIRE.md §1's. The rows of one gateway stand together: it is started once.
+// RFC 9449, row by row (docs/threats.md#rfc9449). What is refused is refused 401 with the challenge of §7.1; the
+// body is docs/protocol.md#error-body's. The rows of one gateway stand together: it is started once.
 
 await t.test('RFC 9449 §4.3 the shape of a proof', async (t) => {
   const b = await bench(t)
@@ -536,8 +536,9 @@ await t.test('RFC 9449 §11.1 time and replay', async (t) => {
 })
 
 await t.test('D-17 a used proof stays used after a restart on the same data directory', async (t) => {
-  // Two gateways on one directory there cannot be (its lease), so that two replicas see one claim is the database's
-  // word: single_uses has one row for a digest, and the second insert fails whoever makes it (test/db).
+  // Two gateways on one directory there cannot be (its lease), so that two replicas see one claim is the
+  // database's word: single_uses has one row for a digest, and the second insert fails whoever makes it
+  // (test/db).
   const first = await bench(t, { verify: false })
   const { dataDir } = first.gateway.settings
   const used = first.sign()

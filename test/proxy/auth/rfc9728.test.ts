@@ -4,7 +4,7 @@ import t from 'tap'
 import { bench } from '../../support/auth/bench.ts'
 import { tlsFetch } from '../../support/auth/tls-fetch.ts'
 
-// RFC 9728, RFC 8414 and the key set (SECURITY.md §1.5), read as a stranger reads them.
+// RFC 9728, RFC 8414 and the key set (docs/threats.md#rfc9728), read as a stranger reads them.
 
 await t.test('D-31 what clients are told', async (t) => {
   const b = await bench(t)

@@ -139,7 +139,7 @@ await t.test('RFC 6749 §4.4.2 §5.2 what is no token request is refused as one'
 })
 
 await t.test(
-  'WIRE §5 a token lives as long as asked, for at most 900 s, and not a moment longer',
+  'docs/protocol.md#token-endpoint a token lives as long as asked, for at most 900 s, and not a moment longer',
   async (t) => {
     const b = await bench(t)
     b.time.at = Math.ceil(b.time.at / 1000) * 1000

@@ -2,7 +2,10 @@ import fc from 'fast-check'
 import t from 'tap'
 import { blockedAddresses, refusedAddress, refusedHost } from '../../../proxy/egress/address.ts'
 
-/** First and last address of each range of SECURITY threat 19, then the nearest public neighbours it must leave alone. */
+/**
+ * First and last address of each range of docs/threats.md#threat-19, then the nearest public neighbours it
+ * must leave alone.
+ */
 const RANGES: readonly (readonly [range: string, inside: readonly string[], outside: readonly string[]])[] = [
   ['0/8', ['0.0.0.0', '0.255.255.255'], ['1.0.0.0']],
   ['100.64/10', ['100.64.0.0', '100.127.255.255'], ['100.63.255.255', '100.128.0.0']],

@@ -213,7 +213,8 @@ await t.test('§3 a receiver whose certificate does not verify is sent nothing',
   await once(server, 'listening')
   // A server that listens on TCP has this form of address.
   const { port } = server.address() as AddressInfo
-  // The switch that turns verification off where nobody says otherwise. The gateway refuses to start under it.
+  // The switch that turns verification off where nobody says otherwise. The gateway refuses to start under
+  // it.
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
   t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
   await gate.task(`https://127.0.0.1:${port}/`).run()

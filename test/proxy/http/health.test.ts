@@ -2,35 +2,41 @@ import SQLite from 'better-sqlite3'
 import t from 'tap'
 import { ADMIN_SECRET, agentOf, ask, CHAT, testGateway } from '../../support/gateway.ts'
 
-await t.test('WIRE §6 health and readiness answer anyone, under their usual names', async (t) => {
-  const gateway = await testGateway(t)
-  for (const path of ['/health', '/healthz', '/health/liveness', '/health/liveliness']) {
-    t.strictSame((await gateway.call(null, 'GET', path)).json, { status: 'ok' }, path)
-  }
-  const checks = { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok' }
-  for (const path of ['/ready', '/readyz', '/health/readiness']) {
-    const { status, json } = await gateway.call(null, 'GET', path)
-    t.strictSame([status, json], [200, { status: 'ready', checks }], path)
-  }
-})
+await t.test(
+  'docs/protocol.md#health health and readiness answer anyone, under their usual names',
+  async (t) => {
+    const gateway = await testGateway(t)
+    for (const path of ['/health', '/healthz', '/health/liveness', '/health/liveliness']) {
+      t.strictSame((await gateway.call(null, 'GET', path)).json, { status: 'ok' }, path)
+    }
+    const checks = { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok' }
+    for (const path of ['/ready', '/readyz', '/health/readiness']) {
+      const { status, json } = await gateway.call(null, 'GET', path)
+      t.strictSame([status, json], [200, { status: 'ready', checks }], path)
+    }
+  },
+)
 
-await t.test('WIRE §6 a ledger that cannot be written makes it not ready, until it can again', async (t) => {
-  const gateway = await testGateway(t)
-  const bot = await gateway.enroll('bot', ['llm.chat'])
-  const blocker = new SQLite(gateway.settings.databaseUrl.slice('sqlite:'.length))
-  blocker.exec('begin immediate')
-  const refused = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
-  t.strictSame([refused.status, refused.json.reason], [503, 'audit_unavailable'])
-  const { status, json } = await gateway.call(null, 'GET', '/ready')
-  t.strictSame([status, json.checks.audit], [503, 'failed'])
-  blocker.exec('rollback')
-  blocker.close()
-  t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
-  t.equal((await gateway.call(null, 'GET', '/ready')).status, 200)
-  t.equal(gateway.upstream.seen.length, 1, 'the refused call was not dispatched')
-})
+await t.test(
+  'docs/protocol.md#health a ledger that cannot be written makes it not ready, until it can again',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const blocker = new SQLite(gateway.settings.databaseUrl.slice('sqlite:'.length))
+    blocker.exec('begin immediate')
+    const refused = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    t.strictSame([refused.status, refused.json.reason], [503, 'audit_unavailable'])
+    const { status, json } = await gateway.call(null, 'GET', '/ready')
+    t.strictSame([status, json.checks.audit], [503, 'failed'])
+    blocker.exec('rollback')
+    blocker.close()
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    t.equal((await gateway.call(null, 'GET', '/ready')).status, 200)
+    t.equal(gateway.upstream.seen.length, 1, 'the refused call was not dispatched')
+  },
+)
 
-await t.test('WIRE §6 /metrics is for operators, and counts', async (t) => {
+await t.test('docs/protocol.md#health /metrics is for operators, and counts', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
@@ -43,7 +49,7 @@ await t.test('WIRE §6 /metrics is for operators, and counts', async (t) => {
 })
 
 await t.test(
-  'WIRE §1 every answer carries its request id and the security headers; the log has one line with it',
+  'docs/protocol.md#common every answer carries its request id and the security headers; the log has one line with it',
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
@@ -72,7 +78,7 @@ await t.test(
   },
 )
 
-await t.test('WIRE §1 administration can have a listener of its own', async (t) => {
+await t.test('docs/protocol.md#common administration can have a listener of its own', async (t) => {
   const gateway = await testGateway(t, { settings: { MCP_PROXY_ADMIN_LISTEN: '127.0.0.1:0' } })
   t.not(gateway.adminUrl, gateway.url)
   t.equal((await gateway.admin('GET', '/v1/admin/agents')).status, 404, 'not on the runtime listener')

@@ -60,7 +60,7 @@ await t.test('a known path and another method: 405 with Allow', (t) => {
   t.end()
 })
 
-await t.test('WIRE §3 /v1/v1 gets a hint about the base URL', (t) => {
+await t.test('docs/protocol.md#base-url /v1/v1 gets a hint about the base URL', (t) => {
   t.throws(() => find('POST', '/v1/v1/chat/completions'), refused('base_url_wrong'))
   t.end()
 })

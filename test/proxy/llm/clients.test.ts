@@ -9,7 +9,10 @@ import { anthropic, openai, options } from '../../support/llm/facts.ts'
 import { front } from '../../support/llm/front.ts'
 import { chunk, chunkedHead, rawUpstream } from '../../support/llm/upstreams.ts'
 
-/** An upstream of somebody else's making, which takes these credentials and refuses a request that brings any other. */
+/**
+ * An upstream of somebody else's making, which takes these credentials and refuses a request that brings any
+ * other.
+ */
 const KEY = 'sk-up-1'
 const TEXT = 'Hello from the mock, in several chunks of text.'
 const mock = new LLMock({ port: 0, auth: { apiKeys: [KEY] } })

@@ -97,52 +97,58 @@ await t.test('a call that failed after it was allowed has its resource in the ou
   ])
 })
 
-await t.test('WIRE §6 MCP calls are counted by resource and by how they ended', async (t) => {
-  const { stage, bot, act } = await behind(t)
-  await stage.callTool(bot, 'up.go')
-  await stage.callTool(bot, 'up.go')
-  act((res) => void res.destroy())
-  await stage.callTool(bot, 'up.go')
-  act((res, told) => sendJson(res, result(told, { content: [], isError: true })))
-  await stage.callTool(bot, 'up.go')
-  await stage.callTool(bot, 'http.get', { url: 'http://127.0.0.1/' })
-  act((res) => {
-    sse(res)(NOTE)
-  })
-  const stream = await openStream(stage, bot, 'tools/call', { params: { name: 'up.go' } })
-  await stream.next()
-  stream.hangUp()
-  await linesOf(stage, 6)
-  // Refused at the door: these reached nobody.
-  await stage.grant(bot, [])
-  await stage.callTool(bot, 'up.go')
-  await stage.callTool(bot, 'up.other')
-  await linesOf(stage, 8)
-  const { text } = await stage.admin('GET', '/metrics')
-  t.same(
-    text
-      .split('\n')
-      .filter((line) => line.startsWith('sallyport_mcp_calls_total'))
-      .toSorted(),
-    [
-      'sallyport_mcp_calls_total{resource="http.get",result="error"} 1',
-      'sallyport_mcp_calls_total{resource="up",result="error"} 2',
-      'sallyport_mcp_calls_total{resource="up",result="success"} 2',
-      'sallyport_mcp_calls_total{resource="up",result="truncated"} 1',
-    ],
-  )
-})
+await t.test(
+  'docs/protocol.md#metrics MCP calls are counted by resource and by how they ended',
+  async (t) => {
+    const { stage, bot, act } = await behind(t)
+    await stage.callTool(bot, 'up.go')
+    await stage.callTool(bot, 'up.go')
+    act((res) => void res.destroy())
+    await stage.callTool(bot, 'up.go')
+    act((res, told) => sendJson(res, result(told, { content: [], isError: true })))
+    await stage.callTool(bot, 'up.go')
+    await stage.callTool(bot, 'http.get', { url: 'http://127.0.0.1/' })
+    act((res) => {
+      sse(res)(NOTE)
+    })
+    const stream = await openStream(stage, bot, 'tools/call', { params: { name: 'up.go' } })
+    await stream.next()
+    stream.hangUp()
+    await linesOf(stage, 6)
+    // Refused at the door: these reached nobody.
+    await stage.grant(bot, [])
+    await stage.callTool(bot, 'up.go')
+    await stage.callTool(bot, 'up.other')
+    await linesOf(stage, 8)
+    const { text } = await stage.admin('GET', '/metrics')
+    t.same(
+      text
+        .split('\n')
+        .filter((line) => line.startsWith('sallyport_mcp_calls_total'))
+        .toSorted(),
+      [
+        'sallyport_mcp_calls_total{resource="http.get",result="error"} 1',
+        'sallyport_mcp_calls_total{resource="up",result="error"} 2',
+        'sallyport_mcp_calls_total{resource="up",result="success"} 2',
+        'sallyport_mcp_calls_total{resource="up",result="truncated"} 1',
+      ],
+    )
+  },
+)
 
-await t.test('WIRE §6 what an operator has to look at is counted at each scrape', async (t) => {
-  const { stage, server, resource } = await behind(t)
-  t.ok(await metric(stage, 'sallyport_mcp_tools_quarantined 0'))
-  t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 0'))
-  server.act = legacyWith([tool('go', { description: 'Other.' }), tool('fresh')])
-  await stage.refresh(resource)
-  t.ok(await metric(stage, 'sallyport_mcp_tools_quarantined 2'))
-  server.act = (res) => void res.destroy()
-  await stage.refresh(resource)
-  t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 1'))
-  await stage.admin('PATCH', `/v1/admin/mcp-resources/${resource.resource_id}`, { enabled: false })
-  t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 0'), 'one that is switched off is not read')
-})
+await t.test(
+  'docs/protocol.md#metrics what an operator has to look at is counted at each scrape',
+  async (t) => {
+    const { stage, server, resource } = await behind(t)
+    t.ok(await metric(stage, 'sallyport_mcp_tools_quarantined 0'))
+    t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 0'))
+    server.act = legacyWith([tool('go', { description: 'Other.' }), tool('fresh')])
+    await stage.refresh(resource)
+    t.ok(await metric(stage, 'sallyport_mcp_tools_quarantined 2'))
+    server.act = (res) => void res.destroy()
+    await stage.refresh(resource)
+    t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 1'))
+    await stage.admin('PATCH', `/v1/admin/mcp-resources/${resource.resource_id}`, { enabled: false })
+    t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 0'), 'one that is switched off is not read')
+  },
+)

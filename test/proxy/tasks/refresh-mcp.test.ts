@@ -19,7 +19,10 @@ type Test = Parameters<typeof toolServer>[0]
 
 const INTERVAL_S = 300
 
-/** The task on a database of its own, with a clock that a test moves. `inspect`: in place of asking real servers. */
+/**
+ * The task on a database of its own, with a clock that a test moves. `inspect`: in place of asking real
+ * servers.
+ */
 async function stage(t: Test, inspect?: Inspect) {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
   const ledger = await openLedger({ file: database.file, version: '0' })

@@ -24,22 +24,27 @@ const chat = (fetch: Fetch, { url }: TestGateway, init: RequestInit = {}) =>
 
 const jtis = (seen: readonly Arrived[]): Set<string> => new Set(seen.map(({ proof }) => proof.jti))
 
-await t.test('WIRE §5 many calls at once share one token, and no two attempts share a proof', async (t) => {
-  const gateway = await testGateway(t)
-  const directory = await identityDirectory(t, gateway)
-  const seen = arrivals(t, gateway)
-  const fetches = [createFetch(directory), createFetch(directory)]
-  const answers = await Promise.all([...fetches, ...fetches, ...fetches].map((fetch) => chat(fetch, gateway)))
-  t.same(
-    answers.map(({ status }) => status),
-    [200, 200, 200, 200, 200, 200],
-  )
-  t.equal(tokenRequests(seen).length, 2, 'one without a nonce, one with it')
-  t.equal(jtis(seen).size, seen.length)
-  const tokens = new Set(seen.flatMap(({ headers }) => headers.authorization ?? []))
-  t.equal(tokens.size, 1)
-  t.match([...tokens][0], /^DPoP eyJ/)
-})
+await t.test(
+  'docs/protocol.md#proofs many calls at once share one token, and no two attempts share a proof',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const directory = await identityDirectory(t, gateway)
+    const seen = arrivals(t, gateway)
+    const fetches = [createFetch(directory), createFetch(directory)]
+    const answers = await Promise.all(
+      [...fetches, ...fetches, ...fetches].map((fetch) => chat(fetch, gateway)),
+    )
+    t.same(
+      answers.map(({ status }) => status),
+      [200, 200, 200, 200, 200, 200],
+    )
+    t.equal(tokenRequests(seen).length, 2, 'one without a nonce, one with it')
+    t.equal(jtis(seen).size, seen.length)
+    const tokens = new Set(seen.flatMap(({ headers }) => headers.authorization ?? []))
+    t.equal(tokens.size, 1)
+    t.match([...tokens][0], /^DPoP eyJ/)
+  },
+)
 
 await t.test(
   'RFC 9449 §8.2 a nonce is learned once for each kind of door, and anew when it is stale',

@@ -60,37 +60,46 @@ async function works(t: Test, gateway: TestGateway, directory: string): Promise<
   t.equal(row?.dpop_jkt, json.dpop_jkt)
 }
 
-await t.test('WIRE §2 mint: the identity is written whole, its DPoP key registered', async (t) => {
-  const gateway = await testGateway(t)
-  const options = await optionsOf(t, gateway)
-  const enrolled = await mint(options)
-  t.same(enrolled, {
-    agentId: 'acme::bot',
-    directory: options.directory,
-    capabilities: ['llm.chat'],
-    apiKey: null,
-  })
-  await works(t, gateway, options.directory)
-})
+await t.test(
+  'docs/protocol.md#principals mint: the identity is written whole, its DPoP key registered',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const options = await optionsOf(t, gateway)
+    const enrolled = await mint(options)
+    t.same(enrolled, {
+      agentId: 'acme::bot',
+      directory: options.directory,
+      capabilities: ['llm.chat'],
+      apiKey: null,
+    })
+    await works(t, gateway, options.directory)
+  },
+)
 
-await t.test('WIRE §2 enrollByoca: the given certificate, and an API key that is shown once', async (t) => {
-  const gateway = await testGateway(t)
-  const options = await optionsOf(t, gateway)
-  const { cert, key, rootPem } = await foreign()
-  await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: rootPem, kind: 'organisation' })
-  const enrolled = await enrollByoca({ ...options, certPem: cert, privateKeyPem: key })
-  t.match(enrolled.apiKey, /^sk_/)
-  await works(t, gateway, options.directory)
-  t.equal(await readFile(join(options.directory, 'agent.key'), 'utf8'), key)
-})
+await t.test(
+  'docs/protocol.md#principals enrollByoca: the given certificate, and an API key that is shown once',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const options = await optionsOf(t, gateway)
+    const { cert, key, rootPem } = await foreign()
+    await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: rootPem, kind: 'organisation' })
+    const enrolled = await enrollByoca({ ...options, certPem: cert, privateKeyPem: key })
+    t.match(enrolled.apiKey, /^sk_/)
+    await works(t, gateway, options.directory)
+    t.equal(await readFile(join(options.directory, 'agent.key'), 'utf8'), key)
+  },
+)
 
-await t.test('WIRE §2 enrollSpiffe: an SVID under the bundle that comes with it', async (t) => {
-  const gateway = await testGateway(t)
-  const options = await optionsOf(t, gateway)
-  const { cert, key, rootPem } = await foreign()
-  await enrollSpiffe({ ...options, svidPem: cert, svidKeyPem: key, trustBundlePem: rootPem })
-  await works(t, gateway, options.directory)
-})
+await t.test(
+  'docs/protocol.md#principals enrollSpiffe: an SVID under the bundle that comes with it',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const options = await optionsOf(t, gateway)
+    const { cert, key, rootPem } = await foreign()
+    await enrollSpiffe({ ...options, svidPem: cert, svidKeyPem: key, trustBundlePem: rootPem })
+    await works(t, gateway, options.directory)
+  },
+)
 
 await t.test(
   'a refusal is thrown with the sentence, reason and status, and nothing is left behind',

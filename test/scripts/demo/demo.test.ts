@@ -9,7 +9,10 @@ import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 
-/** The demo as a process, on a temporary directory of its own, with settings of the caller that must not reach it. */
+/**
+ * The demo as a process, on a temporary directory of its own, with settings of the caller that must not reach
+ * it.
+ */
 function start(t: Test, ...args: readonly string[]) {
   const scratch = t.testdir({})
   const foreign = { MCP_PROXY_ORG: 'someone-else', MCP_PROXY_NO_SUCH_SETTING: '1' }
@@ -77,7 +80,9 @@ await t.test('make demo shows the main job and checks every step of it', async (
   t.ok(out.split('\n').length < 90, 'on two pages or so')
 })
 
-/** §2.3, §2.4, threat 17: what is not bound, held and approved is neither listed nor called. */
+/**
+ * §2.3, §2.4, docs/threats.md#threat-17: what is not bound, held and approved is neither listed nor called.
+ */
 function showsTools(t: Test, out: string): void {
   const steps = [
     'listed    writer    mcp        notes.read_note, of 3 tools: ',

@@ -47,7 +47,8 @@ await t.test('make agent without a gateway: it is there when one starts', async 
 
 await t.test('make agent refuses in one sentence, and leaves nothing half-done', async (t) => {
   const root = await scratch(t)
-  // Beside a gateway: that the verb opens the data directory itself where there is none, the test above shows.
+  // Beside a gateway: that the verb opens the data directory itself where there is none, the test above
+  // shows.
   const env = { MCP_PROXY_DATA_DIR: (await testGateway(t)).settings.dataDir }
   const agent = (...args: string[]) => sallyport(['agent', ...args], env)
   t.match(await agent(''), { code: 1, err: /^sallyport: say one name: / })

@@ -22,7 +22,7 @@ async function exported(
 }
 
 t.test(
-  'AUDIT Proofs: verify-audit says 0 for a whole ledger: database, export, standard input, and while it is written',
+  'docs/ledger.md#verifying: verify-audit says 0 for a whole ledger: database, export, standard input, and while it is written',
   async (t) => {
     const { database, file } = await exported(t.testdir())
     const whole = { code: 0, out: 'whole: 40 rows in 1 stream\n', err: '' }
@@ -41,7 +41,7 @@ t.test(
 )
 
 t.test(
-  'AUDIT Proofs: verify-audit says 2 for a changed row, a gap or a duplicate, and names it',
+  'docs/ledger.md#verifying: verify-audit says 2 for a changed row, a gap or a duplicate, and names it',
   async (t) => {
     const { file, lines } = await exported(t.testdir())
     const [first = '', second = '', third = ''] = lines
@@ -67,7 +67,7 @@ t.test(
 )
 
 t.test(
-  'AUDIT Proofs: verify-audit finds a tampered database, and warns where its guards are gone',
+  'docs/ledger.md#verifying: verify-audit finds a tampered database, and warns where its guards are gone',
   async (t) => {
     const { database } = await exported(t.testdir())
     withRaw(database, (db) => db.exec('drop trigger audit_log_delete'))
@@ -88,19 +88,22 @@ t.test(
   },
 )
 
-t.test('AUDIT Proofs: verify-audit says 9 for what is not an export or cannot be read', async (t) => {
-  const directory = t.testdir({ empty: '', prose: 'hello\n', 'other.ndjson': '{"a":1}\n' })
-  const other = join(directory, 'other.db')
-  withRaw(other, (db) => db.exec('create table t (a)'))
-  for (const name of ['empty', 'prose', 'other.ndjson', 'other.db', 'missing', '.']) {
-    const { code, err } = await verify(join(directory, name))
-    t.equal(code, 9, name)
-    t.match(err, /^verify-audit: .+\n$/, name)
-  }
-  t.match(await verify(), { code: 9, err: /usage:/ })
-  t.match(await verify('--nonsense'), { code: 9 })
-  t.match(await sallyport(['export-audit', other]), { code: 9, err: /^export-audit: / })
-})
+t.test(
+  'docs/ledger.md#verifying: verify-audit says 9 for what is not an export or cannot be read',
+  async (t) => {
+    const directory = t.testdir({ empty: '', prose: 'hello\n', 'other.ndjson': '{"a":1}\n' })
+    const other = join(directory, 'other.db')
+    withRaw(other, (db) => db.exec('create table t (a)'))
+    for (const name of ['empty', 'prose', 'other.ndjson', 'other.db', 'missing', '.']) {
+      const { code, err } = await verify(join(directory, name))
+      t.equal(code, 9, name)
+      t.match(err, /^verify-audit: .+\n$/, name)
+    }
+    t.match(await verify(), { code: 9, err: /usage:/ })
+    t.match(await verify('--nonsense'), { code: 9 })
+    t.match(await sallyport(['export-audit', other]), { code: 9, err: /^export-audit: / })
+  },
+)
 
 const TWIN = `
 import hashlib, json, sys
@@ -116,15 +119,18 @@ for line in sys.stdin.buffer:
 print(seq)
 `
 
-t.test('SECURITY §0.2 an export is proven by a second implementation that shares no code', async (t) => {
-  const { file } = await exported(t.testdir())
-  const twin = (input: string) => spawnSync('python3', ['-c', TWIN], { input, encoding: 'utf8' })
-  const log = readFileSync(file, 'utf8')
-  const { error, status, stdout } = twin(log)
-  if (error) {
-    t.pass('the Python twin', { skip: 'there is no python3 here' })
-    return
-  }
-  t.match({ status, stdout }, { status: 0, stdout: '40\n' })
-  t.not(twin(log.replace('"status":"success"', '"status":"denied"')).status, 0)
-})
+t.test(
+  'docs/threats.md#promises an export is proven by a second implementation that shares no code',
+  async (t) => {
+    const { file } = await exported(t.testdir())
+    const twin = (input: string) => spawnSync('python3', ['-c', TWIN], { input, encoding: 'utf8' })
+    const log = readFileSync(file, 'utf8')
+    const { error, status, stdout } = twin(log)
+    if (error) {
+      t.pass('the Python twin', { skip: 'there is no python3 here' })
+      return
+    }
+    t.match({ status, stdout }, { status: 0, stdout: '40\n' })
+    t.not(twin(log.replace('"status":"success"', '"status":"denied"')).status, 0)
+  },
+)

@@ -25,8 +25,8 @@ interface Sent {
 }
 
 /**
- * A gateway whose time stands still, one agent with `llm.chat` on one connection, and its key: where a proof is spoiled
- * in one place and everything else about it is right.
+ * A gateway whose time stands still, one agent with `llm.chat` on one connection, and its key: where a proof
+ * is spoiled in one place and everything else about it is right.
  */
 export interface Bench {
   readonly gateway: TestGateway
@@ -37,7 +37,9 @@ export interface Bench {
   /** The resource nonce as of the last `renew`. */
   readonly nonce: () => string
   readonly renew: () => Promise<void>
-  /** The claims of a correct proof for `DOOR`, with what is given in their place; undefined leaves one out. */
+  /**
+   * The claims of a correct proof for `DOOR`, with what is given in their place; undefined leaves one out.
+   */
   readonly claims: (over?: Members) => Members
   readonly sign: (over?: Members, header?: Members) => string
   /** A call with that DPoP header, or with none. */
@@ -123,7 +125,10 @@ const CHALLENGES = {
   proof_required: `DPoP ${ALGS}`,
 } as const
 
-/** A refusal of the runtime doors as WIRE.md §1 and RFC 9449 §7.1 want it: status, challenge, body. */
+/**
+ * A refusal of the runtime doors as docs/protocol.md#error-body and RFC 9449 §7.1 want it: status, challenge,
+ * body.
+ */
 export function refusedWith(
   t: Test,
   { status, headers, json }: Answered,

@@ -14,8 +14,9 @@ export interface Installed {
   readonly skip: string | false
 }
 
-// Several hundred megabytes each, which nobody should have to download who does not want to test them: the versions that the
-// tests were written with. One command for both, since npm takes away what an earlier one had brought without saving it.
+// Several hundred megabytes each, which nobody should have to download who does not want to test them: the
+// versions that the tests were written with. One command for both, since npm takes away what an earlier one
+// had brought without saving it.
 const VERSIONS = { '@anthropic-ai/claude-code': '2.1.329', '@openai/codex': '0.169.0' }
 const INSTALL = ['npm i --no-save', ...Object.entries(VERSIONS).map((pair) => pair.join('@'))].join(' ')
 

@@ -18,7 +18,10 @@ export interface McpThrough {
   readonly directory: string
   /** The helper's fetch. */
   readonly fetch: Fetch
-  /** Registers an MCP server and, unless told otherwise, binds the agent to it. Its capability is `<name>.use`. */
+  /**
+   * Registers an MCP server and, unless told otherwise, binds the agent to it. Its capability is
+   * `<name>.use`.
+   */
   readonly behind: (
     name: string,
     server: { readonly url: string },
@@ -27,9 +30,9 @@ export interface McpThrough {
   /** Takes the agent's binding to it away. */
   readonly unbind: (name: string) => Promise<void>
   /**
-   * Stops the gateway and gives its decisions on the agent's MCP messages, oldest first, as `tool status`, the action in
-   * place of a tool where none is meant. The test has failed where one of them was not bound to the agent's own key, where
-   * proofs are required, or not in that version of the protocol.
+   * Stops the gateway and gives its decisions on the agent's MCP messages, oldest first, as `tool status`,
+   * the action in place of a tool where none is meant. The test has failed where one of them was not bound to
+   * the agent's own key, where proofs are required, or not in that version of the protocol.
    */
   readonly decisions: (version: string) => Promise<readonly string[]>
 }
@@ -90,14 +93,17 @@ async function decisions(
   return rows.map(({ action, tool, status }) => `${tool ?? action} ${status}`)
 }
 
-// What the dpop plugin itself refuses proves nothing: the call with which a session learns its first nonce is one of these.
+// What the dpop plugin itself refuses proves nothing: the call with which a session learns its first nonce is
+// one of these.
 const isDecision = ({ action, status, detail }: AuditRow): boolean =>
   action.startsWith('mcp_') &&
   !action.includes('.') &&
   (status === 'allowed' || status === 'denied') &&
   detail.refused_by !== 'dpop'
 
-/** The clients of the official SDKs, v1, and v2 in each of its modes, and the version that each speaks here. */
+/**
+ * The clients of the official SDKs, v1, and v2 in each of its modes, and the version that each speaks here.
+ */
 export const PEERS = {
   v1: '2025-11-25',
   legacy: '2025-11-25',
@@ -107,7 +113,10 @@ export const PEERS = {
 
 export type Kind = keyof typeof PEERS
 
-/** What both major versions of the official SDK can do, in one form. A JSON-RPC error rejects, as the SDK's own class. */
+/**
+ * What both major versions of the official SDK can do, in one form. A JSON-RPC error rejects, as the SDK's
+ * own class.
+ */
 export interface Peer {
   readonly tools: () => Promise<readonly string[]>
   /** `onprogress` asks for progress, and is given what comes. */

@@ -6,13 +6,18 @@ import { Agent, fetch } from 'undici'
 import type { AuditRow } from '../../../db/audit/read.ts'
 import type { Identity, TestGateway } from '../gateway.ts'
 
-/** The only key that the mock provider answers to. A call that carries the client's own key is refused there. */
+/**
+ * The only key that the mock provider answers to. A call that carries the client's own key is refused there.
+ */
 const PROVIDER_KEY = 'sk-provider-only'
 
 /** What the mock provider says to any prompt it has no other answer for. */
 export const SAID = 'Hello from a provider that nobody here wrote.'
 
-/** An independent mock provider on a port of its own, and the operator file that makes it both of the gateway's providers. */
+/**
+ * An independent mock provider on a port of its own, and the operator file that makes it both of the
+ * gateway's providers.
+ */
 export async function mockProvider(
   t: Test,
 ): Promise<{ mock: LLMock; files: Readonly<Record<string, string>> }> {
@@ -34,11 +39,17 @@ export async function mockProvider(
 
 type Journal = ReturnType<LLMock['getRequests']>
 
-/** The calls that reached the provider, in order: all requests but the gateway's own readings of the list of models. */
+/**
+ * The calls that reached the provider, in order: all requests but the gateway's own readings of the list of
+ * models.
+ */
 export const callsOf = (mock: LLMock): Journal =>
   mock.getRequests().filter(({ method, path }) => method !== 'GET' || !path.startsWith('/v1/models'))
 
-/** How a client is pointed at the gateway: `fetch` and `Agent` must be of the same undici (ECOSYSTEM, finding 11). */
+/**
+ * How a client is pointed at the gateway: `fetch` and `Agent` must be of the same undici
+ * (docs/protocol.md#clients).
+ */
 function connection(t: Test, { ca }: TestGateway, who: Identity | null) {
   const dispatcher = new Agent({ connect: { ca, ...(who && { cert: who.cert, key: who.key }) } })
   t.teardown(() => dispatcher.destroy())
@@ -74,13 +85,19 @@ export async function caught<E extends Error>(
   throw new Error(`the call was answered, and a ${kind.name} was expected`)
 }
 
-/** The outcome rows of one provider's calls. Stops the gateway first: an outcome is written after the caller has its answer. */
+/**
+ * The outcome rows of one provider's calls. Stops the gateway first: an outcome is written after the caller
+ * has its answer.
+ */
 export async function outcomesOf(gateway: TestGateway, provider: string): Promise<readonly AuditRow[]> {
   await gateway.close()
   return (await gateway.rows()).filter((row) => row.provider === provider)
 }
 
-/** The log lines of all answers of one status. Stops the gateway first: a line is written after the caller has its answer. */
+/**
+ * The log lines of all answers of one status. Stops the gateway first: a line is written after the caller has
+ * its answer.
+ */
 export async function answersOf(gateway: TestGateway, status: number): Promise<TestGateway['log']> {
   await gateway.close()
   return gateway.log.filter((line) => line.status === status)

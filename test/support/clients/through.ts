@@ -31,13 +31,15 @@ export interface Through {
   /** Takes all of the agent's capabilities away: from the next call on the gateway refuses it. */
   readonly deny: () => Promise<void>
   /**
-   * Stops the gateway and gives its decisions on calls that came past the dpop plugin, as their `status`, oldest first.
-   * The test has failed where one of them was not bound to the agent's own key.
+   * Stops the gateway and gives its decisions on calls that came past the dpop plugin, as their `status`,
+   * oldest first. The test has failed where one of them was not bound to the agent's own key.
    */
   readonly proven: () => Promise<readonly string[]>
 }
 
-/** `egress_dpop_mode: optional`, the agent `bot` that may chat, and its sidecar; all of it ends with the test. */
+/**
+ * `egress_dpop_mode: optional`, the agent `bot` that may chat, and its sidecar; all of it ends with the test.
+ */
 export async function through(t: Test): Promise<Through> {
   const { mock, files } = await mockProvider(t)
   const gateway = await testGateway(t, {
@@ -72,7 +74,8 @@ async function proven(t: Test, gateway: TestGateway, directory: string): Promise
   return rows.map(({ status }) => status)
 }
 
-// What the dpop plugin itself refuses proves nothing: the call with which a session learns its first nonce is one of these.
+// What the dpop plugin itself refuses proves nothing: the call with which a session learns its first nonce is
+// one of these.
 const isPastProof = ({ action, status, detail }: AuditRow): boolean =>
   action === 'egress_llm_chat' &&
   (status === 'allowed' || status === 'denied') &&

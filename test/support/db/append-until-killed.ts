@@ -1,4 +1,5 @@
-// Run as a process of its own: appends at full speed and says on standard output which rows it was told are durable.
+// Run as a process of its own: appends at full speed and says on standard output which rows it was told are
+// durable.
 import { writeSync } from 'node:fs'
 import { entry, open } from './scratch-ledger.ts'
 

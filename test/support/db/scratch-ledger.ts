@@ -77,8 +77,8 @@ export async function verifyFile(file: string): Promise<Verdict> {
 }
 
 /**
- * How many transactions a write-ahead log holds. A frame that ends one says how many pages the database has then; the others
- * say 0.
+ * How many transactions a write-ahead log holds. A frame that ends one says how many pages the database has
+ * then; the others say 0.
  */
 export function commitsInLog(path: string): number {
   const log = readFileSync(path)

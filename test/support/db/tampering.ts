@@ -1,6 +1,9 @@
 import type { StoredRow } from '../../../db/audit/leaf.ts'
 
-/** One way of tampering with a whole, untampered log: gives the rows that are left, and the first seq that must be named. */
+/**
+ * One way of tampering with a whole, untampered log: gives the rows that are left, and the first seq that
+ * must be named.
+ */
 export interface Tampering {
   readonly name: string
   readonly rows: readonly StoredRow[]

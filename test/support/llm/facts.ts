@@ -46,7 +46,9 @@ export function endpointAt(path: string): Endpoint {
   return endpoint
 }
 
-/** The facts as the pipeline would establish them, by the real plugins. A body that is a string goes as it is. */
+/**
+ * The facts as the pipeline would establish them, by the real plugins. A body that is a string goes as it is.
+ */
 export async function facts(request: Request): Promise<LlmFacts> {
   const start = arrival(request)
   const withBody = { ...start, ...(await jsonBody({ limit: 1024 * 1024 * 32 }).admit(start)) }

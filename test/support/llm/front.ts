@@ -19,7 +19,9 @@ export interface Front {
   readonly sent: readonly Reply[]
 }
 
-/** A door in front of a handler, without TLS, certificates or ledger: so that real clients can speak to it. */
+/**
+ * A door in front of a handler, without TLS, certificates or ledger: so that real clients can speak to it.
+ */
 export async function front(t: Test, handler: (facts: LlmFacts) => Promise<Reply>): Promise<Front> {
   const sent: Reply[] = []
   const serve = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {

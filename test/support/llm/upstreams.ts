@@ -22,7 +22,9 @@ interface Test {
   readonly teardown: (handler: () => unknown) => unknown
 }
 
-/** An upstream that knows nothing of HTTP but where a request ends: what it answers, it writes byte by byte. */
+/**
+ * An upstream that knows nothing of HTTP but where a request ends: what it answers, it writes byte by byte.
+ */
 export async function rawUpstream(
   t: Test,
   answer: (socket: Socket, request: Wire) => void,

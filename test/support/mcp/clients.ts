@@ -23,8 +23,8 @@ export const SAMPLED = 'Paris.'
 export type Mode = 'legacy' | 'modern' | 'auto'
 
 /**
- * The official SDK v1 (2025-11-25), connected, and closed with the test. It fills in what it is asked: see {@link filledIn}
- * and {@link SAMPLED}. `fetch`: the helper's, for a gateway; the global one for a server.
+ * The official SDK v1 (2025-11-25), connected, and closed with the test. It fills in what it is asked: see
+ * {@link filledIn} and {@link SAMPLED}. `fetch`: the helper's, for a gateway; the global one for a server.
  */
 export async function sdkV1(t: Test, url: string, fetch: Fetch): Promise<ClientV1> {
   const client = new ClientV1(SELF, CAPABILITIES)
@@ -33,12 +33,16 @@ export async function sdkV1(t: Test, url: string, fetch: Fetch): Promise<ClientV
   client.setRequestHandler(ListRootsRequestSchema, () => rooted())
   const transport = new TransportV1(new URL(url), { fetch })
   t.teardown(() => client.close())
-  // SDK v1 is written without exactOptionalPropertyTypes, and its own transport does not fit its own interface with it.
+  // SDK v1 is written without exactOptionalPropertyTypes, and its own transport does not fit its own
+  // interface with it.
   await client.connect(transport as Parameters<typeof client.connect>[0])
   return client
 }
 
-/** The official SDK v2, as {@link sdkV1}. `mode: 'modern'` rejects where the server has no 2026-07-28; it never falls back. */
+/**
+ * The official SDK v2, as {@link sdkV1}. `mode: 'modern'` rejects where the server has no 2026-07-28; it
+ * never falls back.
+ */
 export async function sdkV2(t: Test, url: string, fetch: Fetch, mode: Mode): Promise<ClientV2> {
   const pinned = mode === 'modern' ? ({ pin: '2026-07-28' } as const) : mode
   const client = new ClientV2(SELF, { ...CAPABILITIES, versionNegotiation: { mode: pinned } })
@@ -52,7 +56,10 @@ export async function sdkV2(t: Test, url: string, fetch: Fetch, mode: Mode): Pro
 
 type Field = string | number | boolean | string[]
 
-/** A form with something of its type in every field: `Ada`, 1, true, and where there are choices the first of them. */
+/**
+ * A form with something of its type in every field: `Ada`, 1, true, and where there are choices the first of
+ * them.
+ */
 export function filledIn(params: Json): { action: 'accept'; content: Record<string, Field> } {
   const fields = Object.entries<Json>(params.requestedSchema?.properties ?? {})
   return {

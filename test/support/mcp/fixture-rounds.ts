@@ -31,7 +31,10 @@ export const requestState = {
 type Answer = CallToolResult | InputRequiredResult
 type Work = (ctx: ServerContext) => Answer | Promise<Answer>
 
-/** The tools that answer with `input_required` until the client's retry brings what they asked for (2026-07-28). */
+/**
+ * The tools that answer with `input_required` until the client's retry brings what they asked for
+ * (2026-07-28).
+ */
 export function addRounds(server: McpServer): void {
   const add = (name: string, description: string, work: Work): void => {
     server.registerTool(name, { description }, work)

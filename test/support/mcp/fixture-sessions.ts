@@ -13,8 +13,8 @@ export interface Sessions {
 }
 
 /**
- * Serves sessions: a request without `Mcp-Session-Id` may open one with `initialize`, a request with one that is not
- * open is answered 404. A stream that broke off can be resumed with `Last-Event-ID`.
+ * Serves sessions: a request without `Mcp-Session-Id` may open one with `initialize`, a request with one that
+ * is not open is answered 404. A stream that broke off can be resumed with `Last-Event-ID`.
  */
 export function sessions(make: () => McpServer): Sessions {
   const open = new Map<string, WebStandardStreamableHTTPServerTransport>()

@@ -9,7 +9,10 @@ export interface Changed {
   readonly promptsChanged: () => void
 }
 
-/** The tools that answer out of themselves. Their names and what they must answer are facts of the conformance suite. */
+/**
+ * The tools that answer out of themselves. Their names and what they must answer are facts of the conformance
+ * suite.
+ */
 export function addTools(server: McpServer, changed: Changed): void {
   addContents(server)
   addReports(server)

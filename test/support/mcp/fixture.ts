@@ -23,9 +23,10 @@ export interface Fixture {
 }
 
 /**
- * An MCP server of both eras, stateless in the modern one and with sessions in the legacy one, that has everything the
- * official conformance suite asks a server for. It runs in this process and ends with the test. `eras: 'legacy'`: it was
- * written before there was another, and takes every request for one of a session.
+ * An MCP server of both eras, stateless in the modern one and with sessions in the legacy one, that has
+ * everything the official conformance suite asks a server for. It runs in this process and ends with the
+ * test. `eras: 'legacy'`: it was written before there was another, and takes every request for one of a
+ * session.
  */
 export async function startFixture(
   t: Test,

@@ -26,7 +26,10 @@ export interface Gate {
   readonly through: (door: '/v1/mcp' | '/v1/mcp/everything') => Promise<Verdicts>
 }
 
-/** A gate in front of a fixture of the revision's own era, and the agent `bot` with those capabilities; all ends with the test. */
+/**
+ * A gate in front of a fixture of the revision's own era, and the agent `bot` with those capabilities; all
+ * ends with the test.
+ */
 export async function gate(t: Test, requirements: Revision, capabilities: readonly string[]): Promise<Gate> {
   const eras = requirements === '2025-11-25' ? 'legacy' : 'both'
   const stage = await mcpStage(t)

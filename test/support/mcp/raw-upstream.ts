@@ -22,7 +22,10 @@ export interface Told extends Seen {
 
 export type Act = (res: ServerResponse, told: Told) => void | Promise<void>
 
-/** An MCP server that says exactly what a test tells it to, and does with the connection what a server should not. */
+/**
+ * An MCP server that says exactly what a test tells it to, and does with the connection what a server should
+ * not.
+ */
 export interface RawMcp {
   readonly url: string
   /** Every request, in the order of arrival. */

@@ -19,7 +19,10 @@ export interface RealServer {
   readonly stop: () => Promise<void>
 }
 
-/** `server-everything`: 2025-11-25 with sessions, answers as SSE. It listens on every interface; it cannot be told not to. */
+/**
+ * `server-everything`: 2025-11-25 with sessions, answers as SSE. It listens on every interface; it cannot be
+ * told not to.
+ */
 export async function startEverything(t: Test): Promise<RealServer> {
   const port = await freePort()
   return start(t, port, ['mcp-server-everything', 'streamableHttp'], { PORT: String(port) })

@@ -109,7 +109,10 @@ export function request(method: string, { params = {}, headers = {}, modern, id 
   }
 }
 
-/** A server `files` with the tools `read`, which demands `files.use`, and `write`, which demands `files.write`; an agent, not bound to it. */
+/**
+ * A server `files` with the tools `read`, which demands `files.use`, and `write`, which demands
+ * `files.write`; an agent, not bound to it.
+ */
 export async function filesStage(t: Test, held: readonly string[]) {
   const stage = await mcpStage(t)
   const server = await toolServer(t, [tool('read'), tool('write')])

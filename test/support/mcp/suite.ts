@@ -25,7 +25,9 @@ export interface SuiteOptions {
 export interface Verdict {
   readonly passed: number
   readonly failed: number
-  /** The statuses by check id, in the order found: a scenario may check one thing several times. Without INFO. */
+  /**
+   * The statuses by check id, in the order found: a scenario may check one thing several times. Without INFO.
+   */
   readonly checks: Readonly<Record<string, readonly string[]>>
   /** What did not pass, as `id: status, reason`. */
   readonly faults: readonly string[]
@@ -38,8 +40,9 @@ interface Check {
 }
 
 /**
- * Runs the official conformance suite against a server, as a process of its own: every scenario of the revision, those
- * that are not scored too. Gives each one's verdict by its name. Throws with the suite's output where it found none.
+ * Runs the official conformance suite against a server, as a process of its own: every scenario of the
+ * revision, those that are not scored too. Gives each one's verdict by its name. Throws with the suite's
+ * output where it found none.
  */
 export async function runSuite(options: SuiteOptions): Promise<ReadonlyMap<string, Verdict>> {
   const directory = await mkdtemp(join(tmpdir(), 'sallyport-suite-'))
@@ -53,7 +56,9 @@ export async function runSuite(options: SuiteOptions): Promise<ReadonlyMap<strin
   }
 }
 
-/** The names of the scenarios by which a server is measured; the others are extensions, and what came later. */
+/**
+ * The names of the scenarios by which a server is measured; the others are extensions, and what came later.
+ */
 export async function scoredScenarios(revision: Revision): Promise<readonly string[]> {
   return parse(await readFile(join(SUITE, 'requirements', `${revision}.yaml`), 'utf8')).server
 }

@@ -18,7 +18,10 @@ export interface McpRequest {
   readonly body: Json
 }
 
-/** Serves a web-standard `fetch` on a port of its own until the test ends. Gives its origin and what it was asked. */
+/**
+ * Serves a web-standard `fetch` on a port of its own until the test ends. Gives its origin and what it was
+ * asked.
+ */
 export async function serveFetch(
   t: Test,
   fetch: (request: Request) => Promise<Response>,

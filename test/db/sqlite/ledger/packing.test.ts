@@ -32,17 +32,20 @@ const work: fc.Arbitrary<Work> = fc.record({
   drafts: fc.array(draft, { maxLength: 3 }),
 })
 
-t.test('AUDIT Appending: a batch is the same on the writer’s side, whatever its texts hold', async (t) => {
-  fc.assert(
-    fc.property(fc.array(work, { maxLength: 5 }), (batch) => {
-      t.same(unpackBatch(structuredClone(packBatch(batch))), batch)
-      return true
-    }),
-    { numRuns: 300 },
-  )
-})
+t.test(
+  'docs/ledger.md#appending: a batch is the same on the writer’s side, whatever its texts hold',
+  async (t) => {
+    fc.assert(
+      fc.property(fc.array(work, { maxLength: 5 }), (batch) => {
+        t.same(unpackBatch(structuredClone(packBatch(batch))), batch)
+        return true
+      }),
+      { numRuns: 300 },
+    )
+  },
+)
 
-t.test('AUDIT Appending: each unit hears of its own rows, and of its own refusal', async (t) => {
+t.test('docs/ledger.md#appending: each unit hears of its own rows, and of its own refusal', async (t) => {
   const unit = (rows: number): Work => ({
     statements: [],
     drafts: Array.from({ length: rows }, () => draftOf(entry())),

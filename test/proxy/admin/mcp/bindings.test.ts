@@ -16,54 +16,57 @@ async function prepared(t: Parameters<typeof testGateway>[0]) {
   return { gateway, bind, files: await register('files'), mail: await register('mail') }
 }
 
-await t.test('WIRE §2 a principal of any type is bound, listed and released', async (t) => {
-  const { gateway, bind, files, mail } = await prepared(t)
-  await gateway.admin('POST', '/v1/admin/users', { user_name: 'ann' })
-  await gateway.admin('POST', '/v1/admin/workloads', { workload_name: 'job' })
-  const { status, json, headers } = await bind('acme::bot', files)
-  t.strictSame([status, headers.etag], [201, '"1"'])
-  const { binding_id, created_at, ...rest } = json
-  t.match(binding_id, /^mcpb_[0-9a-f]{24}$/)
-  t.match(created_at, /Z$/)
-  t.strictSame(rest, {
-    agent_id: 'acme::bot',
-    principal_type: 'agent',
-    resource_id: files,
-    resource_name: 'files',
-  })
-  t.equal((await bind('acme::user::ann', files)).json.principal_type, 'user')
-  t.equal((await bind('acme::workload::job', mail, { principal_type: 'workload' })).status, 201)
+await t.test(
+  'docs/protocol.md#mcp-bindings a principal of any type is bound, listed and released',
+  async (t) => {
+    const { gateway, bind, files, mail } = await prepared(t)
+    await gateway.admin('POST', '/v1/admin/users', { user_name: 'ann' })
+    await gateway.admin('POST', '/v1/admin/workloads', { workload_name: 'job' })
+    const { status, json, headers } = await bind('acme::bot', files)
+    t.strictSame([status, headers.etag], [201, '"1"'])
+    const { binding_id, created_at, ...rest } = json
+    t.match(binding_id, /^mcpb_[0-9a-f]{24}$/)
+    t.match(created_at, /Z$/)
+    t.strictSame(rest, {
+      agent_id: 'acme::bot',
+      principal_type: 'agent',
+      resource_id: files,
+      resource_name: 'files',
+    })
+    t.equal((await bind('acme::user::ann', files)).json.principal_type, 'user')
+    t.equal((await bind('acme::workload::job', mail, { principal_type: 'workload' })).status, 201)
 
-  const list = async (query: string) => (await gateway.admin('GET', PATH + query)).json
-  t.equal((await list('')).length, 3)
-  t.strictSame(await list('?agent_id=acme%3A%3Abot'), [json])
-  t.equal((await list(`?resource_id=${files}`)).length, 2)
-  t.strictSame(await list(`?agent_id=acme::bot&resource_id=${mail}`), [])
-  t.equal(
-    (await gateway.admin('GET', `${PATH}?agent=acme::bot`)).status,
-    422,
-    'a typo does not list everything',
-  )
+    const list = async (query: string) => (await gateway.admin('GET', PATH + query)).json
+    t.equal((await list('')).length, 3)
+    t.strictSame(await list('?agent_id=acme%3A%3Abot'), [json])
+    t.equal((await list(`?resource_id=${files}`)).length, 2)
+    t.strictSame(await list(`?agent_id=acme::bot&resource_id=${mail}`), [])
+    t.equal(
+      (await gateway.admin('GET', `${PATH}?agent=acme::bot`)).status,
+      422,
+      'a typo does not list everything',
+    )
 
-  t.strictSame((await gateway.admin('GET', `${PATH}/${binding_id}`)).json, json)
-  t.equal((await gateway.admin('DELETE', `${PATH}/${binding_id}`)).status, 204)
-  t.equal((await gateway.admin('DELETE', `${PATH}/${binding_id}`)).status, 404)
-  t.equal((await gateway.admin('GET', `${PATH}/${binding_id}`)).status, 404)
-  const detail = {
-    subject: 'acme::bot',
-    subject_type: 'agent',
-    resource_id: files,
-    resource: 'files',
-    binding_id,
-  }
-  t.match(await gateway.rows({ action: 'mcp_binding.revoked' }), [{ principal_id: 'admin', detail }])
-  const created = await gateway.rows({ action: 'mcp_binding.created', order: 'asc' })
-  t.match(created[0], { principal_id: 'admin', detail })
-  t.equal(created.length, 3)
-})
+    t.strictSame((await gateway.admin('GET', `${PATH}/${binding_id}`)).json, json)
+    t.equal((await gateway.admin('DELETE', `${PATH}/${binding_id}`)).status, 204)
+    t.equal((await gateway.admin('DELETE', `${PATH}/${binding_id}`)).status, 404)
+    t.equal((await gateway.admin('GET', `${PATH}/${binding_id}`)).status, 404)
+    const detail = {
+      subject: 'acme::bot',
+      subject_type: 'agent',
+      resource_id: files,
+      resource: 'files',
+      binding_id,
+    }
+    t.match(await gateway.rows({ action: 'mcp_binding.revoked' }), [{ principal_id: 'admin', detail }])
+    const created = await gateway.rows({ action: 'mcp_binding.created', order: 'asc' })
+    t.match(created[0], { principal_id: 'admin', detail })
+    t.equal(created.length, 3)
+  },
+)
 
 await t.test(
-  'WIRE §2 a second binding of the same two is a conflict, and an unknown one is named',
+  'docs/protocol.md#mcp-bindings a second binding of the same two is a conflict, and an unknown one is named',
   async (t) => {
     const { gateway, bind, files } = await prepared(t)
     t.equal((await bind('acme::bot', files)).status, 201)

@@ -13,7 +13,10 @@ import { rawMcp, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { tool, toolServer } from '../../../support/mcp/stage.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
 
-/** What an operator's read of a server at that address leaves behind, when it may take no longer than `withinMs`. */
+/**
+ * What an operator's read of a server at that address leaves behind, when it may take no longer than
+ * `withinMs`.
+ */
 async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?: number) {
   const root = await scratch(t)
   await writeFiles(root, PLUGIN_FILES, 'http://127.0.0.1:9')

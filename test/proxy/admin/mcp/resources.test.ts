@@ -10,62 +10,65 @@ const NOWHERE = 'http://127.0.0.1:1/mcp'
 const fieldsOf = ({ json }: Awaited<ReturnType<TestGateway['admin']>>): readonly string[] =>
   json.detail.errors.map(({ field }: { field: string }) => field)
 
-await t.test('WIRE §2 a registration answers the object, with the tools that it pinned', async (t) => {
-  const upstream = await changingServer(t, tool('write'), tool('read'))
-  const gateway = await testGateway(t, PRIVATE)
-  const { status, headers, json } = await gateway.admin('POST', PATH, {
-    name: 'files',
-    endpoint_url: upstream.url,
-    tool_capabilities: { write: 'files.write' },
-  })
-  t.equal(status, 201)
-  t.equal(headers.etag, '"1"')
-  t.match(json.resource_id, /^mcpr_[0-9a-f]{24}$/)
-  const { resource_id, last_read_at, created_at, updated_at, tools, server, ...rest } = json
-  t.strictSame(rest, {
-    name: 'files',
-    description: null,
-    endpoint_url: upstream.url,
-    auth_type: 'none',
-    auth_secret_ref: null,
-    required_capability: 'mcp.tools.call',
-    allowed_domains: [],
-    enabled: true,
-    tool_capabilities: { write: 'files.write' },
-    era: 'modern',
-    protocol_version: '2026-07-28',
-    last_error: null,
-    unknown_tools: [],
-  })
-  t.match(server, { capabilities: { tools: {} }, serverInfo: { name: 'changing', version: '1.0.0' } })
-  t.strictSame(Object.keys(server), ['capabilities', 'serverInfo'], 'and no instructions')
-  t.ok([last_read_at, created_at, updated_at].every((at) => /^\d{4}-.*Z$/.test(at)))
-  t.match(tools, [
-    { name: 'read', exposed_as: 'files.read', required_capability: 'mcp.tools.call', state: 'approved' },
-    { name: 'write', exposed_as: 'files.write', required_capability: 'files.write', state: 'approved' },
-  ])
-  t.match(tools[0], { digest: /^[0-9a-f]{64}$/, pending_digest: null, flags: [], changed_at: null })
-  t.notOk('changes' in tools[0])
-  t.strictSame((await gateway.admin('GET', `${PATH}/${resource_id}`)).json, json)
-  const { server: _, unknown_tools: __, ...listed } = json
-  const short = tools.map(({ definition: ___, ...one }: Record<string, unknown>) => one)
-  t.strictSame((await gateway.admin('GET', PATH)).json, [{ ...listed, tools: short }])
-  const rows = await gateway.rows()
-  t.match(
-    rows.filter(({ action }) => action.startsWith('mcp_')),
-    [
-      {
-        action: 'mcp_resource.created',
-        principal_id: 'admin',
-        detail: { subject: resource_id, name: 'files' },
-      },
-      { action: 'mcp_resource.updated', detail: { subject: resource_id, approved: ['read', 'write'] } },
-    ],
-  )
-})
+await t.test(
+  'docs/protocol.md#mcp-resources a registration answers the object, with the tools that it pinned',
+  async (t) => {
+    const upstream = await changingServer(t, tool('write'), tool('read'))
+    const gateway = await testGateway(t, PRIVATE)
+    const { status, headers, json } = await gateway.admin('POST', PATH, {
+      name: 'files',
+      endpoint_url: upstream.url,
+      tool_capabilities: { write: 'files.write' },
+    })
+    t.equal(status, 201)
+    t.equal(headers.etag, '"1"')
+    t.match(json.resource_id, /^mcpr_[0-9a-f]{24}$/)
+    const { resource_id, last_read_at, created_at, updated_at, tools, server, ...rest } = json
+    t.strictSame(rest, {
+      name: 'files',
+      description: null,
+      endpoint_url: upstream.url,
+      auth_type: 'none',
+      auth_secret_ref: null,
+      required_capability: 'mcp.tools.call',
+      allowed_domains: [],
+      enabled: true,
+      tool_capabilities: { write: 'files.write' },
+      era: 'modern',
+      protocol_version: '2026-07-28',
+      last_error: null,
+      unknown_tools: [],
+    })
+    t.match(server, { capabilities: { tools: {} }, serverInfo: { name: 'changing', version: '1.0.0' } })
+    t.strictSame(Object.keys(server), ['capabilities', 'serverInfo'], 'and no instructions')
+    t.ok([last_read_at, created_at, updated_at].every((at) => /^\d{4}-.*Z$/.test(at)))
+    t.match(tools, [
+      { name: 'read', exposed_as: 'files.read', required_capability: 'mcp.tools.call', state: 'approved' },
+      { name: 'write', exposed_as: 'files.write', required_capability: 'files.write', state: 'approved' },
+    ])
+    t.match(tools[0], { digest: /^[0-9a-f]{64}$/, pending_digest: null, flags: [], changed_at: null })
+    t.notOk('changes' in tools[0])
+    t.strictSame((await gateway.admin('GET', `${PATH}/${resource_id}`)).json, json)
+    const { server: _, unknown_tools: __, ...listed } = json
+    const short = tools.map(({ definition: ___, ...one }: Record<string, unknown>) => one)
+    t.strictSame((await gateway.admin('GET', PATH)).json, [{ ...listed, tools: short }])
+    const rows = await gateway.rows()
+    t.match(
+      rows.filter(({ action }) => action.startsWith('mcp_')),
+      [
+        {
+          action: 'mcp_resource.created',
+          principal_id: 'admin',
+          detail: { subject: resource_id, name: 'files' },
+        },
+        { action: 'mcp_resource.updated', detail: { subject: resource_id, approved: ['read', 'write'] } },
+      ],
+    )
+  },
+)
 
 await t.test(
-  'WIRE §2 a server that cannot be read is registered all the same, and a refresh makes up for it',
+  'docs/protocol.md#mcp-resources a server that cannot be read is registered all the same, and a refresh makes up for it',
   async (t) => {
     const upstream = await changingServer(t, tool('read'))
     upstream.list(null)
@@ -134,60 +137,63 @@ await t.test(
   },
 )
 
-await t.test('WIRE §2 every field that breaks a rule is named, and nothing is registered', async (t) => {
-  const gateway = await testGateway(t, PRIVATE)
-  const good = { name: 'files', endpoint_url: 'http://127.0.0.1:1/mcp' }
-  const many = Object.fromEntries(Array.from({ length: 257 }, (_, index) => [`t${index}`, 'a']))
-  const long = Object.fromEntries(
-    Array.from({ length: 200 }, (_, index) => [`${'t'.repeat(100)}${index}`, 'a']),
-  )
-  const bad: readonly (readonly [string, object])[] = [
-    ...['', 'a b', 'a/b', 'x'.repeat(65), 'http', 'http.get', 7].map((name) => ['name', { name }] as const),
-    ...[
-      'ftp://x.example/',
-      'x.example',
-      'https://',
-      'https://u:p@x.example/',
-      'https://@x.example/',
-      'https://x.example/#f',
-      'https://x.example/#',
-      ' https://x.example/',
-      'https://x.exa\tmple/',
-      'https:\\\\x.example/',
-      `https://x.example/${'a'.repeat(2048)}`,
-      `https://x.example/${'é'.repeat(1000)}`,
-      7,
-    ].map((endpoint_url) => ['endpoint_url', { endpoint_url }] as const),
-    ['description', { description: 'x'.repeat(1025) }],
-    ['description', { description: 'a\u202eb' }],
-    ['auth_type', { auth_type: 'basic' }],
-    ['auth_secret_ref', { auth_type: 'bearer' }],
-    ['auth_secret_ref', { auth_secret_ref: 'env:TOKEN' }],
-    ['allowed_domains', { allowed_domains: ['other.example'] }],
-    ...['a.example:1', 'https://a.example', '*.example', 'a b', 'u@a.example', 'a/b', ''].map(
-      (domain) => ['allowed_domains[1]', { allowed_domains: ['127.0.0.1', domain] }] as const,
-    ),
-    ['enabled', { enabled: 'yes' }],
-    ['tool_capabilities', { tool_capabilities: many }],
-    ['tool_capabilities', { tool_capabilities: long }],
-    ['tool_capabilities', { tool_capabilities: [] }],
-    ['tool_capabilities', { tool_capabilities: { '': 'a' } }],
-    ['tool_capabilities', { tool_capabilities: { 'a b': 'a' } }],
-    ['tool_capabilities', { tool_capabilities: { ['x'.repeat(129)]: 'a' } }],
-    ['tool_capabilities.read', { tool_capabilities: { read: 'A' } }],
-    ['required_capabilty', { required_capabilty: 'a' }],
-  ]
-  for (const [field, broken] of bad) {
-    const refused = await gateway.admin('POST', PATH, { ...good, ...broken })
-    t.strictSame(
-      [refused.status, refused.json.detail.errors && fieldsOf(refused)],
-      [422, [field]],
-      JSON.stringify(broken).slice(0, 60),
+await t.test(
+  'docs/protocol.md#mcp-resources every field that breaks a rule is named, and nothing is registered',
+  async (t) => {
+    const gateway = await testGateway(t, PRIVATE)
+    const good = { name: 'files', endpoint_url: 'http://127.0.0.1:1/mcp' }
+    const many = Object.fromEntries(Array.from({ length: 257 }, (_, index) => [`t${index}`, 'a']))
+    const long = Object.fromEntries(
+      Array.from({ length: 200 }, (_, index) => [`${'t'.repeat(100)}${index}`, 'a']),
     )
-  }
-  t.strictSame(fieldsOf(await gateway.admin('POST', PATH, {})), ['name', 'endpoint_url'])
-  t.strictSame((await gateway.admin('GET', PATH)).json, [])
-})
+    const bad: readonly (readonly [string, object])[] = [
+      ...['', 'a b', 'a/b', 'x'.repeat(65), 'http', 'http.get', 7].map((name) => ['name', { name }] as const),
+      ...[
+        'ftp://x.example/',
+        'x.example',
+        'https://',
+        'https://u:p@x.example/',
+        'https://@x.example/',
+        'https://x.example/#f',
+        'https://x.example/#',
+        ' https://x.example/',
+        'https://x.exa\tmple/',
+        'https:\\\\x.example/',
+        `https://x.example/${'a'.repeat(2048)}`,
+        `https://x.example/${'é'.repeat(1000)}`,
+        7,
+      ].map((endpoint_url) => ['endpoint_url', { endpoint_url }] as const),
+      ['description', { description: 'x'.repeat(1025) }],
+      ['description', { description: 'a\u202eb' }],
+      ['auth_type', { auth_type: 'basic' }],
+      ['auth_secret_ref', { auth_type: 'bearer' }],
+      ['auth_secret_ref', { auth_secret_ref: 'env:TOKEN' }],
+      ['allowed_domains', { allowed_domains: ['other.example'] }],
+      ...['a.example:1', 'https://a.example', '*.example', 'a b', 'u@a.example', 'a/b', ''].map(
+        (domain) => ['allowed_domains[1]', { allowed_domains: ['127.0.0.1', domain] }] as const,
+      ),
+      ['enabled', { enabled: 'yes' }],
+      ['tool_capabilities', { tool_capabilities: many }],
+      ['tool_capabilities', { tool_capabilities: long }],
+      ['tool_capabilities', { tool_capabilities: [] }],
+      ['tool_capabilities', { tool_capabilities: { '': 'a' } }],
+      ['tool_capabilities', { tool_capabilities: { 'a b': 'a' } }],
+      ['tool_capabilities', { tool_capabilities: { ['x'.repeat(129)]: 'a' } }],
+      ['tool_capabilities.read', { tool_capabilities: { read: 'A' } }],
+      ['required_capabilty', { required_capabilty: 'a' }],
+    ]
+    for (const [field, broken] of bad) {
+      const refused = await gateway.admin('POST', PATH, { ...good, ...broken })
+      t.strictSame(
+        [refused.status, refused.json.detail.errors && fieldsOf(refused)],
+        [422, [field]],
+        JSON.stringify(broken).slice(0, 60),
+      )
+    }
+    t.strictSame(fieldsOf(await gateway.admin('POST', PATH, {})), ['name', 'endpoint_url'])
+    t.strictSame((await gateway.admin('GET', PATH)).json, [])
+  },
+)
 
 await t.test(
   'a secret that was pasted where its reference belongs is refused, and repeated nowhere',
@@ -243,45 +249,51 @@ await t.test('a reference is shown, its secret never: not in an answer, a row or
   t.notMatch(rows, 'in-the-query', 'a query may be a key')
 })
 
-await t.test('T16 a private, loopback or special host is refused, unless the operator says so', async (t) => {
-  const gateway = await testGateway(t)
-  const register = (endpoint_url: string) => gateway.admin('POST', PATH, { name: 'files', endpoint_url })
-  const hosts = [
-    '127.0.0.1',
-    '10.0.0.1',
-    '169.254.169.254',
-    '[::1]',
-    '[::ffff:127.0.0.1]',
-    'localhost',
-    '0x7f.1',
-  ]
-  for (const host of [...hosts, 'metadata.google.internal', '2130706433', 'a.localhost', 'LOCALHOST']) {
-    const refused = await register(`https://${host}/mcp`)
-    t.strictSame([refused.status, fieldsOf(refused)], [422, ['endpoint_url']], host)
-  }
-  const open = await testGateway(t, PRIVATE)
-  const metadata = await open.admin('POST', PATH, { name: 'm', endpoint_url: 'http://169.254.169.254/' })
-  t.equal(metadata.status, 422, 'a metadata service is never one')
-  t.equal((await open.admin('POST', PATH, { name: 'l', endpoint_url: NOWHERE })).status, 201)
-})
+await t.test(
+  'threat 19 a private, loopback or special host is refused, unless the operator says so',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const register = (endpoint_url: string) => gateway.admin('POST', PATH, { name: 'files', endpoint_url })
+    const hosts = [
+      '127.0.0.1',
+      '10.0.0.1',
+      '169.254.169.254',
+      '[::1]',
+      '[::ffff:127.0.0.1]',
+      'localhost',
+      '0x7f.1',
+    ]
+    for (const host of [...hosts, 'metadata.google.internal', '2130706433', 'a.localhost', 'LOCALHOST']) {
+      const refused = await register(`https://${host}/mcp`)
+      t.strictSame([refused.status, fieldsOf(refused)], [422, ['endpoint_url']], host)
+    }
+    const open = await testGateway(t, PRIVATE)
+    const metadata = await open.admin('POST', PATH, { name: 'm', endpoint_url: 'http://169.254.169.254/' })
+    t.equal(metadata.status, 422, 'a metadata service is never one')
+    t.equal((await open.admin('POST', PATH, { name: 'l', endpoint_url: NOWHERE })).status, 201)
+  },
+)
 
-await t.test('WIRE §2 a name is taken once, and <resource>.<tool> never means two things', async (t) => {
-  const gateway = await testGateway(t, PRIVATE)
-  const register = (name: string) => gateway.admin('POST', PATH, { name, endpoint_url: NOWHERE })
-  const { json } = await register('git.hub')
-  t.equal((await register('git.hub')).status, 409)
-  for (const name of ['git', 'git.hub.issues', 'git.hub.']) {
-    const refused = await register(name)
-    t.strictSame([refused.status, fieldsOf(refused)], [422, ['name']], name)
-  }
-  for (const name of ['git_hub.x', 'git.hub2', 'github']) t.equal((await register(name)).status, 201, name)
-  const rename = (name: string) => gateway.admin('PATCH', `${PATH}/${json.resource_id}`, { name })
-  t.equal((await rename('github')).status, 409)
-  t.strictSame(fieldsOf(await rename('github.x')), ['name'])
-  t.strictSame(fieldsOf(await rename('git')), ['name'], 'git.hub2 stands in the way')
-  t.equal((await rename('git.hub.x')).json.name, 'git.hub.x', 'its own old name does not')
-  t.equal((await register('git.hub')).status, 422)
-})
+await t.test(
+  'docs/protocol.md#mcp-resources a name is taken once, and <resource>.<tool> never means two things',
+  async (t) => {
+    const gateway = await testGateway(t, PRIVATE)
+    const register = (name: string) => gateway.admin('POST', PATH, { name, endpoint_url: NOWHERE })
+    const { json } = await register('git.hub')
+    t.equal((await register('git.hub')).status, 409)
+    for (const name of ['git', 'git.hub.issues', 'git.hub.']) {
+      const refused = await register(name)
+      t.strictSame([refused.status, fieldsOf(refused)], [422, ['name']], name)
+    }
+    for (const name of ['git_hub.x', 'git.hub2', 'github']) t.equal((await register(name)).status, 201, name)
+    const rename = (name: string) => gateway.admin('PATCH', `${PATH}/${json.resource_id}`, { name })
+    t.equal((await rename('github')).status, 409)
+    t.strictSame(fieldsOf(await rename('github.x')), ['name'])
+    t.strictSame(fieldsOf(await rename('git')), ['name'], 'git.hub2 stands in the way')
+    t.equal((await rename('git.hub.x')).json.name, 'git.hub.x', 'its own old name does not')
+    t.equal((await register('git.hub')).status, 422)
+  },
+)
 
 await t.test('of two operators who register names that exclude each other, one is refused', async (t) => {
   const gateway = await testGateway(t, PRIVATE)
@@ -294,48 +306,67 @@ await t.test('of two operators who register names that exclude each other, one i
   t.equal((await gateway.admin('GET', PATH)).json.length, 1)
 })
 
-await t.test('WIRE §2 a change replaces what it names, counts the revision and writes one row', async (t) => {
-  const gateway = await testGateway(t, PRIVATE)
-  const created = await gateway.admin('POST', PATH, {
-    name: 'files',
-    endpoint_url: NOWHERE,
-    description: 'Files',
-    auth_type: 'api_key',
-    auth_secret_ref: 'file:/run/secrets/files',
-    allowed_domains: ['127.0.0.1', 'FILES.example', 'files.example'],
-    tool_capabilities: { read: 'files.read' },
-  })
-  t.equal(created.status, 201, created.text)
-  t.strictSame(created.json.allowed_domains, ['127.0.0.1', 'files.example'])
-  const path = `${PATH}/${created.json.resource_id}`
-  const patched = await gateway.admin('PATCH', path, { enabled: false, tool_capabilities: { __proto: 'x' } })
-  t.strictSame([patched.status, patched.headers.etag], [200, '"2"'])
-  t.match(patched.json, { enabled: false, description: 'Files', auth_secret_ref: 'file:/run/secrets/files' })
-  t.strictSame(patched.json.tool_capabilities, { __proto: 'x' })
-  const [row] = await gateway.rows({ action: 'mcp_resource.updated' })
-  t.match(row?.detail, {
-    subject: created.json.resource_id,
-    fields: { enabled: false, tool_capabilities: [['__proto', 'x']] },
-    previous: { enabled: true, tool_capabilities: [['read', 'files.read']] },
-    via: 'admin_api',
-  })
-  const emptied = await gateway.admin('PATCH', path, {
-    description: null,
-    allowed_domains: null,
-    tool_capabilities: null,
-    auth_type: 'none',
-  })
-  t.match(emptied.json, { description: null, allowed_domains: [], auth_type: 'none', auth_secret_ref: null })
-  t.strictSame(emptied.json.tool_capabilities, {})
-  const rows = (await gateway.rows()).length
-  t.equal((await gateway.admin('PATCH', path, { enabled: false })).headers.etag, '"3"', 'nothing has changed')
-  t.equal((await gateway.admin('PATCH', path, {})).status, 200)
-  t.equal((await gateway.rows()).length, rows)
-  t.equal((await gateway.admin('PATCH', path, { resource_id: 'x' })).status, 422)
-  t.equal((await gateway.admin('PATCH', path, { auth_type: 'mtls' })).status, 422)
-  t.equal((await gateway.admin('PATCH', path, { enabled: null })).status, 422)
-  t.equal((await gateway.admin('PATCH', `${PATH}/mcpr_0`, { enabled: true })).status, 404)
-})
+await t.test(
+  'docs/protocol.md#mcp-resources a change replaces what it names, counts the revision and writes one row',
+  async (t) => {
+    const gateway = await testGateway(t, PRIVATE)
+    const created = await gateway.admin('POST', PATH, {
+      name: 'files',
+      endpoint_url: NOWHERE,
+      description: 'Files',
+      auth_type: 'api_key',
+      auth_secret_ref: 'file:/run/secrets/files',
+      allowed_domains: ['127.0.0.1', 'FILES.example', 'files.example'],
+      tool_capabilities: { read: 'files.read' },
+    })
+    t.equal(created.status, 201, created.text)
+    t.strictSame(created.json.allowed_domains, ['127.0.0.1', 'files.example'])
+    const path = `${PATH}/${created.json.resource_id}`
+    const patched = await gateway.admin('PATCH', path, {
+      enabled: false,
+      tool_capabilities: { __proto: 'x' },
+    })
+    t.strictSame([patched.status, patched.headers.etag], [200, '"2"'])
+    t.match(patched.json, {
+      enabled: false,
+      description: 'Files',
+      auth_secret_ref: 'file:/run/secrets/files',
+    })
+    t.strictSame(patched.json.tool_capabilities, { __proto: 'x' })
+    const [row] = await gateway.rows({ action: 'mcp_resource.updated' })
+    t.match(row?.detail, {
+      subject: created.json.resource_id,
+      fields: { enabled: false, tool_capabilities: [['__proto', 'x']] },
+      previous: { enabled: true, tool_capabilities: [['read', 'files.read']] },
+      via: 'admin_api',
+    })
+    const emptied = await gateway.admin('PATCH', path, {
+      description: null,
+      allowed_domains: null,
+      tool_capabilities: null,
+      auth_type: 'none',
+    })
+    t.match(emptied.json, {
+      description: null,
+      allowed_domains: [],
+      auth_type: 'none',
+      auth_secret_ref: null,
+    })
+    t.strictSame(emptied.json.tool_capabilities, {})
+    const rows = (await gateway.rows()).length
+    t.equal(
+      (await gateway.admin('PATCH', path, { enabled: false })).headers.etag,
+      '"3"',
+      'nothing has changed',
+    )
+    t.equal((await gateway.admin('PATCH', path, {})).status, 200)
+    t.equal((await gateway.rows()).length, rows)
+    t.equal((await gateway.admin('PATCH', path, { resource_id: 'x' })).status, 422)
+    t.equal((await gateway.admin('PATCH', path, { auth_type: 'mtls' })).status, 422)
+    t.equal((await gateway.admin('PATCH', path, { enabled: null })).status, 422)
+    t.equal((await gateway.admin('PATCH', `${PATH}/mcpr_0`, { enabled: true })).status, 404)
+  },
+)
 
 await t.test('the largest change that is accepted has room in its audit row', async (t) => {
   const gateway = await testGateway(t, PRIVATE)
@@ -357,22 +388,25 @@ await t.test('the largest change that is accepted has room in its audit row', as
   t.equal(patched.status, 200, patched.text.slice(0, 300))
 })
 
-await t.test('WIRE §1 a change made on a stale read is refused 412, and nothing of it happens', async (t) => {
-  const gateway = await testGateway(t, PRIVATE)
-  const { json } = await gateway.admin('POST', PATH, { name: 'files', endpoint_url: NOWHERE })
-  const path = `${PATH}/${json.resource_id}`
-  const stale = { 'if-match': '"1"' }
-  t.equal((await gateway.admin('PATCH', path, { description: 'a' }, stale)).status, 200)
-  t.equal((await gateway.admin('PATCH', path, { description: 'b' }, stale)).status, 412)
-  t.equal((await gateway.admin('DELETE', path, undefined, stale)).status, 412)
-  t.equal((await gateway.admin('GET', path)).json.description, 'a')
-  t.equal((await gateway.admin('DELETE', path, undefined, { 'if-match': '"2"' })).status, 204)
-  t.equal((await gateway.admin('GET', path)).status, 404)
-  t.equal((await gateway.admin('DELETE', path)).status, 404)
-  t.match(await gateway.rows({ action: 'mcp_resource.deleted' }), [
-    { detail: { subject: json.resource_id, name: 'files' } },
-  ])
-})
+await t.test(
+  'docs/protocol.md#if-match a change made on a stale read is refused 412, and nothing of it happens',
+  async (t) => {
+    const gateway = await testGateway(t, PRIVATE)
+    const { json } = await gateway.admin('POST', PATH, { name: 'files', endpoint_url: NOWHERE })
+    const path = `${PATH}/${json.resource_id}`
+    const stale = { 'if-match': '"1"' }
+    t.equal((await gateway.admin('PATCH', path, { description: 'a' }, stale)).status, 200)
+    t.equal((await gateway.admin('PATCH', path, { description: 'b' }, stale)).status, 412)
+    t.equal((await gateway.admin('DELETE', path, undefined, stale)).status, 412)
+    t.equal((await gateway.admin('GET', path)).json.description, 'a')
+    t.equal((await gateway.admin('DELETE', path, undefined, { 'if-match': '"2"' })).status, 204)
+    t.equal((await gateway.admin('GET', path)).status, 404)
+    t.equal((await gateway.admin('DELETE', path)).status, 404)
+    t.match(await gateway.rows({ action: 'mcp_resource.deleted' }), [
+      { detail: { subject: json.resource_id, name: 'files' } },
+    ])
+  },
+)
 
 await t.test('a new endpoint is read at once, and judged by what was approved at the old one', async (t) => {
   const first = await changingServer(t, tool('read'))

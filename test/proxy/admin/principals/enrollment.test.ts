@@ -126,7 +126,7 @@ await t.test('§5.1 an API key goes with its own certificate, and never in its p
 })
 
 await t.test(
-  'WIRE §2 an enrolled SPIFFE id keeps working when its SVID rotates, and under no other CA',
+  'docs/protocol.md#principals an enrolled SPIFFE id keeps working when its SVID rotates, and under no other CA',
   async (t) => {
     const gateway = await testGateway(t)
     const spire = await trustDomain()
@@ -162,26 +162,29 @@ await t.test(
   },
 )
 
-await t.test('WIRE §2 a bundle in the enrollment serves its own agent alone', async (t) => {
-  const gateway = await testGateway(t)
-  const spire = await trustDomain()
-  const first = await spire.svid('spiffe://spire.test/bot')
-  const body = { svid_pem: first.certPem, svid_key_pem: first.keyPem, trust_bundle_pem: spire.caPem }
-  const { status } = await gateway.admin('POST', SPIFFE, {
-    agent_name: 'bot',
-    capabilities: ['llm.chat'],
-    ...body,
-  })
-  t.equal(status, 201)
-  t.equal(
-    (await chat(gateway, identity('acme::bot', await spire.svid('spiffe://spire.test/bot')))).status,
-    200,
-  )
-  const second = await spire.svid('spiffe://spire.test/bot-2')
-  const without = { svid_pem: second.certPem, svid_key_pem: second.keyPem }
-  const refused = await gateway.admin('POST', SPIFFE, { agent_name: 'bot-2', ...without })
-  t.strictSame([refused.status, refused.json.reason], [422, 'no_ca_attached'])
-})
+await t.test(
+  'docs/protocol.md#principals a bundle in the enrollment serves its own agent alone',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const spire = await trustDomain()
+    const first = await spire.svid('spiffe://spire.test/bot')
+    const body = { svid_pem: first.certPem, svid_key_pem: first.keyPem, trust_bundle_pem: spire.caPem }
+    const { status } = await gateway.admin('POST', SPIFFE, {
+      agent_name: 'bot',
+      capabilities: ['llm.chat'],
+      ...body,
+    })
+    t.equal(status, 201)
+    t.equal(
+      (await chat(gateway, identity('acme::bot', await spire.svid('spiffe://spire.test/bot')))).status,
+      200,
+    )
+    const second = await spire.svid('spiffe://spire.test/bot-2')
+    const without = { svid_pem: second.certPem, svid_key_pem: second.keyPem }
+    const refused = await gateway.admin('POST', SPIFFE, { agent_name: 'bot-2', ...without })
+    t.strictSame([refused.status, refused.json.reason], [422, 'no_ca_attached'])
+  },
+)
 
 await t.test(
   '§5.3 a deactivated agent may be enrolled anew, by another path, with nothing left of before',
@@ -202,7 +205,7 @@ await t.test(
 )
 
 await t.test(
-  'WIRE §2 CAs are attached, listed with digest and expiry, and detached; each once',
+  'docs/protocol.md#principals CAs are attached, listed with digest and expiry, and detached; each once',
   async (t) => {
     const gateway = await testGateway(t)
     const { caPem } = await byCorporateCa('bot')

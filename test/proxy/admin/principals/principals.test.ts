@@ -85,7 +85,7 @@ await t.test('§2.1 the three types do not meet: one name, three principals', as
 })
 
 await t.test(
-  'WIRE §2 a request for more than a client certificate is refused, each for its own reason',
+  'docs/protocol.md#principals a request for more than a client certificate is refused, each for its own reason',
   async (t) => {
     const gateway = await testGateway(t)
     await gateway.admin('POST', '/v1/admin/users', { user_name: 'ann' })
@@ -98,7 +98,7 @@ await t.test(
   },
 )
 
-await t.test('WIRE §2 a DPoP key is registered by its public part alone', async (t) => {
+await t.test('docs/protocol.md#principals a DPoP key is registered by its public part alone', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', [])
   const path = `/v1/admin/agents/${bot.id}/dpop-jwk`

@@ -1,5 +1,6 @@
-// What the fence takes http-proxy-3 to do, and what the library takes of the fence's stand-ins: a release that reads
-// another member, emits other events or asks the environment more than this fails here, and not in production.
+// What the fence takes http-proxy-3 to do, and what the library takes of the fence's stand-ins: a release
+// that reads another member, emits other events or asks the environment more than this fails here, and not in
+// production.
 import { once } from 'node:events'
 import { ClientRequest, IncomingMessage } from 'node:http'
 import { Socket } from 'node:net'
@@ -28,7 +29,10 @@ interface Uses {
   readonly environment: Set<string>
 }
 
-/** The same object, with every use of it noted. Methods run on the object itself: what they use there is Node's affair. */
+/**
+ * The same object, with every use of it noted. Methods run on the object itself: what they use there is
+ * Node's affair.
+ */
 function noted<T extends object>(target: T, uses: Set<string>): T {
   return new Proxy(target, {
     get: (_, name) => {

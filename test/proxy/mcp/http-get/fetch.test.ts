@@ -25,7 +25,7 @@ async function site(t: Test, answer: RequestListener) {
   }
 }
 
-await t.test('WIRE §4: at most three redirects are followed', async (t) => {
+await t.test('docs/protocol.md#http-get: at most three redirects are followed', async (t) => {
   const get = await site(t, (req, res) => {
     const left = Number(req.url?.slice(1))
     if (left === 0) res.setHeader('content-type', 'text/plain').end('there')
@@ -37,7 +37,7 @@ await t.test('WIRE §4: at most three redirects are followed', async (t) => {
 })
 
 await t.test(
-  'WIRE §4: every kind of redirect is a GET again, and a Location on any other answer is none',
+  'docs/protocol.md#http-get: every kind of redirect is a GET again, and a Location on any other answer is none',
   async (t) => {
     const asked: string[] = []
     const get = await site(t, (req, res) => {
@@ -68,7 +68,7 @@ await t.test('threat 19: a redirect to two places, or to a forbidden one, is not
   t.equal(asked, 2)
 })
 
-await t.test('WIRE §4: a body is cut at the limit, and the rest is not read', async (t) => {
+await t.test('docs/protocol.md#http-get: a body is cut at the limit, and the rest is not read', async (t) => {
   const closed = Promise.withResolvers<void>()
   const get = await site(t, (req, res) => {
     res.setHeader('content-type', 'text/plain')
@@ -87,7 +87,7 @@ await t.test('WIRE §4: a body is cut at the limit, and the rest is not read', a
   await closed.promise
 })
 
-await t.test('WIRE §4: the body of a redirect is not waited for', async (t) => {
+await t.test('docs/protocol.md#http-get: the body of a redirect is not waited for', async (t) => {
   const closed = Promise.withResolvers<void>()
   const get = await site(t, (req, res) => {
     if (req.url === '/there') return void res.setHeader('content-type', 'text/plain').end('there')
@@ -98,7 +98,7 @@ await t.test('WIRE §4: the body of a redirect is not waited for', async (t) => 
   await closed.promise
 })
 
-await t.test('WIRE §4: a character that the cut splits is left out', async (t) => {
+await t.test('docs/protocol.md#http-get: a character that the cut splits is left out', async (t) => {
   const get = await site(
     t,
     (_req, res) => void res.setHeader('content-type', 'text/plain').end('ä'.repeat(100)),

@@ -14,48 +14,51 @@ function reason(judge: () => URL): string {
   }
 }
 
-await t.test('WIRE §4: with an empty list any public host is fetched, on the ports 80 and 443', (t) => {
-  const accepted = [
-    'https://example.com/',
-    'http://example.com/a?b=c&d',
-    'HTTPS://EXAMPLE.com/',
-    'https://example.com:443/',
-    'http://example.com:443/',
-    'https://example.com:80/',
-    'https://xn--bcher-kva.example/ü',
-    'https://8.8.8.8/',
-    'https://[2606:4700::1111]/',
-  ]
-  for (const url of accepted)
+await t.test(
+  'docs/protocol.md#http-get: with an empty list any public host is fetched, on the ports 80 and 443',
+  (t) => {
+    const accepted = [
+      'https://example.com/',
+      'http://example.com/a?b=c&d',
+      'HTTPS://EXAMPLE.com/',
+      'https://example.com:443/',
+      'http://example.com:443/',
+      'https://example.com:80/',
+      'https://xn--bcher-kva.example/ü',
+      'https://8.8.8.8/',
+      'https://[2606:4700::1111]/',
+    ]
+    for (const url of accepted)
+      t.equal(
+        reason(() => firstHop(url, ANY)),
+        new URL(url).href,
+        url,
+      )
+    for (const path of ['a b', 'a\tb', 'a\nb', 'a\\b', 'a\x7fb', 'a\0b', ' ']) {
+      t.equal(
+        reason(() => firstHop(`https://example.com/${path}`, ANY)),
+        'url_refused',
+        JSON.stringify(path),
+      )
+    }
     t.equal(
-      reason(() => firstHop(url, ANY)),
-      new URL(url).href,
-      url,
+      reason(() => firstHop('https://example.com:8443/', ANY)),
+      'port_not_allowed',
     )
-  for (const path of ['a b', 'a\tb', 'a\nb', 'a\\b', 'a\x7fb', 'a\0b', ' ']) {
     t.equal(
-      reason(() => firstHop(`https://example.com/${path}`, ANY)),
+      reason(() => firstHop('https://example.com:0/', ANY)),
+      'port_not_allowed',
+    )
+    t.equal(reason(() => firstHop(`https://example.com/${'a'.repeat(2028)}`, ANY)).length, 2048)
+    t.equal(
+      reason(() => firstHop(`https://example.com/${'a'.repeat(2029)}`, ANY)),
       'url_refused',
-      JSON.stringify(path),
     )
-  }
-  t.equal(
-    reason(() => firstHop('https://example.com:8443/', ANY)),
-    'port_not_allowed',
-  )
-  t.equal(
-    reason(() => firstHop('https://example.com:0/', ANY)),
-    'port_not_allowed',
-  )
-  t.equal(reason(() => firstHop(`https://example.com/${'a'.repeat(2028)}`, ANY)).length, 2048)
-  t.equal(
-    reason(() => firstHop(`https://example.com/${'a'.repeat(2029)}`, ANY)),
-    'url_refused',
-  )
-  t.end()
-})
+    t.end()
+  },
+)
 
-await t.test('WIRE §4: where the operator lists hosts, nothing else is fetched', (t) => {
+await t.test('docs/protocol.md#http-get: where the operator lists hosts, nothing else is fetched', (t) => {
   const allowed = parseAllowedHosts(['example.com', '*.example.org', 'api.example.net:8443'])
   const cases: readonly (readonly [string, string])[] = [
     ['https://example.com/', 'https://example.com/'],
@@ -78,27 +81,30 @@ await t.test('WIRE §4: where the operator lists hosts, nothing else is fetched'
   t.end()
 })
 
-await t.test('WIRE §4: a list entry that cannot be read stops the boot and is named', (t) => {
-  for (const entry of [
-    '',
-    '*',
-    '*.',
-    'https://example.com',
-    'Example.com',
-    'a b',
-    'a..b',
-    'a:0',
-    'a:65536',
-    'a:b',
-  ]) {
-    t.throws(
-      () => parseAllowedHosts([entry]),
-      new RegExp(`^allowed_hosts: "${entry.replaceAll('*', '\\*')}" `),
-      entry,
-    )
-  }
-  t.end()
-})
+await t.test(
+  'docs/protocol.md#http-get: a list entry that cannot be read stops the boot and is named',
+  (t) => {
+    for (const entry of [
+      '',
+      '*',
+      '*.',
+      'https://example.com',
+      'Example.com',
+      'a b',
+      'a..b',
+      'a:0',
+      'a:65536',
+      'a:b',
+    ]) {
+      t.throws(
+        () => parseAllowedHosts([entry]),
+        new RegExp(`^allowed_hosts: "${entry.replaceAll('*', '\\*')}" `),
+        entry,
+      )
+    }
+    t.end()
+  },
+)
 
 await t.test('threat 19: a redirect stays where it was, or is judged anew', (t) => {
   const current = new URL('https://example.com/a/b?c')

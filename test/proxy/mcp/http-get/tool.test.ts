@@ -47,7 +47,7 @@ await t.test('§2.3 http.get returns status, content type and text', async (t) =
 })
 
 await t.test(
-  'WIRE §4: the smaller of max_bytes and the operator’s limit cuts the body, which says so',
+  'docs/protocol.md#http-get: the smaller of max_bytes and the operator’s limit cuts the body, which says so',
   async (t) => {
     const { get } = await tool(
       t,
@@ -68,61 +68,64 @@ await t.test(
   },
 )
 
-await t.test('WIRE §4: no credentials: a caller’s headers are those of a list', async (t) => {
-  const seen: IncomingHttpHeaders[] = []
-  const { get, url } = await tool(t, (req, res) => {
-    seen.push(req.headers)
-    res.setHeader('content-type', 'text/plain').end('ok')
-  })
-  const headers = {
-    Accept: 'text/plain',
-    'accept-language': 'de',
-    'If-None-Match': '"a"',
-    range: 'bytes=0-1',
-  }
-  t.hasStrict((await get('/', { headers })).result, { isError: false })
-  t.same(seen, [
-    {
-      host: new URL(url).host,
-      connection: 'close',
-      accept: 'text/plain',
-      'accept-encoding': 'identity',
-      'accept-language': 'de',
-      'if-none-match': '"a"',
-      range: 'bytes=0-1',
-      'user-agent': `sallyport-http-get/${VERSION}`,
-    },
-  ])
-  const refused = [
-    'authorization',
-    'Cookie',
-    'host',
-    'DPoP',
-    'user-agent',
-    'accept-encoding',
-    'connection',
-    'x-forwarded-for',
-    'metadata-flavor',
-    'x-aws-ec2-metadata-token',
-    'a\r\nb',
-  ]
-  for (const name of refused) {
-    const { result, report } = await get('/', { headers: { [name]: 'x' } })
-    t.same(result, {
-      content: [{ type: 'text', text: `The header ${JSON.stringify(name)} may not be sent.` }],
-      isError: true,
+await t.test(
+  'docs/protocol.md#http-get: no credentials: a caller’s headers are those of a list',
+  async (t) => {
+    const seen: IncomingHttpHeaders[] = []
+    const { get, url } = await tool(t, (req, res) => {
+      seen.push(req.headers)
+      res.setHeader('content-type', 'text/plain').end('ok')
     })
-    t.hasStrict(report, { host: 'a.site.example', reason: 'header_refused' })
-  }
-  for (const value of ['a\r\nx: y', 'a\0', 'ä', 'a'.repeat(1025)]) {
-    t.match(
-      (await get('/', { headers: { accept: value } })).report,
-      { reason: 'header_refused' },
-      JSON.stringify(value),
-    )
-  }
-  t.equal(seen.length, 1, 'nothing was sent')
-})
+    const headers = {
+      Accept: 'text/plain',
+      'accept-language': 'de',
+      'If-None-Match': '"a"',
+      range: 'bytes=0-1',
+    }
+    t.hasStrict((await get('/', { headers })).result, { isError: false })
+    t.same(seen, [
+      {
+        host: new URL(url).host,
+        connection: 'close',
+        accept: 'text/plain',
+        'accept-encoding': 'identity',
+        'accept-language': 'de',
+        'if-none-match': '"a"',
+        range: 'bytes=0-1',
+        'user-agent': `sallyport-http-get/${VERSION}`,
+      },
+    ])
+    const refused = [
+      'authorization',
+      'Cookie',
+      'host',
+      'DPoP',
+      'user-agent',
+      'accept-encoding',
+      'connection',
+      'x-forwarded-for',
+      'metadata-flavor',
+      'x-aws-ec2-metadata-token',
+      'a\r\nb',
+    ]
+    for (const name of refused) {
+      const { result, report } = await get('/', { headers: { [name]: 'x' } })
+      t.same(result, {
+        content: [{ type: 'text', text: `The header ${JSON.stringify(name)} may not be sent.` }],
+        isError: true,
+      })
+      t.hasStrict(report, { host: 'a.site.example', reason: 'header_refused' })
+    }
+    for (const value of ['a\r\nx: y', 'a\0', 'ä', 'a'.repeat(1025)]) {
+      t.match(
+        (await get('/', { headers: { accept: value } })).report,
+        { reason: 'header_refused' },
+        JSON.stringify(value),
+      )
+    }
+    t.equal(seen.length, 1, 'nothing was sent')
+  },
+)
 
 await t.test('§2.3 arguments of another shape are a tool error', async (t) => {
   const fetch = httpGet({ allowed_hosts: [], timeout_ms: 1000, max_bytes: 10 })
@@ -177,16 +180,19 @@ await t.test('§2.3 the last host of a redirect is in the ledger too', async (t)
   })
 })
 
-await t.test('WIRE §4: one limit of time for all, and the caller’s own hanging up', async (t) => {
-  const caller = new AbortController()
-  const silent: RequestListener = (req) => {
-    if (req.url === '/caller') caller.abort()
-  }
-  const { get } = await tool(t, silent, { timeout_ms: 50 })
-  t.hasStrict((await get('/')).report, { reason: 'timeout' })
-  const patient = await tool(t, silent)
-  t.hasStrict((await patient.get('/caller', {}, caller.signal)).report, { reason: 'aborted' })
-})
+await t.test(
+  'docs/protocol.md#http-get: one limit of time for all, and the caller’s own hanging up',
+  async (t) => {
+    const caller = new AbortController()
+    const silent: RequestListener = (req) => {
+      if (req.url === '/caller') caller.abort()
+    }
+    const { get } = await tool(t, silent, { timeout_ms: 50 })
+    t.hasStrict((await get('/')).report, { reason: 'timeout' })
+    const patient = await tool(t, silent)
+    t.hasStrict((await patient.get('/caller', {}, caller.signal)).report, { reason: 'aborted' })
+  },
+)
 
 await t.test('§2.3 the tool says what it is', (t) => {
   t.match(HTTP_GET_TOOL, {

@@ -194,7 +194,7 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
 ]
 
 for (const [what, reason, text, headers] of REFUSED) {
-  await t.test(`WIRE §4: ${what} is refused with ${reason}`, async (t) => {
+  await t.test(`docs/protocol.md#mcp-errors: ${what} is refused with ${reason}`, async (t) => {
     await t.rejects(read(text, headers), refused(reason))
   })
 }

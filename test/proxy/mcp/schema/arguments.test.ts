@@ -15,7 +15,7 @@ const times = <Value>(length: number, of: (index: number) => Value): Value[] =>
 const named = (length: number, of: (index: number) => [string, unknown]): object =>
   Object.fromEntries(times(length, of))
 
-t.test('WIRE §4: arguments are checked against the pinned schema', async (t) => {
+t.test('docs/protocol.md#mcp-order: arguments are checked against the pinned schema', async (t) => {
   const schema = {
     type: 'object',
     properties: {

@@ -44,7 +44,7 @@ const legacyCall = ({ url }: RawMcp, fields: Partial<UpstreamCall> = {}): Upstre
 
 const cancelled = (raw: RawMcp) => raw.of('notifications/cancelled')
 
-await t.test('F-15 a caller who hangs up ends the request at once, at whatever stage it is', async (t) => {
+await t.test('F-19 a caller who hangs up ends the request at once, at whatever stage it is', async (t) => {
   for (const [stage, act] of Object.entries(STAGES)) {
     await t.test(stage, async (t) => {
       const { raw, arrived, hungUp } = await watched(t, act)

@@ -56,7 +56,8 @@ await t.test('however a request ends, its session is idle again', async (t) => {
       await whole().catch(() => {})
       raw.act = legacy({ sessionId: () => `other-${at}` })
       const owner = { principalId: 'acme::other', sessionId: null }
-      // Another one's call shows what is idle. Its last bytes may still be on their way, so more than one may be needed.
+      // Another one's call shows what is idle. Its last bytes may still be on their way, so more than one may
+      // be needed.
       const ended = async () => {
         at += LATER
         await all(await upstream.call({ ...call, owner, method: 'ping' }))

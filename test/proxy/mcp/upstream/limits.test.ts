@@ -74,7 +74,7 @@ await t.test('threat 38 a compressed answer is not unpacked', async (t) => {
   }
 })
 
-await t.test('F-19 nothing is read ahead of a reader who takes his time', async (t) => {
+await t.test('F-20 nothing is read ahead of a reader who takes his time', async (t) => {
   const MOST = 64_000_000
   const event = `data: ${JSON.stringify({ jsonrpc: '2.0', method: 'x', params: { a: 'x'.repeat(9_000) } })}\n\n`
   let written = 0

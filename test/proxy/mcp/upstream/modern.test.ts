@@ -179,18 +179,21 @@ await t.test('an HTTP error with anything else is a failure', async (t) => {
   await t.rejects(upstream.call(callOf(raw.url)), failure('failed', { status: 500 }), 'of another type')
 })
 
-await t.test('WIRE §3 refused credentials are our failure, whatever comes with them', async (t) => {
-  const raw = await rawMcp(t)
-  const upstream = upstreamFor(t)
-  for (const status of [401, 403]) {
-    raw.act = (res, { id }) => {
-      res.setHeader('www-authenticate', 'Bearer resource_metadata="http://127.0.0.1/x"')
-      sendJson(res, error(id, -32600, 'no'), status)
+await t.test(
+  'docs/protocol.md#mcp-errors refused credentials are our failure, whatever comes with them',
+  async (t) => {
+    const raw = await rawMcp(t)
+    const upstream = upstreamFor(t)
+    for (const status of [401, 403]) {
+      raw.act = (res, { id }) => {
+        res.setHeader('www-authenticate', 'Bearer resource_metadata="http://127.0.0.1/x"')
+        sendJson(res, error(id, -32600, 'no'), status)
+      }
+      await t.rejects(upstream.call(callOf(raw.url)), failure('failed', { status }))
     }
-    await t.rejects(upstream.call(callOf(raw.url)), failure('failed', { status }))
-  }
-  t.equal(raw.told.length, 2, 'and nothing that they name is asked')
-})
+    t.equal(raw.told.length, 2, 'and nothing that they name is asked')
+  },
+)
 
 await t.test('an upstream that was never read is not called', async (t) => {
   const raw = await rawMcp(t)

@@ -90,7 +90,7 @@ await t.test('what follows the response on a stream is never passed on', async (
   t.equal(messages.length, 1)
 })
 
-await t.test('T2 a message that holds the secret of our credentials is refused', async (t) => {
+await t.test('threat 13 a message that holds the secret of our credentials is refused', async (t) => {
   const secret = 'sk/secret+"quoted"/value'
   const written = [secret.replaceAll('"', '\\"'), secret.replaceAll('"', '\\"').replaceAll('/', '\\/')]
   for (const echo of written) {

@@ -3,28 +3,31 @@ import { join } from 'node:path'
 import t from 'tap'
 import { upstreamSecret } from '../../../../proxy/mcp/upstream/connections.ts'
 
-await t.test('WIRE §2: a secret is named, not stored: env:NAME and file:/path', async (t) => {
-  const root = t.testdir({ data: {}, token: 'from-a-file\n' })
-  const read = upstreamSecret(
-    { TOKEN: 'from-the-environment', EMPTY: '', MCP_PROXY_ADMIN_SECRET: 'ours' },
-    join(root, 'data'),
-  )
-  await writeFile(join(root, 'private'), 'x', { mode: 0o600 })
-  t.equal(await read('env:TOKEN'), 'from-the-environment')
-  t.equal(await read(`file:${join(root, 'private')}`), 'x')
-  for (const bad of [
-    'env:EMPTY',
-    'env:MISSING',
-    'env:constructor',
-    'TOKEN',
-    'env:',
-    'file:',
-    `file:${root}/none`,
-  ]) {
-    await t.rejects(read(bad), bad)
-  }
-  await t.rejects(read('env:MCP_PROXY_ADMIN_SECRET'), 'our own settings are no secrets of others')
-})
+await t.test(
+  'docs/protocol.md#secret-references: a secret is named, not stored: env:NAME and file:/path',
+  async (t) => {
+    const root = t.testdir({ data: {}, token: 'from-a-file\n' })
+    const read = upstreamSecret(
+      { TOKEN: 'from-the-environment', EMPTY: '', MCP_PROXY_ADMIN_SECRET: 'ours' },
+      join(root, 'data'),
+    )
+    await writeFile(join(root, 'private'), 'x', { mode: 0o600 })
+    t.equal(await read('env:TOKEN'), 'from-the-environment')
+    t.equal(await read(`file:${join(root, 'private')}`), 'x')
+    for (const bad of [
+      'env:EMPTY',
+      'env:MISSING',
+      'env:constructor',
+      'TOKEN',
+      'env:',
+      'file:',
+      `file:${root}/none`,
+    ]) {
+      await t.rejects(read(bad), bad)
+    }
+    await t.rejects(read('env:MCP_PROXY_ADMIN_SECRET'), 'our own settings are no secrets of others')
+  },
+)
 
 await t.test(
   'threat 15: a reference cannot name the gateway’s own keys, nor what the kernel shows as files',

@@ -3,7 +3,10 @@ import { createOpenAI } from '@ai-sdk/openai'
 import { generateText, type LanguageModel, streamText } from 'ai'
 import type { Talk, Talked } from './talk.ts'
 
-/** The AI SDK: its OpenAI provider by both of that vendor's APIs, and its Anthropic provider. All base URLs end with /v1. */
+/**
+ * The AI SDK: its OpenAI provider by both of that vendor's APIs, and its Anthropic provider. All base URLs
+ * end with /v1.
+ */
 export const talk: Talk = async (url, fetch) => {
   const settings = { baseURL: `${url}/v1`, apiKey: 'unused', ...(fetch && { fetch }) }
   const openai = createOpenAI(settings)

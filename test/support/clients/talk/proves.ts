@@ -4,8 +4,9 @@ import { DENIED, type Through, through, times } from '../through.ts'
 import { type Talk, type Talked, talkAlone } from './talk.ts'
 
 /**
- * Tests one SDK by the helper's fetch, by the preload and by the sidecar: all that its APIs say, at once and streamed, then a
- * refusal, and the ledger on each of these calls. `name`: of the module that exports `talk`. `apis`: those that it asks.
+ * Tests one SDK by the helper's fetch, by the preload and by the sidecar: all that its APIs say, at once and
+ * streamed, then a refusal, and the ledger on each of these calls. `name`: of the module that exports `talk`.
+ * `apis`: those that it asks.
  */
 export async function provesEachCall(name: string, talk: Talk, apis: readonly string[]): Promise<void> {
   const ways: readonly [how: string, ask: (way: Through) => Promise<readonly Talked[]>][] = [

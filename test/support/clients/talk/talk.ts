@@ -12,14 +12,16 @@ export interface Talked {
 }
 
 /**
- * What an application does with one SDK: asks each of its APIs twice, for the whole answer and for a stream. `url`: of the
- * gateway or of the sidecar, without a path. `fetch`: undefined for the SDK's own. Rejects as the SDK does.
+ * What an application does with one SDK: asks each of its APIs twice, for the whole answer and for a stream.
+ * `url`: of the gateway or of the sidecar, without a path. `fetch`: undefined for the SDK's own. Rejects as
+ * the SDK does.
  */
 export type Talk = (url: string, fetch?: Fetch) => Promise<readonly Talked[]>
 
 /**
- * Runs one of the modules here as a program of its own. `identity`: a directory, for `--import sallyport/register`; without
- * it the program has nothing of Sallyport. Rejects with what the program wrote to standard error where it failed.
+ * Runs one of the modules here as a program of its own. `identity`: a directory, for `--import
+ * sallyport/register`; without it the program has nothing of Sallyport. Rejects with what the program wrote
+ * to standard error where it failed.
  */
 export async function talkAlone(name: string, url: string, identity?: string): Promise<readonly Talked[]> {
   const register = join(import.meta.dirname, '../../../../scripts/register.ts')
