@@ -75,11 +75,17 @@ function entryOf(path: string, doc: RouteDoc, before: readonly string[], compone
     ...(first !== undefined && { 'x-alias-of': first }),
     security: SECURITY[doc.caller],
     parameters: [...segmentsOf(path), ...queryOf(doc, components), ...headersOf(doc)],
-    ...(body && { requestBody: { required: true, content: contentOf([body], 'input', components) } }),
+    ...(body && { requestBody: bodyOf(body, components) }),
     responses: responsesOf(doc, reasons, components),
     'x-reasons': reasons,
   }
 }
+
+/** An empty body stands for an object without members. */
+const bodyOf = (body: Content, components: Components): Node => ({
+  required: !body.schema.safeParse({}).success,
+  content: contentOf([body], 'input', components),
+})
 
 /** The reasons for which a request to a route may be refused, each once. */
 function reasonsOf({ caller, body, reasons }: RouteDoc): readonly RefusalReason[] {
