@@ -1,7 +1,8 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { type Answer, type Content, EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { refusalReply } from '../http/refusal.ts'
-import { json, type Reply } from '../http/reply.ts'
+import type { Reply } from '../http/reply.ts'
 import type { Route } from '../http/route.ts'
 import { VERSION } from '../version.ts'
 import { Components, type Node, type Refused } from './components.ts'
@@ -22,15 +23,17 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
 
 /**
  * Describes routes as an OpenAPI 3.1 document, in their order; one that several listeners have, once. Throws
- * where one has no doc: a route that nobody has described is a fault of this program.
+ * where one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn comes between
+ * two routes: it takes some tenths of a second in all, and anybody may ask for it.
  */
-export function openapi(routes: readonly Route[]): Node {
+export async function openapi(routes: readonly Route[]): Promise<Node> {
   const components = new Components()
   const paths: Record<string, Record<string, unknown>> = {}
   const named = new Map<RouteDoc, string[]>()
   for (const { method, path, surface, doc } of routes) {
     if (!doc) throw new Error(`${method} ${path} has no doc`)
     if (paths[path]?.[method.toLowerCase()]) continue
+    await nextTurn()
     const before = named.get(doc) ?? []
     named.set(doc, [...before, path])
     paths[path] = {
@@ -55,12 +58,12 @@ export function openapi(routes: readonly Route[]): Node {
   }
 }
 
-/** GET /openapi.json. The document is made when it is first asked for. */
-export function serveOpenapi(routes: () => readonly Route[]): () => Reply {
-  let made: Node | null = null
-  return () => {
-    made ??= openapi(routes())
-    return json(200, made)
+/** GET /openapi.json. The document is made when it is first asked for, and kept as bytes. */
+export function serveOpenapi(routes: () => readonly Route[]): () => Promise<Reply> {
+  let made: Promise<Buffer> | null = null
+  return async () => {
+    made ??= openapi(routes()).then((document) => Buffer.from(JSON.stringify(document)))
+    return { status: 200, headers: { 'content-type': 'application/json' }, body: await made }
   }
 }
 
