@@ -11,8 +11,8 @@ import type { RoundsTask } from './tasks/rounds.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
 
 /**
- * Begins everything that is done from time to time, whatever comes in. Returns how to end it; what that
- * returns resolves when no task needs database or ledger any more.
+ * Starts the background tasks, which run whether or not requests come. Returns the function that stops them;
+ * its promise resolves when no task needs the database or the ledger any more.
  */
 export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
   const rounds: readonly RoundsTask[] = [

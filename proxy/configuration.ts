@@ -17,26 +17,26 @@ import type { PinOptions } from '../plugins/pin/options.ts'
 import { type LlmOptions, llmOptions } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
 
-/** What the operator's files say, checked as a whole. */
+/** The operator's files, read and checked as a whole. */
 export interface Configuration {
   /**
    * Hex SHA-256 over the files' names and raw bytes and over the bytes of the operator's modules and compiled
    * policy.
    */
   readonly digest: string
-  /** As the file says: `MCP_PROXY_EGRESS_DPOP_MODE` is the caller's to apply. */
+  /** The mode in the file. The caller applies `MCP_PROXY_EGRESS_DPOP_MODE`. */
   readonly dpopMode: DpopMode
   /** `no_downgrade`: a registered DPoP key must be used. */
   readonly noDowngrade: boolean
   readonly pin: PinOptions
   readonly audit: AuditOptions
   readonly llm: LlmOptions
-  /** The defaults where there is no file. */
+  /** The options in the file; the defaults where there is none. */
   readonly mcp: McpOptions
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly Check[]
   readonly files: readonly OperatorFile[]
-  /** Ends what the checks keep ready. Calls under way that still come to them are judged all the same. */
+  /** Releases the resources of the checks. Calls under way that still reach them are judged all the same. */
   readonly close: () => Promise<void>
 }
 
@@ -90,7 +90,8 @@ interface LoadedCheck extends OpenedCheck {
 type Checks = ReadonlyMap<string, LoadedCheck>
 
 /**
- * One after the other, so that what their loading logs stands in order. Keyed by the file that names them.
+ * Loads the checks one after the other, so that what they log stands in order. Returns each under the name of
+ * its file.
  */
 async function loadChecks(
   files: readonly OperatorFile[],
@@ -124,7 +125,7 @@ async function closeAll(checks: Checks): Promise<void> {
   await Promise.all([...checks.values()].map(({ close }) => close()))
 }
 
-/** A second one is told by the order check. */
+/** Reports that there is no file of the plugin `llm`. The order check reports a second one. */
 function oneLlmFile(files: readonly OperatorFile[]): Problem[] {
   if (files.some(({ plugin }) => plugin === 'llm')) return []
   const message = 'the provider list is missing: restore 50-llm.yaml, with providers: [] where there are none'

@@ -13,7 +13,8 @@ import type { Settings } from './settings.ts'
 import { VERSION } from './version.ts'
 
 /**
- * Everything that lies in the data directory, opened: what stays the same while configurations come and go.
+ * The opened contents of the data directory: database, ledger, CA and passphrase. They stay the same while
+ * configurations come and go.
  */
 export interface DataDirectory {
   readonly settings: Settings
@@ -21,7 +22,7 @@ export interface DataDirectory {
   readonly ledger: Ledger
   readonly authority: Authority
   readonly passphrase: string
-  /** What was made on this start, in words for the operator. */
+  /** The things that this start has made, in words for the operator. */
   readonly made: readonly string[]
   readonly close: () => Promise<void>
 }

@@ -20,12 +20,12 @@ import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
 import { createLogs, type Logs } from './telemetry/log.ts'
 
 export interface GatewayOptions {
-  /** What `${env:NAME}` in operators' files is read from. Default: this process's environment. */
+  /** The environment that `${env:NAME}` in operators' files is read from. Default: this process's. */
   readonly env?: Environment
   readonly timers?: Partial<Timers>
-  /** Default: the system's. */
+  /** The clock, in ms since the epoch. Default: the system's. */
   readonly clock?: () => number
-  /** Where log lines go. Default: standard output. */
+  /** The destination of log lines. Default: standard output. */
   readonly logTo?: DestinationStream
   /**
    * True: no TLS listener, only the local operator's control socket. For the command line while no gateway
@@ -38,11 +38,13 @@ export interface Gateway {
   /** Base URLs; empty where only the control socket is open. */
   readonly url: string
   readonly adminUrl: string
-  /** What this start has made, in words for the operator. */
+  /** The things that this start has made, in words for the operator. */
   readonly made: readonly string[]
-  /** Whether an operator secret is stored or set in the environment. */
+  /** Tells whether an operator secret is stored or set in the environment. */
   readonly hasAdminSecret: () => Promise<boolean>
-  /** What sets the first secret at POST /v1/admin/setup; worth nothing once there is one. */
+  /**
+   * The code that sets the first operator secret at POST /v1/admin/setup; worth nothing once there is one.
+   */
   readonly setupCode: string
   readonly configuration: () => Configuration
   /**
@@ -53,15 +55,15 @@ export interface Gateway {
   /** Resolves once, where the ledger can never be written again. The process must then stop. */
   readonly failed: Promise<Error>
   /**
-   * Drains and closes. `graceMs`: how long streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A second
-   * call cuts them.
+   * Drains and closes. `graceMs`: the time that streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A
+   * second call cuts them.
    */
   readonly close: (graceMs?: number) => Promise<void>
 }
 
 /**
- * Opens everything and serves. Rejects with one sentence for the operator where something is in the way;
- * nothing is left open then.
+ * Starts the gateway. Rejects with one sentence for the operator where it cannot start; nothing is left open
+ * then.
  */
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
   const clock = options.clock ?? Date.now
@@ -84,7 +86,9 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   }
 }
 
-/** The operators' files, with the environment's word on DPoP, which then counts in the digest too. */
+/**
+ * Loads the operators' files and applies the environment's DPoP mode, which then counts in the digest too.
+ */
 async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environment): Promise<Configuration> {
   const configuration = await loadConfiguration(pluginsDir, env)
   if (egressDpopMode === null || egressDpopMode === configuration.dpopMode) return configuration
@@ -92,7 +96,7 @@ async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environm
   return { ...configuration, dpopMode: egressDpopMode, digest }
 }
 
-/** Writes a row about the service itself. */
+/** Writes an audit row about the service itself. */
 type Note = (action: string, detail: Record<string, string | number>) => Promise<unknown>
 
 interface OpenOptions {
@@ -137,7 +141,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
 
   let closing: Promise<void> | null = null
   const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
-    // Asked a second time, the operator will not wait: calls end now, still in order.
+    // A second call: the operator will not wait. Calls end now, still in order.
     if (closing) drain.cut()
     const stopChecks = (): Promise<void> => inForce.configuration().close()
     closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs })
@@ -166,15 +170,15 @@ async function open(opening: OpenOptions): Promise<Gateway> {
 }
 
 /**
- * The configuration in force and the routers made from it, swapped together: a request sees one or the other,
- * whole.
+ * Holds the configuration in force and the routers made from it, and swaps them together: a request sees one
+ * configuration, whole.
  */
 function swappable(services: Services, first: Configuration) {
   const { plugins, mcp, dataDirectory } = services
   const adminApart = dataDirectory.settings.adminListen !== null
   const made = (configuration: Configuration): Routers => {
-    const asked = pipelines({ configuration, ...plugins, mcp })
-    return routers(asked, handlers(services, configuration), adminApart)
+    const gates = pipelines({ configuration, ...plugins, mcp })
+    return routers(gates, handlers(services, configuration), adminApart)
   }
   let inForce = first
   const { runtime, admin, control } = made(first)
@@ -192,7 +196,7 @@ function swappable(services: Services, first: Configuration) {
   }
 }
 
-/** The first rows of a run: what an earlier one left open is closed before this one begins. */
+/** Writes the first rows of a run: the outcomes of calls that an earlier run left open, then the start. */
 async function begin({ ledger, clock, logs }: Services, note: Note, configDigest: string): Promise<void> {
   const recovered = await ledger.recover(clock(), configDigest)
   if (recovered > 0) {
@@ -208,16 +212,16 @@ interface ShutdownOptions {
   readonly digest: () => string
   /** Ends the background tasks; resolves when none needs database or ledger any more. */
   readonly stopTasks: () => Promise<unknown>
-  /** Ends what the configuration in force keeps ready. */
+  /** Releases the resources of the configuration in force. */
   readonly stopChecks: () => Promise<void>
-  /** How long calls under way may go on. ms. */
+  /** The time that calls under way may go on. ms. */
   readonly graceMs: number
 }
 
 /**
- * Stops in order (docs/threats.md#f-30): nothing new is accepted, what is under way ends or is cut when its
- * grace is over, every outcome is written, and only then are ledger and database let go. Never rejects for a
- * ledger that fails meanwhile.
+ * Stops in order (docs/threats.md#f-30): no new request is accepted, calls under way end or are cut when
+ * their grace is over, every outcome is written, and only then are ledger and database closed. Never rejects
+ * for a ledger that fails meanwhile.
  */
 async function shutdown(options: ShutdownOptions): Promise<void> {
   const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options
@@ -231,7 +235,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   listeners?.destroy()
   await closed
   await control.close()
-  // A request whose head was still on its way came after all: nothing can come any more.
+  // A request whose head was still in transit may have come after all; from here on none can.
   await drain.finish(0)
   await outcomes.flushed()
   await outcomes.retry()

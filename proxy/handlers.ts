@@ -18,10 +18,12 @@ import { inspector } from './mcp/pinning/inspect.ts'
 import type { McpUpstream } from './mcp/upstream/client.ts'
 import type { Services } from './services.ts'
 
-/** What routes do once they may, and who records. One set for each configuration in force. */
+/**
+ * The handlers of the routes, and the recorders of their decisions. One set for each configuration in force.
+ */
 export interface Handlers {
   readonly recorder: Recorder<Arrival & Recorded>
-  /** Counts those who were refused before they were known. */
+  /** Counts callers that were refused before their principal was known. */
   readonly anonymous: Recorder<Arrival>
   readonly llm: (facts: LlmFacts) => Promise<Reply>
   readonly models: (facts: Arrival) => Promise<Reply>
@@ -35,7 +37,7 @@ export interface Handlers {
     readonly logins: Logins
     readonly keys: TokenKeys
     readonly baseUrls: () => readonly string[]
-    /** Whether every call must come with a DPoP proof. */
+    /** True where every call must come with a DPoP proof. */
     readonly proofRequired: boolean
   }
   readonly admin: AdminContext
@@ -44,7 +46,7 @@ export interface Handlers {
   readonly registry: Registry
 }
 
-/** Makes what one configuration's routes do. */
+/** Makes the handlers of one configuration. */
 export function handlers(services: Services, configuration: Configuration): Handlers {
   const { dataDirectory, ledger, drain, clock, upstream, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory

@@ -19,7 +19,7 @@ if (process.argv.includes('--help')) {
 
 async function main(): Promise<void> {
   refuseUnsafeRuntime(process)
-  // Only now: on a Node that is too old the native modules would crash before anything could be said.
+  // Only now: on a Node that is too old the native modules would crash before any message.
   const [{ startGateway }, { readSettings }] = await Promise.all([
     import('./gateway.ts'),
     import('./settings.ts'),
@@ -44,7 +44,7 @@ async function main(): Promise<void> {
   void gateway.failed.then(fault)
 }
 
-/** A few plain lines for whoever has just started the gateway: what it made, and what to do next. */
+/** Returns plain lines for the operator at the start: the things that were made, and the next steps. */
 async function nextSteps(settings: Settings, gateway: Gateway): Promise<string> {
   const lines = [
     ...gateway.made.map((thing) => `made ${thing}`),

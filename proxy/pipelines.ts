@@ -21,28 +21,31 @@ import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
 
 const MIB = 1024 * 1024
-/** Prompts carry pictures and long histories (docs/protocol.md#llm-order). */
+/**
+ * The limit of the body of an LLM call: prompts carry pictures and long histories
+ * (docs/protocol.md#llm-order). Bytes.
+ */
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
-/** Arguments of a tool may carry a file. */
+/** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
 const MCP_BODY_LIMIT = 8 * MIB
 
 export interface PipelineSources {
   readonly configuration: Configuration
-  /** Who a certificate is, by its digest or, where it was enrolled so, by its SPIFFE id. */
+  /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
   readonly pin: Plugin<Arrival, { principal: Principal }>
-  /** Made once: it remembers which keys held. */
+  /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Made once: its memory of failures must outlive a configuration. */
   readonly adminSecret: Plugin<Arrival, { actor: Actor }>
-  /** What proofs and tokens are checked with; the mode comes from the configuration. */
+  /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
-  /** Made once: sessions and open questions outlive a configuration. */
+  /** Made once: sessions and open server requests outlive a configuration. */
   readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'states'>
 }
 
-/** What is known of an MCP request once its message was read. */
+/** The facts of an MCP request whose message was read. */
 type McpRead = Arrival &
   JsonBody &
   ResourcePath & {
@@ -53,13 +56,16 @@ type McpRead = Arrival &
     readonly message: McpMessage
   }
 
-/** What was granted, and to whom. */
+/** The facts of a granted call. */
 interface Gated<Target> extends Arrival {
   readonly token: AccessToken | null
   readonly granted: Granted<Target>
 }
 
-/** Every question that is asked at each kind of door, in its order. The first refusal ends it. */
+/**
+ * Makes the pipelines of all kinds of endpoints, each with its plugins in order. The first refusal ends a
+ * pipeline.
+ */
 export function pipelines({
   configuration,
   pin,
@@ -82,7 +88,7 @@ export function pipelines({
   const llmGate = capability<LlmTarget>()
   const mcpGate = capability<McpTarget>()
 
-  /** Whether `gates` would let the same caller through at a later instant. */
+  /** Makes a function that tells whether `gates` would let the same caller through at a later instant. */
   const stillAdmitted =
     <Facts extends Arrival>(gates: (facts: Facts, holder: Principal) => unknown) =>
     async (facts: Facts, at: number): Promise<boolean> => {
@@ -99,8 +105,8 @@ export function pipelines({
   const mcpMethod = methodGate(mcpOptions.enforce_tools_call)
 
   /**
-   * docs/protocol.md#mcp-order: what is meant, who may, and whether it is still what was approved; then the
-   * organisation's own rules.
+   * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
+   * definition; then the organisation's own checks.
    */
   const work = () => {
     const call = Pipeline.start<McpRead>()
@@ -117,7 +123,7 @@ export function pipelines({
     /** Health and public keys. */
     anyone,
 
-    /** Not gated, but not for strangers: the list of models. */
+    /** The list of models: not gated, but closed to anonymous callers. */
     known: anyone.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
 
     /**
@@ -128,8 +134,8 @@ export function pipelines({
     token: anyone.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
     /**
-     * LLM calls: who is it, with what proof, is it a call, may they, and does the organisation's own rule
-     * agree.
+     * LLM calls: the demand, the certificate, the proof, the API key, the call and its capability; then the
+     * organisation's own checks.
      */
     llm: (endpoint: Endpoint) => {
       const call = anyone
@@ -139,14 +145,14 @@ export function pipelines({
         .pass(apiKey)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
-        // Once more: a body may take two minutes to come, and what was revoked meanwhile must hold
+        // Once more: a body may take two minutes to come, and a revocation meanwhile must hold
         // (docs/threats.md#m-06).
         .pass(again)
         .pass(llmGate)
       return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
-    /** MCP: only the message says whether it is about the connection or wants something done. */
+    /** MCP: only the message tells whether it is about the connection or asks for work. */
     mcp: {
       read: anyone
         .pass(sameOrigin)
@@ -162,7 +168,7 @@ export function pipelines({
       work: work(),
     },
 
-    /** Whether a call that was granted would be granted now: what an open stream is asked. */
+    /** Tells whether a granted call would be granted now, while its stream is open. */
     stillHolds: stillAdmitted<Gated<LlmTarget>>(({ token, granted }, holder) =>
       llmGate.admit({ ...granted, holder, token }),
     ),
@@ -179,7 +185,7 @@ export function pipelines({
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: anyone.pass(adminBody),
 
-    /** Administration: the operator's secret over TLS, or the file system's word on the control socket. */
+    /** Administration: the operator's secret over TLS, or the file mode of the control socket. */
     admin: { read: operator, write: operator.pass(adminBody).pass(stillOperator(adminSecret)) },
     control: { read: local, write: local.pass(adminBody) },
   }

@@ -3,7 +3,7 @@ import { messageOf } from '../db/error-message.ts'
 import type { Configuration } from './configuration.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
-/** Resolves with whether the new configuration is in force. Never rejects. */
+/** Loads the configuration anew. Resolves with true where it is in force now. Never rejects. */
 export type Reload = () => Promise<boolean>
 
 interface Sources {
@@ -16,9 +16,9 @@ interface Sources {
 }
 
 /**
- * Reads the operators' files anew and swaps them in whole; requests under way finish on the old ones. A bad
- * file leaves everything as it was and is logged, counted and recorded (docs/threats.md#f-31). Calls that
- * overlap run one after another.
+ * Makes a {@link Reload}. It reads the operators' files anew and swaps them in whole; requests under way
+ * finish on the old ones. A bad file leaves everything as it was and is logged, counted and recorded
+ * (docs/threats.md#f-31). Calls that overlap run one after another.
  */
 export function reloader(sources: Sources): Reload {
   let last: Promise<unknown> = Promise.resolve()
@@ -34,7 +34,7 @@ async function reload({ load, use, note, log, metrics, renew }: Sources): Promis
   try {
     const configuration = await load()
     loaded = configuration
-    // First, because it may fail: a configuration that is said to be rejected must not be in force.
+    // First, because it may fail: a configuration that is reported as rejected must not be in force.
     await renew()
     // Recorded before it judges anything: no row, no work.
     await note('config.loaded', { digest: configuration.digest })

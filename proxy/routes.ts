@@ -31,7 +31,9 @@ import * as mcp from './openapi/mcp.ts'
 import * as pub from './openapi/public.ts'
 import type { Pipelines } from './pipelines.ts'
 
-/** The routers of each place that listens, made from one configuration and swapped together. */
+/**
+ * The routers of the listeners and of the control socket, made from one configuration and swapped together.
+ */
 export interface Routers {
   readonly runtime: Router
   readonly admin: Router
@@ -39,8 +41,8 @@ export interface Routers {
 }
 
 /**
- * Every route of every listener. `adminApart`: administration has a listener of its own; else it shares the
- * runtime's.
+ * Makes the routers, with every route of every listener. `adminApart`: administration has a listener of its
+ * own; else it shares the runtime's.
  */
 export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers {
   const runtime = [
@@ -59,7 +61,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
   }
 }
 
-/** LLM calls, and the list of models: what agents and their SDKs call. */
+/** Makes the routes that agents and their SDKs call: LLM calls and the list of models. */
 function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const audited = { recorder: s.recorder, recheck: p.stillHolds }
   const models = (path: string) => documented(open('GET', path, p.known, s.models, s.anonymous), llm.MODELS)
@@ -75,7 +77,10 @@ function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   ]
 }
 
-/** MCP: all bound resources behind one path, and each behind one of its own (docs/protocol.md#mcp-doors). */
+/**
+ * Makes the MCP routes: all bound resources behind one path, and each behind one of its own
+ * (docs/protocol.md#mcp-doors).
+ */
 function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { anonymous } = s
   const recorder = mcpRecorder(s.recorder)
@@ -93,7 +98,7 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   ]
 }
 
-/** Signing in: tokens, the Python helper's login, and what tells clients about both. */
+/** Makes the routes of signing in: tokens, the Python helper's login, and the metadata of both. */
 function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { issue, logins, keys, baseUrls, proofRequired } = s.auth
   const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
@@ -115,7 +120,7 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   ]
 }
 
-/** Health, public keys and the description of `every` route: on every listener. */
+/** Makes the routes of every listener: health, public keys and the description of `every` route. */
 function publicRoutes(p: Pipelines, s: Handlers, every: () => readonly Route[]): readonly BareRoute[] {
   const { authority } = s.admin
   const live = (path: string) => documented(open('GET', path, p.anyone, health), pub.HEALTH)
@@ -131,7 +136,7 @@ function publicRoutes(p: Pipelines, s: Handlers, every: () => readonly Route[]):
   ]
 }
 
-/** The first operator secret: open until there is one. */
+/** Makes the route that sets the first operator secret. It is open until there is one. */
 function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { operation } = s.setup
   const set = bindAs({ id: 'admin', via: 'setup_code' }, operation, s.admin)
@@ -139,7 +144,10 @@ function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   return [documented(route, docOf(operation, 'anyone'))]
 }
 
-/** Administration: behind `X-Admin-Secret` on a listener, behind the file system on the control socket. */
+/**
+ * Makes the routes of administration: behind `X-Admin-Secret` on a listener, behind the file mode of the
+ * control socket.
+ */
 function adminRoutes(
   { read, write }: Pipelines['admin'] | Pipelines['control'],
   s: Handlers,

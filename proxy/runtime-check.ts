@@ -1,6 +1,6 @@
 // Imported before anything else, on whatever Node there is: this file imports nothing.
 
-/** What a process says about itself: `process` is one. */
+/** The facts of a process that are checked; `process` has them. */
 export interface Runtime {
   readonly versions: { readonly node: string }
   readonly env: Readonly<Record<string, string | undefined>>

@@ -30,7 +30,7 @@ import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import type { Logs } from './telemetry/log.ts'
 import { createMetrics, type Metrics } from './telemetry/metrics.ts'
 
-/** Everything that lives as long as the process, whichever configuration is in force. */
+/** The services that live as long as the process, whichever configuration is in force. */
 export interface Services {
   readonly dataDirectory: DataDirectory
   readonly logs: Logs
@@ -39,34 +39,37 @@ export interface Services {
   readonly ledger: Ledger
   readonly outcomes: Outcomes
   readonly anonymous: AnonymousRefusals
-  /** Principals that were served since it was last written down, by id. */
+  /** The principals that were served since the last write of `last_seen`, by id. */
   readonly seen: Map<string, Principal>
   /** Requests under way. */
   readonly drain: Drain
-  /** Set once the listeners are open, and by `gateway.ts` alone: a port may be known only then. */
+  /** The listeners; null until they are open. `gateway.ts` alone sets them: a port may be known only then. */
   readonly open: { listeners: Listeners | null }
-  /** Where clients reach the gateway; empty until the listeners are open, so asked for when it is needed. */
+  /**
+   * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
+   * they are needed.
+   */
   readonly baseUrls: () => readonly string[]
   /** `iss` of access tokens. */
   readonly issuer: () => string
   readonly keys: TokenKeys
   readonly logins: Logins
   readonly setup: Setup
-  /** The way out to LLM providers. */
+  /** The connections to LLM providers. */
   readonly upstream: Upstream
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
   readonly mcp: Mcp
-  /** Plugins, and what they remember: made once, whatever is configured. */
+  /** The plugins that remember something: made once, whichever configuration is in force. */
   readonly plugins: Omit<PipelineSources, 'configuration' | 'mcp'>
   readonly hasAdminSecret: () => Promise<boolean>
-  /** Makes the listeners name the client CAs anew that are attached now. */
+  /** Makes the listeners name the client CAs that are attached now. */
   readonly clientCasChanged: () => Promise<void>
 }
 
 /**
- * Makes them on an open data directory. What they hold open, its `close`, `upstream.close` and `mcp.close`
- * close.
+ * Makes the services on an open data directory. Its `close`, `upstream.close` and `mcp.close` release all
+ * that they hold open.
  */
 export async function openServices(
   dataDirectory: DataDirectory,

@@ -18,7 +18,7 @@ export interface Address {
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
-/** Everything the environment says (docs/protocol.md#settings), defaults filled in, paths absolute. */
+/** The settings of the environment (docs/protocol.md#settings), defaults filled in, paths absolute. */
 export interface Settings {
   readonly listen: Address
   /** Null: the admin API shares the runtime listener. */
@@ -34,10 +34,13 @@ export interface Settings {
   readonly trustDomain: string
   readonly adminSecret: string | null
   readonly keyPassphrase: string | null
-  /** Null: as the dpop plugin's file says. */
+  /** Null: the mode of the dpop plugin's file counts. */
   readonly egressDpopMode: DpopMode | null
   readonly allowPrivateUpstreams: boolean
-  /** Where changed federated agents are pushed (spec §3): https, or http to this machine. Null: nowhere. */
+  /**
+   * The URL that changed federated agents are pushed to (spec §3): https, or http to this machine. Null: none
+   * is pushed.
+   */
   readonly federationUrl: string | null
   readonly pluginsDir: string
   readonly logLevel: LogLevel
@@ -140,7 +143,7 @@ function adminAddress(env: Environment, listen: Address): Address | null {
   return admin
 }
 
-/** Comma-separated, spaces around an entry dropped, each entry once. Null where unset. */
+/** Reads a comma-separated list: spaces around an entry dropped, each entry once. Null where unset. */
 function list(
   env: Environment,
   name: string,
@@ -181,7 +184,7 @@ function federationUrl(text: string | undefined): string | null {
   )
 }
 
-/** `host` as URL prints it: an IPv4 address in its four decimals. */
+/** Tells whether a host is this machine. `host` as URL prints it: an IPv4 address in its four decimals. */
 function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '[::1]' || (isIP(host) === 4 && host.startsWith('127.'))
 }

@@ -17,15 +17,15 @@ import { type PipelineSources, pipelines } from './pipelines.ts'
 
 /** The plugins that a kind of call must pass, by name, in their order. */
 export interface Steps {
-  /** Such as `llm` or `mcp work`. */
+  /** The kind of call, such as `llm` or `mcp work`. */
   readonly call: string
   readonly names: readonly string[]
 }
 
 /**
- * Says what LLM and MCP calls must pass under a configuration: the names of the very pipelines that a gateway
- * would judge by, and where a decision is recorded at their end, the recorder's. Builds them on an empty
- * database, in memory.
+ * Lists the plugins that LLM and MCP calls must pass under a configuration: the names of the very pipelines
+ * that a gateway judges by, and the recorder's where a decision is recorded at their end. Builds the
+ * pipelines on an empty database, in memory.
  */
 export async function stepsOf(configuration: Configuration): Promise<readonly Steps[]> {
   const database = await openDatabase('sqlite::memory:')
@@ -44,7 +44,7 @@ export async function stepsOf(configuration: Configuration): Promise<readonly St
   }
 }
 
-/** What pipelines are made of where nobody calls: real plugins that know no one. */
+/** Makes the sources of pipelines that nobody calls: real plugins without a principal. */
 function emptySources(database: Database): Omit<PipelineSources, 'configuration'> {
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)

@@ -34,8 +34,8 @@ export function visible(text: string): string {
 }
 
 /**
- * Prints where a value stands in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath`
- * of operators' files it quotes and escapes: a stranger chose the names.
+ * Prints the place of a value in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath`
+ * of operators' files it quotes and escapes: the names are untrusted.
  */
 export function placeOf(path: readonly (string | number)[]): string {
   const place = path.map((step) => {
@@ -62,10 +62,10 @@ const hexOf = (character: string): string => (character.codePointAt(0) ?? 0).toS
  * escaped too: give it one line.
  */
 export const visibleJson = (json: string): string =>
-  // Most of any text is not even asked about.
+  // Most characters of any text need no look.
   json.replace(/[^\x20-\x7e]/gu, escaped)
 
-/** A character, or the `\uXXXX` of its code units where it hides. */
+/** Returns a character, or the `\uXXXX` of its code units where it hides. */
 function escaped(character: string): string {
   if (visible(character) === character) return character
   const units = Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))

@@ -14,8 +14,8 @@ import {
 } from './builder.ts'
 
 /**
- * An organisation's CA on the day it is made, with both private keys (PKCS#8 PEM). Seal them before they
- * rest.
+ * The newly made CA of an organisation, with both private keys (PKCS#8 PEM). Seal the keys before they are
+ * stored.
  */
 export interface NewAuthority {
   readonly rootPem: string
@@ -42,7 +42,10 @@ export interface NewAuthorityOptions {
    * The `<org>` of its SPIFFE ids. At most 53 characters: ` Issuing CA` must fit beside it in a common name.
    */
   readonly organisation: string
-  /** Given: the intermediate carries a critical name constraint and signs for no other trust domain. */
+  /**
+   * The only trust domain: where given, the intermediate carries a critical name constraint and signs for no
+   * other.
+   */
   readonly trustDomain?: string
   /** ms since the epoch. */
   readonly at: number
@@ -55,7 +58,7 @@ const URI_NAME = 6
 
 const generate = promisify(generateKeyPair)
 
-/** A fresh EC P-256 key pair: the kind of every key this service makes. */
+/** Makes an EC P-256 key pair: the kind of every key this service makes. */
 export async function newKeyPair(): Promise<{ publicKey: KeyObject; privateKey: KeyObject; pem: string }> {
   const { publicKey, privateKey } = await generate('ec', { namedCurve: 'P-256' })
   return { publicKey, privateKey, pem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() }
@@ -114,9 +117,9 @@ function yearsAfter(at: number, years: number): number {
 }
 
 /**
- * Makes an authority ready to issue. Throws one sentence where a part cannot be read, the intermediate is no
- * CA or is not signed by the root, or the key is not an EC key or not the intermediate's. Looks at NO dates:
- * issuing does.
+ * Makes an authority ready to issue. Throws one sentence where one of the texts cannot be read, the
+ * intermediate is no CA or is not signed by the root, or the key is not an EC key or not the intermediate's.
+ * Looks at NO dates: issuing does.
  */
 export async function loadAuthority(
   parts: Pick<NewAuthority, 'rootPem' | 'intermediatePem' | 'intermediateKeyPem'>,
@@ -158,7 +161,7 @@ function readKey(pem: string): KeyObject {
   }
 }
 
-/** Whether basicConstraints says CA. Throws an Error where the extension is malformed. */
+/** Tells whether basicConstraints says CA. Throws an Error where the extension is malformed. */
 export function isAuthority(certificate: X509Certificate): boolean {
   const read = readCertificate(certificate.raw)
   return extensionOf(read, OID.basicConstraints, (schema) => new BasicConstraints({ schema }).cA) ?? false

@@ -25,7 +25,7 @@ import {
 } from 'pkijs'
 import { decode, extensionOf, OID } from '../x509/x509.ts'
 
-/** What signs: a CA certificate and its EC private key. */
+/** An issuer: a CA certificate and its EC private key. */
 export interface Signer {
   readonly certificate: Certificate
   readonly key: KeyObject
@@ -39,25 +39,25 @@ export interface Plan {
   /** ms since the epoch; the certificate holds whole seconds. */
   readonly notBefore: number
   readonly notAfter: number
-  /** Beside subjectKeyIdentifier and authorityKeyIdentifier, which every certificate gets. */
+  /** The extensions beside subjectKeyIdentifier and authorityKeyIdentifier, which every certificate gets. */
   readonly extensions: readonly Extension[]
 }
 
-/** How far a certificate is dated back, for clocks that run behind ours. ms. */
+/** The time that a certificate is dated back, for clocks that run behind ours. ms. */
 export const BACK_DATED_MS = 60_000
 
 /**
- * X.520 ub-common-name. A longer name is left out, for a cut one would be somebody else's; the SAN carries
- * the identity.
+ * The longest common name (X.520 ub-common-name). Characters. A longer name is left out, for a cut one would
+ * be somebody else's; the SAN carries the identity.
  */
 export const COMMON_NAME_LIMIT = 64
 
-/** The first moment that a UTCTime cannot say (RFC 5280 §4.1.2.5). */
+/** The first moment that a UTCTime cannot express (RFC 5280 §4.1.2.5). */
 const YEAR_2050 = Date.UTC(2050, 0)
 
 /**
- * Makes and signs one certificate (RFC 5280 §4.1, ECDSA with SHA-256). Parsed by OpenSSL before it is handed
- * out. `signer` null: `selfKey` signs and the certificate is its own issuer.
+ * Makes and signs one certificate (RFC 5280 §4.1, ECDSA with SHA-256). OpenSSL parses it before it is handed
+ * out. With a `selfKey` that key signs, and the certificate is its own issuer.
  */
 export function buildCertificate(
   plan: Plan,
@@ -117,13 +117,16 @@ function timeOf(at: number): Time {
   return new Time({ type: seconds < YEAR_2050 ? 0 : 1, value: new Date(seconds) })
 }
 
-/** RFC 7093 §2 method 1: the first 160 bits of the SHA-256 of the public key's bits. */
+/**
+ * Returns the key identifier (RFC 7093 §2 method 1): the first 160 bits of the SHA-256 of the public key's
+ * bits.
+ */
 function keyIdOf(certificate: Certificate): Uint8Array<ArrayBuffer> {
   const bits = certificate.subjectPublicKeyInfo.subjectPublicKey.valueBlock.valueHexView
   return Uint8Array.from(hash('sha256', bits, 'buffer').subarray(0, 20))
 }
 
-// An issuer made elsewhere may have counted its identifier in another way; ours must repeat it.
+// An issuer made elsewhere may have computed its identifier otherwise; ours must repeat it.
 function ownKeyIdOf(issuer: Certificate): Uint8Array<ArrayBuffer> | null {
   return extensionOf(issuer, OID.subjectKeyIdentifier, (value) => {
     if (!(value instanceof OctetString)) throw new Error('a key identifier is an OCTET STRING')
@@ -139,7 +142,7 @@ function extension(extnID: string, value: Encodable, critical = false): Extensio
   return new Extension({ extnID, critical, extnValue: value.toBER(false) })
 }
 
-/** basicConstraints of a CA that may have `pathLength` further CAs below it (RFC 5280 §4.2.1.9). */
+/** Makes the basicConstraints of a CA that may have `pathLength` further CAs below it (RFC 5280 §4.2.1.9). */
 export const authorityConstraints = (pathLength: number): Extension =>
   extension(
     OID.basicConstraints,
@@ -147,14 +150,14 @@ export const authorityConstraints = (pathLength: number): Extension =>
     true,
   )
 
-/** basicConstraints of a certificate that signs no other. */
+/** Makes the basicConstraints of a certificate that signs no other. */
 export const leafConstraints = (): Extension =>
   extension(OID.basicConstraints, new BasicConstraints({ cA: false }).toSchema(), true)
 
-/** keyUsage keyCertSign and cRLSign: bits 5 and 6 (RFC 5280 §4.2.1.3). */
+/** Makes the keyUsage with keyCertSign and cRLSign: bits 5 and 6 (RFC 5280 §4.2.1.3). */
 export const signsCertificates = (): Extension => keyUsage(0x06, 1)
 
-/** keyUsage digitalSignature: bit 0. */
+/** Makes the keyUsage with digitalSignature: bit 0. */
 export const signsHandshakes = (): Extension => keyUsage(0x80, 7)
 
 function keyUsage(bits: number, unusedBits: number): Extension {
@@ -167,7 +170,10 @@ export const extendedKeyUsage = (purpose: string): Extension =>
 export const alternativeNames = (names: GeneralName[]): Extension =>
   extension(OID.subjectAltName, new GeneralNames({ names }).toSchema())
 
-/** Nothing below may carry a name of that kind outside `base` (RFC 5280 §4.2.1.10). */
+/**
+ * Makes the nameConstraints of a CA: no certificate below may carry a name of that kind outside `base`
+ * (RFC 5280 §4.2.1.10).
+ */
 export function onlyNamesWithin(base: GeneralName): Extension {
   const permittedSubtrees = [new GeneralSubtree({ base, minimum: 0 })]
   return extension(OID.nameConstraints, new NameConstraints({ permittedSubtrees }).toSchema(), true)

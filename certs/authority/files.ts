@@ -30,18 +30,18 @@ export interface ServerCertificate {
   readonly keyPem: string
   /** ms since the epoch. */
   readonly notAfter: number
-  /** Whether this call made it. */
+  /** True where this call made it. */
   readonly issued: boolean
 }
 
 const NAMES = ['root.key.sealed', 'intermediate.key.sealed', 'root.crt', 'intermediate.crt'] as const
 
-/** How long the service's own certificate lives; it is made anew when less than a third is left. Days. */
+/** The life of the service's own certificate; it is made anew when less than a third is left. Days. */
 const SERVER_DAYS = 90
 
 /**
- * The organisation's CA of a directory: `root.crt`, `root.key.sealed`, `intermediate.crt`,
- * `intermediate.key.sealed`; made when none of them exists (`created`; mode 0600, the directory 0700). A
+ * Opens the organisation's CA in a directory: `root.crt`, `root.key.sealed`, `intermediate.crt`,
+ * `intermediate.key.sealed`. Makes it where none of them exists (`created`; mode 0600, the directory 0700). A
  * crash while making leaves nothing, or a complete set that the next call moves into place. Throws one
  * sentence where some are missing, unreadable, readable by others, sealed with another passphrase, or made
  * for another organisation or trust domain: never a second CA beside a first. The root's key is not opened.
@@ -114,8 +114,8 @@ async function load({
 }
 
 /**
- * The certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the
- * directory. Made anew where a file is missing, the certificate is damaged or not the key's, the names
+ * Opens the certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the
+ * directory. Makes it anew where a file is missing, the certificate is damaged or not the key's, the names
  * differ, another intermediate signed it, it is not valid yet, or less than a third of its life is left.
  * Throws where the key is readable by others or sealed with another passphrase.
  */
@@ -140,7 +140,7 @@ async function makeServerCertificate(files: ServerCertificateFiles): Promise<Ser
   return { certPem: issued.chainPem, keyPem: issued.privateKeyPem, notAfter: issued.notAfter, issued: true }
 }
 
-/** The leaf of a chain that can still serve, or null. */
+/** Returns the leaf of a chain that can still serve, or null. */
 function usableLeaf(
   certPem: string,
   { authority, hostnames, at }: ServerCertificateFiles,
@@ -172,7 +172,7 @@ async function ifThere(read: Promise<string>): Promise<string | null> {
   }
 }
 
-/** Says in front of an error's sentence which file it is about. */
+/** Puts `what` in front of an error's sentence, to name the file that it is about. */
 async function named<T>(what: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -17,7 +17,7 @@ import { serverNames } from './server-names.ts'
 /** A fresh certificate. */
 export interface Certified {
   readonly certPem: string
-  /** The leaf, then the intermediate: what a TLS endpoint sends. */
+  /** The leaf, then the intermediate, as a TLS endpoint sends them. */
   readonly chainPem: string
   /** Lower-case hex SHA-256 of the leaf's DER (RFC 8705 §3.1). */
   readonly thumbprint: string
@@ -34,13 +34,13 @@ export interface Issued extends Certified {
   readonly privateKeyPem: string
 }
 
-/** Whom a client certificate speaks for. */
+/** The subject of a client certificate. */
 export interface ClientSubject {
   readonly commonName: string
   readonly spiffeId: string
 }
 
-/** From when, and for how long. The end is cut to the intermediate's own. */
+/** The term of a certificate: its start and its length. The end is cut to the intermediate's own. */
 export interface Term {
   /** ms since the epoch. */
   readonly at: number
@@ -50,7 +50,10 @@ export interface Term {
 const DAY_MS = 86_400_000
 const URI_NAME = 6
 
-/** A client certificate for a fresh EC P-256 key. Throws as {@link certifyClient} does. Records nothing. */
+/**
+ * Issues a client certificate for a fresh EC P-256 key. Throws as {@link certifyClient} does. Records
+ * nothing.
+ */
 export async function issueClientCertificate(
   authority: Authority,
   subject: ClientSubject,
@@ -61,10 +64,10 @@ export async function issueClientCertificate(
 }
 
 /**
- * A client certificate for that key, which speaks for one SPIFFE id (specification §5.1): clientAuth, one URI
- * SAN. A common name longer than X.520's 64 characters is left out. Throws an Error where the id is malformed
- * or of another organisation or trust domain than the authority's, or the intermediate has ended. Records
- * nothing. Does NOT ask how strong the key is, nor whether the subject holds its private half:
+ * Issues a client certificate for that key, which speaks for one SPIFFE id (specification §5.1): clientAuth,
+ * one URI SAN. A common name longer than X.520's 64 characters is left out. Throws an Error where the id is
+ * malformed or of another organisation or trust domain than the authority's, or the intermediate has ended.
+ * Records nothing. Does NOT check the strength of the key, nor that the subject holds its private half:
  * `certs/enrollment/csr.ts` does.
  */
 export function certifyClient(
@@ -89,8 +92,9 @@ export function certifyClient(
 }
 
 /**
- * The certificate of this service's own TLS endpoint: serverAuth, one SAN for each host name or IP address.
- * Throws an Error where there is none or one cannot stand in a certificate, or the intermediate has ended.
+ * Issues the certificate of this service's own TLS endpoint: serverAuth, one SAN for each host name or IP
+ * address. Throws an Error where there is none or one cannot stand in a certificate, or the intermediate has
+ * ended.
  */
 export async function issueServerCertificate(
   authority: Authority,

@@ -3,7 +3,7 @@ import { constants } from 'node:fs'
 import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
-// What a sealed text starts with: form and version, then every parameter that opening it takes.
+// The start of a sealed text: form and version, then every parameter that opening it takes.
 const FORM = 'sallyport-sealed.v1.scrypt-aes256gcm'
 // 80 ms and 32 MiB for each guess at the passphrase.
 const COST = { N: 32_768, r: 8, p: 1, maxmem: 64 * 1024 * 1024 }
@@ -16,7 +16,7 @@ const CIPHER = 'aes-256-gcm'
 /**
  * Seals a secret with a passphrase: scrypt (RFC 7914), then AES-256-GCM. One line of text that says its own
  * form, version and parameters, all of them authenticated. The same secret never seals to the same text
- * twice. Throws an Error where the passphrase is empty. Keeps the event loop for the 80 ms of the key
+ * twice. Throws an Error where the passphrase is empty. Blocks the event loop for the 80 ms of the key
  * derivation.
  */
 export function seal(plaintext: string, passphrase: string): string {
@@ -29,8 +29,8 @@ export function seal(plaintext: string, passphrase: string): string {
 }
 
 /**
- * The secret inside. Throws one sentence where the text is no sealed text, was altered, or the passphrase is
- * another.
+ * Opens a sealed text and returns the secret. Throws one sentence where the text is no sealed text, was
+ * altered, or the passphrase is another.
  */
 export function unseal(sealed: string, passphrase: string): string {
   const text = sealed.trim()
@@ -96,8 +96,8 @@ export async function syncFolder(path: string): Promise<void> {
 
 /**
  * Reads a file that only its owner may read. Throws one sentence with the path and the command that mends it
- * where group or others may read or write it. Asked of the open file, so that it cannot be swapped in
- * between.
+ * where group or others may read or write it. Checks the mode of the open file, so that no other file can be
+ * swapped in between.
  */
 export async function readPrivate(path: string): Promise<string> {
   return withFile(await open(path, constants.O_RDONLY), async (file) => {
@@ -121,7 +121,7 @@ function ignoreMissing(error: unknown): void {
   if (!isMissing(error)) throw error
 }
 
-/** Whether an error of node:fs says that there is no such file. */
+/** Tells whether an error of node:fs says that there is no such file. */
 export function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT'
 }

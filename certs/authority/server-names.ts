@@ -16,8 +16,8 @@ const IP_ADDRESS = 7
 const HOST = /^(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/
 
 /**
- * Each name once, in order. Throws an Error that names the first one no certificate can carry, or where none
- * is left.
+ * Returns each name once, in order. Throws an Error that names the first one no certificate can carry, or
+ * where none is left.
  */
 export function serverNames(hostnames: readonly string[]): readonly ServerName[] {
   const names = new Map(hostnames.map(serverName).map((name) => [name.text, name]))
@@ -25,14 +25,17 @@ export function serverNames(hostnames: readonly string[]): readonly ServerName[]
   return [...names.values()]
 }
 
-/** Whether the certificate's SAN holds exactly these names, in any order. Throws where `serverNames` does. */
+/**
+ * Tells whether the certificate's SAN holds exactly these names, in any order. Throws where `serverNames`
+ * does.
+ */
 export function isForNames(certificateDer: Uint8Array, hostnames: readonly string[]): boolean {
   const held = namesOf(certificateDer).map(keyOf)
   const wanted = serverNames(hostnames).map(({ name }) => keyOf(name))
   return held.toSorted().join() === wanted.toSorted().join()
 }
 
-// Hex keeps one name from posing as two by way of the separator.
+// Hex keeps one name from posing as two by a separator inside it.
 function keyOf({ type, value }: GeneralName): string {
   const bytes = value instanceof OctetString ? value.valueBlock.valueHexView : Buffer.from(String(value))
   return `${type}:${Buffer.from(bytes).toString('hex')}`

@@ -52,7 +52,7 @@ export async function settle(directory: string, names: readonly string[]): Promi
   await rmdir(ready)
 }
 
-/** Those of the names that the directory does not hold. */
+/** Returns the names that the directory does not hold. */
 export async function missingIn(directory: string, names: readonly string[]): Promise<readonly string[]> {
   const present = await Promise.all(names.map((name) => exists(join(directory, name))))
   return names.filter((_, index) => !present[index])

@@ -4,15 +4,16 @@ import { parseSpiffeId, printSpiffeId, uriNamesOf } from './spiffe-id.ts'
 
 export interface ByocaEnrollment extends Enrollment {
   readonly organisation: string
-  /** The agent's, as it is being enrolled. */
+  /** The name of the agent, as it is being enrolled. */
   readonly name: string
 }
 
 /**
- * A client certificate that the organisation's own CA made, ready to be pinned (specification §5.3,
- * docs/protocol.md#enrollment, docs/threats.md#m-14). Throws a {@link CertificateError}. A SPIFFE id that it
- * carries must name this organisation and agent; its trust domain may be any, for the organisation's CA has
- * its own, and vouches for it by signing. Does NOT ask whether the thumbprint is pinned already.
+ * Checks a client certificate that the organisation's own CA made, and returns it ready to be pinned
+ * (specification §5.3, docs/protocol.md#enrollment, docs/threats.md#m-14). Throws a {@link CertificateError}.
+ * A SPIFFE id that it carries must name this organisation and agent; its trust domain may be any, for the
+ * organisation's CA has its own, and vouches for it by signing. Does NOT check whether the thumbprint is
+ * pinned already.
  */
 export async function checkByoca(enrollment: ByocaEnrollment): Promise<EnrolledCertificate> {
   const path = await checkEnrollment(enrollment)

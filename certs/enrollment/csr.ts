@@ -8,10 +8,10 @@ import { isStrong, SIGNATURES, STRONG_KEY } from '../x509/strength.ts'
 import { decode, type Extended, OID } from '../x509/x509.ts'
 import { isSoleUri } from './spiffe-id.ts'
 
-/** What we take from a certificate request, its possession proven. */
+/** The key and the names of a certificate request; possession of the key is proven. */
 export interface CsrRequest {
   readonly publicKey: KeyObject
-  /** The subjectAltName asked for; empty where none is. */
+  /** The requested subjectAltName; empty where there is none. */
   readonly names: readonly GeneralName[]
 }
 
@@ -23,8 +23,8 @@ const PEM_LIMIT = 65_536
 const PEM =
   /^\s*-----BEGIN (NEW )?CERTIFICATE REQUEST-----([A-Za-z0-9+/=\s]+)-----END \1CERTIFICATE REQUEST-----\s*$/
 /**
- * Where a request carries extensions: PKCS#9 extensionRequest (RFC 2985 §5.4.2), and Microsoft's older number
- * for it.
+ * The attributes in which a request carries extensions: PKCS#9 extensionRequest (RFC 2985 §5.4.2), and
+ * Microsoft's older number for it.
  */
 const EXTENSION_REQUESTS: readonly string[] = ['1.2.840.113549.1.9.14', '1.3.6.1.4.1.311.2.1.14']
 // Read and judged here. Any other that its sender calls critical would be left out in silence.
@@ -38,8 +38,8 @@ const UNDERSTOOD: readonly string[] = [
 
 /**
  * Reads one PKCS#10 request in PEM (RFC 2986) and proves by its own signature that its sender holds the
- * private key. Throws a {@link CertificateError} with any reason but `foreign_san`: whose name it may ask
- * for, only the issuer knows.
+ * private key. Throws a {@link CertificateError} with any reason but `foreign_san`: only the issuer knows the
+ * name that it may request.
  */
 export async function readCsr(csrPem: string): Promise<CsrRequest> {
   try {
@@ -56,8 +56,8 @@ export async function readCsr(csrPem: string): Promise<CsrRequest> {
 }
 
 /**
- * A client certificate for the key of a request (docs/protocol.md#csr). Of the request only the public key
- * goes into it: subject, names, usages and lifetime are ours. Throws a {@link CertificateError}; a plain
+ * Issues a client certificate for the key of a request (docs/protocol.md#csr). Of the request only the public
+ * key goes into it: subject, names, usages and lifetime are ours. Throws a {@link CertificateError}; a plain
  * Error where `certifyClient` does.
  */
 export async function issueFromCsr(
@@ -121,10 +121,10 @@ function checkSignature(request: CertificationRequest, publicKey: KeyObject): vo
 }
 
 function requestedExtensions({ attributes = [] }: CertificationRequest): Extended {
-  const [asked, second] = attributes.filter(({ type }) => EXTENSION_REQUESTS.includes(type))
-  if (!asked) return {}
-  if (second || asked.values.length !== 1) throw new Error('the request asks for extensions twice')
-  return { extensions: new Extensions({ schema: asked.values[0] }).extensions }
+  const [attribute, second] = attributes.filter(({ type }) => EXTENSION_REQUESTS.includes(type))
+  if (!attribute) return {}
+  if (second || attribute.values.length !== 1) throw new Error('the request asks for extensions twice')
+  return { extensions: new Extensions({ schema: attribute.values[0] }).extensions }
 }
 
 function checkClaims(claims: Claims): void {

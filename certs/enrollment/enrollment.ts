@@ -35,9 +35,9 @@ export interface Enrollment {
 }
 
 /**
- * Checks what every enrollment asks of a certificate and its key: both are read, chain to a trusted CA now,
- * are strong and a client's, and the key signs for the certificate. Throws a {@link CertificateError}. Does
- * NOT look at whom it names.
+ * Checks the certificate and the key of every enrollment: both can be read, the certificates chain to a
+ * trusted CA now, are strong and a client's, and the key signs for the certificate. Throws a
+ * {@link CertificateError}. Does NOT look at the names in the certificate.
  */
 export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
   checkOneLeaf(readLinks(certPem))
@@ -53,7 +53,7 @@ export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: En
   return path
 }
 
-/** The path as it is stored and sent. */
+/** Returns the path as it is stored and sent. */
 export function enrolledOf([leaf, ...issuers]: Path, spiffeId: string | null): EnrolledCertificate {
   const sent: readonly X509Certificate[] = [leaf, ...issuers.slice(0, -1)].map(({ x509 }) => x509)
   return {
@@ -66,7 +66,7 @@ export function enrolledOf([leaf, ...issuers]: Path, spiffeId: string | null): E
   }
 }
 
-/** Of two leaves we could not tell which one is meant. */
+/** Refuses a second leaf: nothing would tell which of the two is meant. */
 function checkOneLeaf([leaf, ...issuers]: readonly Link[]): void {
   if (leaf && issuers.every(({ constraints }) => constraints?.cA === true)) return
   throw new CertificateError(

@@ -7,13 +7,13 @@ import {
   type X509Certificate,
 } from 'node:crypto'
 
-/** RSA 8192 in PKCS#8 takes 6.4 KiB. */
+/** The longest PEM text of a key: RSA 8192 in PKCS#8 takes 6.4 KiB. Characters. */
 const PEM_LIMIT = 16_384
 
 /**
- * A private key from PEM: PKCS#8, PKCS#1 or SEC1. Throws an Error where there is none, where it is sealed
- * with a password, or the text is longer than 16 KiB. Does NOT check that its parts belong together: {@link
- * isKeyOf} does.
+ * Reads a private key from PEM: PKCS#8, PKCS#1 or SEC1. Throws an Error where there is none, where it is
+ * sealed with a password, or the text is longer than 16 KiB. Does NOT check that its numbers belong together:
+ * {@link isKeyOf} does.
  */
 export function readPrivateKey(pem: string): KeyObject {
   if (pem.length > PEM_LIMIT) throw new Error(`the private key is longer than ${PEM_LIMIT} characters`)
@@ -21,9 +21,9 @@ export function readPrivateKey(pem: string): KeyObject {
 }
 
 /**
- * Whether a private key is the certificate's: it signs, and the certificate's public key verifies. EC and RSA
- * only. Comparing the public halves is not enough, for OpenSSL believes the one that a key's file states
- * beside its secret.
+ * Tells whether a private key is the certificate's: it signs, and the certificate's public key verifies. EC
+ * and RSA only. Comparing the public halves is not enough, for OpenSSL believes the one that a key's file
+ * states beside its secret.
  */
 export function isKeyOf(certificate: X509Certificate, key: KeyObject): boolean {
   if (!certificate.checkPrivateKey(key)) return false

@@ -2,9 +2,9 @@ import { type GeneralName, GeneralNames } from 'pkijs'
 import { extensionOf, OID, readCertificate } from '../x509/x509.ts'
 
 /**
- * Who a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent (specification §2.6),
- * with a segment of its own before the name for a user or a workload, so that their names and the agents'
- * never meet.
+ * The identity that a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent
+ * (specification §2.6), with a segment of its own before the name for a user or a workload, so that their
+ * names and the agents' never meet.
  */
 export interface SpiffeId {
   readonly trustDomain: string
@@ -21,7 +21,7 @@ const WORKLOAD_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}(\/[a-zA-Z0-9._-]+)+$/
 const URI_LIMIT = 2048
 const URI_NAME = 6
 
-/** The id in its only spelling. Throws an Error that names the part which no SPIFFE id may hold. */
+/** Prints an id in its only spelling. Throws an Error that names the member which no SPIFFE id may hold. */
 export function printSpiffeId({ trustDomain, org, kind, name }: SpiffeId): string {
   if (!TRUST_DOMAIN.test(trustDomain))
     throw new Error('the trust domain may hold only a-z, 0-9, ".", "-", "_"')
@@ -53,9 +53,9 @@ function nameOf([first, second, ...rest]: readonly string[]): Pick<SpiffeId, 'ki
 }
 
 /**
- * Whether this is a SPIFFE ID in its only spelling, of any trust domain and with any path that is not empty
- * (SPIFFE-ID §2): what a workload of another organisation may be called. Ours have two segments: {@link
- * parseSpiffeId}.
+ * Tells whether a text is a SPIFFE ID in its only spelling, of any trust domain and with any path that is not
+ * empty (SPIFFE-ID §2), as a workload of another organisation may have. Ours have two segments:
+ * {@link parseSpiffeId}.
  */
 export function isWorkloadId(uri: string): boolean {
   if (uri.length > URI_LIMIT || !WORKLOAD_ID.test(uri)) return false
@@ -64,15 +64,15 @@ export function isWorkloadId(uri: string): boolean {
 
 function checkSegment(what: string, segment: string): void {
   if (!SEGMENT.test(segment)) throw new Error(`the ${what} may hold only a-z, A-Z, 0-9, ".", "-", "_"`)
-  // A path library on the way would resolve them to somebody else's name.
+  // A path library of another hop would resolve them to somebody else's name.
   if (segment === '.' || segment === '..') throw new Error(`the ${what} must not be "." or ".."`)
 }
 
 /**
- * Every URI in a certificate's subjectAltName, in order, exactly as encoded (docs/threats.md#m-08).
- * Read from the DER: in Node's text form a URI that holds `, DNS:evil` looks like two names.
- * Throws an Error where the bytes are not one certificate or hold two subjectAltName extensions.
- * Does NOT ask for exactly one, nor for a SPIFFE id: the caller counts and parses.
+ * Returns every URI in a certificate's subjectAltName, in order, exactly as encoded (docs/threats.md#m-08).
+ * Read from the DER: in Node's text form a URI that holds `, DNS:evil` looks like two names. Throws an Error
+ * where the bytes are not one certificate or hold two subjectAltName extensions. Does NOT require exactly
+ * one, nor a SPIFFE id: the caller counts and parses.
  */
 export function uriNamesOf(certificateDer: Uint8Array): readonly string[] {
   return namesOf(certificateDer)
@@ -80,13 +80,13 @@ export function uriNamesOf(certificateDer: Uint8Array): readonly string[] {
     .map((name) => String(name.value))
 }
 
-/** Every name of the subjectAltName, of any kind. Throws as {@link uriNamesOf} does. */
+/** Returns every name of the subjectAltName, of any kind. Throws as {@link uriNamesOf} does. */
 export function namesOf(certificateDer: Uint8Array): readonly GeneralName[] {
   const certificate = readCertificate(certificateDer)
   return extensionOf(certificate, OID.subjectAltName, (schema) => new GeneralNames({ schema }).names) ?? []
 }
 
-/** Whether these names are that URI, exactly, and nothing beside it of any kind. */
+/** Tells whether these names are that URI, exactly, and nothing beside it of any kind. */
 export function isSoleUri([name, ...rest]: readonly GeneralName[], uri: string): boolean {
   return rest.length === 0 && name?.type === URI_NAME && name.value === uri
 }

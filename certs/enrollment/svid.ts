@@ -20,22 +20,22 @@ export interface EnrolledSvid extends EnrolledCertificate {
 }
 
 export interface PresentedSvid {
-  /** As TLS delivered it. Nothing of it is believed. */
+  /** The leaf as TLS delivered it. Nothing of it is believed. */
   readonly leafDer: Uint8Array
-  /** The one that is enrolled. */
+  /** The SPIFFE id that is enrolled. */
   readonly spiffeId: string
   readonly bundlePems: readonly string[]
-  /** What the peer sent beside the leaf, where that is known. */
+  /** The certificates that the peer sent beside the leaf, where they are known. */
   readonly intermediatesPem?: string
   /** ms since the epoch. */
   readonly at: number
 }
 
 /**
- * An X.509-SVID, ready to be pinned by its SPIFFE id (specification §5.3, X.509-SVID §5). Any trust domain
- * and path is accepted, in its one spelling; keyUsage must be there (X.509-SVID §4.3). Throws a {@link
- * CertificateError}. Does NOT know which bundle belongs to which trust domain: whoever is in the bundle may
- * name any.
+ * Checks an X.509-SVID, and returns it ready to be pinned by its SPIFFE id (specification §5.3,
+ * X.509-SVID §5). Any trust domain and path is accepted, in its one spelling; keyUsage must be there
+ * (X.509-SVID §4.3). Throws a {@link CertificateError}. Does NOT know which bundle belongs to which trust
+ * domain: every CA in the bundle may name any.
  */
 export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvid> {
   const { svidPem, svidKeyPem, bundlePems, at } = enrollment
@@ -50,10 +50,10 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
 }
 
 /**
- * Whether a certificate is, now, an SVID of that SPIFFE id under that bundle: for a pin to follow a rotated
- * SVID (docs/protocol.md#spiffe). False for anything else, hostile bytes and an empty bundle among them;
- * never throws. The bundle must hold what the leaf chains by, as far as the peer did not send it. A few
- * milliseconds: remember the answer by thumbprint, and no longer than the bundle stands. TLS has proven
+ * Tells whether a certificate is, now, an SVID of that SPIFFE id under that bundle, so that a pin can follow
+ * a rotated SVID (docs/protocol.md#spiffe). False for anything else, hostile bytes and an empty bundle among
+ * them; never throws. The bundle must hold what the leaf chains by, as far as the peer did not send it. Takes
+ * a few milliseconds: remember the answer by thumbprint, and no longer than the bundle stands. TLS has proven
  * possession of the key: this does NOT.
  */
 export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
@@ -78,8 +78,8 @@ const isSignedByOne = (leaf: X509Certificate, issuers: readonly X509Certificate[
   issuers.some((issuer) => leaf.checkIssued(issuer) && leaf.verify(issuer.publicKey))
 
 /**
- * The leaf-validation of X.509-SVID §5.2 that RFC 5280 does not do. The chain has refused CAs and their
- * usages already.
+ * Validates a leaf as X.509-SVID §5.2 demands beyond RFC 5280, and returns its SPIFFE id. The chain has
+ * refused CAs and their usages already.
  */
 function spiffeIdOf([leaf]: Path): string {
   if (leaf.usage === null) {

@@ -4,8 +4,8 @@ import { BasicConstraints, ExtKeyUsage, type GeneralName, GeneralNames, NameCons
 import { type Asn1, certificatesOf, type Extended, extensionOf, OID, readCertificate } from './x509.ts'
 
 /**
- * What a certificate, or a request for one, says of itself (RFC 5280 §4.2). All of it read, none of it
- * believed.
+ * The claims of a certificate, or of a request for one, about itself (RFC 5280 §4.2). All of them are read,
+ * none is believed.
  */
 export interface Claims {
   /** The numbers of its critical extensions. */
@@ -19,7 +19,7 @@ export interface Claims {
   readonly nameConstraints: NameConstraints | null
 }
 
-/** A certificate as far as path validation asks (RFC 5280 §6.1). */
+/** A certificate with what path validation needs of it (RFC 5280 §6.1). */
 export interface Link extends Claims {
   readonly x509: X509Certificate
   /** The algorithm its issuer signed it with. OID. */
@@ -30,8 +30,8 @@ export interface Link extends Claims {
 export const USAGE = { digitalSignature: 0x80, keyCertSign: 0x04, cRLSign: 0x02 } as const
 
 /**
- * The certificates of a PEM text, first things first. Throws an Error where one of them is malformed anywhere
- * we look.
+ * Reads the certificates of a PEM text, in their order. Throws an Error where one of them is malformed in
+ * anything that is read.
  */
 export function linksOf(pem: string): readonly Link[] {
   return certificatesOf(pem).map(linkOf)
@@ -42,7 +42,10 @@ function linkOf(x509: X509Certificate): Link {
   return { x509, signature: certificate.signatureAlgorithm.algorithmId, ...claimsOf(certificate) }
 }
 
-/** Throws an Error where an extension that we look at occurs twice or is malformed. */
+/**
+ * Reads the claims of a certificate or a request. Throws an Error where an extension that is read occurs
+ * twice or is malformed.
+ */
 export function claimsOf(holder: Extended): Claims {
   const extensions = holder.extensions ?? []
   const read = <T>(oid: string, reader: (schema: Asn1) => T): T | null => extensionOf(holder, oid, reader)
@@ -56,13 +59,14 @@ export function claimsOf(holder: Extended): Claims {
   }
 }
 
-/** Whether keyUsage allows any of those bits; `whereAbsent` where there is no keyUsage. */
+/** Tells whether keyUsage allows any of those bits; `whereAbsent` where there is no keyUsage. */
 export function allows({ usage }: Claims, bits: number, whereAbsent: boolean): boolean {
   return usage === null ? whereAbsent : (usage & bits) !== 0
 }
 
 /**
- * Whether it claims to be a CA, or to sign certificates or revocation lists: no client's certificate does.
+ * Tells whether a certificate claims to be a CA, or to sign certificates or revocation lists: no client's
+ * certificate does.
  */
 export function claimsAuthority(claims: Claims): boolean {
   return claims.constraints?.cA === true || allows(claims, USAGE.keyCertSign | USAGE.cRLSign, false)

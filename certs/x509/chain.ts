@@ -16,15 +16,18 @@ export interface Chain {
   readonly at: number
 }
 
-/** The leaf first, each followed by its issuer. The last one is trusted. */
+/** A path of certificates: the leaf first, each followed by its issuer. The last one is trusted. */
 export type Path = readonly [Link, ...Link[]]
 
 /**
- * Leaf, intermediate, root: what docs/threats.md#m-07 allows. A longer chain is met by trusting its second
- * CA.
+ * The longest path: leaf, intermediate, root, as docs/threats.md#m-07 allows. A longer chain is met by
+ * trusting its second CA.
  */
 const PATH_LIMIT = 3
-/** More is no honest chain, and every one of them costs signature checks. */
+/**
+ * The most intermediates that may be given: more is no honest chain, and every one of them costs signature
+ * checks.
+ */
 const CANDIDATE_LIMIT = 8
 const UNDERSTOOD: readonly string[] = [
   OID.basicConstraints,
@@ -38,17 +41,18 @@ const UNDERSTOOD: readonly string[] = [
 ]
 
 /**
- * Verifies that a client's leaf chains to a trusted CA at that moment and may authenticate a client (RFC 5280
- * §6, docs/threats.md#m-07). Resolves with the first path that passes; else throws a {@link CertificateError}
- * with the first path's fault. Does NOT look at revocation, nor at whom the leaf names: `uriNamesOf` and the
- * pin do.
+ * Verifies that a client's leaf chains to a trusted CA at that moment and may authenticate a client
+ * (RFC 5280 §6, docs/threats.md#m-07). Resolves with the first path that passes; else throws a
+ * {@link CertificateError} with the first path's fault. Does NOT look at revocation, nor at the names in the
+ * leaf: `uriNamesOf` and the pin do.
  */
 export async function verifyChain(chain: Chain): Promise<Path> {
   try {
     return checkChain(chain)
   } catch (error) {
     if (error instanceof CertificateError) throw error
-    // Not every malformed part is met while reading: a public key, for one, is decoded when it is first used.
+    // Not every malformed field is met while reading: a public key, for one, is decoded when it is first
+    // used.
     throw unreadable(error)
   }
 }
@@ -90,7 +94,7 @@ export function checkTrustAnchor(anchor: Link, at: number): void {
 }
 
 /**
- * The certificates of a PEM text, as `linksOf` reads them. Throws a {@link CertificateError}
+ * Reads the certificates of a PEM text as `linksOf` does. Throws a {@link CertificateError}
  * `certificate_unreadable`.
  */
 export function readLinks(pem: string): readonly Link[] {
@@ -106,7 +110,8 @@ function unreadable(cause: unknown): CertificateError {
 }
 
 /**
- * Every path to a root by name and signature alone; one step past the limit, to tell too long from unknown.
+ * Finds every path to a root by name and signature alone; one step past the limit, to tell too long from
+ * unknown.
  */
 function* pathsFrom(path: Path, intermediates: readonly Link[], roots: readonly Link[]): Generator<Path> {
   const child = path.at(-1) ?? path[0]
@@ -173,7 +178,7 @@ function checkIssuer(issuer: Link, below: readonly Link[], at: number, notACa: C
   }
 }
 
-/** What leaf, intermediate and root must all be. */
+/** Checks the demands on leaf, intermediate and root alike: dates, key, critical extensions, purposes. */
 function checkAny({ x509, critical, purposes }: Link, at: number): void {
   if (at < x509.validFromDate.getTime()) {
     throw new CertificateError('certificate_not_yet_valid', 'A certificate of the chain is not valid yet.')

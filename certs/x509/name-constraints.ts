@@ -6,10 +6,10 @@ const DIRECTORY_NAME = 4
 const URI_NAME = 6
 
 /**
- * Whether every certificate below `issuer` has only names that its nameConstraints permit (RFC 5280
- * §4.2.1.10). Understands URI and DNS constraints. A constraint of another kind permits nothing: better a
- * refused chain than a rule that is not kept; one on directory names therefore refuses every certificate that
- * has a subject.
+ * Tells whether every certificate below `issuer` has only names that its nameConstraints permit
+ * (RFC 5280 §4.2.1.10). Understands URI and DNS constraints. A constraint of another kind permits nothing:
+ * better a refused chain than a rule that is not kept; one on directory names therefore refuses every
+ * certificate that has a subject.
  */
 export function permitsNames({ nameConstraints }: Link, below: readonly Link[]): boolean {
   if (nameConstraints === null) return true
@@ -31,7 +31,7 @@ function isExcluded(name: GeneralName, excluded: readonly GeneralSubtree[]): boo
   return excluded.some(({ base }) => base.type === name.type && lies(name, base) !== false)
 }
 
-/** Null where we cannot tell. */
+/** Tells whether a name lies within the base of a constraint. Null: it cannot be told. */
 function lies(name: GeneralName, base: GeneralName): boolean | null {
   const constraint = String(base.value).toLowerCase()
   if (name.type === URI_NAME) return hostLies(String(name.value), constraint)

@@ -6,11 +6,11 @@ const RSA_BITS = { min: 2048, max: 8192 }
 // FIPS 186-5 §5.4: odd, above 2^16, below 2^256.
 const RSA_EXPONENT = { min: 65_537n, below: 2n ** 256n }
 
-/** What a key must be, as a sentence ends. */
+/** The keys that are strong enough, as a sentence ends. */
 export const STRONG_KEY = 'EC P-256, P-384 or P-521, or RSA of 2048 to 8192 bits'
 
 /**
- * Whether a public key is strong enough for every certificate that we read or issue. Kinds we do not know are
+ * Tells whether a public key is strong enough for every certificate that we read or issue. Unknown kinds are
  * not.
  */
 export function isStrong({ asymmetricKeyType, asymmetricKeyDetails = {} }: KeyObject): boolean {
@@ -28,7 +28,7 @@ interface SignatureAlgorithm {
 }
 
 /**
- * The signatures we accept, by OID: ECDSA and RSA PKCS#1 v1.5, each with SHA-256, SHA-384, SHA-512.
+ * The signatures that are accepted, by OID: ECDSA and RSA PKCS#1 v1.5, each with SHA-256, SHA-384, SHA-512.
  * RSASSA-PSS hides its digest in parameters: not taken.
  */
 export const SIGNATURES: ReadonlyMap<string, SignatureAlgorithm> = new Map([

@@ -26,7 +26,7 @@ export type Asn1 = ReturnType<typeof fromBER>['result']
 const LIMITS = { maxDepth: 32, maxNodes: 4000, maxContentLength: 65_536, parseEmbedded: false }
 const PEM_LIMIT = 262_144
 
-/** Exactly one ASN.1 value: throws an Error where it is malformed or followed by more bytes. */
+/** Decodes exactly one ASN.1 value. Throws an Error where it is malformed or followed by more bytes. */
 export function decode(der: Uint8Array): Asn1 {
   // asn1js reads the buffer behind a view in places; a copy has nothing else behind it.
   const bytes = Uint8Array.from(der)
@@ -45,8 +45,8 @@ function fits(node: BaseBlock): boolean {
 }
 
 /**
- * A certificate's parts (RFC 5280 §4.1). Throws an Error where the bytes are anything but one certificate.
- * Checks NO signature, date or extension.
+ * Decodes one certificate (RFC 5280 §4.1). Throws an Error where the bytes are anything else. Checks NO
+ * signature, date or extension.
  */
 export function readCertificate(der: Uint8Array): Certificate {
   try {
@@ -56,12 +56,13 @@ export function readCertificate(der: Uint8Array): Certificate {
   }
 }
 
-/** What carries extensions: a certificate, or the extensionRequest of a CSR. */
+/** A holder of extensions: a certificate, or the extensionRequest of a CSR. */
 export type Extended = Pick<Certificate, 'extensions'>
 
 /**
- * One extension, read by `read`; null where it is absent. Throws an Error where it occurs twice (RFC 5280
- * §4.2) or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an empty one.
+ * Reads one extension with `read`; null where it is absent. Throws an Error where it occurs twice
+ * (RFC 5280 §4.2) or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an
+ * empty one.
  */
 export function extensionOf<T>(holder: Extended, oid: string, read: (schema: Asn1) => T): T | null {
   const [extension, second] = (holder.extensions ?? []).filter(({ extnID }) => extnID === oid)
@@ -74,16 +75,16 @@ export function extensionOf<T>(holder: Extended, oid: string, read: (schema: Asn
   }
 }
 
-/** The text of the first attribute of that kind in the certificate's subject, or null. */
+/** Returns the text of the first attribute of that kind in the certificate's subject, or null. */
 export function subjectOf(certificate: Certificate, oid: string): string | null {
   const attribute = certificate.subject.typesAndValues.find(({ type }) => type === oid)
   return attribute ? String(attribute.value.valueBlock.value) : null
 }
 
 /**
- * The certificates of a PEM text in their order; other blocks and text between them are passed over.
- * Throws an Error where a block is not a certificate or the text is longer than 256 KiB. None is passed over
- * in silence.
+ * Reads the certificates of a PEM text in their order; other blocks and text between them are passed over.
+ * Throws an Error where a block is not a certificate or the text is longer than 256 KiB. No certificate is
+ * passed over in silence.
  */
 export function certificatesOf(pem: string): readonly X509Certificate[] {
   if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
@@ -97,7 +98,7 @@ export function certificatesOf(pem: string): readonly X509Certificate[] {
   return blocks.map(readBlock)
 }
 
-/** The first certificate of a PEM text. Throws an Error where there is none. */
+/** Returns the first certificate of a PEM text. Throws an Error where there is none. */
 export function firstCertificateOf(pem: string): X509Certificate {
   const [first] = certificatesOf(pem)
   if (!first) throw new Error('the text holds no PEM certificate')

@@ -13,23 +13,23 @@ export interface Ledger {
    */
   commit(unit: Unit): Promise<readonly Sealed[]>
   /**
-   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with how
-   * many. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks no
-   * further back than that row.
+   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with
+   * their number. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks
+   * no further back than that row.
    */
   recover(at: number, configDigest: string): Promise<number>
-  /** Rows that wait for their commit, under way or queued. */
+  /** The number of rows that wait for their commit, under way or queued. */
   readonly waiting: number
   /**
-   * Whether the last write could not be made, for `/ready`. A refused unit (`conflict`, `duplicate`) is no
+   * True where the last write could not be made, for `/ready`. A refused unit (`conflict`, `duplicate`) is no
    * failure.
    */
   readonly failing: boolean
   /** The last durable row; null while there is none. */
   readonly head: Sealed | null
   /**
-   * Resolves once, with what was seen, when the ledger can never be written again; never otherwise.
-   * The process must end: whatever wrote beside us, or the disk, cannot be argued with.
+   * Resolves once, with what was seen, when the ledger can never be written again; never otherwise. The
+   * process must end: nothing can be done here about another writer or a broken disk.
    */
   readonly failed: Promise<Error>
   /** Takes no more units, waits for those queued, and lets go of the database. */
@@ -41,13 +41,13 @@ export interface LedgerOptions {
   readonly engine?: DatabaseLocation['engine']
   /** The database, migrated. */
   readonly file: string
-  /** Of the service, for `version` of every row. */
+  /** The version of the service, for `version` of every row. */
   readonly version: string
-  /** How many rows may wait. Default 8,192. */
+  /** The number of rows that may wait. Default 8,192. */
   readonly queueLimit?: number
   /**
-   * How long lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes behind
-   * a crash.
+   * The time that lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes
+   * behind a crash.
    */
   readonly delayMs?: number
 }
@@ -74,7 +74,7 @@ interface Waiter {
 }
 
 /**
- * The queue in front of a writer. While one batch is under way the next one gathers: load makes the batches.
+ * The queue in front of a writer. While one batch is under way the next one fills: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
  * State: `commit` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
@@ -89,7 +89,7 @@ class CommitQueue implements Ledger {
   readonly #failed = Promise.withResolvers<Error>()
   #queue: Waiter[] = []
   #waiting = 0
-  /** Whether the queue must move on: somebody in it cannot wait. */
+  /** True where the queue must move on: a unit in it cannot wait. */
   #pressed = false
   #delayed: NodeJS.Timeout | null = null
   #draining: Promise<void> | null = null
@@ -130,7 +130,7 @@ class CommitQueue implements Ledger {
     const { promise, resolve, reject } = Promise.withResolvers<readonly Sealed[]>()
     const size = sizeOf(work)
     if (this.#waiting + size > this.#limit) {
-      // Those who wait may all be lazy.
+      // The units that wait may all be lazy.
       this.#flush()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
     }
@@ -172,7 +172,7 @@ class CommitQueue implements Ledger {
   }
 
   #delay(): void {
-    // What is under way looks at its end who is still queued.
+    // The drain under way looks at its end for units that are still queued.
     if (this.#draining) return
     this.#delayed ??= setTimeout(() => this.#flush(), this.#delayMs)
   }

@@ -22,7 +22,7 @@ export function change(
 
 interface Changes {
   readonly statements: readonly Statement[]
-  /** One for each row. */
+  /** The notes, one for each row. */
   readonly notes: readonly AuditNote[]
 }
 

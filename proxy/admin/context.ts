@@ -12,7 +12,7 @@ export interface AdminContext {
   readonly authority: Authority
   readonly organisation: string
   readonly trustDomain: string
-  /** Of the configuration in force: stands in each audit row. */
+  /** The digest of the configuration in force, which stands in each audit row. */
   readonly configDigest: string
   /**
    * The time that a certificate or a key stays valid beside its successor where the caller names none. Hours.

@@ -56,8 +56,8 @@ function replyOf<T extends Takes, Output>(
   return { status, headers, body: fromStrangers ? visibleJson(text) : text }
 }
 
-/** The refusals of the door of administration, before an operation is reached. */
-const DOOR: readonly RefusalReason[] = ['admin_secret_invalid', 'admin_throttled', 'overloaded']
+/** The refusals of administration before an operation is reached. */
+const ADMISSION: readonly RefusalReason[] = ['admin_secret_invalid', 'admin_throttled', 'overloaded']
 const BODY: readonly RefusalReason[] = ['body_invalid', 'body_too_large']
 
 /** Describes the route of an operation. */
@@ -85,7 +85,12 @@ export function docOf<T extends Takes, Output>(
               headers: headersOf(bound),
             },
     },
-    reasons: [...(caller === 'operator' ? DOOR : []), ...(body ? BODY : []), ...unprocessable, ...reasons],
+    reasons: [
+      ...(caller === 'operator' ? ADMISSION : []),
+      ...(body ? BODY : []),
+      ...unprocessable,
+      ...reasons,
+    ],
   }
 }
 

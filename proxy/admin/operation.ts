@@ -39,7 +39,7 @@ export interface Result<Output> {
   readonly value: Fixed<Output>
   /** The state of the object that `value` shows. Over HTTP it is the ETag. */
   readonly revision?: number
-  /** The query of the next page. Null or absent: there is none. Over HTTP it is a Link. */
+  /** The query of the next page. Null or absent: there is none. Over HTTP it is a `Link` header. */
   readonly next?: Readonly<Record<string, string>> | null
 }
 
@@ -47,9 +47,8 @@ export interface Result<Output> {
 export const DONE: Result<undefined> = { value: undefined }
 
 /**
- * One thing that an operator can have done: input → result, with its audit row where it changes something. It
- * knows nothing of HTTP; `proxy/admin/http.ts` binds it to a route, and any other caller uses {@link
- * perform}.
+ * One operation of administration: input → result, with its audit row where it changes something. It knows
+ * nothing of HTTP; `proxy/admin/http.ts` binds it to a route, and any other caller uses {@link perform}.
  */
 export interface Operation<T extends Takes, Output> {
   /** camelCase, unique. The `operationId` of `/openapi.json`. */
@@ -60,7 +59,7 @@ export interface Operation<T extends Takes, Output> {
   readonly output: z.ZodType<Output>
   /** The HTTP status of success. */
   readonly status: 200 | 201 | 204
-  /** The reasons of its own refusals, those of its door and of its input's schemas aside. */
+  /** The reasons of its own refusals, those of admission and of its input's schemas aside. */
   readonly reasons: readonly RefusalReason[]
   /** True: it honours `ifMatch`. */
   readonly conditional?: boolean
@@ -70,7 +69,9 @@ export interface Operation<T extends Takes, Output> {
   readonly paged?: boolean
   /** The media type of a value that is a text as it comes, in pieces. Absent: JSON. */
   readonly media?: string
-  /** True: `value` holds texts of strangers, in which nothing may hide from whoever prints them. */
+  /**
+   * True: `value` holds texts that are untrusted, in which nothing may hide from a terminal that prints them.
+   */
   readonly fromStrangers?: boolean
   /** A body that works. */
   readonly example?: unknown
@@ -100,6 +101,6 @@ export async function perform<T extends Takes, Output>(
 function inputOf<T extends Takes>(takes: T, given: Given<T>): Input<T> {
   const parts: Readonly<Record<string, unknown>> = given
   const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
-  // Each part was parsed by the schema of its name.
+  // Each member was parsed by the schema of its name.
   return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as Input<T>
 }

@@ -39,7 +39,7 @@ const ofKind = (kind: Kind) => ({
 })
 
 /**
- * Everything that an operator can have done, by what it is done to; the first operator secret, which only
+ * The operations of administration, by the kind of their object; the first operator secret, which only
  * `Setup` knows how to take, aside. The HTTP API binds each to a route, in-process callers perform them as
  * they are.
  */

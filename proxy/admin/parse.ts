@@ -4,8 +4,8 @@ import { printPath } from '../../plugins/operator-files/explain-issue.ts'
 import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 
 /**
- * Reads a part of an input. Refuses with `body_unprocessable`, naming every field that breaks a rule, unknown
- * ones too.
+ * Reads one member of an input. Refuses with `body_unprocessable`, naming every field that breaks a rule,
+ * unknown ones too.
  */
 export function parse<T>(schema: ZodType<T>, part: unknown): T {
   const result = schema.safeParse(part)

@@ -28,31 +28,34 @@ type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof
 
 /**
  * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where
- * a proof came, to its key (RFC 9449 §5), recorded before it is handed out. What it may do is asked of the
- * database at each call; `scope` only narrows it. Refuses with `scope_invalid`, `target_invalid`,
+ * a proof came, to its key (RFC 9449 §5), recorded before it is handed out. The database decides at each call
+ * what it may do; `scope` only narrows that. Refuses with `scope_invalid`, `target_invalid`,
  * `client_invalid`, `assertion_invalid`.
  */
 export const issueToken =
   (sources: IssueSources) =>
   async (facts: Facts): Promise<Reply> => {
-    const { principal, proof, tokenRequest: asked } = facts
-    if (asked.clientId !== null && asked.clientId !== principal.id) throw new Refusal('client_invalid')
-    if (asked.scope?.some((token) => !principal.capabilities.includes(token)))
+    const { principal, proof, tokenRequest: request } = facts
+    if (request.clientId !== null && request.clientId !== principal.id) throw new Refusal('client_invalid')
+    if (request.scope?.some((token) => !principal.capabilities.includes(token)))
       throw new Refusal('scope_invalid')
-    const audience = audienceOf(asked.resource, sources.baseUrls())
+    const audience = audienceOf(request.resource, sources.baseUrls())
     const claims = proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : []
-    if (asked.clientAssertion !== null) {
-      const { replayKey, expiresAt } = await sources.logins.check(asked.clientAssertion, facts)
+    if (request.clientAssertion !== null) {
+      const { replayKey, expiresAt } = await sources.logins.check(request.clientAssertion, facts)
       claims.push(claimOnce(sources.database, replayKey, expiresAt))
     }
-    const scope = (asked.scope ?? principal.capabilities).join(' ')
+    const scope = (request.scope ?? principal.capabilities).join(' ')
     await record(sources, facts, scope, claims)
     const accessToken = await sign(sources, facts, audience, scope)
     const type = proof ? 'DPoP' : 'Bearer'
-    return json(200, { access_token: accessToken, token_type: type, expires_in: asked.expiresInS, scope })
+    return json(200, { access_token: accessToken, token_type: type, expires_in: request.expiresInS, scope })
   }
 
-/** RFC 8707: one of ours, or `invalid_target`. Without it the token is for the whole service. */
+/**
+ * Returns the audience of a token (RFC 8707): the resource, which must be one of ours, or without one the
+ * whole service. Refuses with `target_invalid`.
+ */
 function audienceOf(resource: string | null, baseUrls: readonly string[]): string {
   if (resource === null) return baseUrls[0] ?? ''
   const wanted = resource.replace(/\/$/, '')

@@ -7,9 +7,9 @@ import type { Arrival, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { json, type Reply } from '../http/reply.ts'
 
-/** How long a login challenge may be answered. Seconds (docs/protocol.md#login). */
+/** The time that a login challenge may be answered. Seconds (docs/protocol.md#login). */
 const CHALLENGE_S = 120
-/** How long an assertion may be made out for. Seconds. */
+/** The longest time that an assertion may be made out for. Seconds. */
 const ASSERTION_S = 300
 const ASSERTION_MAX_BYTES = 32_768
 const AUDIENCE = 'agent-trust-broker'
@@ -29,8 +29,8 @@ export class Logins {
   }
 
   /**
-   * POST /v1/auth/login-challenge. The nonce is bound to the principal; what makes it pass once is the token
-   * it buys.
+   * POST /v1/auth/login-challenge. The nonce is bound to the principal; the token that it buys makes it pass
+   * only once.
    */
   readonly challenge = ({ principal, at }: Known): Reply => {
     const open = `${Math.floor(at / 1000) + CHALLENGE_S}.${randomBytes(16).toString('base64url')}`
@@ -39,7 +39,7 @@ export class Logins {
   }
 
   /**
-   * POST /v1/auth/sign-challenged-assertion: says whether the assertion would be accepted, and hands it back.
+   * POST /v1/auth/sign-challenged-assertion: checks whether the assertion would be accepted, and returns it.
    */
   readonly sign = async (facts: Known): Promise<Reply> => {
     const body = parseJsonObject(await facts.readBody(65_536))
@@ -96,7 +96,9 @@ export class Logins {
   }
 }
 
-/** The first of `x5c` must be the certificate that TLS has proven; what follows it does not matter. */
+/**
+ * Tells whether the first of `x5c` is the certificate that TLS has proven; what follows it does not matter.
+ */
 function isLeaf(x5c: unknown, { certificate }: Peer): boolean {
   return Array.isArray(x5c) && x5c[0] === certificate.raw.toString('base64')
 }

@@ -2,7 +2,10 @@ import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import { json, type Reply } from '../http/reply.ts'
 import type { TokenKeys } from './token-keys.ts'
 
-/** What a token may be for: the whole service, or its MCP endpoint (RFC 8707), under each public base URL. */
+/**
+ * Returns the resources that a token may be for: the whole service, or its MCP endpoint (RFC 8707), under
+ * each public base URL.
+ */
 export const resourcesOf = (baseUrls: readonly string[]): readonly string[] =>
   baseUrls.flatMap((base) => [base, `${base}/v1/mcp`])
 

@@ -4,8 +4,8 @@ import type { Database } from '../../db/database.ts'
 import { readSetting, writeSetting } from '../../db/settings.ts'
 
 /**
- * The secret behind nonces and login challenges. It lies in the database, so that every replica hands out and
- * accepts the same, also after a restart; the first boot makes it.
+ * Opens the secret behind nonces and login challenges. It lies in the database, so that every replica hands
+ * out and accepts the same, also after a restart; the first boot makes it.
  */
 export async function openNonceSecret(
   database: Database,

@@ -10,7 +10,7 @@ interface OAuthError {
 const CLIENT: OAuthError = { status: 401, error: 'invalid_client' }
 const REQUEST: OAuthError = { status: 400, error: 'invalid_request' }
 
-// RFC 6749 §5.2, RFC 9449 §5 and §8, RFC 8707 §2. What is not here is no error of the protocol.
+// RFC 6749 §5.2, RFC 9449 §5 and §8, RFC 8707 §2. A reason that is not here is no error of the protocol.
 const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
   certificate_required: CLIENT,
   certificate_not_pinned: CLIENT,
@@ -29,15 +29,16 @@ const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
 }
 
 /**
- * How "no" looks at the token endpoint: RFC 6749 §5.2, where `error` is a code and not an object, and beside
- * it what every refusal of this service carries. `asHelper`: the Python helper signs again only on a 401.
+ * Renders a refusal of the token endpoint (RFC 6749 §5.2): `error` is a code and not an object, and beside it
+ * stand the members of every refusal of this service. `asHelper`: the Python helper signs again only on a
+ * 401.
  */
 export function oauthRefusalReply(refusal: Refusal, requestId: string, asHelper: boolean): Reply {
   const { reason, message, detail } = refusal
   const known = ERRORS[reason] ?? { status: refusal.status, error: 'temporarily_unavailable' }
   const { error } = known
   const status = asHelper && error === 'use_dpop_nonce' ? 401 : known.status
-  const said = { reason, ...detail, request_id: requestId }
+  const fields = { reason, ...detail, request_id: requestId }
   return {
     status,
     headers: {
@@ -47,6 +48,6 @@ export function oauthRefusalReply(refusal: Refusal, requestId: string, asHelper:
       }),
       ...refusal.headers,
     },
-    body: JSON.stringify({ error, error_description: message, message, ...said, detail: said }),
+    body: JSON.stringify({ error, error_description: message, message, ...fields, detail: fields }),
   }
 }

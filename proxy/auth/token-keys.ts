@@ -7,15 +7,16 @@ import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
 
-/** No token lives longer, so no retired key is needed for longer. Seconds. */
+/** The longest life of a token; no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900
 /**
- * How long a list of keys is believed before the database is asked again: another replica may have rotated.
- * ms.
+ * The time that a list of keys is believed before the database is read again: another replica may have
+ * rotated. ms.
  */
 const FRESH_MS = 30_000
 /**
- * How long at least lies between two readings for a key that is not in the list: a stranger may name any. ms.
+ * The least time between two readings for a key that is not in the list: an anonymous caller may name any.
+ * ms.
  */
 const UNKNOWN_MS = 1_000
 
@@ -29,13 +30,13 @@ export interface Signer {
 /** The keys that access tokens are signed with (ES256). */
 export interface TokenKeys {
   readonly signer: () => Promise<Signer>
-  /** The public key of that id, while a token signed with it may still be in force. */
+  /** Returns the public key of that id, while a token signed with it may still be in force. */
   readonly verifier: (kid: string) => Promise<CryptoKey | undefined>
-  /** RFC 7517. */
+  /** Returns the public keys as a key set (RFC 7517). */
   readonly jwks: () => Promise<{ readonly keys: readonly JWK[] }>
   /**
-   * A new key signs from now on; the one before verifies until its last token has expired. `entry`: the row
-   * that says so.
+   * Makes a new key, which signs from now on; the one before verifies until its last token has expired.
+   * `entry` makes the audit row. Resolves with the id of the new key.
    */
   readonly rotate: (entry: (kid: string) => Entry) => Promise<string>
 }
@@ -79,7 +80,7 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
       }
       return signing
     },
-    // One that is not known may be of another replica, which has rotated just now.
+    // An unknown key may be of another replica, which has rotated just now.
     verifier: async (kid) =>
       (await fresh()).verifiers.get(kid) ?? (await fresh(UNKNOWN_MS)).verifiers.get(kid),
     jwks: async () => ({ keys: (await fresh()).rows.map((row) => JSON.parse(row.public_jwk) as JWK) }),

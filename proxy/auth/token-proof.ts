@@ -5,9 +5,9 @@ import type { Proof } from '../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 
 /**
- * The proof at the token endpoint (RFC 9449 §5): optional, without `ath`, by whichever key the token shall be
- * bound to. Refuses with `proof_invalid` or `use_dpop_nonce`. Does NOT claim it: the handler does, with the
- * row of the token.
+ * Checks the proof at the token endpoint (RFC 9449 §5): optional, without `ath`, by any key, which the token
+ * will be bound to. Refuses with `proof_invalid` or `use_dpop_nonce`. Does NOT claim it: the handler does,
+ * with the row of the token.
  */
 export function tokenProof(
   nonces: Nonces,

@@ -3,7 +3,7 @@ import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { TOKEN_LIFE_MAX_S } from './token-keys.ts'
 
-/** What a client asks of the token endpoint. Given by `token-request`. */
+/** A request to the token endpoint. Given by `token_request`. */
 export interface TokenRequest {
   /**
    * The standard form of OAuth 2.0, or the Python helper's JSON (docs/protocol.md#login), which is answered a
@@ -38,7 +38,7 @@ export const tokenRequest: Plugin<Arrival, { tokenRequest: TokenRequest }> = {
   },
 }
 
-/** Whether a request to the token endpoint is in the Python helper's form. */
+/** Tells whether a request to the token endpoint is in the Python helper's form. */
 export const isHelper = ({ headers }: Arrival): boolean =>
   (headers['content-type'] ?? '').toLowerCase().startsWith('application/json')
 
@@ -47,11 +47,11 @@ const invalid = (message: string): Refusal => new Refusal('token_request_invalid
 function ofForm(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
   for (const name of new Set(parameters.keys())) {
-    // RFC 6749 §3.2: none more than once. Which one is not said: a description never repeats what was sent
-    // (§5.2).
+    // RFC 6749 §3.2: none more than once. The message does not name it: a description never repeats what was
+    // sent (§5.2).
     if (parameters.getAll(name).length > 1) throw invalid('A parameter was sent twice.')
   }
-  // RFC 6749 §3.2: without a value is as if it were not there.
+  // RFC 6749 §3.2: a parameter without a value counts as absent.
   const get = (name: string): string | null => parameters.get(name) || null
   const grant = get('grant_type')
   if (grant === null) throw invalid('grant_type is missing.')

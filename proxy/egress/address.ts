@@ -21,8 +21,7 @@ const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[
   ['reserved', '192.0.0.0/24', '192.0.2.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24'],
   ['reserved', '192.31.196.0/24', '192.52.193.0/24', '192.175.48.0/24', '240.0.0.0/4'],
   ['reserved', '100::/64', '2001::/23', '2001:db8::/32', '2620:4f:8000::/48', '3ffe::/16', '3fff::/20'],
-  // Another address lies inside, and something on the way may unpack it: mapped, compatible, translated,
-  // NAT64, 6to4.
+  // Another address lies inside, and a hop may unpack it: mapped, compatible, translated, NAT64, 6to4.
   ['embedded', '::ffff:0:0/96', '::/96', '::ffff:0:0:0/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16'],
   ['embedded', '192.88.99.0/24'],
 ]

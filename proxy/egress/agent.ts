@@ -12,14 +12,14 @@ import { Agent, type buildConnector } from 'undici'
 import { deadline } from '../../plugins/deadline.ts'
 import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
 
-/** A pooled connection is dropped after so long without a request, whatever the server hints. ms. */
+/** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
 const POOL_IDLE_MS = 20_000
-/** After so long the next of several addresses of a name is tried. ms. */
+/** The time after which the next of several addresses of a name is tried. ms. */
 const ATTEMPT_MS = 1000
-/** No more addresses of one name are tried. */
+/** The number of addresses of one name that are tried. */
 const MAX_ATTEMPTS = 8
 
-/** Answers a name with all its addresses. Rejects where it has none or cannot be asked. */
+/** Resolves a name to all its addresses. Rejects where it has none or cannot be looked up. */
 export type Resolve = (
   hostname: string,
 ) => Promise<readonly { readonly address: string; readonly family: 4 | 6 }[]>
@@ -27,11 +27,11 @@ export type Resolve = (
 export interface EgressOptions {
   /** Loopback and private addresses may be connected to. Metadata services never. */
   readonly allowPrivate: boolean
-  /** Until the connection stands: name look-up, TCP and TLS. ms. */
+  /** The time until the connection stands: name look-up, TCP and TLS. ms. */
   readonly connectMs: number
   /**
-   * How long the server may be silent from then on: before the answer's head, and between two pieces of its
-   * body. ms.
+   * The time that the server may be silent from then on: before the answer's head, and between two pieces of
+   * its body. ms.
    */
   readonly answerMs: number
   /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */

@@ -3,7 +3,7 @@ import { SignJWT } from 'jose'
 import type { PrincipalRecord } from '../../db/principals/read.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
 
-/** The `typ` of what is pushed: no verifier of access tokens takes it for one (RFC 8725 §3.11). */
+/** The `typ` of a pushed statement: no verifier of access tokens takes it for one (RFC 8725 §3.11). */
 export const FEDERATION_TYP = 'sallyport-federation+jwt'
 
 interface Signing {

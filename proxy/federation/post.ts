@@ -2,7 +2,8 @@ import type { Agent } from 'undici'
 import { egressAgent } from '../egress/agent.ts'
 
 /**
- * How much of an answer's body is read, so that the receiver sees its answer taken; it means nothing to us.
+ * The amount of an answer's body that is read, so that the receiver sees its answer taken; it means nothing
+ * to us. Bytes.
  */
 const ANSWER_MAX_BYTES = 65_536
 
@@ -18,7 +19,7 @@ export interface Post {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
-  /** Until the answer is whole, from the name look-up on. ms. */
+  /** The time until the answer is whole, from the name look-up on. ms. */
   readonly timeoutMs: number
   readonly signal: AbortSignal
 }
@@ -39,7 +40,7 @@ export async function post(agent: Agent, { url, headers, body, timeoutMs, signal
       signal: AbortSignal.any([signal, late]),
     })
     answer.body.dump({ limit: ANSWER_MAX_BYTES }).catch(() => {
-      // Cut short, by them or by us: its status had said everything.
+      // Cut short, by them or by us: only its status matters.
     })
     return answer.statusCode
   } catch (error) {

@@ -10,9 +10,9 @@ import { signAgent } from './agent-statement.ts'
 import { BackOff } from './back-off.ts'
 import { post, postAgent } from './post.ts'
 
-/** So many agents are pushed at once. */
+/** The number of agents that are pushed at once. */
 const AT_ONCE = 4
-/** So many of those that failed before are tried again in a round: it must end, for later changes. */
+/** The number of agents that are tried again in one round after a failure: it must end, for later changes. */
 const RETRIES = 8
 const PAGE = 200
 const TIMEOUT_MS = 5_000
@@ -26,7 +26,7 @@ interface Sources {
   readonly issuer: () => string
   readonly clock: () => number
   readonly log: Logger
-  /** How long the receiver may take. ms. Default 5,000. */
+  /** The time that the receiver may take. ms. Default 5,000. */
   readonly timeoutMs?: number
 }
 

@@ -15,7 +15,7 @@ export function splitTarget(target: string): { readonly path: string; readonly q
     : { path: target.slice(0, mark), query: target.slice(mark + 1) }
 }
 
-interface Door {
+interface Incoming {
   readonly req: IncomingMessage
   readonly res: ServerResponse
   readonly at: number
@@ -23,8 +23,8 @@ interface Door {
   readonly signal: AbortSignal
 }
 
-/** Makes the facts of a request as it stands at the door. */
-export function arrive({ req, res, at, params, signal }: Door): Arrival {
+/** Makes the first facts of a request, before any plugin has run. */
+export function arrive({ req, res, at, params, signal }: Incoming): Arrival {
   const { path, query } = splitTarget(req.url ?? '/')
   return {
     id: requestId(at),
@@ -48,7 +48,7 @@ const requestId = (at: number): string =>
   `req_${at.toString(16).padStart(12, '0')}${randomUUID().replaceAll('-', '').slice(12)}`
 
 // The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it
-// is read once. What can change (its pin, its principal, the time) is asked on every request.
+// is read once. What can change (its pin, its principal, the time) is checked on every request.
 const peers = new WeakMap<TLSSocket, Peer | null>()
 
 function peerOf(socket: TLSSocket): Peer | null {
@@ -73,7 +73,7 @@ function peerOf(socket: TLSSocket): Peer | null {
  */
 function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Promise<Buffer> {
   if (Number(req.headers['content-length'] ?? 0) > limit) return Promise.reject(tooLarge(limit))
-  // It hung up while something before was asked: nothing of the request is ever told again.
+  // The client hung up while an earlier plugin ran: no further event of the request will come.
   if (req.destroyed) return Promise.reject(brokenOff())
   // The client waits for this before it sends: only now is the body wanted.
   if (req.headers.expect !== undefined) res.writeContinue()

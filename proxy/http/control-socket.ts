@@ -4,13 +4,13 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 
-/** Linux takes 107 bytes, macOS 103. */
+/** The longest path of a socket: Linux takes 107 bytes, macOS 103. */
 const PATH_MAX_BYTES = 100
 
 /**
- * Where the control socket of a data directory lies, as `bind` and `connect` take it. On Linux a path that is
- * too long for them is reached through a descriptor of its directory, which stays open as long as the
- * process. Throws one sentence where there is no such way.
+ * Returns the path of the control socket of a data directory, as `bind` and `connect` take it. On Linux a
+ * path that is too long for them leads through a descriptor of its directory, which stays open as long as the
+ * process. Throws one sentence where a path is too long and cannot be shortened so.
  */
 export function controlPath(dataDirectory: string): string {
   const path = join(dataDirectory, 'control.sock')
@@ -22,7 +22,7 @@ export function controlPath(dataDirectory: string): string {
   )
 }
 
-/** Whether a gateway answers on the control socket of this data directory. */
+/** Tells whether a gateway answers on the control socket at this path. */
 export function isRunning(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(path)
@@ -38,9 +38,10 @@ export function isRunning(path: string): Promise<boolean> {
 }
 
 /**
- * The way in for the local operator, and the lease of the data directory: whoever listens on this socket is
- * the one writer of its ledger. Who may use it, the file system says: mode 0600 in a directory of mode 0700.
- * Throws one sentence where another process holds it. What is served there is set later, by `serve`.
+ * Opens the control socket for the local operator. It is also the lease of the data directory: the process
+ * that listens on it is the one writer of its ledger. The file system decides who may use it: mode 0600 in a
+ * directory of mode 0700. Throws one sentence where another process holds it. `serve` sets the listener
+ * later; until then requests get 503.
  */
 export async function openControl(dataDirectory: string): Promise<Control> {
   const path = controlPath(dataDirectory)

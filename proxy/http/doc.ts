@@ -15,22 +15,20 @@ export interface Answer {
   readonly description: string
   /** One for each media type. Absent: an empty body. */
   readonly content?: readonly Content[]
-  /** The headers that come with this answer and not with every one, by name, with what they say. */
+  /** The headers that come with this answer and not with every one, by name, with their descriptions. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/**
- * The description of a route, an entry of `/openapi.json`: its purpose, what it takes and what it answers.
- */
+/** The description of a route, an entry of `/openapi.json`: its purpose, its input and its answers. */
 export interface RouteDoc {
   /** camelCase. Routes that share one doc are aliases of the first of them. */
   readonly name: string
   readonly summary: string
-  /** Those who may call: anybody, the holders of pinned certificates, operators. */
+  /** The callers: anybody, the holders of pinned certificates, operators. */
   readonly caller: 'anyone' | 'principal' | 'operator'
   /** An object of the query's members. */
   readonly query?: z.ZodType
-  /** The request headers that matter to this route, by name, with what they do. */
+  /** The request headers that matter to this route, by name, with their effects. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: Content
   readonly answers: Readonly<Record<number, Answer>>

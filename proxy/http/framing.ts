@@ -30,9 +30,10 @@ const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/
 const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
 
 /**
- * What Node's parser lets through and this service does not (docs/threats.md#t7, #t8, #threat-10): the
- * refusal that says so, or null. It closes the connection, and comes before any route is looked for. Does NOT
- * keep what was pipelined behind such a request from being looked at: `proxy/http/serve.ts` does.
+ * Returns the refusal of a request that Node's parser lets through and this service does not
+ * (docs/threats.md#t7, #t8, #threat-10), or null. The refusal closes the connection, and comes before any
+ * route is looked up. Does NOT keep the requests that were pipelined behind it from being looked at:
+ * `proxy/http/serve.ts` does.
  */
 export function framingFault(request: Head): Refusal | null {
   const message = lineFault(request) ?? headerFault(request.rawHeaders)
@@ -69,10 +70,12 @@ function headerFault(rawHeaders: readonly string[]): string | null {
   return seen.has('host') ? null : 'The Host header is missing.'
 }
 
-/** Requests of one connection that may be under way at once (pipelining, docs/threats.md#f-23). */
+/**
+ * The number of requests of one connection that may be under way at once (pipelining, docs/threats.md#f-23).
+ */
 const MAX_PIPELINED = 100
 
-/** Hands requests to `handle`, with `Expect` or without, and answers what the parser refuses. */
+/** Hands requests to `handle`, with `Expect` or without, and answers those that the parser refuses. */
 export function attach(server: Pick<Server, 'on'>, handle: RequestListener): void {
   const underWay = new WeakMap<object, number>()
   const answeredEarly = new WeakSet<object>()
@@ -87,18 +90,19 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
     handle(req, res)
   }
   server.on('request', counted)
-  // The body is asked for only when a plugin reads it: a stranger's upload is refused before it is sent.
+  // The body is requested only when a plugin reads it: an anonymous caller's upload is refused before it is
+  // sent.
   server.on('checkContinue', counted)
   // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
   server.on('checkExpectation', counted)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     const { code = '' } = error
-    // In the middle of an answer a second status line would be read as part of it. And what TLS complains of
-    // has no connection to answer on: an answer would wait for a handshake that never ends
+    // In the middle of an answer a second status line would be read as its continuation. And after a TLS
+    // error there is no connection to answer on: an answer would wait for a handshake that never ends
     // (docs/threats.md#t9).
     const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
-    // Nor is a request answered twice, whose body goes wrong after its answer: the second would be taken for
-    // the next one's.
+    // Nor is a request answered twice whose body goes wrong after its answer: the second answer would be
+    // taken for that of the next request.
     const busy = (underWay.get(socket) ?? 0) > 0 || answeredEarly.has(socket)
     if (!answerable || busy) return void socket.destroy()
     refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
@@ -111,7 +115,8 @@ const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
 }
 
 /**
- * Refuses what never became a request, and closes: the connection's framing is not to be trusted any more.
+ * Refuses bytes that never became a request, and closes the connection: its framing is not to be trusted any
+ * more.
  */
 function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
   if (!socket?.writable) return void socket?.destroy()

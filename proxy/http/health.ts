@@ -10,7 +10,7 @@ import { json, type Reply } from './reply.ts'
 
 export type Check = 'ok' | 'failed'
 
-/** What `/ready` looks at (docs/protocol.md#readiness). */
+/** The results of the checks of `/ready` (docs/protocol.md#readiness). */
 export interface Checks {
   readonly database: Check
   readonly audit: Check
@@ -55,8 +55,8 @@ interface Checked {
 }
 
 /**
- * Looks at what `/ready` answers. `plugins` is always ok: a configuration that does not load never comes into
- * force.
+ * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
+ * never comes into force.
  */
 export function readiness({ database, ledger, drain, authority, clock }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()

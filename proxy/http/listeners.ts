@@ -15,8 +15,8 @@ export interface Listeners {
   readonly url: string
   readonly adminUrl: string
   /**
-   * The runtime under each of its host names: what clients sign in DPoP proofs unless the settings say
-   * otherwise.
+   * The base URLs of the runtime, one for each of its host names: clients sign them in DPoP proofs unless the
+   * settings name others.
    */
   readonly baseUrls: readonly string[]
   /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */

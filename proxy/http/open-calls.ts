@@ -1,11 +1,11 @@
 import type { Cut } from './send.ts'
 
-/** Asks again, at this instant, whether a call would still be allowed. */
+/** Tells whether a call would still be allowed at this instant. */
 export type StillHolds = (at: number) => Promise<boolean>
 
 /** One request under way. */
 export interface OpenCall {
-  /** Ends it, whatever stage it is at. */
+  /** Ends the request, whatever stage it is at. */
   readonly cut: Cut
   /** Set while the answer of a gated call is streaming. */
   stillHolds: StillHolds | null
@@ -32,7 +32,7 @@ export class OpenCalls {
     for (const { cut } of this.#open) cut('drained')
   }
 
-  /** Ends the streams whose principal is no longer who it was, or no longer holds what they need. */
+  /** Ends the streams whose principal is not the same any more, or does not hold any more what they need. */
   async cutRevoked(at: number): Promise<void> {
     await Promise.all(
       [...this.#open].map(async ({ cut, stillHolds }) => {
@@ -42,12 +42,12 @@ export class OpenCalls {
   }
 }
 
-/** How long a call that was cut may take to end. One that hangs must not hold a stop for ever. ms. */
+/** The time that a call that was cut may take to end. One that hangs must not hold a stop for ever. ms. */
 const GIVE_UP_MS = 5_000
 
 /**
- * Knows every request under way, so that a stop can wait for them: `begin` says that the process is stopping,
- * `finish` waits, and when the grace is over, what is left is cut.
+ * Tracks every request under way, so that a stop can wait for them: `begin` marks the process as stopping,
+ * `finish` waits, and cuts the rest when the grace is over.
  */
 export class Drain {
   readonly calls = new OpenCalls()
@@ -64,19 +64,19 @@ export class Drain {
     request.then(forget, forget)
   }
 
-  /** From now on `/ready` says 503 and answers close their connections. */
+  /** Makes `/ready` answer 503, and answers close their connections, from now on. */
   begin(): void {
     this.#draining = true
   }
 
-  /** Ends what is under way now. */
+  /** Ends the requests under way now. */
   cut(): void {
     this.calls.cutAll()
   }
 
   /**
-   * Resolves when nothing is under way any more; what is left after `graceMs` is cut off, and soon after
-   * given up.
+   * Resolves when no request is under way any more. The rest is cut off after `graceMs`, and soon after given
+   * up.
    */
   async finish(graceMs: number): Promise<void> {
     this.begin()

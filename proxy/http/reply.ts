@@ -2,37 +2,40 @@ import type { Readable } from 'node:stream'
 import type { JsonObject } from '../../db/json.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 
-/** What a handler answers. Sent by `proxy/http/send.ts`, which adds the headers that every answer carries. */
+/** The answer of a handler. `proxy/http/send.ts` sends it and adds the headers that every answer carries. */
 export interface Reply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   /** Absent: an empty body. */
   readonly body?: string | Buffer | Streamed
-  /** What the outcome row says beyond status, bytes and latency. Asked once, when the reply has ended. */
+  /**
+   * Returns the details of the outcome row beyond status, bytes and latency. Called once, when the reply has
+   * ended.
+   */
   readonly report?: () => Report
 }
 
 /** A body that is passed on as it comes, with back-pressure and without re-chunking. */
 export interface Streamed {
   readonly source: Readable
-  /** Sees every chunk after it was written. Must not throw and must not keep the chunk's caller waiting. */
+  /** Gets every chunk after it was written. Must not throw and must not keep the chunk's caller waiting. */
   readonly observe?: (chunk: Buffer) => void
   /** The dialect's own error event, sent before the connection is destroyed. Absent or empty: none. */
   readonly brokenOff?: () => string
 }
 
-/** What came of a dispatched call, for its outcome row and its log line. */
+/** The result of a dispatched call, for its outcome row and its log line. */
 export interface Report {
-  /** Who did the work: a model provider, or the MCP resource, or `http.get`. */
+  /** The name of the worker: a model provider, the MCP resource, or `http.get`. */
   readonly provider?: string
   /** The MCP tool that was called. For the log. */
   readonly tool?: string
   readonly detail: JsonObject
   /** True where the answer, whatever its HTTP status, says that the work failed. */
   readonly failed?: boolean
-  /** Why it failed, where the answer had begun and so could not be refused any more. */
+  /** The reason of a failure, where the answer had begun and so could not be refused any more. */
   readonly reason?: RefusalReason
-  /** What is behind that. For the log only: the caller never sees it. */
+  /** The cause of that failure. For the log only: the caller never sees it. */
   readonly cause?: unknown
 }
 

@@ -15,10 +15,10 @@ import { refusalReply } from './refusal.ts'
 import type { Reply, Report } from './reply.ts'
 import type { Ending } from './send.ts'
 
-/** Part of the service that a route belongs to, for log and metrics. */
+/** The area of the service that a route belongs to, for log and metrics. */
 export type Surface = 'llm' | 'mcp' | 'auth' | 'admin' | 'public'
 
-/** What a route made of an arrival: the reply, and who is told how it ended. */
+/** The answer of a route to an arrival: the reply, and the function to call when it has ended. */
 export interface Answered {
   readonly reply: Reply
   readonly refusal: Refusal | null
@@ -27,7 +27,7 @@ export interface Answered {
   readonly principalId: string | null
   readonly receipt: Receipt | null
   /**
-   * Whether the call would still be allowed, asked while its answer streams; null where there was nothing to
+   * Tells, while the answer streams, whether the call would still be allowed; null where there was nothing to
    * allow.
    */
   readonly stillHolds: StillHolds | null
@@ -35,23 +35,23 @@ export interface Answered {
   readonly settled: Settling
 }
 
-/** A request that a route, or whoever stands in front of all of them, has answered. */
+/** A request that was answered, by its route or before any route was reached. */
 export interface Handled extends Answered {
   readonly arrival: Arrival
   readonly surface: Surface
-  /** The route's path, never the caller's: a label must not grow with what strangers send. */
+  /** The route's path, never the caller's: a label must not grow with what anonymous callers send. */
   readonly path: string
 }
 
 /**
- * A method, a path, and everything that happens behind it; without the surface that it belongs to. `{name}`
+ * A route without the surface that it belongs to: a method, a path, and the function that answers. `{name}`
  * stands for one variable segment.
  */
 export interface BareRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
   readonly path: string
   readonly answer: (arrival: Arrival) => Promise<Answered>
-  /** What `/openapi.json` says of it. */
+  /** The description in `/openapi.json`. */
   readonly doc?: RouteDoc
 }
 
@@ -59,30 +59,31 @@ export interface Route extends BareRoute {
   readonly surface: Surface
 }
 
-/** The same route, described. */
+/** Returns the same route with its description. */
 export const documented = (route: BareRoute, doc: RouteDoc): BareRoute => ({ ...route, doc })
 
 /** Names the surface that routes belong to. */
 export const onSurface = (surface: Surface, routes: readonly BareRoute[]): readonly Route[] =>
   routes.map((route) => ({ ...route, surface }))
 
-/** All that is known of a call when its reply has ended. */
+/** The facts of a call whose reply has ended. */
 export interface Ended {
   readonly ending: Ending
-  /** What the handler says of it, or null where it had nothing to say. */
+  /** The handler's report, or null where it made none. */
   readonly report: Report | null
   /**
-   * Why the work itself was refused after it had been allowed, e.g. by the provider; null where it was not.
+   * The refusal that was answered: of a plugin, or of the work itself after it had been allowed, e.g. by the
+   * provider; null where there was none.
    */
   readonly refusal: Refusal | null
   /** ms since the epoch. */
   readonly at: number
 }
 
-/** How a refusal looks to the callers of a route. */
+/** Renders a refusal for the callers of a route. */
 export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
 
-/** Whether facts that were established once hold at a later instant. */
+/** Tells whether facts that were established once hold at a later instant. */
 export type Recheck<Facts> = (facts: Facts, at: number) => Promise<boolean>
 
 interface GatedRoute<Facts extends Arrival, From extends Arrival> {
@@ -95,15 +96,15 @@ interface GatedRoute<Facts extends Arrival, From extends Arrival> {
 interface ForkedRoute<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
   readonly refuse: Refuse
-  /** Records what is refused before it is known what is asked for. */
+  /** Records a refusal that comes before the branch is known. */
   readonly refused: Recorder<Facts>['refused']
 }
 
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 
 /**
- * An endpoint that does gated work: its handler gets a {@link Granted}, which only the capability plugin
- * makes, so it cannot be mounted on a pipeline that does not gate it.
+ * Makes an endpoint that does gated work: its handler gets a {@link Granted}, which only the capability
+ * plugin makes, so it cannot be mounted on a pipeline that does not gate it.
  *
  * @example
  * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds },
@@ -118,10 +119,10 @@ export function gated<Facts extends Arrival & { granted: Granted }>(
   return { method, path, answer: gatedBranch({ ...route, refuse: overHttp }, handler) }
 }
 
-/** How a request goes on, with what is known of it by then. */
+/** One branch of an endpoint: answers a request from the facts that are known by then. */
 export type Branch<From extends Arrival> = (facts: From) => Promise<Answered>
 
-/** Gated work by itself: for an endpoint where only the message says what is asked. */
+/** Makes a branch that does gated work, for an endpoint where only the message tells which work it is. */
 export const gatedBranch =
   <Facts extends Arrival & { granted: Granted }, From extends Arrival>(
     route: GatedRoute<Facts, From>,
@@ -130,7 +131,7 @@ export const gatedBranch =
   (facts) =>
     pass(facts, route, handler)
 
-/** Open work by itself. */
+/** Makes a branch that does work without a capability of its own. */
 export const openBranch =
   <Facts extends Arrival, From extends Arrival>(
     pipeline: Pipeline<Facts, From>,
@@ -142,8 +143,8 @@ export const openBranch =
     pass(facts, { pipeline, recorder, refuse, recheck: null }, handler)
 
 /**
- * An endpoint whose branch depends on what was asked: `pipeline` establishes that, `choose` picks the branch.
- * Only a refusal is recorded here; whatever branch is taken records its own decision.
+ * Makes an endpoint whose branch depends on the message: `pipeline` reads it, `choose` picks the branch. Only
+ * a refusal is recorded here; the branch that is taken records its own decision.
  */
 export function forked<Facts extends Arrival>(
   method: Route['method'],
@@ -167,8 +168,8 @@ export function forked<Facts extends Arrival>(
 }
 
 /**
- * An endpoint without a capability of its own: administration, health, keys. What it needs, its pipeline
- * establishes.
+ * Makes an endpoint without a capability of its own: administration, health, keys. Its pipeline establishes
+ * the facts that it needs.
  */
 export function open<Facts extends Arrival>(
   method: Route['method'],
@@ -183,7 +184,7 @@ export function open<Facts extends Arrival>(
 
 const overHttp: Refuse = (refusal, { id }) => refusalReply(refusal, id)
 
-/** For endpoints whose work writes its own row, or does nothing worth one. */
+/** The recorder of endpoints whose work writes its own row, or does nothing worth one. */
 const UNRECORDED: Recorder<Arrival> = {
   allowed: () => Promise.resolve(null),
   refused: () => Promise.resolve(null),

@@ -20,9 +20,9 @@ interface Pattern {
 const NO_PARAMS = Object.freeze({})
 
 /**
- * Matches the path exactly as it was sent (docs/threats.md#t17, #threat-32): no normalising, no decoding but
- * that of a variable segment, once, after it has been cut out. Two routes of one method and path are a
- * programming error and throw.
+ * Makes a {@link Router}. It matches the path exactly as it was sent (docs/threats.md#t17, #threat-32): no
+ * normalising, no decoding but that of a variable segment, once, after it has been cut out. Two routes of one
+ * method and path are a programming error and throw.
  */
 export function router(routes: readonly Route[]): Router {
   const exact = new Map<string, Pattern>()

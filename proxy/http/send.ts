@@ -2,9 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Reply, Streamed } from './reply.ts'
 
 /**
- * How an answer ended. `complete`: the client has all of it. `upstream_broken`: the source broke off.
- * `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is
- * stopping. `revoked`: the principal lost what the call needed.
+ * The reason of an answer's end. `complete`: the client has all of it. `upstream_broken`: the source broke
+ * off. `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this
+ * process is stopping. `revoked`: the principal lost what the call needed.
  */
 export type EndReason =
   | 'complete'
@@ -14,7 +14,7 @@ export type EndReason =
   | 'drained'
   | 'revoked'
 
-/** Ends a stream that is under way, in the way of its dialect. Does nothing once it is over. */
+/** Ends a stream that is under way, as its dialect does. Does nothing once it is over. */
 export type Cut = (reason: 'drained' | 'revoked') => void
 
 export interface Ending {
@@ -28,11 +28,11 @@ export interface SendOptions {
   readonly headers: Readonly<Record<string, string>>
   /** A client that reads nothing for so long is cut off (docs/threats.md#t9, #f-20). ms. */
   readonly writeStallMs: number
-  /** Told of a stream when it begins, with how to end it. */
+  /** Called when a stream begins, with the function that ends it. */
   readonly onStream: (cut: Cut) => void
 }
 
-/** Sends a reply and resolves with how it ended. Rejects where Node will not write one of its headers. */
+/** Sends a reply. Resolves with its ending. Rejects where Node will not write one of its headers. */
 export async function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
   const { status, body } = reply
   if (res.destroyed) return { reason: 'client_gone', status, bytes: 0 }

@@ -13,12 +13,12 @@ import type { Ended, Handled } from './route.ts'
 import type { Router } from './router.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
-/** The router in force at a place that listens. A reload swaps it for the next request. */
+/** The router in force at a listener. A reload swaps it for the next request. */
 export interface Mounted {
   router: Router
 }
 
-/** The means to tell of a request that was answered. */
+/** The log, the metrics and the clock for reports on answered requests. */
 interface Telling {
   readonly log: Logger
   /** For the one line of each request. */
@@ -30,11 +30,14 @@ interface Telling {
 export interface ServeOptions extends Telling {
   readonly mounted: Readonly<Mounted>
   readonly writeStallMs: number
-  /** Told of each request under way, so that a stop can wait for it, and a revocation cut it. */
+  /** Tracks each request under way, so that a stop can wait for it, and a revocation cut it. */
   readonly drain: Drain
 }
 
-/** One request's life: arrive, route, decide and act, send, settle, log (docs/architecture.md). */
+/**
+ * Makes the listener of requests. It takes each through its life: arrive, route, decide and act, send,
+ * settle, log (docs/architecture.md).
+ */
 export function serve(options: ServeOptions): RequestListener {
   return (req, res) => {
     if (distrusted.has(req.socket)) return
@@ -51,7 +54,7 @@ export function serve(options: ServeOptions): RequestListener {
 // (docs/threats.md#threat-10).
 const distrusted = new WeakSet<Socket>()
 
-/** What a refused caller may go on sending before it is cut off. Bytes. */
+/** The amount that a refused caller may go on sending before it is cut off. Bytes. */
 const DISCARDED = 4 * 1024 * 1024
 
 // A connection that is closed with bytes unread is reset, and the caller would never see why it was refused.
@@ -69,7 +72,7 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
   const gone = new AbortController()
   let stream: Cut | null = null
   const call: OpenCall = {
-    // A stream is ended in the way of its dialect; what hangs before or after it is given up.
+    // A stream is ended as its dialect does; a call that hangs before or after it is given up.
     cut: (reason) => {
       if (stream && !res.writableEnded) stream(reason)
       else res.destroy()
@@ -138,7 +141,7 @@ function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
   }
 }
 
-/** What every answer carries (docs/protocol.md#answer-headers). */
+/** Makes the headers that every answer carries (docs/protocol.md#answer-headers). */
 function headersOf(
   { arrival, receipt }: Handled,
   req: IncomingMessage,
@@ -153,15 +156,15 @@ function headersOf(
     ...arrival.answer,
   }
   if (receipt) headers['audit-receipt'] = `stream=${receipt.stream}, seq=${receipt.seq}, hash=${receipt.hash}`
-  // A body that was announced with 100-continue and never asked for would be taken for the next request.
+  // A body that was announced with 100-continue and never requested would be taken for the next request.
   if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
   return headers
 }
 
 /**
- * What follows an answer: its outcome row, figures and log line. Each is done whatever another one throws,
- * and none can end the process: an answer that cannot be told of has still been given. Only the ledger's own
- * faults stop the service.
+ * Does what follows an answer: its outcome row, figures and log line. Each is done whatever another one
+ * throws, and none can end the process: an answer that cannot be reported has still been given. Only the
+ * ledger's own faults stop the service.
  */
 function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
   const { arrival, refusal } = handled
@@ -184,7 +187,7 @@ function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
   isolated('log', () => logRequest(handled, ended, telling))
 }
 
-/** Logs and counts what was thrown where nobody is left to be answered. Never throws. */
+/** Logs and counts an error that comes too late for an answer. Never throws. */
 function fault(
   { log, metrics }: Pick<Telling, 'log' | 'metrics'>,
   step: string,
@@ -199,13 +202,13 @@ function fault(
   }
 }
 
-/** Returns what came of a call: how it ended, its status, bytes and latency, and the handler's own report. */
+/** Returns the settlement of a call: its end, status, bytes and latency, and the handler's own report. */
 function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settlement {
   const { ending, at } = ended
   const report = reportOf(ended)
   return {
     at,
-    // What the handler refused had been allowed: its outcome is an error.
+    // A call that the handler refused had been allowed: its outcome is an error.
     status: refusal && by !== 'handler' ? 'refused' : resultOf(ended),
     provider: report?.provider ?? null,
     detail: {
@@ -220,8 +223,8 @@ function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settleme
 }
 
 /**
- * Returns the handler's report, or what the refusal says in place of one: why, and of whoever was asked in
- * vain.
+ * Returns the handler's report, or one made of the refusal: its reason and cause, and the upstream that was
+ * called in vain.
  */
 function reportOf({ report, refusal }: Pick<Ended, 'report' | 'refusal'>): Report | null {
   if (report || !refusal) return report
@@ -237,7 +240,7 @@ function reportOf({ report, refusal }: Pick<Ended, 'report' | 'refusal'>): Repor
   }
 }
 
-/** Returns how a call ended, in one word. */
+/** Returns the result of a call in one word. */
 function resultOf(ended: Ended): 'success' | 'error' | 'truncated' {
   const { reason, status } = ended.ending
   if (reason !== 'complete') return 'truncated'
@@ -252,7 +255,7 @@ function count({ arrival, path, surface, refusal, by }: Handled, ended: Ended, m
   metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
   const report = reportOf(ended)
-  // What a plugin refused has reached nobody.
+  // A call that a plugin refused has reached no upstream.
   if (!report?.provider || (refusal && by !== 'handler')) return
   if (surface === 'mcp') metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
   const { input_tokens: input, output_tokens: output } = report.detail

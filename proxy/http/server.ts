@@ -4,19 +4,19 @@ import { createServer, type Server } from 'node:https'
 import type { SecureContextOptions } from 'node:tls'
 import { attach } from './framing.ts'
 
-/** How long each slow thing may take. ms. Node's defaults protect nobody (docs/threats.md#t9). */
+/** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
 export interface Timers {
-  /** From TCP accept to the end of the TLS handshake. */
+  /** The time from TCP accept to the end of the TLS handshake. */
   readonly handshakeMs: number
-  /** From the first byte of a request to the end of its headers. */
+  /** The time from the first byte of a request to the end of its headers. */
   readonly headersMs: number
-  /** From the first byte of a request to the end of its body. */
+  /** The time from the first byte of a request to the end of its body. */
   readonly requestMs: number
-  /** Between two requests of one connection. Longer than the SDKs' pools keep theirs. */
+  /** The time between two requests of one connection. Longer than the SDKs' pools keep theirs. */
   readonly keepAliveMs: number
-  /** How often the limits above are looked at: each may be exceeded by so much. */
+  /** The interval at which the limits above are checked: each may be exceeded by so much. */
   readonly checkMs: number
-  /** How long a client may read nothing of an answer. Watched in `proxy/http/send.ts`. */
+  /** The time that a client may read nothing of an answer. Watched in `proxy/http/send.ts`. */
   readonly writeStallMs: number
 }
 
@@ -39,10 +39,10 @@ export interface TlsMaterial {
 }
 
 /**
- * The runtime's listener: raw `node:https`. A client certificate is asked for and not required here, because
- * operators' callers have none and because a refusal over HTTP can say why; the pin decides. No session
- * tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation, HTTP/1.1
- * only.
+ * Makes the runtime's listener: raw `node:https`. A client certificate is requested and not required here,
+ * because operators' callers have none and because a refusal over HTTP can say why; the pin decides. No
+ * session tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation,
+ * HTTP/1.1 only.
  */
 export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: RequestListener): Server {
   const server = createServer({
@@ -56,7 +56,7 @@ export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: Reques
     keepAliveTimeout: timers.keepAliveMs,
     connectionsCheckingInterval: timers.checkMs,
     insecureHTTPParser: false,
-    // The framing gate asks for it. Node would answer by itself, close, and still serve what was pipelined
+    // The framing gate requires it. Node would answer by itself, close, and still serve what was pipelined
     // behind.
     requireHostHeader: false,
   })
@@ -64,7 +64,7 @@ export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: Reques
   return server
 }
 
-/** What `setSecureContext` needs to swap the server's certificate under way. */
+/** Makes the options by which `setSecureContext` swaps the server's certificate under way. */
 export function secureContext({
   certPem,
   keyPem,

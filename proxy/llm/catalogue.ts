@@ -3,7 +3,7 @@ import type { Provider } from './options.ts'
 import { hasCredentials } from './upstream/headers.ts'
 
 const MAX_MODELS = 10_000
-/** Of an id, and of a name. */
+/** The longest id, and the longest name. Characters. */
 const MAX_LENGTH = 256
 
 /**

@@ -33,7 +33,7 @@ interface Answered {
 /**
  * Sends a granted call to the provider of its model and passes the answer on as it comes
  * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
- * connection, a timeout, 429 or 5xx; then there is no way back. Refuses with the `provider_*`,
+ * connection, a timeout, 429 or 5xx; after that no other is tried. Refuses with the `provider_*`,
  * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the signal's reason when the caller
  * has hung up.
  */
@@ -97,12 +97,12 @@ async function attempt(target: ProviderTarget, facts: LlmFacts, upstream: Upstre
 
 function requestTo(target: ProviderTarget, { granted, body, spans, headers, signal }: LlmFacts) {
   const { provider } = target
-  const asked = granted.target
-  const bytes = target.model === asked.model ? body : withModel(body, spans.get('model'), target.model)
+  const requested = granted.target
+  const bytes = target.model === requested.model ? body : withModel(body, spans.get('model'), target.model)
   return {
     permit: granted,
     method: 'POST',
-    url: urlOf(target, asked.endpoint.upstreamPath),
+    url: urlOf(target, requested.endpoint.upstreamPath),
     headers: requestHeaders(provider, headers, bytes.length),
     body: bytes,
     timeouts: target.timeouts,
@@ -175,7 +175,7 @@ function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
   }
 }
 
-/** Asks proxies on the way to pass each event on at once. */
+/** Tells proxies in between to pass each event on at once. */
 const EVENT_HEADERS = { 'x-accel-buffering': 'no' }
 
 /** Passes the length on, so that a caller can tell a whole answer from a cut one. */

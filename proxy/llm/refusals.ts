@@ -46,7 +46,7 @@ export const unusableAnswer = (status: number, provider: Provider, cause?: unkno
 export const notConfigured = (provider: Provider): Refusal =>
   new Refusal('provider_not_configured', { detail: { provider: provider.name } })
 
-/** Picks what the provider said of when to come back, and of how much is left. */
+/** Picks the headers in which the provider tells when to come back, and how much is left. */
 function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {
   return Object.fromEntries(
     Object.entries(responseHeaders(headers)).filter(
@@ -58,7 +58,7 @@ function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {
 /**
  * Tells a client's loop, by the endpoint's own error event, that its stream was cut off
  * (docs/protocol.md#clients). `error`: of the stream. `tail`: the last bytes that were sent; an event that
- * was cut in half is closed first, or ours would become part of it.
+ * was cut in half is closed first, or ours would be read as its rest.
  */
 export function brokenOffEvent(
   { errorEvent }: DialectEndpoint,

@@ -28,10 +28,11 @@ export interface Mcp {
   readonly serverRequests: ServerRequests
   readonly cancellations: Cancellations
   readonly states: RequestStates
-  /** Resources that said that their tools have changed, by id: read again soon. */
+  /** The resources that announced a change of their tools, by id: read again soon. */
   readonly changed: Set<string>
   /**
-   * Opens the way to MCP servers with these limits. The one before, if they differ, ends when its calls have.
+   * Opens the connections to MCP servers with these limits. Those before, if the limits differ, end when
+   * their calls have.
    */
   readonly upstream: (options: McpOptions) => McpUpstream
   readonly close: () => Promise<void>

@@ -87,15 +87,15 @@ export type McpOptions = z.output<typeof mcpOptions>
  * The time that an MCP server may take, and the size that it may send, by the same names down to the socket.
  */
 export interface Limits {
-  /** Until the connection stands. ms. */
+  /** The time until the connection stands. ms. */
   readonly connectMs: number
-  /** From then until the head of the answer, and between two pieces of it. ms. */
+  /** The time from then until the head of the answer, and between two pieces of it. ms. */
   readonly answerMs: number
   /** For one request and its answer. ms. */
   readonly totalMs: number
-  /** One message. Bytes. */
+  /** The size of one message. Bytes. */
   readonly maxMessageBytes: number
-  /** All of one answer, and all pages of a list of tools. Bytes. */
+  /** The size of one whole answer, and of all pages of a list of tools. Bytes. */
   readonly maxAnswerBytes: number
 }
 

@@ -98,7 +98,7 @@ export class Components {
     return { schema: others.length > 0 ? { anyOf: schemas } : only, examples: Object.fromEntries(examples) }
   }
 
-  /** Everything collected, by name. */
+  /** Returns the collected components, by name. */
   get collected(): Node {
     return {
       schemas: sorted(this.#schemas),

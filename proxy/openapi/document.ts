@@ -92,8 +92,8 @@ const bodyOf = (body: Content, components: Components): Node => ({
 
 /** The reasons for which a request to a route may be refused, each once. */
 function reasonsOf({ caller, body, reasons }: RouteDoc): readonly RefusalReason[] {
-  const asked = caller === 'anyone' && !body ? [] : ASKED
-  return [...new Set([...FRAMING, ...reasons, ...asked, ...UNEXPECTED])]
+  const checked = caller === 'anyone' && !body ? [] : ASKED
+  return [...new Set([...FRAMING, ...reasons, ...checked, ...UNEXPECTED])]
 }
 
 const segmentsOf = (path: string): readonly Node[] =>

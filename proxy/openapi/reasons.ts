@@ -2,16 +2,16 @@ import type { RefusalReason } from '../../plugins/refusal.ts'
 
 type Reasons = readonly RefusalReason[]
 
-/** Of every route: what is wrong with the request as HTTP. */
+/** The reasons of every route: faults of the request as HTTP. */
 export const FRAMING: Reasons = ['bad_request', 'body_timeout', 'headers_too_large', 'expectation_failed']
 
-/** Of every route: a fault of the service. */
+/** The reason of every route: a fault of the service. */
 export const UNEXPECTED: Reasons = ['internal']
 
-/** Of a route where something is asked of the caller: a question that breaks has refused. */
+/** The reason of a route whose pipeline checks the caller: a plugin that breaks has refused. */
 export const ASKED: Reasons = ['plugin_failed']
 
-/** Of the client certificate: who is it. */
+/** The reasons of the client certificate. */
 export const CERTIFICATE: Reasons = [
   'certificate_required',
   'certificate_not_pinned',
@@ -19,7 +19,7 @@ export const CERTIFICATE: Reasons = [
   'principal_deactivated',
 ]
 
-/** Of a caller who is known: the certificate, the proof or the token, and the API key. */
+/** The reasons of a known caller: the certificate, the proof or the token, and the API key. */
 export const KNOWN: Reasons = [
   ...CERTIFICATE,
   'proof_required',
@@ -32,6 +32,7 @@ export const KNOWN: Reasons = [
 export const BODY: Reasons = ['body_invalid', 'body_too_large']
 
 /**
- * Of gated work: the capability, the organisation's own checks (they may have other reasons too), the record.
+ * The reasons of gated work: the capability, the organisation's own checks (they may have other reasons too),
+ * the record.
  */
 export const GATED: Reasons = ['capability_missing', 'policy_denied', 'audit_unavailable']

@@ -1,11 +1,11 @@
 import type { OpenCalls } from '../http/open-calls.ts'
 import type { Task } from './every.ts'
 
-/** Half of the second within which a revocation must end an open stream. ms. */
+/** The interval of the check: half of the second within which a revocation must end an open stream. ms. */
 const EVERY_MS = 500
 
 /**
- * Asks each open stream whether its call would still be allowed: its certificate, its principal, its
+ * Cuts each open stream whose call would not be allowed any more, for its certificate, its principal or its
  * capability.
  */
 export const cutRevoked = (calls: OpenCalls, clock: () => number): Task => ({

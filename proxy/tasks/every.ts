@@ -11,7 +11,8 @@ export interface Task {
 }
 
 /**
- * Runs each task at its interval, never twice at once, and logs what it throws. Returns how to stop them all.
+ * Runs each task at its interval, never twice at once, and logs its errors. Returns the function that stops
+ * them all.
  */
 export function runTasks(tasks: readonly Task[], log: Logger): () => void {
   const timers = tasks.map((task) => {

@@ -12,24 +12,24 @@ interface Sources {
   readonly configDigest: () => string
   readonly inspect: () => Inspect
   /**
-   * Seconds between two readings of a resource. 0: only those that said they changed, and those never read.
+   * Seconds between two readings of a resource. 0: only those that announced a change, and those never read.
    */
   readonly intervalS: () => number
-  /** Ids of resources that said that their tools have changed. */
+  /** The ids of resources that announced a change of their tools. */
   readonly changed: Set<string>
   readonly clock: () => number
   readonly log: Logger
 }
 
 /**
- * A resource that was never read, or could not be, is tried again so often; one that says that it has changed
- * is believed so often, since what it says costs rows in the ledger. ms.
+ * The interval at which a resource that was never read, or could not be, is tried again. It is also the least
+ * time between two announced changes that are believed, since each costs rows in the ledger. ms.
  */
 const RETRY_MS = 30_000
 const MAX_READ_MS = 60_000
-/** So many upstreams are read at once. */
+/** The number of upstreams that are read at once. */
 const AT_ONCE = 8
-/** How many tools of one read are named in the log; the ledger has them all. */
+/** The number of tools of one read that the log names; the ledger has them all. */
 const MAX_LINES = 64
 
 /**
@@ -52,7 +52,7 @@ export function refreshMcp(sources: Sources): RoundsTask {
 
 class Refresher {
   readonly #sources: Sources
-  /** By resource: when its last read began, or ended. */
+  /** The times at which the last read of each resource began, or ended, by its id. */
   readonly #triedAt = new Map<string, number>()
 
   constructor(sources: Sources) {

@@ -11,25 +11,25 @@ import { type RoundsTask, rounds } from './rounds.ts'
 interface Sources {
   readonly catalogue: Catalogue
   readonly upstream: Upstream
-  /** Of the configuration in force. */
+  /** Lists the providers of the configuration in force. */
   readonly providers: () => readonly Provider[]
   readonly clock: () => number
   readonly log: Logger
 }
 
-/** Between two readings of a list. ms. */
+/** The time between two readings of a list. ms. */
 const INTERVAL_MS = 300_000
-/** After the first failure; each further one doubles it, up to {@link INTERVAL_MS}. ms. */
+/** The wait after the first failure; each further one doubles it, up to {@link INTERVAL_MS}. ms. */
 const RETRY_MS = 30_000
 const MAX_READ_MS = 10_000
-/** So many providers are asked at once: each list may be 4 MiB. */
+/** The number of providers that are read at once: each list may be 4 MiB. */
 const AT_ONCE = 8
 
 /**
- * Reads each provider's list of models into the catalogue, on nobody's behalf: at once at the start and after
- * a change of the provider's configuration, then every 5 minutes. Logs when a provider begins to fail, and
- * when it is well again. `run` is one round: it resolves when all that was due has begun. Does NOT ask
- * providers that take callers' own keys.
+ * Reads each provider's list of models into the catalogue, for no caller in particular: at once at the start
+ * and after a change of the provider's configuration, then every 5 minutes. Logs when a provider begins to
+ * fail, and when it is well again. `run` is one round: it resolves when all that was due has begun. Does NOT
+ * read from providers that take callers' own keys.
  */
 export function refreshModels(sources: Sources): RoundsTask {
   const refresher = new Refresher(sources)
@@ -47,11 +47,11 @@ export function refreshModels(sources: Sources): RoundsTask {
 
 interface Tended {
   /**
-   * As the configuration in force has it: a reload that changes nothing about a provider makes a new object
-   * all the same.
+   * The provider of the configuration in force: a reload that changes nothing about a provider makes a new
+   * object all the same.
    */
   provider: Provider
-  /** In a row. */
+  /** Failures in a row. */
   failures: number
   /** ms since the epoch. */
   dueAt: number
@@ -59,7 +59,7 @@ interface Tended {
 
 class Refresher {
   readonly #sources: Sources
-  /** By the provider's name. */
+  /** The providers that are read, by name. */
   #tended: ReadonlyMap<string, Tended> = new Map()
 
   constructor(sources: Sources) {

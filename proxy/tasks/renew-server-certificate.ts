@@ -9,8 +9,8 @@ import type { Task } from './every.ts'
 const HOUR_MS = 3_600_000
 
 /**
- * The server's certificate from the data directory, made anew where it is missing, for other names, or near
- * its end.
+ * Opens the server's certificate in the data directory. Makes it anew where it is missing, for other names,
+ * or near its end.
  */
 export async function tlsMaterial(
   { settings, authority, passphrase, database }: DataDirectory,
@@ -28,7 +28,7 @@ export async function tlsMaterial(
   return { certPem, keyPem, clientCaPems, minVersion: settings.tlsMinVersion }
 }
 
-/** Looks at the server's certificate every hour and swaps in what lies on the disk, without a restart. */
+/** Checks the server's certificate every hour and swaps in the one on the disk, without a restart. */
 export function renewCertificate(
   dataDirectory: DataDirectory,
   listeners: Listeners | null,

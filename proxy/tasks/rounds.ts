@@ -3,9 +3,9 @@ import type { Task } from './every.ts'
 interface RoundsOptions<Item> {
   readonly name: string
   readonly everyMs: number
-  /** So many pieces of work are under way at once. */
+  /** The number of items that are worked on at once. */
   readonly atOnce: number
-  /** Lists what a round has to do; asked for the next item when there is room for it. */
+  /** Lists the items of a round; the next one is taken when there is room for it. */
   readonly due: () => AsyncIterable<Item> | Iterable<Item>
   /** An item whose id is under way already is passed over. */
   readonly idOf: (item: Item) => string
@@ -22,7 +22,7 @@ export interface RoundsTask extends Task {
   readonly stop: () => Promise<void>
 }
 
-/** Makes a task that does whatever is due, so many at once and never the same twice at once. */
+/** Makes a task that works on the items that are due, `atOnce` at once and never the same twice at once. */
 export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
   const { name, everyMs, atStart = false, atOnce, due, idOf, work, waits } = options
   const stopping = new AbortController()
@@ -59,7 +59,7 @@ export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
     run: () => (current ??= round()),
     async stop() {
       stopping.abort()
-      // The error of a round is for whoever called `run`.
+      // The caller of `run` gets the error of a round.
       await Promise.allSettled([current])
       await ended()
     },

@@ -10,8 +10,8 @@ import { TIMERS } from '../http/server.ts'
 import type { Task } from './every.ts'
 
 /**
- * How long a claim is kept after its proof is too old. A proof is judged by the moment its request came and
- * claimed when the body is there: a copy that came in time may still be under way. ms.
+ * The time that a claim is kept after its proof is too old. A proof is judged by the moment its request came
+ * and claimed when the body is there: a copy that came in time may still be under way. ms.
  */
 const CLAIM_KEPT_MS = TIMERS.requestMs + 60_000
 
@@ -26,7 +26,7 @@ interface Tended {
   readonly clock: () => number
 }
 
-/** What the ledger needs from time to time, whether or not requests come. */
+/** Makes the tasks that the ledger needs, whether or not requests come. */
 export function ledgerTasks(tended: Tended): readonly Task[] {
   return [
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
@@ -36,7 +36,7 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
   ]
 }
 
-// While the ledger fails, `/ready` says so and no traffic may come: somebody has to try whether it works
+// While the ledger fails, `/ready` says so and no traffic may come: a probe has to find out when it works
 // again.
 async function settleOwed({ ledger, outcomes, database, organisation, clock }: Tended): Promise<void> {
   if (outcomes.owed > 0) await outcomes.retry()
@@ -48,7 +48,7 @@ async function settleOwed({ ledger, outcomes, database, organisation, clock }: T
   }
 }
 
-/** Writes the rows for those who were refused unknown. Also called once more while stopping. */
+/** Writes the rows of anonymous refusals. Also called once more while stopping. */
 export async function recordAnonymousRefusals({
   ledger,
   anonymous,
@@ -72,7 +72,7 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
   if (statements.length > 0) await ledger.commit({ statements, entries: [] })
 }
 
-// What is too old to be believed anyway need not be remembered as used.
+// A proof that is too old to be believed need not be remembered as used.
 async function forget({ ledger, database, clock }: Tended): Promise<void> {
   await ledger.commit({ statements: [forgetClaims(database, clock() - CLAIM_KEPT_MS)], entries: [] })
 }

@@ -1,8 +1,8 @@
 import { type DestinationStream, destination, type Logger, pino } from 'pino'
 
 /**
- * Where a secret could stand in a logged object. Nothing logs these on purpose; this is the second line
- * (docs/threats.md#threat-30).
+ * The places in a logged object where a secret could stand. Nothing logs these on purpose; this is the second
+ * line of defence (docs/threats.md#threat-30).
  */
 const REDACTED = [
   'authorization',
@@ -26,24 +26,25 @@ const REDACTED = [
 ]
 
 export interface Logs {
-  /** For everything that is not a request's own line. */
+  /** The log of everything but the requests' own lines. */
   readonly log: Logger
   /**
-   * For the one line of each request: its fields are fixed and hold no secret, so it does not pay for
-   * looking.
+   * The log of the one line of each request: its fields are fixed and hold no secret, so it does not pay for
+   * redaction.
    */
   readonly requestLog: Logger
-  /** Writes what is still held back. */
+  /** Writes the lines that are still held back. */
   readonly flush: () => void
 }
 
-/** Lines are held back until they make one write of this size, or this long. */
+/** The size of the writes that lines are held back for. Bytes. */
 const WRITE_BYTES = 4_096
+/** The longest time that lines are held back. ms. */
 const HELD_MS = 250
 
 /**
- * One JSON line per event, written asynchronously. `stream` stands in for standard output where a test reads
- * the lines.
+ * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
+ * where a test reads the lines.
  */
 export function createLogs(level: string, stream?: DestinationStream): Logs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
 /**
- * The service's own figures, in a registry of its own so that two gateways in one process do not mix theirs.
+ * The service's metrics, in a registry of their own so that two gateways in one process do not mix theirs.
  */
 export interface Metrics {
   readonly registry: Registry
@@ -14,11 +14,11 @@ export interface Metrics {
   readonly faults: Counter<'step'>
 }
 
-/** Asked at each scrape. */
+/** The sources of the gauges, read at each scrape. */
 interface Ask {
-  /** Rows that the ledger has in its line. */
+  /** Counts the rows that wait for the ledger. */
   readonly waiting: () => number
-  /** Outcome rows that it would not take. */
+  /** Counts the outcome rows that the ledger has not taken yet. */
   readonly owed: () => number
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>

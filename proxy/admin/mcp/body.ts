@@ -49,23 +49,23 @@ export const mcpResourcePatch = z.strictObject({
 })
 
 /** The fields that a registration comes to. */
-export const fieldsOfNew = (asked: z.output<typeof newMcpResource>): McpResourceFields => ({
-  ...asked,
-  description: asked.description ?? null,
-  auth_secret_ref: asked.auth_secret_ref ?? null,
-  required_capability: asked.required_capability ?? DEFAULT_CAPABILITY,
-  allowed_domains: asked.allowed_domains ?? [],
-  tool_capabilities: asked.tool_capabilities ?? {},
+export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpResourceFields => ({
+  ...registration,
+  description: registration.description ?? null,
+  auth_secret_ref: registration.auth_secret_ref ?? null,
+  required_capability: registration.required_capability ?? DEFAULT_CAPABILITY,
+  allowed_domains: registration.allowed_domains ?? [],
+  tool_capabilities: registration.tool_capabilities ?? {},
 })
 
 /** The fields that a resource comes to by a change. One that needs no secret any more has none. */
 export function fieldsOfPatch(
   before: McpResourceFields,
-  asked: z.output<typeof mcpResourcePatch>,
+  patch: z.output<typeof mcpResourcePatch>,
 ): McpResourceFields {
-  const merged = { ...before, ...asked }
+  const merged = { ...before, ...patch }
   const kept =
-    asked.auth_type === 'none' && asked.auth_secret_ref === undefined ? null : merged.auth_secret_ref
+    patch.auth_type === 'none' && patch.auth_secret_ref === undefined ? null : merged.auth_secret_ref
   return {
     name: merged.name,
     description: merged.description,

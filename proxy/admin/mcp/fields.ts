@@ -13,7 +13,7 @@ const MAX_TOOLS_TEXT = 16_384
 // `http.get` is a tool of our own, and `http` would make it one of somebody else's.
 const RESERVED: readonly string[] = ['http', 'http.get']
 
-/** The name of a resource: the first part of the names that its tools are called by. */
+/** The name of a resource, which is also the prefix of the names that its tools are called by. */
 export const resourceName = z
   .string()
   .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen')

@@ -134,12 +134,12 @@ async function replace(
   context: AdminContext,
   caller: Caller,
   before: McpResource,
-  asked: Patch,
+  patch: Patch,
 ): Promise<void> {
   const { database } = context
   const { resource_id: id, name } = before
-  const fields = fieldsOfPatch(before, asked)
-  refuse(await patchFaults(context, before, fields, asked))
+  const fields = fieldsOfPatch(before, patch)
+  refuse(await patchFaults(context, before, fields, patch))
   const changed = changedOf(before, fields)
   if (changed.length === 0) return
   await change(context, caller, {
@@ -247,12 +247,12 @@ async function patchFaults(
   context: AdminContext,
   before: McpResource,
   after: McpResourceFields,
-  asked: Patch,
+  patch: Patch,
 ): Promise<readonly FieldError[]> {
   return [
     ...faultsBetween(after),
     // One that was registered when private hosts were allowed can still be changed, and disabled.
-    ...(asked.endpoint_url === undefined
+    ...(patch.endpoint_url === undefined
       ? []
       : endpointFault(after.endpoint_url, context.mcp.allowPrivateUpstreams)),
     ...(after.name === before.name ? [] : await nameFaults(context, after.name, before.resource_id)),

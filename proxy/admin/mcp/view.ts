@@ -97,9 +97,9 @@ export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]
 })
 
 /**
- * A resource as {@link mcpResourceView} has it, with all that an operator must be able to look at before
- * saying yes: what the server said of itself, each definition whole, and the names in `tool_capabilities`
- * that no tool has ever had.
+ * Shows a resource as {@link mcpResourceView} does, with all that an operator must be able to look at before
+ * an approval: the facts that the server gave of itself, each definition whole, and the names in
+ * `tool_capabilities` that no tool has ever had.
  */
 export const mcpResourceDetail = (resource: McpResource, tools: readonly McpTool[]) => ({
   ...mcpResourceView(resource, tools),

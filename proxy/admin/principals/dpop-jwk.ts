@@ -11,7 +11,7 @@ import { params } from './principals.ts'
 import { identified, principalOf, withId } from './view.ts'
 
 /**
- * A public JWK that may sign DPoP proofs. Its private part, a symmetric or a weak key is refused
+ * A public JWK that may sign DPoP proofs. Private members, a symmetric or a weak key are refused
  * (docs/protocol.md#dpop-keys).
  */
 export const publicJwk = z

@@ -6,7 +6,7 @@ const HOUR_MS = 3_600_000
 /** The time that the predecessor of a certificate or a key stays valid. Hours. */
 export const graceHours = z.number().min(0).max(720)
 
-/** When the predecessor ends. ms since the epoch; null: at once. */
+/** Returns the end of the predecessor. ms since the epoch; null: at once. */
 export const graceUntil = (
   { rotationGraceHours }: AdminContext,
   at: number,

@@ -4,13 +4,13 @@ import type { PrincipalType } from '../../../db/schema.ts'
 /** The differences between the three types of principals (spec §2.1, docs/protocol.md#principal-object). */
 export interface Kind {
   readonly type: PrincipalType
-  /** In names of operations and of schemas. */
+  /** The noun in names of operations and of schemas. */
   readonly noun: 'Agent' | 'User' | 'Workload'
-  /** As it stands in the path, and around a list. */
+  /** The plural, as it stands in the path, and around a list. */
   readonly plural: 'agents' | 'users' | 'workloads'
   readonly idField: 'agent_id' | 'principal_id'
   readonly nameField: 'agent_name' | 'user_name' | 'workload_name'
-  /** Between organisation and name in the id; agents have none. */
+  /** The text between organisation and name in the id; agents have none. */
   readonly infix: '' | 'user::' | 'workload::'
 }
 

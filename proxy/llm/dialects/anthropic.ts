@@ -12,18 +12,18 @@ const endpoint = (path: string, upstreamPath: string, doc: EndpointDoc): Dialect
     `event: error\ndata: ${JSON.stringify({ type: 'error', error, request_id: requestId })}\n\n`,
 })
 
-const asked = { model: 'claude-sonnet-5', messages: [{ role: 'user', content: 'hi' }] }
+const request = { model: 'claude-sonnet-5', messages: [{ role: 'user', content: 'hi' }] }
 
 const MESSAGES: EndpointDoc = {
   name: 'createMessage',
   summary: 'Anthropic Messages',
-  example: { ...asked, max_tokens: 1024 },
+  example: { ...request, max_tokens: 1024 },
 }
 
 const COUNT_TOKENS: EndpointDoc = {
   name: 'countMessageTokens',
   summary: 'Anthropic Count Tokens',
-  example: asked,
+  example: request,
 }
 
 /** The Anthropic API. */

@@ -8,7 +8,7 @@ import type { Members } from '../../../db/json.ts'
 export interface Dialect<Name extends string = string> {
   /** As operator files spell it. */
   readonly name: Name
-  /** All of them POST, all of them gated by `llm.chat`. */
+  /** The endpoints, all of them POST, all of them gated by `llm.chat`. */
   readonly endpoints: readonly DialectEndpoint[]
   readonly key: KeyFormat
   readonly headers: DialectHeaders
@@ -46,7 +46,7 @@ export interface StreamFault {
   readonly param: null
 }
 
-/** The way of a provider's key. An operator file may choose the other one. */
+/** The form in which a key is sent to a provider. An operator file may choose the other one. */
 export interface KeyFormat {
   /** The default of `auth`. */
   readonly auth: 'api_key' | 'bearer'
@@ -59,13 +59,16 @@ export interface KeyFormat {
  * #t3).
  */
 export interface DialectHeaders {
-  /** Of a caller's request, passed on to providers. */
+  /** The headers of a caller's request that are passed on to providers. */
   readonly request: readonly string[]
-  /** Of a caller's request, passed on with the caller's own key alone: they name an account at the vendor. */
+  /**
+   * The headers of a caller's request that are passed on with the caller's own key alone: they name an
+   * account at the vendor.
+   */
   readonly account: readonly string[]
-  /** Sent to a provider of this dialect where the caller does not name them. */
+  /** The headers that are sent to a provider of this dialect where the caller does not name them. */
   readonly defaults: Readonly<Record<string, string>>
-  /** Of a provider's answer, passed on to callers. */
+  /** The headers of a provider's answer that are passed on to callers. */
   readonly response: readonly string[]
   readonly responsePrefixes: readonly string[]
 }
@@ -74,7 +77,7 @@ export interface DialectHeaders {
 export interface ListedModel {
   readonly id: string
   readonly name: string
-  /** s since the epoch; 0 where nobody said. */
+  /** s since the epoch; 0 where it is unknown. */
   readonly created: number
 }
 
@@ -106,6 +109,6 @@ export interface UsageNames {
   readonly input: readonly string[]
   readonly output: readonly string[]
   readonly cached: readonly string[]
-  /** Members that the vendor counts beside `input`, though they are part of the prompt. */
+  /** The members that the vendor counts beside `input`, though the prompt includes them. */
   readonly besideInput: readonly string[]
 }

@@ -3,10 +3,10 @@ import type { UsageNames } from './dialect.ts'
 
 /** Token counts as a provider stated them. Whole numbers; a member is absent where nothing was stated. */
 export interface Usage {
-  /** The whole prompt, cached tokens included, whatever the vendor's own way of counting. */
+  /** The whole prompt, cached tokens included, however the vendor counts. */
   readonly input_tokens?: number
   readonly output_tokens?: number
-  /** Of the prompt: what the provider read from its cache. */
+  /** The tokens of the prompt that the provider read from its cache. */
   readonly cached_tokens?: number
   /** The model that answered, as the provider names it. */
   readonly upstream_model?: string

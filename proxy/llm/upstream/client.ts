@@ -21,11 +21,11 @@ const MAX_INFORMATION = 16
 const POOL_IDLE_MS = 20_000
 
 export interface Timeouts {
-  /** Until the connection stands, name look-up and TLS handshake included. ms. */
+  /** The time until the connection stands, name look-up and TLS handshake included. ms. */
   readonly connectMs: number
-  /** From then until the answer's head. ms. */
+  /** The time from then until the answer's head. ms. */
   readonly firstByteMs: number
-  /** Between two pieces of the answer, while we are ready to take them. ms. */
+  /** The time between two pieces of the answer, while we are ready to take them. ms. */
   readonly idleMs: number
 }
 
@@ -68,9 +68,9 @@ interface Agents {
 }
 
 /**
- * The process's way out to LLM providers: http-proxy-3 behind a fence. The library sees neither the caller's
- * request nor its response but stand-ins built here, so nothing of the caller can reach a provider by it
- * (docs/threats.md#t1 to docs/threats.md#t3), and it writes no response: the answer is handed back as a
+ * Opens the process's connections to LLM providers: http-proxy-3 behind a fence. The library sees neither the
+ * caller's request nor its response but stand-ins built here, so nothing of the caller can reach a provider
+ * by it (docs/threats.md#t1 to docs/threats.md#t3), and it writes no response: the answer is handed back as a
  * stream (docs/threats.md#t4). Redirects are not followed. TLS is always verified.
  *
  * A request that was sent on a pooled connection and died there with a reset and no byte of an answer is sent
@@ -120,7 +120,7 @@ function fencedProxy(): ProxyServer {
   return proxy
 }
 
-/** One request on its way out, until the head of its answer. */
+/** One request under way, until the head of its answer. */
 class Exchange {
   readonly #request: UpstreamRequest
   readonly #response = responseStandIn()

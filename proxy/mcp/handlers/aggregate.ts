@@ -9,9 +9,12 @@ import { cursorOf } from '../upstream/tools.ts'
 import { refusalOfUpstream } from './relay.ts'
 import { clientOf, type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
 
-/** How many pages of one upstream's list are read. A longer one is cut off: its own endpoint pages it. */
+/**
+ * The number of pages of one upstream's list that are read. A longer one is cut off: its own endpoint pages
+ * it.
+ */
 const MAX_PAGES = 20
-/** How much of one upstream's list is read. Characters of JSON. */
+/** The amount of one upstream's list that is read. Characters of JSON. */
 const MAX_CHARACTERS = 4 * 1024 * 1024
 
 /** A list put together from several upstreams. */
@@ -24,8 +27,8 @@ export interface Aggregated {
 
 /**
  * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names): a prompt is
- * named `<resource>.<prompt>`, a URI stays what it is. An upstream that fails leaves its part out; refuses
- * only where every one fails.
+ * named `<resource>.<prompt>`, a URI stays what it is. The items of an upstream that fails are left out;
+ * refuses only where every one fails.
  */
 export async function aggregate(
   upstream: McpUpstream,
@@ -46,7 +49,7 @@ export async function aggregate(
   }
 }
 
-/** Tells whether the upstream said that it has such things when it was read. */
+/** Tells whether the upstream offered such things when it was read. */
 function offers({ server_facts: facts }: McpResource, member: string): boolean {
   const capabilities = facts?.capabilities
   return isObject(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined

@@ -7,9 +7,12 @@ import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
 import { type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
 
-/** How many requests of an upstream are put to the caller during one call. */
+/** The number of requests of an upstream that are put to the caller during one call. */
 const MAX_FORWARDED = 64
-/** How many an upstream may make in all, pings and declined ones included: each costs a request of ours. */
+/**
+ * The number of requests that an upstream may make in all, pings and declined ones included: each costs a
+ * request of ours.
+ */
 const MAX_REQUESTS = 1_024
 
 interface Sources {

@@ -23,7 +23,10 @@ interface Greeted extends Arrival, ResourcePath {
   readonly message: McpMessage
 }
 
-/** How much a client may say of itself, which its session keeps. Characters of JSON text, of each object. */
+/**
+ * The amount that a client may tell of itself, which its session keeps. Characters of JSON text, of each
+ * object.
+ */
 const MAX_KEPT = 16_384
 
 /**

@@ -22,7 +22,7 @@ export interface RelaySources {
   readonly serverRequests: ServerRequests
   readonly cancellations: Cancellations
   readonly states: RequestStates
-  /** Told that a resource says its tools have changed. */
+  /** Called when a resource announces a change of its tools. */
   readonly onToolsChanged: (resource: McpResource) => void
 }
 
@@ -53,7 +53,7 @@ export function refusalOfUpstream(
   return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
 }
 
-/** One call on its way to an upstream and back. */
+/** One call to an upstream, and its answer. */
 class Relayed {
   readonly #sources: RelaySources
   readonly #facts: Dispatched

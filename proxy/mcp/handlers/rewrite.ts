@@ -74,7 +74,8 @@ export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal
 }
 
 /**
- * Makes the headers that repeat parts of the params (MCP 2026-07-28), which an older upstream does not know.
+ * Makes the headers that repeat members of the params (MCP 2026-07-28), which an older upstream does not
+ * know.
  */
 function repeatingHeaders(
   message: McpMessage,
@@ -91,7 +92,7 @@ function repeatingHeaders(
 type CallerMessage = Pick<Dispatched, 'body' | 'spans' | 'message' | 'session'>
 
 interface Rewriting {
-  /** Of the upstream. */
+  /** The era of the upstream. */
   readonly era: Era
   /** The upstream's own name of the tool or prompt, where the caller's is another one. */
   readonly name: string | null
@@ -159,7 +160,7 @@ const CACHEABLE: ReadonlySet<string> = new Set([
 
 interface Shaping {
   readonly method: string
-  /** Of the caller, and of the upstream. */
+  /** The eras of the caller and of the upstream. */
   readonly caller: Era
   readonly upstream: Era
   /** Binds a state to the caller that it is given to. */
@@ -169,7 +170,7 @@ interface Shaping {
 /**
  * Writes an upstream's result in the caller's era, JSON text: its bytes but for the members that the caller's
  * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
- * bound to the caller. Refuses with `mcp_failed` a result that cannot be said in the caller's era.
+ * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express.
  */
 export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string {
   const { value } = result

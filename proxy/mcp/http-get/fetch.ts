@@ -25,7 +25,7 @@ export interface Fetched {
   /** Lower case, without parameters; empty where the answer has no body. */
   readonly mediaType: string
   readonly text: string
-  /** Of the body, as far as it was read. */
+  /** The bytes of the body, as far as it was read. */
   readonly bytes: number
   readonly cut: boolean
 }
@@ -39,9 +39,9 @@ export interface Fetch {
 type Answer = Dispatcher.ResponseData
 
 /**
- * GETs a text by way of `agent`, following at most three redirects, each judged anew by {@link nextHop}.
- * Never throws because of a server. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time:
- * the signal does.
+ * GETs a text through `agent`, following at most three redirects, each judged anew by {@link nextHop}. Never
+ * throws because of a server. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the
+ * signal does.
  */
 export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<Fetch> {
   const hops: [URL, ...URL[]] = [first]
@@ -94,7 +94,7 @@ async function read(answer: Answer, maxBytes: number): Promise<Fetched> {
   }
 }
 
-/** The status helps the caller, and says nothing that the body would not have said. */
+/** Adds the status to a failure: it helps the caller, and tells nothing that the body would not have told. */
 function withStatus({ reason, message, detail }: FetchFailure, status: number): FetchFailure {
   return new FetchFailure(reason, `HTTP ${status}. ${message}`, { ...detail, status })
 }

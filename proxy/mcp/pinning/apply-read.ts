@@ -10,14 +10,14 @@ import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import type { Inspection } from './inspect.ts'
 import type { PinPlan } from './plan.ts'
 
-/** How many tools a row names; it counts them all. */
+/** The number of tools that a row names; it counts them all. */
 const MAX_NAMES = 64
 /**
- * How much of the differences one row keeps: an upstream must not choose the size of the ledger. Characters,
- * as JSON.
+ * The amount of differences that one row keeps: an upstream must not choose the size of the ledger.
+ * Characters, as JSON.
  */
 const MAX_DIFFERENCE = 24_576
-/** How much all rows of one read keep. Characters, as JSON. */
+/** The amount that all rows of one read keep. Characters, as JSON. */
 const MAX_DIFFERENCES = 262_144
 const MAX_LINE = 1_024
 const MAX_PROBLEM = 512

@@ -14,7 +14,7 @@ export interface PinPlan {
 interface Quarantine {
   readonly tool: string
   readonly changes: readonly string[]
-  /** Of the definition that waits. */
+  /** The digest of the definition that waits. */
   readonly digest: string
 }
 

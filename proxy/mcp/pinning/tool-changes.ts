@@ -7,7 +7,7 @@ type Path = readonly (string | number)[]
 const MAX_CHANGES = 50
 const MAX_VALUE = 120
 const MAX_PLACE = 200
-/** How much of a text that both have in common is quoted before and after the change. Characters. */
+/** The amount of a text that both have in common that is quoted before and after the change. Characters. */
 const CONTEXT = 20
 
 /**

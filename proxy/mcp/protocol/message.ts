@@ -71,8 +71,8 @@ export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
 }
 
 /**
- * Chooses between two ways to go on with a message: the first for one about the connection, which is a method
- * of the handshake or any notification, the second for work.
+ * Chooses between two branches for a message: the first for one about the connection, which is a method of
+ * the handshake or any notification, the second for work.
  */
 export const handshakeOr =
   <Way>(handshake: Way, work: Way) =>

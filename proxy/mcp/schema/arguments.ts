@@ -27,7 +27,7 @@ const OPTIONS = {
   validateSchema: false,
   // A schema that is referred to a thousand times is compiled once.
   inlineRefs: false,
-  // Its other way of finding missing properties overlooks the one without a name.
+  // Its other search for missing properties overlooks the one without a name.
   loopRequired: 0,
   logger: false,
 } as const

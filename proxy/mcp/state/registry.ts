@@ -34,7 +34,7 @@ export interface Registry {
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
   readonly isBound: (principal: Principal, resource: McpResource) => Promise<boolean>
-  /** The enabled resource that the first part of `<resource>.<rest>` names, and the rest. */
+  /** Splits `<resource>.<rest>` into the enabled resource that it names, and the rest. */
   readonly split: (name: string) => Promise<{ resource: McpResource; rest: string } | undefined>
 }
 
@@ -93,7 +93,7 @@ export function openRegistry(database: Database): Registry {
 
 /**
  * Tells whether a tool may be listed and called as it stands: its definition is the approved one, and a
- * modern upstream has not annotated it in a way that a client must not accept (MCP 2026-07-28, x-mcp-header).
+ * modern upstream has not annotated it so that a client must not accept it (MCP 2026-07-28, x-mcp-header).
  */
 export const isUsable = ({ era }: McpResource, tool: McpTool): tool is PinnedMcpTool =>
   tool.state === 'approved' &&

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { JsonObject } from '../../../db/json.ts'
 
-/** The session of a legacy client, with what it said when it initialized. */
+/** The session of a legacy client, with the facts that it gave when it initialized. */
 export interface CallerSession {
   readonly id: string
   readonly principalId: string
@@ -30,7 +30,7 @@ export class CallerSessions {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
   readonly #onEnd: (session: CallerSession) => void
 
-  /** `onEnd` is told of every session that ends, whichever way. */
+  /** `onEnd` is called for every session that ends, however it ends. */
   constructor(onEnd: (session: CallerSession) => void) {
     this.#onEnd = onEnd
   }

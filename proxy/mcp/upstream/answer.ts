@@ -31,7 +31,7 @@ export interface Expectation {
   readonly credentials: UpstreamCredentials
   readonly limits: SizeLimits
   /**
-   * How the request was sent in the legacy era: outside a session, in one without an id, or in one that it
+   * The session that the request was sent in, in the legacy era: none, one without an id, or one that it
    * named.
    */
   readonly session: 'none' | 'unnamed' | 'named'

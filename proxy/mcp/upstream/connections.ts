@@ -8,7 +8,7 @@ import { OWNER_AND_GROUP, readSecretFile } from '../../../plugins/operator-files
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
 import { failed } from './errors.ts'
 
-/** How long a secret that was read is believed. ms. A rotated one is used at most so much later. */
+/** The time that a secret that was read is believed. ms. A rotated one is used at most so much later. */
 const SECRET_AGE_MS = 10_000
 /** A shorter secret would be found in messages that have nothing to do with it. Characters. */
 const SHORTEST_TRACE = 8
@@ -27,7 +27,7 @@ export interface UpstreamCredentials {
   readonly traces: readonly Buffer[]
 }
 
-/** The way to a resource, as it is now. */
+/** The connection to a resource, as it is now. */
 export interface Connection {
   readonly agent: Agent
   readonly url: URL
@@ -159,7 +159,7 @@ function headerOf(type: 'bearer' | 'api_key', secret: string): UpstreamCredentia
   return { headers: Object.freeze(headers), tls: null, traces: tracesOf(secret) }
 }
 
-/** The secret as it is, and in the two ways that JSON writers escape it. */
+/** Returns the secret as it is, and in the two forms that JSON writers escape it to. */
 function tracesOf(secret: string): Buffer[] {
   if (secret.length < SHORTEST_TRACE) return []
   const escaped = JSON.stringify(secret).slice(1, -1)
@@ -192,7 +192,7 @@ export const upstreamSecret =
     throw new Error(`${reference} names no secret: set it where the gateway runs`)
   }
 
-// Follows links: the file behind them would be sent.
+// Follows symbolic links: the file behind them would be sent.
 async function outside(path: string, dataDir: string): Promise<string> {
   const [file, own] = await Promise.all([realpath(path), realpath(dataDir)])
   const pseudo = ['/proc', '/sys', '/dev'].some((root) => file.startsWith(`${root}/`))

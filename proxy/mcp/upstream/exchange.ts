@@ -4,9 +4,9 @@ import { EgressRefused } from '../../egress/agent.ts'
 import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 
-/** The rest of a body that nobody wants is read up to here, so that its connection can serve again. */
+/** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
 const REST_BYTES = 65_536
-/** How long that may take. ms. */
+/** The time that this may take. ms. */
 const REST_MS = 1_000
 
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[] | undefined>>
@@ -48,7 +48,7 @@ export async function exchange(connection: Connection, outgoing: Outgoing): Prom
   }
 }
 
-/** One request on its way. It has two ends, its head and its body, and fails at the one that is due. */
+/** One request under way. It has two ends, its head and its body, and fails at the one that is due. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #outgoing: Outgoing
   readonly #head = Promise.withResolvers<Head>()

@@ -32,9 +32,9 @@ export interface LegacyCall extends Omit<ModernCall, 'headers'> {
 }
 
 /**
- * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none.
- * Where the upstream does not know the session any more it has done nothing yet: the request is sent once
- * more, in a new one.
+ * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. An
+ * upstream that does not know the session any more has done nothing yet: the request is sent once more, in a
+ * new one.
  */
 export async function callLegacy(
   transport: Transport,

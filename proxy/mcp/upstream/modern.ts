@@ -46,7 +46,7 @@ export async function callModern(transport: Transport, call: ModernCall): Promis
   return answer
 }
 
-/** Keeps the headers that repeat parts of the params. No other name passes, whoever asked for it. */
+/** Keeps the headers that repeat members of the params. No other name passes, whoever set it. */
 function mirrored(headers: Headers): Headers {
   const lowerCased = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
   return Object.fromEntries(

@@ -11,10 +11,10 @@ import { callModern } from './modern.ts'
 import { send, type Transport } from './request.ts'
 import { listTools, type RawTool } from './tools.ts'
 
-/** How long a modern upstream may take to say whether it is of the older era too. ms. */
+/** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
 const SOON_MS = 5_000
 /**
- * How large each thing may be that a server says of itself. Characters of JSON text; of plain text for the
+ * The size of each thing that a server may tell of itself. Characters of JSON text; of plain text for the
  * instructions.
  */
 const MAX_FACT = 16_384

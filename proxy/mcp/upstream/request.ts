@@ -9,7 +9,7 @@ import { failed, McpUpstreamError } from './errors.ts'
 import { drain, exchange, type Head, type Outgoing } from './exchange.ts'
 
 /**
- * The way to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this
+ * The transport to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this
  * folder.
  */
 export interface Transport {

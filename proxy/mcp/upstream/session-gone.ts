@@ -1,7 +1,7 @@
 import { isObject } from '../../../db/json.ts'
 import { type Message, resultOf } from './message.ts'
 
-/** How much is looked at of a body that is no message. Bytes. */
+/** The amount that is looked at of a body that is no message. Bytes. */
 const GLANCE = 4_096
 /** The words of servers that do not know a session, or have forgotten the handshake. */
 const WORDS = /session|not initialized/i

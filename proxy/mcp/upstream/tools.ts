@@ -5,7 +5,10 @@ import { errorCodeOf, type Message, resultOf } from './message.ts'
 
 const MAX_PAGES = 100
 const MAX_TOOLS = 2_000
-/** All definitions are judged anew every few minutes, and each list of a caller is made of them. Bytes. */
+/**
+ * The size of a list of tools: all definitions are judged anew every few minutes, and each list of a caller
+ * is made of them. Bytes.
+ */
 const MAX_LIST = 4 * 1024 * 1024
 
 /** A tool as its server defines it. */
