@@ -22,7 +22,7 @@ export interface Schema {
 
 export type PrincipalType = 'agent' | 'user' | 'workload'
 
-/** The way that a principal came to be known by (docs/protocol.md#enrollment). */
+/** The kind of enrollment by which a principal is known (docs/protocol.md#enrollment). */
 export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard'
 
 type Flag = 0 | 1
@@ -120,7 +120,7 @@ interface SigningKeyTable {
   readonly retired_at: string | null
 }
 
-/** The way that the gateway makes itself known by to an MCP server. */
+/** The kind of credentials that the gateway shows to an MCP server. */
 export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls'
 
 /** Which MCP an upstream speaks: stateless since 2026-07-28, or with `initialize` as before. */

@@ -12,7 +12,7 @@ export function claimOnce(database: Database, digest: string, expiresAt: number)
 
 const compiled = new WeakMap<Database, string>()
 
-// Compiled once for each database: it stands in the way of every call that comes with a proof.
+// Compiled once for each database: every call that comes with a proof waits for it.
 function claimSql(database: Database): string {
   const known = compiled.get(database)
   if (known !== undefined) return known

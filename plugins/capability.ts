@@ -16,7 +16,7 @@ interface Needs<Target> {
 
 /**
  * Makes the gate (spec §1, §2.3): the principal must hold the capability that the request demands, as the
- * database says now. An empty set holds nothing, so it is refused everywhere; there is no other way to a
+ * database says now. An empty set holds nothing, so it is refused everywhere; nothing else makes a
  * {@link Granted}. Refuses with `capability_missing` and `required_capability`.
  */
 export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<Target> }> {

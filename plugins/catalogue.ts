@@ -77,7 +77,7 @@ interface Optional {
   readonly open: (options: unknown, directory: string) => Promise<OpenedCheck>
 }
 
-/** Settings of what works behind the pipelines: its file takes no part in their order. */
+/** The settings of a service behind the pipelines: its file has no place in their order. */
 interface Service {
   readonly place: 'service'
 }
@@ -87,7 +87,7 @@ export interface OpenedCheck {
   readonly check: Check
   /** Hex SHA-256 of its code; null where that lies elsewhere. */
   readonly digest: string | null
-  /** Ends what it keeps ready. A call under way that still asks is answered all the same. */
+  /** Releases its resources. A call under way that still reaches it is answered all the same. */
   readonly close: () => Promise<void>
 }
 

@@ -118,7 +118,7 @@ function late(file: Placed, need: string, later: readonly Stated[], catalogue: C
       ),
     ]
   }
-  // Where the plugin that gives it is missing altogether, that is said already and is the cause.
+  // Where the plugin that gives it is missing altogether, that is reported already and is the cause.
   const cause = Object.values(catalogue).some(({ gives }) => gives.includes(need))
   return cause ? [] : [problem(file, `${file.plugin} needs ${need}, which no plugin gives`)]
 }

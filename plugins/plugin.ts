@@ -87,12 +87,12 @@ export interface Receipt {
   readonly hash: string
 }
 
-/** Told of what was thrown while a call was settled, and by whom. */
+/** Called with an error that was thrown while a call was settled, and with the name of its thrower. */
 export type OnFault = (by: string, error: unknown) => void
 
 /**
  * Tells the record, and every plugin that had let the call through, how the call ended. To be called once.
- * What they throw goes to `onFault`: the others are told all the same.
+ * Their errors go to `onFault`: the others are told all the same.
  */
 export type Settling = (settlement: Settlement, onFault: OnFault) => void
 
@@ -159,9 +159,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   }
 
   /**
-   * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`).
-   * Where the record cannot be written the decision is a refusal with `audit_unavailable`, and nothing is
-   * dispatched.
+   * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
+   * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     let facts: Arrival = arrival

@@ -38,7 +38,7 @@ const lasting = (reason: Reason): Reason => ({ ...reason, final: true })
 const unacceptable = (message: string): Reason => invalid(422, message)
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
 
-/** Every way this service says no. A status code is written here and nowhere else. */
+/** Every reason of a refusal. A status code is written here and nowhere else. */
 export const REASONS = {
   bad_request: invalid(400, 'The request is not well-formed HTTP.'),
   base_url_wrong: invalid(
@@ -204,7 +204,7 @@ interface Options {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The one way of saying no. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. */
+/** The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. */
 export class Refusal extends Error {
   readonly reason: RefusalReason
   readonly status: number

@@ -18,7 +18,7 @@ Publishes nothing.`,
   },
 })
 
-/** Where the tarball and the notes are put; not part of the package. */
+/** The directory of the tarball and the notes; it is not in the package. */
 const OUTPUT = 'dist/release'
 
 /** A commit that may become a version. */

@@ -88,7 +88,7 @@ async function main([name, ...args]: readonly string[]): Promise<number> {
 
 async function run({ load }: Row, args: readonly string[]): Promise<number> {
   try {
-    // Before a verb is loaded: native modules crash on a Node that is too old before anything can be said.
+    // Before a verb is loaded: native modules crash on a Node that is too old before any message.
     refuseUnsafeRuntime(process)
     const { verb } = await load()
     return await verb.run(args)

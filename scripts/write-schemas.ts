@@ -7,13 +7,13 @@ import { CATALOGUE } from '../proxy/configuration.ts'
 import { readSettings } from '../proxy/settings.ts'
 import { expect, withControl } from './control-client.ts'
 
-/** Where the schemas are published; the first line of each file in `plugins/config` points here. */
+/** The directory of the published schemas; the first line of each file in `plugins/config` points here. */
 export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
 
 /** The published description of every route. */
 export const OPENAPI_FILE = join(import.meta.dirname, '../docs/openapi.json')
 
-/** Where the list of reasons is published. */
+/** The published list of reasons. */
 export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
 
 /** The JSON Schema of each operator file (2020-12), by file name: for completion and checks in editors. */

@@ -4,16 +4,15 @@ import type { LeafFields } from './leaf.ts'
 /** A row that lacks only its place in the chain. */
 export type Draft = Omit<LeafFields, 'stream' | 'seq' | 'prev_hash' | 'version'>
 
-// What a stranger chooses (a model's name, a path) must not choose the size of the ledger.
+// A text that a caller chooses (a model's name, a path) must not choose the size of the ledger.
 const TEXT_LIMIT = 1_024
 const DETAIL_LIMIT = 65_536
 const DEPTH_LIMIT = 16
 
 /**
- * Turns an entry into what can be hashed the same way everywhere: texts well-formed and at most 1,024
- * characters, without U+0000 (PostgreSQL cannot hold it), detail as canonical JSON (RFC 8785).
- * Throws a TypeError that names the place where detail holds anything but texts, truths, nulls, integers,
- * arrays and plain objects.
+ * Turns an entry into a draft, which hashes alike everywhere: texts well-formed and at most 1,024 characters,
+ * without U+0000 (PostgreSQL cannot hold it), detail as canonical JSON (RFC 8785). Throws a TypeError that
+ * names the place where detail holds anything but texts, truths, nulls, integers, arrays and plain objects.
  */
 export function draftOf(entry: Entry): Draft {
   return {

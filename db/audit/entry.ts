@@ -2,7 +2,7 @@ import type { JsonObject } from '../json.ts'
 import type { Schema } from '../schema.ts'
 import type { Statement } from '../statement.ts'
 
-/** The columns that a row's place in the chain decides, or that are written otherwise than they are said. */
+/** The columns that a row's place in the chain decides, or that an entry gives in another form. */
 type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
 
 /**

@@ -59,8 +59,8 @@ const SHOWN = [
 ]
 
 /**
- * One page of the ledger. Throws a RangeError where `cursor` is not one of ours; a limit out of range is
- * brought into it. Does NOT verify the rows.
+ * Reads one page of the ledger. Throws a RangeError where `cursor` is not one of ours; a limit out of range
+ * is brought into it. Does NOT verify the rows.
  */
 export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<Page> {
   const { order = 'desc' } = filter

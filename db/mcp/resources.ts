@@ -71,7 +71,7 @@ export async function findMcpResource({ kysely }: Database, id: string): Promise
   return row && mcpResourceOf(row)
 }
 
-/** As {@link findMcpResource}, by name, for the hot path. */
+/** Finds a resource as {@link findMcpResource} does, by name, for the hot path. */
 export function mcpResourceByName(
   db: Database,
 ): (name: string) => McpResource | undefined | Promise<McpResource | undefined> {
@@ -84,7 +84,9 @@ export function mcpResourceByName(
   }
 }
 
-/** One row by an index alone. Its one parameter is the name. Exported for the test of its query plan. */
+/**
+ * Finds one row by an index alone. Its one parameter is the name. Exported for the test of its query plan.
+ */
 export const mcpResourceByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_resources').selectAll().where('name', '=', '')
 

@@ -37,8 +37,8 @@ export function pinnedPrincipal(
 }
 
 /**
- * One row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its query
- * plan.
+ * Finds one row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its
+ * query plan.
  */
 export function pinnedQuery({ kysely }: Database) {
   return kysely

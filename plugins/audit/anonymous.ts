@@ -3,8 +3,8 @@ import { serviceEntry } from './entries.ts'
 
 /**
  * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and
- * minute (`auth.refused`, docs/ledger.md#strangers), never one row per packet: a stranger must not be able to
- * grow the chain.
+ * minute (`auth.refused`, docs/ledger.md#strangers), never one row per packet: an anonymous caller must not
+ * be able to grow the chain.
  */
 export class AnonymousRefusals {
   readonly #counts = new Map<string, number>()

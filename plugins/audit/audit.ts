@@ -36,9 +36,9 @@ export interface AuditSources {
 /**
  * Records every decision on a known principal as one row, durable before it resolves (docs/ledger.md).
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
- * same unit, granted or not; a replay is a denied row and `proof_invalid`.
- * A refusal before the principal is known is only counted: a stranger must not be able to grow the chain.
- * The outcome row of an allowed call is handed in when it has ended, and waits for nobody.
+ * same unit, granted or not; a replay is a denied row and `proof_invalid`. A refusal before the principal is
+ * known is only counted: an anonymous caller must not be able to grow the chain. The outcome row of an
+ * allowed call is handed in when it has ended, and waits for nobody.
  */
 export function audit({
   ledger,

@@ -75,8 +75,8 @@ export function oneOf(words: readonly string[]): string {
 }
 
 /**
- * Prints where a value stands: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names
- * that strangers chose.
+ * Prints the place of a value: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names
+ * that are untrusted.
  */
 export function printPath(path: Path): string {
   return path

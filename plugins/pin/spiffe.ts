@@ -52,9 +52,9 @@ async function bundleOf(database: Database, own: string | null): Promise<readonl
 const names = new WeakMap<Peer, string | null>()
 
 /**
- * The SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a connection:
- * that is no evidence, but whoever it does not name is nobody's business, and a stranger's DER may take half
- * a second to read.
+ * Returns the SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a
+ * connection: that is no evidence, but tells which certificates need no closer look, and the DER of an
+ * anonymous caller may take half a second to read.
  */
 function nameOf(peer: Peer): string | null {
   const known = names.get(peer)

@@ -4,7 +4,7 @@ import { type Engine, MAX_QUESTIONS } from './engine.ts'
 import type { EvaluatorOptions, FromEvaluator } from './evaluator-messages.ts'
 
 interface Limits {
-  /** From the question to its answer, waiting included. ms. */
+  /** The time from the question to its answer, waiting included. ms. */
   readonly deadlineMs: number
   /** The time that a started thread may take until it is ready. ms. */
   readonly startMs: number
@@ -24,7 +24,7 @@ const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb:
 
 /**
  * Runs a compiled policy in a thread of its own and ends the thread with a question that is late: WebAssembly
- * cannot be interrupted in any other way. Then another is started at once, and who waits goes on waiting
+ * cannot be interrupted otherwise. Then another is started at once, and the questions that wait go on waiting
  * within their deadline. Resolves when the first thread is ready; rejects with its one sentence where the
  * policy cannot be used.
  */
@@ -40,7 +40,7 @@ class Evaluator {
   readonly #started = Promise.withResolvers<void>()
   readonly #waiting: Question[] = []
   /** The question that the thread has: one at a time, so that ending the thread takes no other with it. */
-  #asked: Question | null = null
+  #current: Question | null = null
   #thread: Worker | null = null
   #startTimer: NodeJS.Timeout | null = null
   #ready = false
@@ -116,8 +116,8 @@ class Evaluator {
   }
 
   #settle(message: Exclude<FromEvaluator, { kind: 'ready' | 'unusable' }>): void {
-    const question = this.#asked
-    this.#asked = null
+    const question = this.#current
+    this.#current = null
     if (!question) return
     clearTimeout(question.timer)
     if (message.kind === 'failed') question.reject(new Error(`the policy failed: ${message.message}`))
@@ -126,15 +126,15 @@ class Evaluator {
 
   /** Gives the thread something to do, or makes one that can, or lets it go. */
   #next(): void {
-    if (this.#asked) return
+    if (this.#current) return
     if (this.#waiting.length === 0) {
       if (this.#closed) this.#end()
       return
     }
     if (!this.#thread) this.#start()
     if (!this.#thread || !this.#ready) return
-    this.#asked = this.#waiting.shift() ?? null
-    this.#thread.postMessage(this.#asked?.input)
+    this.#current = this.#waiting.shift() ?? null
+    this.#thread.postMessage(this.#current?.input)
   }
 
   #late(question: Question): void {
@@ -154,8 +154,8 @@ class Evaluator {
     this.#thread = null
     if (this.#startTimer) clearTimeout(this.#startTimer)
     this.#started.reject(error)
-    const lost = this.#asked ? [this.#asked] : []
-    this.#asked = null
+    const lost = this.#current ? [this.#current] : []
+    this.#current = null
     // One that could not even start would not start for those who wait either.
     if (!wasReady) lost.push(...this.#waiting.splice(0))
     for (const question of lost) {

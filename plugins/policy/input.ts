@@ -15,7 +15,8 @@ export interface PolicyInput {
     readonly id: string
     readonly type: PrincipalType
     /**
-     * Those in force for this call: what the principal holds, narrowed by its access token where one came.
+     * The capabilities in force for this call: those of the principal, narrowed by its access token where one
+     * came.
      */
     readonly capabilities: readonly string[]
   }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 
 export const POLICY_ENGINES = ['opa-http', 'opa-wasm'] as const
-/** The ways in which a policy may see the arguments of a tool. */
+/** The forms in which a policy may see the arguments of a tool. */
 export const ARGUMENT_MODES = ['values', 'digests', 'none'] as const
 export const DEFAULT_ENTRYPOINT = 'sallyport/allow'
 

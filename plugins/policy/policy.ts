@@ -82,7 +82,8 @@ async function openEngine(
   }
   if (path === undefined) throw new Error('bundle is missing')
   const { wasm, data: found, digest } = await readBundle({ bundle: path, data, directory })
-  // What a module declares for itself cannot be asked; its own data are part of it, so this is enough.
+  // The memory that a module declares for itself cannot be looked up; its own data count in its length, so
+  // this is enough.
   const initialPages = Math.ceil(wasm.length / PAGE) + 16
   const maximumPages = MAX_MEMORY_BYTES / PAGE
   try {
@@ -94,8 +95,8 @@ async function openEngine(
 }
 
 /**
- * All that are answered wrongly are told at once; where there is no answer, there will be none to the rest
- * either.
+ * Tries every sample. Reports all that are answered wrongly at once; where there is no answer, there will be
+ * none to the rest either.
  */
 async function trySamples(engine: Engine, samples: readonly PolicySample[]): Promise<void> {
   const wrong: string[] = []

@@ -1,5 +1,5 @@
 const BLOCK = 512
-/** The places of a header's parts (POSIX ustar). */
+/** The places of the fields of a header (POSIX ustar). */
 const NAME = [0, 100] as const
 const SIZE = [124, 136] as const
 const TYPE = [156, 157] as const

@@ -3,14 +3,14 @@ import { Refusal } from '../refusal.ts'
 import { Throttle } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
-/** The operator at work, and the way that the operator came in by. */
+/** The operator at work, and the credential of the operator. */
 export interface Actor {
   readonly id: 'admin'
   readonly via: 'admin_api' | 'control_socket' | 'setup_code'
 }
 
 export interface SecretSource {
-  /** The stored bcrypt (or argon2id) hash, or the empty string before one was set. Asked on every request. */
+  /** The stored bcrypt (or argon2id) hash, or the empty string before one was set. Read on every request. */
   readonly storedHash: () => Promise<string>
   /** `MCP_PROXY_ADMIN_SECRET`: consulted only while the stored hash is empty (spec §5.1). */
   readonly environment: string
@@ -69,8 +69,8 @@ async function matches(
 }
 
 /**
- * Admits whoever reaches the local control socket: the file's mode (0600, in a 0700 directory) has said who
- * may.
+ * Admits every caller on the local control socket: the file's mode (0600, in a 0700 directory) decides who
+ * reaches it.
  */
 export const localOperator: Plugin<Arrival, { actor: Actor }> = {
   name: 'local_operator',

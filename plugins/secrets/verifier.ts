@@ -25,9 +25,10 @@ export class SecretVerifier {
   /** The end of each digest's time. ms since the epoch. */
   readonly #known = new LRUCache<string, number>({ max: CACHE_MAX })
   /**
-   * Under way, by the same digest: of a client's many requests at once, one is verified and all hear of it.
+   * The verifications under way, by the same digest: of a client's many requests at once, one is verified and
+   * all get its result.
    */
-  readonly #asked = new Map<string, Promise<boolean>>()
+  readonly #underWay = new Map<string, Promise<boolean>>()
   #line: Promise<unknown> = Promise.resolve()
   #waiting = 0
 
@@ -48,8 +49,8 @@ export class SecretVerifier {
     // A keyed digest as the key of a map: what its timing tells is of no use without the key.
     const digest = this.#digest(`${stored}\n${given}`).toString('base64')
     if (at < (this.#known.get(digest) ?? 0)) return true
-    const asked = this.#asked.get(digest) ?? this.#ask(given, stored, digest)
-    const held = await asked
+    const verification = this.#underWay.get(digest) ?? this.#ask(given, stored, digest)
+    const held = await verification
     if (held) this.#known.set(digest, at + CACHE_MS)
     return held
   }
@@ -62,10 +63,10 @@ export class SecretVerifier {
     this.#guesses.set(stored, guesses + 1)
     const turn = this.#line.then(() => verifySecret(given, stored))
     this.#line = turn.catch(() => false)
-    this.#asked.set(digest, turn)
+    this.#underWay.set(digest, turn)
     return turn.finally(() => {
       this.#waiting -= 1
-      this.#asked.delete(digest)
+      this.#underWay.delete(digest)
       const left = (this.#guesses.get(stored) ?? 1) - 1
       if (left > 0) this.#guesses.set(stored, left)
       else this.#guesses.delete(stored)

@@ -4,7 +4,7 @@ import type { Kind } from './load/messages.ts'
 
 export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad signature' | 'replayed proof'
 
-/** One way of loading a server. */
+/** One kind of load on a server. */
 export interface Point {
   readonly name: string
   readonly connections: number

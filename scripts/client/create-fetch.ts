@@ -25,11 +25,11 @@ export function createFetch(identity: string | Identity, options: FetchOptions =
   const { url, ...rest } = options
   const session = sessionOf(typeof identity === 'string' ? readIdentity(identity, url) : identity, rest)
   const signed = async (input: string | URL | Request, init?: globalThis.RequestInit) => {
-    const [target, asked] = await plain(input, init)
+    const [target, request] = await plain(input, init)
     if (URL.parse(target)?.origin !== session.origin) {
       throw new TypeError(`this fetch is for ${session.origin} only, and was asked for ${target}`)
     }
-    return fetch(target, { ...asked, redirect: 'manual', dispatcher: session.dispatcher })
+    return fetch(target, { ...request, redirect: 'manual', dispatcher: session.dispatcher })
   }
   // The types of undici and of Node describe one interface twice.
   return signed as unknown as Fetch
@@ -42,8 +42,8 @@ async function plain(
 ): Promise<[url: string, init: RequestInit]> {
   if (typeof input === 'string' || input instanceof URL) return [String(input), await ownForm(init)]
   const { url, method, headers, body, signal } = input
-  const asked = { method, headers, signal, ...(body && { body, duplex: 'half' as const }), ...init }
-  return [url, await ownForm(asked)]
+  const merged = { method, headers, signal, ...(body && { body, duplex: 'half' as const }), ...init }
+  return [url, await ownForm(merged)]
 }
 
 async function ownForm(init: globalThis.RequestInit): Promise<RequestInit> {

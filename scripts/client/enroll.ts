@@ -72,8 +72,8 @@ export function enrollSpiffe(options: SpiffeOptions): Promise<Enrolled> {
  */
 export function mint(options: EnrollOptions): Promise<Enrolled> {
   return drafted(options, async (call, dpopJwk) => {
-    const said = await call('POST', '/v1/admin/agents', bodyOf(options))
-    const path = `/v1/admin/agents/${encodeURIComponent(String(said.agent_id))}`
+    const answer = await call('POST', '/v1/admin/agents', bodyOf(options))
+    const path = `/v1/admin/agents/${encodeURIComponent(String(answer.agent_id))}`
     try {
       await call('POST', `${path}/dpop-jwk`, publicJwk(dpopJwk))
     } catch (error) {
@@ -81,7 +81,7 @@ export function mint(options: EnrollOptions): Promise<Enrolled> {
       await call('DELETE', path).catch(() => undefined)
       throw error
     }
-    return { said, cert: String(said.cert_chain_pem), key: String(said.private_key_pem) }
+    return { answer, cert: String(answer.cert_chain_pem), key: String(answer.private_key_pem) }
   })
 }
 
@@ -93,7 +93,7 @@ function enrollAt(
 ): Promise<Enrolled> {
   return drafted(options, async (call, dpopJwk) => {
     const body = { ...bodyOf(options), ...own, dpop_jwk: publicJwk(dpopJwk) }
-    return { said: await call('POST', path, body), ...pair }
+    return { answer: await call('POST', path, body), ...pair }
   })
 }
 
@@ -107,7 +107,7 @@ function bodyOf({ name, capabilities = [], displayName, federated }: EnrollOptio
 }
 
 interface Answered {
-  readonly said: Members
+  readonly answer: Members
   readonly cert: string
   readonly key: string
 }
@@ -128,15 +128,15 @@ async function drafted(
   })
   try {
     const dpopJwk = newDpopKey()
-    const { said, cert, key } = await enroll(caller(url, options.adminSecret, dispatcher), dpopJwk)
-    const agentId = String(said.agent_id)
+    const { answer, cert, key } = await enroll(caller(url, options.adminSecret, dispatcher), dpopJwk)
+    const agentId = String(answer.agent_id)
     const identity: Identity = { url, agentId, ca: options.ca, cert, key, dpopJwk }
     await draft.publish(identity)
     return {
       agentId,
       directory: options.directory,
-      capabilities: Array.isArray(said.capabilities) ? said.capabilities.map(String) : [],
-      apiKey: typeof said.api_key === 'string' ? said.api_key : null,
+      capabilities: Array.isArray(answer.capabilities) ? answer.capabilities.map(String) : [],
+      apiKey: typeof answer.api_key === 'string' ? answer.api_key : null,
     }
   } catch (error) {
     await draft.discard()

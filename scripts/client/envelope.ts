@@ -19,9 +19,9 @@ export interface Envelope {
  */
 export function envelope({ status, reason, message, final }: LocalError): Envelope {
   const requestId = `req_${randomUUID()}`
-  const said = { reason, request_id: requestId }
+  const fields = { reason, request_id: requestId }
   const error = { type: typeOf(status), code: reason, param: null, message, details: { error_code: reason } }
-  const body = JSON.stringify({ type: 'error', error, message, ...said, detail: said })
+  const body = JSON.stringify({ type: 'error', error, message, ...fields, detail: fields })
   return {
     headers: {
       'content-type': 'application/json',

@@ -46,14 +46,14 @@ export function readIdentity(directory: string, url?: string): Identity {
  */
 export function gatewayIn(directory: string, url?: string): Pick<Identity, 'url' | 'agentId'> {
   const path = join(directory, 'gateway.json')
-  const said = parsedIfThere(path)
-  const found = url ?? said?.url
+  const stored = parsedIfThere(path)
+  const found = url ?? stored?.url
   if (typeof found !== 'string') {
     throw new Error(
       `${path} must say where the gateway is: {"url": "https://localhost:9443", "agent_id": "…"}`,
     )
   }
-  return { url: originOf(found), agentId: typeof said?.agent_id === 'string' ? said.agent_id : null }
+  return { url: originOf(found), agentId: typeof stored?.agent_id === 'string' ? stored.agent_id : null }
 }
 
 function parsedIfThere(path: string): Members | null {

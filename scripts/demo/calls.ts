@@ -51,8 +51,8 @@ async function askOpenai({ openai }: DemoAgent): Promise<string> {
 }
 
 async function askAnthropic({ anthropic }: DemoAgent): Promise<string> {
-  const asked = { model: 'claude-demo', max_tokens: 64, messages: PROMPT }
-  const { content } = await anthropic.messages.create(asked)
+  const body = { model: 'claude-demo', max_tokens: 64, messages: PROMPT }
+  const { content } = await anthropic.messages.create(body)
   return answer(content.map((block) => (block.type === 'text' ? block.text : '')).join(''))
 }
 
@@ -77,20 +77,20 @@ async function refusal(
 
 async function* streamOpenai({ openai }: DemoAgent): AsyncGenerator<string> {
   const counted = { stream_options: { include_usage: true } }
-  const asked = { model: 'gpt-demo', messages: SLOW_PROMPT, stream: true as const, ...counted }
-  for await (const { choices } of await openai.chat.completions.create(asked)) {
+  const body = { model: 'gpt-demo', messages: SLOW_PROMPT, stream: true as const, ...counted }
+  for await (const { choices } of await openai.chat.completions.create(body)) {
     yield choices[0]?.delta.content ?? ''
   }
 }
 
 async function* streamAnthropic({ anthropic }: DemoAgent): AsyncGenerator<string> {
-  const asked = { model: 'claude-demo', max_tokens: 64, messages: SLOW_PROMPT, stream: true as const }
-  for await (const event of await anthropic.messages.create(asked)) {
+  const body = { model: 'claude-demo', max_tokens: 64, messages: SLOW_PROMPT, stream: true as const }
+  for await (const event of await anthropic.messages.create(body)) {
     if (event.type === 'content_block_delta' && event.delta.type === 'text_delta') yield event.delta.text
   }
 }
 
-/** Prints each piece as it comes; a stream that came in one piece was held back on its way. */
+/** Prints each piece as it comes; a stream that came in one piece was held back in between. */
 async function streamed(sdk: string, agent: DemoAgent, pieces: AsyncIterable<string>): Promise<void> {
   process.stdout.write(`${row('streamed', agent, sdk, '')}"`)
   const started = performance.now()

@@ -122,8 +122,8 @@ function ready(child: ChildProcess, logFile: string): Promise<string> {
  */
 function readyUrl(line: string): string | null {
   if (!line.startsWith('{"msg":"ready"')) return null
-  const said: unknown = JSON.parse(line)
-  const url = typeof said === 'object' && said !== null && 'url' in said ? said.url : null
+  const message: unknown = JSON.parse(line)
+  const url = typeof message === 'object' && message !== null && 'url' in message ? message.url : null
   return typeof url === 'string' ? url : null
 }
 

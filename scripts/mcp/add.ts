@@ -4,8 +4,8 @@ import { RESOURCES, type WholeResource, wholeResource } from './resources.ts'
 import { subcommandOf } from './subcommand.ts'
 
 /**
- * `mcp add`: registers a server, says what its tools came to, and binds principals to it. A server that could
- * not be read is registered all the same, and said to be so.
+ * `mcp add`: registers a server, prints what its tools came to, and binds principals to it. A server that
+ * could not be read is registered all the same, and reported.
  */
 export const add = subcommandOf({
   takes: 'NAME URL',

@@ -30,7 +30,7 @@ function withIds(name: string, about: string, work: WithIds): Subcommand {
 }
 
 /**
- * Binds principals to a server, one after the other, each said as it is done. Throws at the first that is
+ * Binds principals to a server, one after the other, each printed as it is done. Throws at the first that is
  * refused.
  */
 export async function bindTo(

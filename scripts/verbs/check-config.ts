@@ -56,7 +56,7 @@ export async function checkConfig(
   }
 }
 
-/** What each kind of call must pass, and the files that say how. */
+/** Lists what each kind of call must pass, and the files that configure it. */
 async function report(configuration: Configuration): Promise<string> {
   const { files } = configuration
   const width = Math.max(...files.map(({ file }) => file.length))

@@ -29,9 +29,9 @@ speaks as the agent`,
   notes: `Port 0 picks one. Prints {"msg":"ready","url":…} on standard output when it takes calls. SIGTERM and SIGINT let running calls
 end, 10 s at most; the same signal again ends it at once. Other users of this machine can reach the port too: run it where
 there are none. \`sallyport env\` prints what to tell the clients.`,
-  run: async ({ identity: directory, port: asked, host, gateway }) => {
+  run: async ({ identity: directory, port: wanted, host, gateway }) => {
     if (!directory) throw new Error('say whose calls these are: --identity DIR')
-    const port = portOf(asked)
+    const port = portOf(wanted)
     const identity = readIdentity(directory, gateway)
     const session = sessionOf(identity)
     const sidecar = await startSidecar(session, host, port)

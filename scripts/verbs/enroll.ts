@@ -100,8 +100,8 @@ const fileOf = async (name: string, values: Values): Promise<string> => readFile
 async function secretOf(values: Values): Promise<string> {
   const file = values['secret-file']
   const { SALLYPORT_ADMIN_SECRET: variable } = process.env
-  const said = file === undefined ? (variable ?? (await text(process.stdin))) : await readFile(file, 'utf8')
-  const secret = said.split('\n')[0] ?? ''
+  const input = file === undefined ? (variable ?? (await text(process.stdin))) : await readFile(file, 'utf8')
+  const secret = input.split('\n')[0] ?? ''
   if (secret === '') throw new Error('the operator secret is empty: see --help for where it is read from')
   return secret
 }

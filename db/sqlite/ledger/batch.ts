@@ -17,8 +17,9 @@ interface Link {
 export interface BatchWriter {
   readonly head: Sealed | null
   /**
-   * One transaction: each unit is stored whole or refused alone. Returns when the batch is on the disk.
-   * Throws where nothing of it was stored, also where the head in the database is not the one we left there.
+   * Writes a batch in one transaction: each unit is stored whole or refused alone. Returns when the batch is
+   * on the disk. Throws where nothing of it was stored, also where the head in the database is not the one we
+   * left there.
    */
   write(batch: readonly Work[]): readonly WorkResult[]
 }

@@ -20,7 +20,10 @@ function verdict(name: string, expected: AuditSchema, found: AuditSchema): strin
   return Object.hasOwn(expected, name) ? `${name} was changed` : `${name} was added`
 }
 
-/** By table as well as by name: a trigger may be called anything and still sit on the ledger. */
+/**
+ * Reads the schema of the audit tables, by table as well as by name: a trigger may be called anything and
+ * still sit on the ledger.
+ */
 export function auditSchema(connection: SQLite.Database): AuditSchema {
   const objects = connection
     .prepare<[], { name: string; definition: string }>(

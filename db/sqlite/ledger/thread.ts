@@ -39,7 +39,7 @@ interface Question {
 
 function connect(worker: Worker, head: Writer['head']): Writer {
   // Owned by this function: the thread answers in the order of asking.
-  const asked: Question[] = []
+  const unanswered: Question[] = []
   const lost = Promise.withResolvers<Error>()
   let closing = false
   let fault: Error | null = null
@@ -50,13 +50,13 @@ function connect(worker: Worker, head: Writer['head']): Writer {
     // A poisoned thread stays as it is, its file untouched, but it must not keep the process alive.
     worker.unref()
     lost.resolve(error)
-    for (const { reject } of asked.splice(0)) reject(error)
+    for (const { reject } of unanswered.splice(0)) reject(error)
   }
 
   function ask(question: ToWriter): Promise<FromWriter> {
     if (fault) return Promise.reject(fault)
     const { promise, resolve, reject } = Promise.withResolvers<FromWriter>()
-    asked.push({ resolve, reject })
+    unanswered.push({ resolve, reject })
     worker.postMessage(question)
     return promise
   }
@@ -66,7 +66,7 @@ function connect(worker: Worker, head: Writer['head']): Writer {
   worker.on('message', (message: object) => {
     if (!isFromWriter(message)) return
     if (message.kind === 'poisoned') return lose(new Error(message.message))
-    const question = asked.shift()
+    const question = unanswered.shift()
     if (message.kind === 'failed') question?.reject(new Error(message.message))
     else question?.resolve(message)
   })

@@ -31,8 +31,8 @@ const sign = proofSigner(jwk)
 const samples = Array.from({ length: SAMPLES }, () =>
   sign({ method: 'POST', url: URL, accessToken: null, nonce: 'n', at }),
 )
-const said: Es256 = { bare: measure(bareCheck()), proof: measure(proofCheck()) }
-process.stdout.write(`${JSON.stringify(said)}\n`)
+const speeds: Es256 = { bare: measure(bareCheck()), proof: measure(proofCheck()) }
+process.stdout.write(`${JSON.stringify(speeds)}\n`)
 
 function bareCheck(): (index: number) => boolean {
   const key = createPublicKey({ key: publicJwk(jwk), format: 'jwk' })

@@ -49,7 +49,7 @@ async function runAlone(
     core,
   })
   if (child.exitCode === null) await once(child, 'exit', { signal: AbortSignal.timeout(limitS * 1_000) })
-  const said = await readFile(join(directory, `${name}.log`), 'utf8')
-  if (child.exitCode !== 0) throw new Error(`${name} could not be measured:\n${said.slice(-2_000)}`)
-  return JSON.parse(said)
+  const log = await readFile(join(directory, `${name}.log`), 'utf8')
+  if (child.exitCode !== 0) throw new Error(`${name} could not be measured:\n${log.slice(-2_000)}`)
+  return JSON.parse(log)
 }

@@ -20,7 +20,7 @@ export interface Child {
   readonly name: string
   readonly pid: number
   readonly process: ChildProcess
-  /** The port that it listens on, as it said; 0 for one that did not say. */
+  /** The port that it listens on, as it announced; 0 for one that announced none. */
   readonly port: number
   /** The time from start to its ready line. ms. */
   readonly readyMs: number

@@ -15,8 +15,8 @@ export async function registerMcp(
 ): Promise<void> {
   for (const era of ERAS) {
     const endpoint = `http://127.0.0.1:${upstreamPort}${SERVER_PATHS[era]}`
-    const asked = { name: RESOURCES[era], endpoint_url: endpoint }
-    const made = expect(await call('POST', '/v1/admin/mcp-resources', asked), 201)
+    const resource = { name: RESOURCES[era], endpoint_url: endpoint }
+    const made = expect(await call('POST', '/v1/admin/mcp-resources', resource), 201)
     const { era: found, resource_id, tools, last_error } = made
     if (found !== era || !JSON.stringify(tools).includes(`"${TOOL.name}"`)) {
       throw new Error(`the ${era} MCP server was read as ${String(found)}: ${String(last_error)}`)

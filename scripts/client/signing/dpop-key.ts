@@ -53,8 +53,8 @@ export function isDpopKey(value: unknown): value is JsonWebKey {
   return kty === 'EC' && crv === 'P-256' && [x, y, d].every((member) => typeof member === 'string')
 }
 
-// A link to a whole file is made in one step or not at all, and never over another: a crash leaves a `.tmp`
-// at most.
+// A hard link to a whole file is made in one step or not at all, and never over another: a crash leaves a
+// `.tmp` at most.
 function writeOnce(directory: string, path: string, text: string): void {
   const temporary = join(directory, `.${FILE}.${randomBytes(6).toString('hex')}.tmp`)
   const file = openSync(temporary, 'wx', 0o600)

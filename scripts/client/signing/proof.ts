@@ -8,7 +8,7 @@ export interface ProofFor {
   readonly url: string
   /** The access token that goes with it; null at the token endpoint. */
   readonly accessToken: string | null
-  /** The gateway's latest nonce for this kind of door; undefined before the first. */
+  /** The gateway's latest nonce for this kind of endpoint; undefined before the first. */
   readonly nonce: string | undefined
   /** ms since the epoch. */
   readonly at: number

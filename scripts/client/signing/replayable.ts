@@ -1,5 +1,5 @@
 /**
- * The part of a streamed body that is kept for a second attempt. Bytes. The gateway accepts no more by
+ * The amount of a streamed body that is kept for a second attempt. Bytes. The gateway accepts no more by
  * default.
  */
 export const REPLAY_LIMIT_BYTES = 32 * 1024 * 1024

@@ -58,7 +58,7 @@ export function sessionOf(identity: Identity, options: SessionOptions = {}): Ses
 function openSession({ url: origin, ca, cert, key, dpopJwk }: Identity, options: SessionOptions): Session {
   const { scope, now = Date.now } = options
   const agent = new Agent({
-    // Said outright, so that no environment variable switches the check off.
+    // Set explicitly, so that no environment variable switches the check off.
     connect: { ca, cert, key, rejectUnauthorized: true },
     allowH2: false,
     headersTimeout: FIRST_BYTE_TIMEOUT_MS,
