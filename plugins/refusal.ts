@@ -108,6 +108,7 @@ export const REASONS = {
   assertion_invalid: unauthenticated('The client assertion does not hold for this connection.'),
 
   capability_missing: forbidden('The principal does not hold the required capability.'),
+  authority_revoked: forbidden('What this call was allowed by was taken away while it waited.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
   admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),
   admin_throttled: {

@@ -71,12 +71,13 @@ const FACTS: readonly (keyof CheckFacts)[] = ['principal', 'proof', 'demand', 'c
 const NAME = /^[a-z][a-z0-9_-]{0,63}$/
 
 /**
- * Loads an operator's own check: a .ts or .js file that exports `plugin(options)` (docs/architecture.md).
- * Extra checks may only narrow: what `admit` returns is ignored, and anything it throws that is not a
- * Refusal, or not settling in time, refuses with `plugin_failed`. A file that changed is loaded anew, one
- * that did not is not. Throws an Error with one sentence where the module cannot be used. A file or directory
- * that everybody may write to is refused (docs/threats.md#threat-34). Does NOT contain what the module does:
- * it runs with the rights of the gateway, and one that never yields stops it.
+ * Loads an operator's own check: a .ts or .js file that exports `plugin(options)`
+ * (docs/decisions/018-own-checks-only-refuse.md). Extra checks may only narrow: what `admit` returns is
+ * ignored, and anything it throws that is not a Refusal, or not settling in time, refuses with
+ * `plugin_failed`. A file that changed is loaded anew, one that did not is not. Throws an Error with one
+ * sentence where the module cannot be used. A file or directory that everybody may write to is refused
+ * (docs/threats.md#threat-34). Does NOT contain what the module does: it runs with the rights of the gateway,
+ * and one that never yields stops it.
  */
 export async function loadOperatorModule(source: Source): Promise<LoadedModule> {
   const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source

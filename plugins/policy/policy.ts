@@ -25,9 +25,10 @@ const MAX_MEMORY_BYTES = 256 * 1_048_576
 const START_MS = 10_000
 
 /**
- * Opens the organisation's own policy (docs/architecture.md) and tries its samples. Paths of `options` are
- * relative to `directory`. Throws an Error with one sentence where it cannot be used, or a sample is answered
- * otherwise; nothing is left open then. Does NOT ask an agent over HTTP anything where there are no samples.
+ * Opens the organisation's own policy (docs/decisions/018-own-checks-only-refuse.md) and tries its samples.
+ * Paths of `options` are relative to `directory`. Throws an Error with one sentence where it cannot be used,
+ * or a sample is answered otherwise; nothing is left open then. Does NOT ask an agent over HTTP anything
+ * where there are no samples.
  */
 export async function openPolicy(options: PolicyOptions, directory: string): Promise<LoadedPolicy> {
   const { engine, digest } = await openEngine(options, directory)

@@ -15,7 +15,7 @@ export function splitTarget(target: string): { readonly path: string; readonly q
     : { path: target.slice(0, mark), query: target.slice(mark + 1) }
 }
 
-interface Incoming {
+export interface Incoming {
   readonly req: IncomingMessage
   readonly res: ServerResponse
   readonly at: number

@@ -1,5 +1,6 @@
 import type { IncomingMessage, RequestListener } from 'node:http'
 import type { Server } from 'node:https'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { refusalBody } from './refusal.ts'
@@ -127,4 +128,25 @@ function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
       `x-should-retry: false\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
     () => socket.destroy(),
   )
+}
+
+// Connections on which a request was framed as no honest client would: the bytes behind it may be anything,
+// so nothing more is looked at until the refusal is out and the connection closed
+// (docs/threats.md#threat-10).
+export const distrusted = new WeakSet<Socket>()
+
+/** The amount that a refused caller may go on sending before it is cut off. Bytes. */
+const MAX_DISCARDED = 4 * 1024 * 1024
+
+/**
+ * Reads the rest of a request and forgets it, up to a bound: a connection that is closed with bytes unread is
+ * reset, and the caller would never see why it was refused.
+ */
+export function discard(req: IncomingMessage): void {
+  let size = 0
+  req.on('data', (chunk: Buffer) => {
+    size += chunk.length
+    if (size > MAX_DISCARDED) req.destroy()
+  })
+  req.resume()
 }

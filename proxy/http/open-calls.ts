@@ -7,13 +7,12 @@ export type StillHolds = (at: number) => Promise<boolean>
 export interface OpenCall {
   /** Ends the request, whatever stage it is at. */
   readonly cut: Cut
-  /** Set while the answer of a gated call is streaming. */
+  /** Set while a gated call waits for its answer, and while that streams. */
   stillHolds: StillHolds | null
 }
 
 /**
- * The requests under way: a stop ends them when their grace is over, a revocation ends the streams it
- * concerns.
+ * The requests under way: a stop ends them when their grace is over, a revocation ends the calls it concerns.
  */
 export class OpenCalls {
   readonly #open = new Set<OpenCall>()
@@ -32,7 +31,10 @@ export class OpenCalls {
     for (const { cut } of this.#open) cut('drained')
   }
 
-  /** Ends the streams whose principal is not the same any more, or does not hold any more what they need. */
+  /**
+   * Ends the calls, waiting or streaming, whose principal is not the same any more, or does not hold what
+   * they need.
+   */
   async cutRevoked(at: number): Promise<void> {
     await Promise.all(
       [...this.#open].map(async ({ cut, stillHolds }) => {

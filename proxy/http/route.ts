@@ -26,11 +26,6 @@ export interface Answered {
   readonly by: string | null
   readonly principalId: string | null
   readonly receipt: Receipt | null
-  /**
-   * Tells, while the answer streams, whether the call would still be allowed; null where there was nothing to
-   * allow.
-   */
-  readonly stillHolds: StillHolds | null
   /** Called once, when the reply has ended. */
   readonly settled: Settling
 }
@@ -44,13 +39,19 @@ export interface Handled extends Answered {
 }
 
 /**
+ * Told once a call is allowed, before it is acted on, with the question whether it would still be: asked
+ * while the call waits and while its answer streams.
+ */
+export type OnAllowed = (stillHolds: StillHolds) => void
+
+/**
  * A route without the surface that it belongs to: a method, a path, and the function that answers. `{name}`
  * stands for one variable segment.
  */
 export interface BareRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
   readonly path: string
-  readonly answer: (arrival: Arrival) => Promise<Answered>
+  readonly answer: (arrival: Arrival, onAllowed: OnAllowed) => Promise<Answered>
   /** The description in `/openapi.json`. */
   readonly doc?: RouteDoc
 }
@@ -120,7 +121,7 @@ export function gated<Facts extends Arrival & { granted: Granted }>(
 }
 
 /** One branch of an endpoint: answers a request from the facts that are known by then. */
-export type Branch<From extends Arrival> = (facts: From) => Promise<Answered>
+export type Branch<From extends Arrival> = (facts: From, onAllowed: OnAllowed) => Promise<Answered>
 
 /** Makes a branch that does gated work, for an endpoint where only the message tells which work it is. */
 export const gatedBranch =
@@ -128,8 +129,8 @@ export const gatedBranch =
     route: GatedRoute<Facts, From>,
     handler: Handler<Facts>,
   ): Branch<From> =>
-  (facts) =>
-    pass(facts, route, handler)
+  (facts, onAllowed) =>
+    pass(facts, route, handler, onAllowed)
 
 /** Makes a branch that does work without a capability of its own. */
 export const openBranch =
@@ -139,8 +140,8 @@ export const openBranch =
     recorder: Recorder<Arrival>,
     refuse: Refuse,
   ): Branch<From> =>
-  (facts) =>
-    pass(facts, { pipeline, recorder, refuse, recheck: null }, handler)
+  (facts, onAllowed) =>
+    pass(facts, { pipeline, recorder, refuse, recheck: null }, handler, onAllowed)
 
 /**
  * Makes an endpoint whose branch depends on the message: `pipeline` reads it, `choose` picks the branch. Only
@@ -153,11 +154,11 @@ export function forked<Facts extends Arrival>(
   choose: (facts: Facts) => Branch<Facts>,
 ): BareRoute {
   const refusalsOnly: Recorder<Facts> = { refused, allowed: () => Promise.resolve(null) }
-  const answer = async (arrival: Arrival): Promise<Answered> => {
+  const answer: BareRoute['answer'] = async (arrival, onAllowed) => {
     const decision = await pipeline.decide(arrival, refusalsOnly)
     if (!decision.allowed) return refusedAnswer(decision, refuse)
     const { facts, settled: read } = decision
-    const answered = await choose(facts)(facts)
+    const answered = await choose(facts)(facts, onAllowed)
     const settled: Settling = (settlement, onFault) => {
       answered.settled(settlement, onFault)
       read(settlement, onFault)
@@ -194,10 +195,12 @@ async function pass<Facts extends Arrival, From extends Arrival>(
   known: From,
   { pipeline, recorder, refuse, recheck }: GatedRoute<Facts, From>,
   handler: Handler<Facts>,
+  onAllowed: OnAllowed,
 ): Promise<Answered> {
   const decision = await pipeline.decide(known, recorder)
   if (!decision.allowed) return refusedAnswer(decision, refuse)
   const { facts, receipt, settled } = decision
+  if (recheck) onAllowed((at) => recheck(facts, at))
   const { reply, refusal } = await act(facts, handler, refuse)
   return {
     reply,
@@ -205,7 +208,6 @@ async function pass<Facts extends Arrival, From extends Arrival>(
     by: refusal ? 'handler' : null,
     principalId: principalOf(decision),
     receipt,
-    stillHolds: recheck && ((at) => recheck(facts, at)),
     settled,
   }
 }
@@ -213,7 +215,7 @@ async function pass<Facts extends Arrival, From extends Arrival>(
 function refusedAnswer<Facts extends Arrival>(decision: Refused<Facts>, refuse: Refuse): Answered {
   const { refusal, by, facts, receipt, settled } = decision
   const reply = refuse(refusal, facts)
-  return { reply, refusal, by, principalId: principalOf(decision), receipt, stillHolds: null, settled }
+  return { reply, refusal, by, principalId: principalOf(decision), receipt, settled }
 }
 
 async function act<Facts extends Arrival>(
@@ -229,7 +231,9 @@ async function act<Facts extends Arrival>(
   }
 }
 
-function refusalOf(error: unknown, { aborted }: AbortSignal): Refusal {
+function refusalOf(error: unknown, { aborted, reason }: AbortSignal): Refusal {
+  // Where the authority of a call is gone, that is why it ended, whatever it ended with.
+  if (reason instanceof Refusal) return reason
   if (error instanceof Refusal) return error
   return aborted ? new Refusal('client_gone') : new Refusal('internal', { cause: error })
 }

@@ -1,15 +1,14 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { arrive, splitTarget } from './arrival.ts'
-import { framingFault } from './framing.ts'
-import type { Drain, OpenCall } from './open-calls.ts'
+import { arrive, type Incoming, splitTarget } from './arrival.ts'
+import { discard, distrusted, framingFault } from './framing.ts'
+import type { Drain, OpenCall, StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Report } from './reply.ts'
-import type { Ended, Handled } from './route.ts'
+import type { Ended, Handled, OnAllowed } from './route.ts'
 import type { Router } from './router.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
@@ -49,32 +48,17 @@ export function serve(options: ServeOptions): RequestListener {
   }
 }
 
-// Connections on which a request was framed as no honest client would: the bytes behind it may be anything,
-// so nothing more is looked at until the refusal is out and the connection closed
-// (docs/threats.md#threat-10).
-const distrusted = new WeakSet<Socket>()
-
-/** The amount that a refused caller may go on sending before it is cut off. Bytes. */
-const DISCARDED = 4 * 1024 * 1024
-
-// A connection that is closed with bytes unread is reset, and the caller would never see why it was refused.
-function discard(req: IncomingMessage): void {
-  let size = 0
-  req.on('data', (chunk: Buffer) => {
-    size += chunk.length
-    if (size > DISCARDED) req.destroy()
-  })
-  req.resume()
-}
-
 async function request(req: IncomingMessage, res: ServerResponse, options: ServeOptions): Promise<void> {
   const at = options.clock()
   const gone = new AbortController()
   let stream: Cut | null = null
+  let stillHolds: StillHolds | null = null
   const call: OpenCall = {
-    // A stream is ended as its dialect does; a call that hangs before or after it is given up.
+    // A stream is ended as its dialect does. A call that waits is refused where its authority is gone, which
+    // ends what it waits for; one that hangs before or after that is given up.
     cut: (reason) => {
       if (stream && !res.writableEnded) stream(reason)
+      else if (reason === 'revoked' && !gone.signal.aborted) gone.abort(new Refusal('authority_revoked'))
       else res.destroy()
     },
     stillHolds: null,
@@ -84,14 +68,19 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     forget()
     if (!res.writableFinished) gone.abort()
   })
-  const handled = await handle(req, res, at, gone.signal, options.mounted.router)
+  const handled = await handle({ req, res, at, signal: gone.signal }, options.mounted.router, (holds) => {
+    stillHolds = holds
+    call.stillHolds = holds
+  })
+  // What has its answer waits for nothing any more; a stream is asked again below.
+  call.stillHolds = null
   if (!req.complete) discard(req)
   const ending = await send(res, handled.reply, {
     headers: headersOf(handled, req, options.drain.draining),
     writeStallMs: options.writeStallMs,
     onStream: (cut) => {
       stream = cut
-      call.stillHolds = handled.stillHolds
+      call.stillHolds = stillHolds
     },
   }).catch((error: unknown): Ending => {
     // A header that Node will not write, say: this answer is lost, and nothing else may be.
@@ -103,14 +92,12 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
 }
 
 async function handle(
-  req: IncomingMessage,
-  res: ServerResponse,
-  at: number,
-  signal: AbortSignal,
+  request: Omit<Incoming, 'params'>,
   router: Router,
+  onAllowed: OnAllowed,
 ): Promise<Handled> {
+  const { req } = request
   const fault = framingFault(req)
-  const request = { req, res, at, signal }
   if (fault !== null) {
     distrusted.add(req.socket)
     return refused(arrive({ ...request, params: {} }), fault, 'framing')
@@ -118,7 +105,7 @@ async function handle(
   try {
     const { route, params } = router(req.method ?? '', splitTarget(req.url ?? '/').path)
     const arrival = arrive({ ...request, params })
-    return { ...(await route.answer(arrival)), arrival, path: route.path, surface: route.surface }
+    return { ...(await route.answer(arrival, onAllowed)), arrival, path: route.path, surface: route.surface }
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
     return refused(arrive({ ...request, params: {} }), refusal, 'router')
@@ -136,7 +123,6 @@ function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
     surface: 'public',
     principalId: null,
     receipt: null,
-    stillHolds: null,
     settled: () => {},
   }
 }
@@ -287,6 +273,7 @@ function logRequest(
     by: by ?? undefined,
     tool,
     resource: surface === 'mcp' ? provider : undefined,
+    provider: surface === 'llm' ? provider : undefined,
     ending: ending.reason,
     bytes: ending.bytes,
     ms: ended.at - arrival.at,

@@ -23,6 +23,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   mcp_header_mismatch: HEADER_MISMATCH,
   mcp_version_unsupported: UNSUPPORTED_VERSION,
   capability_missing: -32005,
+  authority_revoked: -32005,
   mcp_not_bound: -32000,
   mcp_unreachable: -32001,
   mcp_failed: -32003,

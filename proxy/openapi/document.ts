@@ -23,8 +23,8 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
 
 /**
  * Describes routes as an OpenAPI 3.1 document, in their order; one that several listeners have, once. Throws
- * where one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn comes between
- * two routes: it takes some tenths of a second in all, and anybody may ask for it.
+ * where one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn
+ * comes between two routes: it takes some tenths of a second in all, and anybody may ask for it.
  */
 export async function openapi(routes: readonly Route[]): Promise<Node> {
   const components = new Components()

@@ -35,4 +35,9 @@ export const BODY: Reasons = ['body_invalid', 'body_too_large']
  * The reasons of gated work: the capability, the organisation's own checks (they may have other reasons too),
  * the record.
  */
-export const GATED: Reasons = ['capability_missing', 'policy_denied', 'audit_unavailable']
+export const GATED: Reasons = [
+  'capability_missing',
+  'policy_denied',
+  'authority_revoked',
+  'audit_unavailable',
+]

@@ -12,8 +12,8 @@ const resolving = (name: string, ...resolves: readonly string[]): Hostile => ({
 })
 
 /**
- * URLs by which a fetching service is made to call its own network (docs/threats.md#bar-10). Each is its own way
- * of spelling, hiding or reaching a place that is not public; all are refused with an empty allow-list.
+ * URLs by which a fetching service is made to call its own network (docs/threats.md#bar-10). Each is its own
+ * way of spelling, hiding or reaching a place that is not public; all are refused with an empty allow-list.
  */
 export const CORPUS: readonly Hostile[] = [
   // This machine, plainly.

@@ -96,6 +96,7 @@ class Relayed {
       return await this.#whole(answer)
     } catch (error) {
       if (!signal.aborted) throw this.#refusalOf(error)
+      if (signal.reason instanceof Refusal) throw signal.reason
       throw new Refusal('client_gone', { detail: { resource: this.#to.resource.name } })
     } finally {
       if (!streaming) this.#over(ticket.end)

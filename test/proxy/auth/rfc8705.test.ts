@@ -3,8 +3,8 @@ import t from 'tap'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
 import { bench, boundTo, dpopToken, refusedWith } from '../../support/auth/bench.ts'
 
-// RFC 8705, row by row (docs/threats.md#rfc8705): the rows that tokens are concerned with. The TLS layer's rows are
-// in test/attacks/certificates.test.ts, enrollment's in test/certs.
+// RFC 8705, row by row (docs/threats.md#rfc8705): the rows that tokens are concerned with. The TLS layer's
+// rows are in test/attacks/certificates.test.ts, enrollment's in test/certs.
 
 await t.test('RFC 8705 §3 tokens are bound to the certificate', async (t) => {
   const b = await bench(t)

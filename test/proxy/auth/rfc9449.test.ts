@@ -17,8 +17,8 @@ import { proof, proofSigner } from '../../support/dpop.ts'
 import { type Answered, testGateway } from '../../support/gateway.ts'
 import { rawAnswer, requestBytes, statuses } from '../../support/raw.ts'
 
-// RFC 9449, row by row (docs/threats.md#rfc9449). What is refused is refused 401 with the challenge of §7.1; the
-// body is docs/protocol.md#error-body's. The rows of one gateway stand together: it is started once.
+// RFC 9449, row by row (docs/threats.md#rfc9449). What is refused is refused 401 with the challenge of §7.1;
+// the body is docs/protocol.md#error-body's. The rows of one gateway stand together: it is started once.
 
 await t.test('RFC 9449 §4.3 the shape of a proof', async (t) => {
   const b = await bench(t)

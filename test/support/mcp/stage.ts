@@ -113,9 +113,9 @@ export function request(method: string, { params = {}, headers = {}, modern, id 
  * A server `files` with the tools `read`, which demands `files.use`, and `write`, which demands
  * `files.write`; an agent, not bound to it.
  */
-export async function filesStage(t: Test, held: readonly string[]) {
+export async function filesStage(t: Test, held: readonly string[], act?: Act) {
   const stage = await mcpStage(t)
-  const server = await toolServer(t, [tool('read'), tool('write')])
+  const server = await toolServer(t, [tool('read'), tool('write')], act)
   const files = await stage.register('files', server, {
     required_capability: 'files.use',
     tool_capabilities: { write: 'files.write' },
