@@ -1,5 +1,3 @@
-import { LRUCache } from 'lru-cache'
-
 /** Spec §8. */
 const TOKEN = /^[a-z_][a-z0-9_.]{0,63}$/
 const MAX_TOKENS = 64
@@ -48,22 +46,4 @@ function rule(entry: unknown): string {
 
 function broken(field: string, message: string): ParsedCapabilities {
   return { ok: false, errors: [{ field, message }] }
-}
-
-/** The sets that were read last. Principals share few; the bound is for the day they do not. */
-const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
-
-/**
- * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay
- * for parsing. Throws where the text is not a capability set: somebody else has written it, and nobody holds
- * anything by it.
- */
-export function storedCapabilities(text: string): readonly string[] {
-  const known = sets.get(text)
-  if (known) return known
-  const parsed = parseCapabilities(JSON.parse(text))
-  if (!parsed.ok) throw new Error(`a stored capability set breaks the rules: ${parsed.errors[0]?.field}`)
-  const capabilities = Object.freeze([...parsed.capabilities])
-  sets.set(text, capabilities)
-  return capabilities
 }

@@ -74,6 +74,8 @@ export const REASONS = {
   ),
   token_invalid: unauthenticated('The access token does not hold for this request.', 'invalid_token'),
 
+  origin_not_allowed: forbidden('Pages of other sites may not call this service.'),
+
   // Of enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more
   // closely.
   ca_attached_already: invalid(409, 'This CA is attached already.'),
@@ -137,7 +139,6 @@ export const REASONS = {
   },
 
   // Of the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
-  origin_not_allowed: forbidden('The Host or Origin of this request is not one of this service.'),
   mcp_message_invalid: invalid(400, 'The body is not one JSON-RPC 2.0 message.'),
   mcp_request_invalid: invalid(400, 'The body is not a JSON-RPC 2.0 request.'),
   mcp_meta_invalid: invalid(400, 'params._meta lacks what this protocol version demands.'),
@@ -186,6 +187,7 @@ export const FORMER_PLUGIN_NAMES = {
   'api-key': 'api_key',
   'local-operator': 'local_operator',
   mcp_asked: 'mcp_peek',
+  mcp_origin: 'origin',
   mcp_scope: 'mcp_resource_path',
   'single-use': 'single_use',
   'token-proof': 'token_proof',

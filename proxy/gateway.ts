@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
+import { type Monotonic, monotonic } from '../plugins/secrets/throttle.ts'
 import { startTasks } from './background.ts'
 import { type Configuration, loadConfiguration } from './configuration.ts'
 import { type DataDirectory, makeDataDirectory, openDataDirectory } from './data-directory.ts'
@@ -25,6 +26,8 @@ export interface GatewayOptions {
   readonly timers?: Partial<Timers>
   /** The clock, in ms since the epoch. Default: the system's. */
   readonly clock?: () => number
+  /** The monotonic clock, in ms. Default: the process's. */
+  readonly monotonic?: Monotonic
   /** The destination of log lines. Default: standard output. */
   readonly logTo?: DestinationStream
   /**
@@ -112,7 +115,8 @@ interface OpenOptions {
 async function open(opening: OpenOptions): Promise<Gateway> {
   const { dataDirectory, control, load, logs, clock, options } = opening
   const { settings } = dataDirectory
-  const services = await openServices(dataDirectory, logs, clock, options.env ?? process.env)
+  const clocks = { clock, monotonic: options.monotonic ?? monotonic }
+  const services = await openServices(dataDirectory, logs, clocks, options.env ?? process.env)
   const { metrics, drain, ledger } = services
   const inForce = swappable(services, opening.configuration)
   const digest = (): string => inForce.configuration().digest

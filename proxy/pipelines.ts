@@ -3,6 +3,7 @@ import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
+import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
 import { stillPinned } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
@@ -15,7 +16,7 @@ import { type LlmTarget, llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/dialects/registry.ts'
 import { mcpState, mcpTool, methodGate } from './mcp/gate/checks.ts'
 import { demandNow } from './mcp/gate/demand-now.ts'
-import { mcpOrigin, mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
+import { mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
 import { type McpTarget, mcpTarget, reachedBy } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
@@ -81,7 +82,9 @@ export function pipelines({
   const anyone = Pipeline.start()
   const operator = anyone.pass(adminSecret)
   const local = anyone.pass(localOperator)
-  const sameOrigin = mcpOrigin(baseUrls, mcpOptions.allowed_origins)
+  // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
+  const ours = anyone.pass(origin(baseUrls))
+  const mcpPages = anyone.pass(origin(baseUrls, mcpOptions.allowed_origins))
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
   const again = stillPinned(pin)
@@ -124,21 +127,21 @@ export function pipelines({
     anyone,
 
     /** The list of models: not gated, but closed to anonymous callers. */
-    known: anyone.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
+    known: ours.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
 
     /**
      * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
      * token to.
      */
-    login: anyone.pass(pin),
-    token: anyone.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
+    login: ours.pass(pin),
+    token: ours.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
     /**
-     * LLM calls: the demand, the certificate, the proof, the API key, the call and its capability; then the
-     * organisation's own checks.
+     * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability; then
+     * the organisation's own checks.
      */
     llm: (endpoint: Endpoint) => {
-      const call = anyone
+      const call = ours
         .pass(demand('egress_llm_chat', 'llm.chat'))
         .pass(pin)
         .pass(proof)
@@ -154,8 +157,7 @@ export function pipelines({
 
     /** MCP: only the message tells whether it is about the connection or asks for work. */
     mcp: {
-      read: anyone
-        .pass(sameOrigin)
+      read: mcpPages
         .pass(pin)
         .pass(proof)
         .pass(apiKey)
@@ -163,7 +165,7 @@ export function pipelines({
         .pass(mcpPeek)
         .pass(mcpMessage)
         .pass(mcpResourcePath(mcp.registry, mcp.sessions)),
-      session: anyone.pass(sameOrigin).pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
+      session: mcpPages.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
       handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
       work: work(),
     },

@@ -14,6 +14,7 @@ import { pin } from '../plugins/pin/pin.ts'
 import { spiffePin } from '../plugins/pin/spiffe.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
+import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
 import { Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
@@ -36,6 +37,7 @@ export interface Services {
   readonly logs: Logs
   readonly metrics: Metrics
   readonly clock: () => number
+  readonly monotonic: Monotonic
   readonly ledger: Ledger
   readonly outcomes: Outcomes
   readonly anonymous: AnonymousRefusals
@@ -67,6 +69,9 @@ export interface Services {
   readonly clientCasChanged: () => Promise<void>
 }
 
+/** The time as the machine says it, and the time that passes whatever it says. ms. */
+export type Clocks = Pick<Services, 'clock' | 'monotonic'>
+
 /**
  * Makes the services on an open data directory. Its `close`, `upstream.close` and `mcp.close` release all
  * that they hold open.
@@ -74,7 +79,7 @@ export interface Services {
 export async function openServices(
   dataDirectory: DataDirectory,
   logs: Logs,
-  clock: () => number,
+  { clock, monotonic }: Clocks,
   env: Environment,
 ): Promise<Services> {
   const { settings, database, ledger, passphrase } = dataDirectory
@@ -95,6 +100,7 @@ export async function openServices(
       unreadable: () => countUnreadableResources(database),
     }),
     clock,
+    monotonic,
     ledger,
     outcomes,
     anonymous: new AnonymousRefusals(clock()),
@@ -105,7 +111,7 @@ export async function openServices(
     issuer,
     keys,
     logins: new Logins(nonceSecret),
-    setup: new Setup(),
+    setup: new Setup(new Throttle(monotonic)),
     upstream: openUpstream(),
     catalogue: new Catalogue(),
     mcp: openMcp({
@@ -117,9 +123,12 @@ export async function openServices(
       clock,
     }),
     plugins: {
-      adminSecret: adminSecret({ storedHash, environment: settings.adminSecret ?? '' }),
+      adminSecret: adminSecret(
+        { storedHash, environment: settings.adminSecret ?? '' },
+        new Throttle(monotonic),
+      ),
       pin: pin(pinnedPrincipal(database), spiffePin(database)),
-      apiKey: apiKey((keyId) => findApiKey(database, keyId)),
+      apiKey: apiKey((keyId) => findApiKey(database, keyId), new Throttle(monotonic)),
       constrained: {
         nonces: new Nonces(nonceSecret),
         baseUrls,

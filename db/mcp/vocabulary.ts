@@ -1,5 +1,5 @@
-import { storedCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
+import { storedCapabilities } from '../principals/pins.ts'
 import { TABLES } from '../principals/tables.ts'
 import { listMcpResources } from './resources.ts'
 

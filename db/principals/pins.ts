@@ -1,5 +1,6 @@
 import { type ExpressionBuilder, type InferResult, type SelectType, sql } from 'kysely'
-import { storedCapabilities } from '../capabilities.ts'
+import { LRUCache } from 'lru-cache'
+import { parseCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
 import type { PrincipalType, Schema } from '../schema.ts'
 import { type Statement, statementOf, timestamp } from '../statement.ts'
@@ -108,6 +109,24 @@ function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
     is_active: row.is_active === 1,
     is_current: row.is_current === 1,
   }
+}
+
+/** The sets that were read last. Principals share few; the bound is for the day they do not. */
+const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
+
+/**
+ * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay
+ * for parsing. Throws where the text is not a capability set: somebody else has written it, and nobody holds
+ * anything by it.
+ */
+export function storedCapabilities(text: string): readonly string[] {
+  const known = sets.get(text)
+  if (known) return known
+  const parsed = parseCapabilities(JSON.parse(text))
+  if (!parsed.ok) throw new Error(`a stored capability set breaks the rules: ${parsed.errors[0]?.field}`)
+  const capabilities = Object.freeze([...parsed.capabilities])
+  sets.set(text, capabilities)
+  return capabilities
 }
 
 interface NewPin {

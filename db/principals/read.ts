@@ -1,8 +1,8 @@
 import { type InferResult, sql } from 'kysely'
-import { storedCapabilities } from '../capabilities.ts'
 import { type Cursor, printCursor } from '../cursor.ts'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
+import { storedCapabilities } from './pins.ts'
 import { TABLES } from './tables.ts'
 
 /**

@@ -1,6 +1,5 @@
-import { storedCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
-import type { PinnedPrincipal } from './pins.ts'
+import { type PinnedPrincipal, storedCapabilities } from './pins.ts'
 
 /** An agent that is known by its SPIFFE id, whichever SVID it presents. */
 export interface SpiffePrincipal extends PinnedPrincipal {

@@ -1,6 +1,6 @@
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { Throttle } from './throttle.ts'
+import { senderOf, Throttle } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
 /** The operator at work, and the credential of the operator. */
@@ -17,27 +17,36 @@ export interface SecretSource {
 }
 
 /**
- * The operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal,
- * `admin_secret_invalid`; an address with ten failures in a minute is refused with `admin_throttled` before
- * anything is compared. At most one bcrypt verification runs at a time. A verified secret is remembered for
- * five minutes.
+ * Checks the operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal,
+ * `admin_secret_invalid`; only wrong ones count. A sender (an address, of IPv6 its /64) with ten wrong ones in
+ * a minute is refused with `admin_throttled`, unverified, and its connection closed: each further guess costs
+ * it a handshake. At most one bcrypt verification runs at a time. A secret that has held passes before all
+ * that, until the stored hash changes: nobody's guesses keep the operator out.
  */
-export function adminSecret(source: SecretSource): Plugin<Arrival, { actor: Actor }> {
-  const throttle = new Throttle()
+export function adminSecret(
+  source: SecretSource,
+  throttle = new Throttle(),
+): Plugin<Arrival, { actor: Actor }> {
   const verifier = new SecretVerifier()
   return {
     name: 'admin_secret',
-    admit: async ({ headers, remoteAddress, at }) => {
-      const wait = throttle.waitS(remoteAddress, at)
-      if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
-      const secret = headers['x-admin-secret']
-      const given = typeof secret === 'string' ? secret : ''
-      if (given !== '' && (await matches(given, source, verifier, at))) return { actor: ADMIN }
-      throttle.failed(remoteAddress, at)
+    admit: async ({ headers, remoteAddress }) => {
+      const { 'x-admin-secret': secret } = headers
+      if (typeof secret !== 'string' || secret === '') throw new Refusal('admin_secret_invalid')
+      const stored = await source.storedHash()
+      if (verifier.remembers(secret, stored)) return { actor: ADMIN }
+      const sender = senderOf(remoteAddress)
+      const wait = throttle.waitS(sender)
+      if (wait > 0) throw throttled(wait)
+      if (await matches(secret, stored, source, verifier)) return { actor: ADMIN }
+      throttle.failed(sender)
       throw new Refusal('admin_secret_invalid')
     },
   }
 }
+
+const throttled = (waitS: number): Refusal =>
+  new Refusal('admin_throttled', { headers: { 'retry-after': String(waitS), connection: 'close' } })
 
 /**
  * Asks for the secret once more, behind the body: one that was rotated while it came is worth nothing. Gives
@@ -58,14 +67,12 @@ const ADMIN: Actor = { id: 'admin', via: 'admin_api' }
 
 async function matches(
   given: string,
-  source: SecretSource,
+  stored: string,
+  { environment }: SecretSource,
   verifier: SecretVerifier,
-  at: number,
 ): Promise<boolean> {
-  const stored = await source.storedHash()
-  if (stored !== '') return verifier.verify(given, stored, at)
-  if (source.environment !== '') return verifier.same(given, source.environment)
-  return false
+  if (stored !== '') return verifier.verify(given, stored)
+  return environment !== '' && verifier.same(given, environment)
 }
 
 /**

@@ -14,19 +14,19 @@ const SHAPE = /^sk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/
  * `x-api-key`, for clients that insist on a key. It never stands in for the certificate, and it must be this
  * principal's own. Refuses with `token_invalid`. Whatever has another shape is a vendor's, and is ignored. A
  * principal that guesses at its own key keeps nobody else waiting: one guess at a time, and after ten in a
- * minute none is looked at.
+ * minute no other is looked at. A key that has held passes before that, until its stored hash changes.
  */
 export function apiKey(
   find: (keyId: string) => Promise<ApiKey | undefined>,
+  throttle = new Throttle(),
 ): Plugin<Arrival & { principal: Principal }, object> {
   const verifier = new SecretVerifier(1)
-  const throttle = new Throttle()
   return {
     name: 'api_key',
-    admit: ({ headers, principal, at }) => {
+    admit: ({ headers, principal }) => {
       const keys = apiKeysOf(headers)
       if (keys.length === 0) return {}
-      return Promise.all(keys.map((key) => check(key, principal, at, { find, verifier, throttle }))).then(
+      return Promise.all(keys.map((key) => check(key, principal, { find, verifier, throttle }))).then(
         () => ({}),
       )
     },
@@ -51,13 +51,14 @@ interface Sources {
 async function check(
   key: string,
   principal: Principal,
-  at: number,
   { find, verifier, throttle }: Sources,
 ): Promise<void> {
   const found = await find(SHAPE.exec(key)?.[1] ?? '')
   const own = found?.principalId === principal.id && found.type === principal.type
-  if (!found || !own || throttle.waitS(principal.id, at) > 0) throw new Refusal('token_invalid')
-  if (await verifier.verify(key, found.keyHash, at)) return
-  throttle.failed(principal.id, at)
+  if (!found || !own) throw new Refusal('token_invalid')
+  if (verifier.remembers(key, found.keyHash)) return
+  if (throttle.waitS(principal.id) > 0) throw new Refusal('token_invalid')
+  if (await verifier.verify(key, found.keyHash)) return
+  throttle.failed(principal.id)
   throw new Refusal('token_invalid')
 }

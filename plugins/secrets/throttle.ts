@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import { LRUCache } from 'lru-cache'
 
 /**
@@ -9,24 +10,37 @@ const WINDOW_MS = 60_000
 /** Bounds each of the two lists, so that no flood grows them. */
 const MAX_REMEMBERED = 10_000
 
+/** A clock that only goes forward, whatever is set: ms since some instant of its own. */
+export type Monotonic = () => number
+
+/** The monotonic clock of this process. */
+export const monotonic: Monotonic = () => performance.now()
+
 interface Count {
   readonly failures: number
-  /** The end of the first failure's window. ms since the epoch. */
+  /** The end of the first failure's window. ms of the monotonic clock. */
   readonly until: number
 }
 
 /**
  * Counts failures over a fixed window, by address for the operator's secret and by principal for API keys.
  * Each plugin owns one; lost with the process. Those who wait are kept apart from those who may still try: a
- * flood of single failures forgets other single failures, and lets nobody in who has to wait.
+ * flood of single failures forgets other single failures, and lets nobody in who has to wait. Nobody waits
+ * longer or shorter because the machine's clock is set.
  */
 export class Throttle {
+  readonly #now: Monotonic
   readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
-  /** The end of each one's wait. ms since the epoch. */
+  /** The end of each one's wait. ms of the monotonic clock. */
   readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
+  constructor(now = monotonic) {
+    this.#now = now
+  }
+
   /** Returns the seconds to wait, or 0 where this one may try. */
-  waitS(who: string, at: number): number {
+  waitS(who: string): number {
+    const at = this.#now()
     const until = this.#waits.get(who) ?? at
     return at < until ? Math.ceil((until - at) / 1000) : 0
   }
@@ -34,8 +48,9 @@ export class Throttle {
   /**
    * Counts a failure. One that comes while its sender waits, of a guess that was under way, changes nothing.
    */
-  failed(who: string, at: number): void {
-    if (this.waitS(who, at) > 0) return
+  failed(who: string): void {
+    if (this.waitS(who) > 0) return
+    const at = this.#now()
     const known = this.#counts.get(who)
     const { failures, until } = known && at < known.until ? known : { failures: 0, until: at + WINDOW_MS }
     if (failures + 1 < MAX_FAILURES) {
@@ -45,4 +60,23 @@ export class Throttle {
     this.#counts.delete(who)
     this.#waits.set(who, until)
   }
+}
+
+/**
+ * Names the sender that an address stands for: an IPv4 address itself, also where it comes as IPv6, and of an
+ * IPv6 address its network of 64 bits, since whoever has one of its addresses has them all.
+ */
+export function senderOf(address: string): string {
+  const [bare = ''] = address.toLowerCase().split('%')
+  if (!isIPv6(bare)) return bare
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(bare)?.[1]
+  if (mapped !== undefined) return mapped
+  const [head = '', tail] = bare.split('::')
+  const groups = head.split(':').filter((group) => group !== '')
+  // What `::` stands for: as many empty groups as are missing of eight. An IPv4 address at the end takes two.
+  const after = (tail ?? '').split(':').filter((group) => group !== '')
+  const taken = groups.length + after.length + (bare.includes('.') ? 1 : 0)
+  const whole = tail === undefined ? groups : [...groups, ...Array<string>(8 - taken).fill('0'), ...after]
+  const network = whole.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16))
+  return `${network.join(':')}::/64`
 }

@@ -4,16 +4,11 @@ import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
 /**
- * The time that a secret which held is remembered, as a keyed digest. ms. A rotation ends it at once: the
- * digest covers the hash.
- */
-const CACHE_MS = 300_000
-/**
  * The verifications that may wait behind the one that runs. Past it: 503, so that guesses cannot occupy the
  * thread pool (docs/threats.md#t15).
  */
 const MAX_WAITING = 4
-/** The secrets that are remembered because they held. */
+/** The stored hashes whose secret is remembered because it held. */
 const CACHE_MAX = 1_000
 
 /** Runs one verification at a time and remembers what held. Owns its key; nothing of it is stored. */
@@ -22,11 +17,11 @@ export class SecretVerifier {
   readonly #guessesPerHash: number
   /** Verifications that run or wait, by the stored hash. */
   readonly #guesses = new Map<string, number>()
-  /** The end of each digest's time. ms since the epoch. */
-  readonly #known = new LRUCache<string, number>({ max: CACHE_MAX })
+  /** The keyed digest of the secret that held, by the stored hash: another hash has none yet. */
+  readonly #held = new LRUCache<string, Buffer>({ max: CACHE_MAX })
   /**
-   * The verifications under way, by the same digest: of a client's many requests at once, one is verified and
-   * all get its result.
+   * The verifications under way, by a keyed digest of hash and secret: of a client's many requests at once, one
+   * is verified and all get its result.
    */
   readonly #underWay = new Map<string, Promise<boolean>>()
   #line: Promise<unknown> = Promise.resolve()
@@ -41,18 +36,36 @@ export class SecretVerifier {
   }
 
   /**
+   * Returns whether `given` has held before for this very stored hash, without verifying anything. Takes the
+   * same time for every text.
+   */
+  remembers(given: string, stored: string): boolean {
+    const held = this.#held.get(stored)
+    return held !== undefined && timingSafeEqual(this.#digest(given), held)
+  }
+
+  /**
    * Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many
    * wait.
    */
-  async verify(given: string, stored: string, at: number): Promise<boolean> {
+  async verify(given: string, stored: string): Promise<boolean> {
     if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
+    if (this.remembers(given, stored)) return true
     // A keyed digest as the key of a map: what its timing tells is of no use without the key.
     const digest = this.#digest(`${stored}\n${given}`).toString('base64')
-    if (at < (this.#known.get(digest) ?? 0)) return true
-    const verification = this.#underWay.get(digest) ?? this.#ask(given, stored, digest)
-    const held = await verification
-    if (held) this.#known.set(digest, at + CACHE_MS)
+    const held = await (this.#underWay.get(digest) ?? this.#ask(given, stored, digest))
+    if (held) this.#remember(given, stored)
     return held
+  }
+
+  /**
+   * Returns whether `given` is the secret `plain`, which counts while no hash is stored: what held is
+   * remembered for the empty one. Takes the same time whatever the lengths.
+   */
+  same(given: string, plain: string): boolean {
+    const same = timingSafeEqual(this.#digest(given), this.#digest(plain))
+    if (same) this.#remember(given, '')
+    return same
   }
 
   async #ask(given: string, stored: string, digest: string): Promise<boolean> {
@@ -73,9 +86,8 @@ export class SecretVerifier {
     })
   }
 
-  /** Compares in constant time, whatever the lengths. */
-  same(given: string, expected: string): boolean {
-    return timingSafeEqual(this.#digest(given), this.#digest(expected))
+  #remember(given: string, stored: string): void {
+    this.#held.set(stored, this.#digest(given))
   }
 
   #digest(text: string): Buffer {

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { firstSetting } from '../../db/settings.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { hashSecret } from '../../plugins/secrets/hash.ts'
-import { Throttle } from '../../plugins/secrets/throttle.ts'
+import { senderOf, Throttle } from '../../plugins/secrets/throttle.ts'
 import { change } from './change.ts'
 import { secretText } from './keys/secret.ts'
 import { DONE, operation } from './operation.ts'
@@ -19,7 +19,7 @@ const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secre
  */
 export class Setup {
   readonly code: string = Array.from({ length: 4 }, () => word()).join('-')
-  readonly #throttle = new Throttle()
+  readonly #throttle: Throttle
   readonly #key = randomBytes(32)
 
   /**
@@ -34,14 +34,14 @@ export class Setup {
     status: 204,
     reasons: ['admin_throttled', 'admin_secret_invalid', 'conflict', 'audit_unavailable'],
     example: { setup_code: 'ABCDE-FGHJK-LMNPQ-RSTUV', new_secret: 'correct-horse-battery' },
-    guard: ({ remoteAddress, at }) => {
-      const wait = this.#throttle.waitS(remoteAddress, at)
+    guard: ({ remoteAddress }) => {
+      const wait = this.#throttle.waitS(senderOf(remoteAddress))
       if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
     },
     run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
       const { at, remoteAddress } = caller
       if (!this.#matches(code)) {
-        this.#throttle.failed(remoteAddress, at)
+        this.#throttle.failed(senderOf(remoteAddress))
         throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
       }
       const statements = [firstSetting(context.database, 'admin_secret_hash', await hashSecret(secret), at)]
@@ -49,6 +49,10 @@ export class Setup {
       return DONE
     },
   })
+
+  constructor(throttle = new Throttle()) {
+    this.#throttle = throttle
+  }
 
   #matches(code: string): boolean {
     const digest = (text: string): Buffer => createHmac('sha256', this.#key).update(text).digest()

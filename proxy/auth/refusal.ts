@@ -16,6 +16,7 @@ const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
   certificate_not_pinned: CLIENT,
   certificate_not_valid_now: CLIENT,
   principal_deactivated: CLIENT,
+  origin_not_allowed: { status: 403, error: 'access_denied' },
   client_invalid: CLIENT,
   assertion_invalid: CLIENT,
   bad_request: REQUEST,

@@ -20,7 +20,6 @@ const result = z
   .meta({ id: 'JsonRpcResult' })
 
 const reasons: readonly RefusalReason[] = [
-  'origin_not_allowed',
   ...KNOWN,
   ...BODY,
   'mcp_message_invalid',
@@ -82,7 +81,7 @@ export const SESSION_END: RouteDoc = {
   caller: 'principal',
   headers: HEADERS,
   answers: { 204: { description: 'Ended.' } },
-  reasons: ['origin_not_allowed', ...KNOWN, 'mcp_session_unknown', 'method_not_allowed'],
+  reasons: [...KNOWN, 'mcp_session_unknown', 'method_not_allowed'],
   refuse,
 }
 

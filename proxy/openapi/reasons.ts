@@ -11,8 +11,9 @@ export const UNEXPECTED: Reasons = ['internal']
 /** The reason of a route whose pipeline checks the caller: a plugin that breaks has refused. */
 export const ASKED: Reasons = ['plugin_failed']
 
-/** The reasons of the client certificate. */
+/** The reasons of the client certificate, and of the page that spends it. */
 export const CERTIFICATE: Reasons = [
+  'origin_not_allowed',
   'certificate_required',
   'certificate_not_pinned',
   'certificate_not_valid_now',

@@ -6,14 +6,17 @@ import { forgetClaims } from '../../db/single-uses.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { Outcomes } from '../../plugins/audit/audit.ts'
 import type { Principal } from '../../plugins/facts.ts'
+import type { Monotonic } from '../../plugins/secrets/throttle.ts'
 import { TIMERS } from '../http/server.ts'
 import type { Task } from './every.ts'
 
+/** The longest that what is claimed is believed: an assertion of a login. A proof is believed for less. ms. */
+const BELIEVED_MS = 300_000
 /**
- * The time that a claim is kept after its proof is too old. A proof is judged by the moment its request came
- * and claimed when the body is there: a copy that came in time may still be under way. ms.
+ * The time that a claim is kept at least, and kept after its proof is too old. A proof is judged by the moment
+ * its request came and claimed when the body is there: a copy that came in time may still be under way. ms.
  */
-const CLAIM_KEPT_MS = TIMERS.requestMs + 60_000
+const CLAIM_KEPT_MS = BELIEVED_MS + TIMERS.requestMs + 60_000
 
 interface Tended {
   readonly database: Database
@@ -24,15 +27,17 @@ interface Tended {
   readonly organisation: string
   readonly configDigest: () => string
   readonly clock: () => number
+  readonly monotonic: Monotonic
 }
 
 /** Makes the tasks that the ledger needs, whether or not requests come. */
 export function ledgerTasks(tended: Tended): readonly Task[] {
+  const lowest = lowestReading(tended, CLAIM_KEPT_MS)
   return [
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
     { name: 'record-anonymous-refusals', everyMs: 60_000, run: () => recordAnonymousRefusals(tended) },
     { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
-    { name: 'forget-claims', everyMs: 1_000, run: () => forget(tended) },
+    { name: 'forget-claims', everyMs: 1_000, run: () => forget(tended, lowest()) },
   ]
 }
 
@@ -73,6 +78,23 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
 }
 
 // A proof that is too old to be believed need not be remembered as used.
-async function forget({ ledger, database, clock }: Tended): Promise<void> {
-  await ledger.commit({ statements: [forgetClaims(database, clock() - CLAIM_KEPT_MS)], entries: [] })
+async function forget({ ledger, database }: Tended, until: number | null): Promise<void> {
+  if (until === null) return
+  await ledger.commit({ statements: [forgetClaims(database, until)], entries: [] })
+}
+
+/**
+ * Makes the lowest that the wall clock has said at any reading within the last `spanMs` of time that has
+ * really passed; null while less has passed since the start, and readings before it are not known. A claim
+ * that had expired by then had expired all the time, and is at least as old: a clock that is set ahead and
+ * back has no part in that (docs/threats.md#e6). Each call is a reading.
+ */
+function lowestReading({ clock, monotonic }: Pick<Tended, 'clock' | 'monotonic'>, spanMs: number) {
+  const since = monotonic()
+  let readings = [{ at: since, wall: clock() }]
+  return (): number | null => {
+    const at = monotonic()
+    readings = [...readings.filter((reading) => at - reading.at <= spanMs), { at, wall: clock() }]
+    return at - since < spanMs ? null : Math.min(...readings.map(({ wall }) => wall))
+  }
 }

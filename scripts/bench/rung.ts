@@ -2,6 +2,7 @@
 // answers from memory. Usage: node rung.ts pin|capability|audit, configured like the gateway itself.
 import type { Recorded } from '../../plugins/audit/audit.ts'
 import { type Arrival, Pipeline, type Recorder } from '../../plugins/plugin.ts'
+import { monotonic } from '../../plugins/secrets/throttle.ts'
 import { loadConfiguration } from '../../proxy/configuration.ts'
 import { openDataDirectory } from '../../proxy/data-directory.ts'
 import { handlers } from '../../proxy/handlers.ts'
@@ -35,7 +36,8 @@ const UNRECORDED: Recorder<Arrival & Recorded> = {
 const settings = readSettings(process.env, process.cwd())
 const configuration = await loadConfiguration(settings.pluginsDir, process.env)
 const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, Date.now())
-const services = await openServices(dataDirectory, createLogs(settings.logLevel), Date.now, process.env)
+const clocks = { clock: Date.now, monotonic }
+const services = await openServices(dataDirectory, createLogs(settings.logLevel), clocks, process.env)
 const p = pipelines({ configuration, ...services.plugins, mcp: services.mcp })
 const routes = router(onSurface('llm', [routeOf(process.argv[2] ?? '')]))
 const { drain, metrics, logs, outcomes, upstream } = services

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
-import { isCapability, parseCapabilities, storedCapabilities } from '../../db/capabilities.ts'
+import { isCapability, parseCapabilities } from '../../db/capabilities.ts'
+import { storedCapabilities } from '../../db/principals/pins.ts'
 
 const token = fc.stringMatching(/^[a-z_][a-z0-9_.]{0,63}$/)
 const tokens = fc.uniqueArray(token, { maxLength: 64 })

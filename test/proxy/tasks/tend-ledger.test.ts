@@ -10,6 +10,8 @@ import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
 const AT = Date.UTC(2026, 0, 1)
 /** What `requestMs` of the listener allows. */
 const SLOWEST_BODY_MS = 120_000
+/** Any claim is kept so long, whatever the clocks say. */
+const KEPT_MS = 480_000
 
 await t.test(
   'D-17 a used proof is remembered for as long as a copy that came in time may be under way',
@@ -30,6 +32,7 @@ await t.test(
       organisation: 'acme',
       configDigest: () => '',
       clock: () => at,
+      monotonic: () => at - AT,
     }).find(({ name }) => name === 'forget-claims')
     const claim = (): Promise<unknown> =>
       ledger.commit({ statements: [claimOnce(database, 'proof', AT)], entries: [] })
@@ -37,7 +40,7 @@ await t.test(
     at += SLOWEST_BODY_MS
     await forget?.run()
     await t.rejects(claim(), { code: 'duplicate' })
-    at += SLOWEST_BODY_MS
+    at += KEPT_MS
     await forget?.run()
     await t.resolves(claim(), 'and then it is forgotten')
   },

@@ -33,8 +33,8 @@ await t.test(
     const lines = out.trimEnd().split('\n')
     t.strictSame(lines.slice(0, -1), [
       'What a call must pass, in this order:',
-      '  llm            demand → pin → dpop → api_key → json_body → llm_call → pin → capability → audit',
-      '  mcp read       mcp_origin → pin → dpop → api_key → json_body → mcp_peek → mcp_message → mcp_resource_path',
+      '  llm            origin → demand → pin → dpop → api_key → json_body → llm_call → pin → capability → audit',
+      '  mcp read       origin → pin → dpop → api_key → json_body → mcp_peek → mcp_message → mcp_resource_path',
       '  mcp handshake  single_use',
       '  mcp work       mcp_target → pin → capability → mcp_method → mcp_tool → mcp_state → audit',
       'Files that tune it, or add a check between capability and audit, in the order of their names:',

@@ -1,0 +1,118 @@
+import t from 'tap'
+import { Refusal } from '../../plugins/refusal.ts'
+import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
+import { hashSecret } from '../../plugins/secrets/hash.ts'
+import { Throttle } from '../../plugins/secrets/throttle.ts'
+import { type Answered, type TestGateway, testGateway } from '../support/gateway.ts'
+import { arrival } from '../support/plugins/arrival.ts'
+
+const SECRET = 'the-secret-of-the-operator'
+const OTHER = 'another-secret-of-the-operator'
+const [STORED, STORED_OTHER] = await Promise.all([SECRET, OTHER].map(hashSecret))
+
+/** The plugin by itself, on addresses and a clock of the test's own. */
+function door(stored = STORED ?? '', environment = '') {
+  let hash = stored
+  let now = 0
+  const source = { storedHash: () => Promise.resolve(hash), environment }
+  const plugin = adminSecret(source, new Throttle(() => now))
+  return {
+    /** What became of it: `in`, or the reason of the refusal. */
+    ask: async (secret: string | null, remoteAddress = '192.0.2.1'): Promise<string> => {
+      const headers = secret === null ? {} : { 'x-admin-secret': secret }
+      try {
+        await plugin.admit(arrival({ headers, remoteAddress }))
+        return 'in'
+      } catch (error) {
+        return error instanceof Refusal ? error.reason : String(error)
+      }
+    },
+    store: (next: string): void => {
+      hash = next
+    },
+    wait: (ms: number): void => {
+      now += ms
+    },
+  }
+}
+
+type Door = ReturnType<typeof door>
+
+/** Guesses until the sender is silenced. */
+async function exhaust({ ask }: Door, address?: string): Promise<void> {
+  for (let guess = 0; guess < 10; guess += 1) {
+    t.equal(await ask(`wrong ${guess}${'x'.repeat(80)}`, address), 'admin_secret_invalid')
+  }
+}
+
+await t.test('D2 requests without a secret cost the operator nothing', async (t) => {
+  for (const nothing of [null, '']) {
+    const at = door()
+    for (let asked = 0; asked < 50; asked += 1) t.equal(await at.ask(nothing), 'admin_secret_invalid')
+    t.equal(await at.ask(SECRET), 'in')
+  }
+  const gateway = await testGateway(t)
+  const none = (): Promise<Answered> => gateway.call(null, 'GET', '/v1/admin/agents')
+  const answers = await Promise.all(Array.from({ length: 20 }, none))
+  t.same(new Set(answers.map(({ status }) => status)), new Set([403]))
+  t.equal((await gateway.admin('GET', '/v1/admin/agents')).status, 200)
+})
+
+await t.test('D2 a secret that has held passes before throttle and line', async (t) => {
+  const at = door()
+  t.equal(await at.ask(SECRET), 'in')
+  await exhaust(at)
+  t.equal(await at.ask('wrong'), 'admin_throttled')
+  t.equal(await at.ask(SECRET), 'in', 'from the very address of the attacker')
+  t.equal(await at.ask('wrong'), 'admin_throttled', 'who waits all the same')
+  t.equal(await at.ask(null), 'admin_secret_invalid', 'a missing one is no guess')
+  at.wait(3_600_000)
+  const guesses = Array.from({ length: 40 }, (_, i) => at.ask(`guess ${i}`, `198.51.100.${i}`))
+  t.equal(await at.ask(SECRET), 'in', 'while forty addresses fill the line, and an hour later')
+  t.ok((await Promise.all(guesses)).includes('overloaded'))
+})
+
+await t.test('D2 the same for a secret of the environment', async (t) => {
+  const at = door('', SECRET)
+  t.equal(await at.ask(SECRET), 'in')
+  await exhaust(at)
+  t.equal(await at.ask(SECRET), 'in')
+  at.store(STORED_OTHER ?? '')
+  t.equal(await at.ask(SECRET), 'admin_throttled', 'and it has no say once another one is stored')
+})
+
+await t.test('D2 what is remembered ends with the stored hash', async (t) => {
+  const at = door()
+  t.equal(await at.ask(SECRET), 'in')
+  at.store(STORED_OTHER ?? '')
+  t.equal(await at.ask(SECRET), 'admin_secret_invalid')
+  t.equal(await at.ask(OTHER), 'in')
+  t.equal(await at.ask(SECRET), 'admin_secret_invalid')
+  at.store(STORED ?? '')
+  t.equal(await at.ask(SECRET), 'in', 'what held for this hash holds for it')
+})
+
+await t.test('D2 a whole IPv6 network is one sender, and its neighbour another', async (t) => {
+  const at = door()
+  for (let guess = 0; guess < 10; guess += 1) {
+    t.equal(await at.ask('x'.repeat(80), `2001:db8:0:1::${guess.toString(16)}`), 'admin_secret_invalid')
+  }
+  t.equal(await at.ask(SECRET, '2001:db8:0:1:ffff::1'), 'admin_throttled')
+  t.equal(await at.ask(SECRET, '2001:db8:0:2::1'), 'in')
+})
+
+/** The attacker sits at the operator's own address: whatever is guessed there is bounded all the same. */
+await t.test("D2 guesses at the operator's own address stay bounded", async (t) => {
+  const gateway: TestGateway = await testGateway(t)
+  t.equal((await gateway.admin('GET', '/v1/admin/agents')).status, 200)
+  const guess = (): Promise<Answered> =>
+    gateway.call(null, 'GET', '/v1/admin/agents', { headers: { 'x-admin-secret': 'wrong' } })
+  for (let tried = 0; tried < 10; tried += 1) t.equal((await guess()).status, 403)
+  for (let tried = 0; tried < 10; tried += 1) {
+    const { status, headers } = await guess()
+    t.equal(status, 429)
+    t.equal(headers.connection, 'close', 'the next one costs a handshake')
+  }
+  const right = await gateway.admin('GET', '/v1/admin/agents')
+  t.equal(right.status, 200)
+})

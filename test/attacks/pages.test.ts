@@ -1,0 +1,177 @@
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import t, { type Test } from 'tap'
+import { Agent, fetch as undiciFetch } from 'undici'
+import { readIdentity } from '../../scripts/client/identity.ts'
+import { startSidecar } from '../../scripts/client/sidecar.ts'
+import { sessionOf } from '../../scripts/client/signing/session.ts'
+import { arrivals, identityDirectory } from '../support/clients/identity.ts'
+import { CHAT, type TestGateway, testGateway } from '../support/gateway.ts'
+import { mcpStage } from '../support/mcp/stage.ts'
+import { statuses } from '../support/raw.ts'
+
+// What a browser adds to what a page sends, and the page can neither set nor leave out.
+
+/** Of a page that is not ours. The last two are without an `Origin`: pictures, links and forms by GET. */
+const foreign = (url: string): readonly Record<string, string>[] => [
+  { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' },
+  { origin: 'https://evil.example' },
+  { origin: 'null' },
+  { origin: '' },
+  { origin: `${url}.evil.example` },
+  { origin: url.replace(/:\d+$/, '') },
+  { origin: url.replace(/^https/, 'http').replace(/:\d+$/, '') },
+  { origin: url, 'sec-fetch-site': 'cross-site' },
+  { origin: url, 'sec-fetch-site': 'same-site' },
+  { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' },
+  { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' },
+  { 'sec-fetch-site': 'same-origin, cross-site' },
+  { 'sec-fetch-site': '' },
+]
+
+/** Of a page of ours, of an address that was typed, and of what is no browser. */
+const own = (url: string): readonly Record<string, string>[] => [
+  {},
+  { 'sec-fetch-mode': 'cors' },
+  { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate' },
+  { 'sec-fetch-site': 'same-origin' },
+  { origin: url, 'sec-fetch-site': 'same-origin' },
+]
+
+/** Every route where a certificate is worth something. */
+const ROUTES: readonly (readonly [method: string, path: string, body?: unknown])[] = [
+  ['POST', '/v1/chat/completions', CHAT],
+  ['POST', '/v1/llm/chat', CHAT],
+  ['POST', '/v1/responses', { model: 'gpt-5-mini', input: 'hi' }],
+  ['POST', '/v1/messages', { model: 'claude-haiku-4-5', max_tokens: 1, messages: [] }],
+  ['GET', '/v1/models'],
+  ['GET', '/v1/egress/models'],
+  ['POST', '/v1/auth/token', 'grant_type=client_credentials'],
+  ['POST', '/v1/auth/login-challenge'],
+  ['POST', '/v1/auth/sign-challenged-assertion', {}],
+  ['POST', '/v1/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }],
+  ['POST', '/v1/mcp/files', { jsonrpc: '2.0', id: 1, method: 'tools/list' }],
+  ['DELETE', '/v1/mcp'],
+  ['DELETE', '/v1/mcp/files'],
+]
+
+await t.test('D1 a page of another site spends no certificate, at no route', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat', 'mcp.tools.list'])
+  for (const [method, path, body] of ROUTES) {
+    for (const headers of foreign(gateway.url)) {
+      const answer = await gateway.call(
+        bot,
+        method,
+        path,
+        body === undefined ? { headers } : { body, headers },
+      )
+      const name = `${method} ${path} ${JSON.stringify(headers)}`
+      t.match(answer, { status: 403, json: { reason: 'origin_not_allowed' } }, name)
+      t.notOk(Object.keys(answer.headers).some((header) => header.startsWith('access-control-')))
+    }
+  }
+  t.equal(gateway.upstream.seen.filter(({ method }) => method === 'POST').length, 0)
+})
+
+await t.test('D1 its own pages, SDKs and command lines are served as before', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  for (const headers of own(gateway.url)) {
+    const { status } = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT, headers })
+    t.equal(status, 200, JSON.stringify(headers))
+    t.equal((await gateway.call(bot, 'GET', '/v1/models', { headers })).status, 200)
+  }
+  // The fetch of Node, and of every SDK in JavaScript: no Origin, no Sec-Fetch-Site, but Sec-Fetch-Mode.
+  const seen = arrivals(t, gateway)
+  const dispatcher = new Agent({ connect: { ca: gateway.ca, cert: bot.cert, key: bot.key } })
+  t.teardown(() => dispatcher.close())
+  const { status } = await undiciFetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(CHAT),
+    dispatcher,
+  })
+  t.equal(status, 200)
+  t.match(seen.at(-1)?.headers, { 'sec-fetch-mode': 'cors' })
+  t.match(seen.at(-1)?.headers, { origin: undefined, 'sec-fetch-site': undefined })
+})
+
+await t.test('D1 who is refused so is counted, and makes no row of its own', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const headers = { origin: 'https://evil.example' }
+  for (const who of [bot, null]) {
+    await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT, headers })
+  }
+  const before = await gateway.rows({ action: 'egress_llm_chat' })
+  t.same(before, [])
+  await gateway.close(0)
+  const counted = (await gateway.rows()).filter(({ detail }) => detail.reason === 'origin_not_allowed')
+  t.match(counted, [{ principal_id: null, detail: { count: 2 } }])
+})
+
+await t.test('D1 a page that the operator allows for MCP reaches MCP, and nothing else', async (t) => {
+  const page = 'https://app.example.com'
+  const stage = await mcpStage(t, { files: { '60-mcp.yaml': `plugin: mcp\nallowed_origins: [${page}]\n` } })
+  const bot = await stage.enroll('bot', ['llm.chat', 'mcp.tools.list'])
+  const headers = { origin: page, 'sec-fetch-site': 'cross-site' }
+  const body = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  t.equal((await stage.call(bot, 'POST', '/v1/mcp', { body, headers })).status, 200)
+  t.equal((await stage.call(bot, 'POST', '/v1/chat/completions', { body: CHAT, headers })).status, 403)
+})
+
+async function sidecarOf(t: Test, gateway: TestGateway): Promise<{ url: string; port: number }> {
+  const session = sessionOf(readIdentity(await identityDirectory(t, gateway)))
+  const sidecar = await startSidecar(session, '127.0.0.1', 0)
+  t.teardown(async () => {
+    await sidecar.close(0)
+    await session.close()
+  })
+  return { url: sidecar.url, port: Number(new URL(sidecar.url).port) }
+}
+
+/** Sends exactly these bytes and resolves with the status codes that come back. */
+async function answered(port: number, bytes: string): Promise<readonly number[]> {
+  const socket = connect(port, '127.0.0.1')
+  // Not ended: a client that hangs up is not answered.
+  socket.write(bytes)
+  return statuses(await text(socket))
+}
+
+await t.test('E5 the sidecar takes no request with two Host headers, whatever they say', async (t) => {
+  const gateway = await testGateway(t)
+  const { port, url } = await sidecarOf(t, gateway)
+  const seen = arrivals(t, gateway)
+  const own = `127.0.0.1:${port}`
+  for (const [first, second] of [
+    [own, 'evil.example'],
+    ['evil.example', own],
+    [own, own],
+    [own, ''],
+  ]) {
+    for (const name of ['Host', 'hOST']) {
+      const head = `GET /v1/models HTTP/1.1\r\nHost: ${first}\r\n${name}: ${second}\r\nConnection: close\r\n\r\n`
+      t.same(await answered(port, head), [400], `${first} and ${second}`)
+    }
+  }
+  t.equal(seen.length, 0)
+  t.equal((await fetch(`${url}/v1/models`)).status, 200, "Node's own fetch is served")
+  const head = `GET /v1/models HTTP/1.1\r\nHost: ${own}\r\nX-Host: evil.example\r\nConnection: close\r\n\r\n`
+  t.same(await answered(port, head), [200])
+})
+
+await t.test('D1 nor does a page of another site spend it through the sidecar', async (t) => {
+  const gateway = await testGateway(t)
+  const { port, url } = await sidecarOf(t, gateway)
+  const seen = arrivals(t, gateway)
+  const sent = (headers: Record<string, string>) => {
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+    return `GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n${lines.join('')}Connection: close\r\n\r\n`
+  }
+  for (const headers of foreign(url)) {
+    t.same(await answered(port, sent(headers)), [403], JSON.stringify(headers))
+  }
+  t.equal(seen.length, 0)
+  for (const headers of own(url)) t.same(await answered(port, sent(headers)), [200], JSON.stringify(headers))
+})
