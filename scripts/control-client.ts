@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { request } from 'node:http'
+import { Collector } from '../plugins/collect.ts'
 import { controlPath, isRunning } from '../proxy/http/control-socket.ts'
 import type { Settings } from '../proxy/settings.ts'
 
@@ -56,11 +57,11 @@ function callSocket(socketPath: string, method: string, path: string, body: unkn
     payload === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) }
   return new Promise((resolve, reject) => {
     const req = request({ socketPath, method, path, headers }, (res) => {
-      const chunks: Buffer[] = []
-      res.on('data', (chunk: Buffer) => chunks.push(chunk))
+      const chunks = new Collector(Number.POSITIVE_INFINITY)
+      res.on('data', (chunk: Buffer) => chunks.add(chunk))
       res.on('error', reject)
       res.on('end', () => {
-        const text = Buffer.concat(chunks).toString()
+        const text = chunks.bytes().toString()
         const isJson = res.headers['content-type'] === 'application/json'
         resolve({ status: res.statusCode ?? 0, body: isJson ? JSON.parse(text) : text || null })
       })

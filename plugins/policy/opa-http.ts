@@ -1,6 +1,7 @@
 import { Agent, request } from 'undici'
 import { messageOf } from '../../db/error-message.ts'
 import { isObject } from '../../db/json.ts'
+import { collect } from '../collect.ts'
 import { scanJson } from '../json-body/scan.ts'
 import { type Engine, MAX_ANSWER_BYTES, MAX_QUESTIONS } from './engine.ts'
 
@@ -44,7 +45,9 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
       answer.body.on('error', () => {}).destroy()
       throw new Error(`the policy agent answered ${answer.statusCode}`)
     }
-    return resultOf(Buffer.from(await answer.body.arrayBuffer()))
+    const bytes = await collect(answer.body, MAX_ANSWER_BYTES)
+    if (bytes === null) throw new Error('the answer of the policy agent is too large')
+    return resultOf(bytes)
   }
 
   return {

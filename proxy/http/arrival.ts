@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
+import { Collector } from '../../plugins/collect.ts'
 import type { Arrival, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 
@@ -72,20 +73,19 @@ function peerOf(socket: TLSSocket): Peer | null {
  * breaks off.
  */
 function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Promise<Buffer> {
-  if (Number(req.headers['content-length'] ?? 0) > limit) return Promise.reject(tooLarge(limit))
+  const length = req.headers['content-length']
+  const declared = length === undefined ? undefined : Number(length)
+  if (declared !== undefined && declared > limit) return Promise.reject(tooLarge(limit))
   // The client hung up while an earlier plugin ran: no further event of the request will come.
   if (req.destroyed) return Promise.reject(brokenOff())
   // The client waits for this before it sends: only now is the body wanted.
   if (req.headers.expect !== undefined) res.writeContinue()
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = []
-    let size = 0
+    const body = new Collector(limit, declared)
     req.on('data', (chunk: Buffer) => {
-      size += chunk.length
-      if (size <= limit) chunks.push(chunk)
-      else reject(tooLarge(limit))
+      if (!body.add(chunk)) reject(tooLarge(limit))
     })
-    req.on('end', () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)))
+    req.on('end', () => resolve(body.bytes()))
     req.on('error', (cause) => reject(brokenOff(cause)))
     req.on('close', () => {
       if (!req.complete) reject(brokenOff())

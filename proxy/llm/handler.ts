@@ -1,3 +1,4 @@
+import { collect } from '../../plugins/collect.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Span } from '../../plugins/json-body/scan.ts'
 import type { Granted } from '../../plugins/permit.ts'
@@ -12,7 +13,7 @@ import { brokenOffEvent, notConfigured, refusalOfError, refusalOfStatus, unusabl
 import { type ProviderTarget, routing } from './routing.ts'
 import type { Upstream, UpstreamAnswer } from './upstream/client.ts'
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
-import { discard, readAll } from './upstream/stream.ts'
+import { discard } from './upstream/stream.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
@@ -137,7 +138,7 @@ function isApiContent({ headers }: UpstreamAnswer): boolean {
 /** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
 async function ownRefusal({ target, answer, attempts }: Answered): Promise<Reply> {
   const { status, headers, stream } = answer
-  const body = await readAll(stream, MAX_ERROR_BODY).catch((error: unknown) => {
+  const body = await collect(stream, MAX_ERROR_BODY).catch((error: unknown) => {
     throw unusableAnswer(status, target.provider, error)
   })
   const key = target.provider.api_key

@@ -1,4 +1,5 @@
 import { isObject, type Members } from '../../../db/json.ts'
+import { Collector } from '../../../plugins/collect.ts'
 import type { UsageNames } from './dialect.ts'
 
 /** Token counts as a provider stated them. Whole numbers; a member is absent where nothing was stated. */
@@ -42,9 +43,9 @@ export function usageTap(names: UsageNames, contentType: string, contentEncoding
 }
 
 function jsonTap(names: UsageNames): UsageTap {
-  const kept = new Kept()
+  const kept = new Collector(MAX_KEPT)
   return {
-    observe: (chunk) => kept.add(chunk),
+    observe: (chunk) => void kept.add(chunk),
     usage: () => {
       const found = new StatedUsage(names)
       found.read(kept.bytes())
@@ -56,11 +57,11 @@ function jsonTap(names: UsageNames): UsageTap {
 /** Only whole lines that hold `"usage"` are ever parsed; a line may be cut anywhere between two chunks. */
 function eventTap(names: UsageNames): UsageTap {
   const found = new StatedUsage(names)
-  const carry = new Kept()
+  const carry = new Collector(MAX_KEPT)
   return {
     observe: (chunk) => {
       const first = chunk.indexOf(NEWLINE)
-      if (first < 0) return carry.add(chunk)
+      if (first < 0) return void carry.add(chunk)
       carry.add(chunk.subarray(0, first))
       readLine(carry.bytes(), found)
       carry.clear()
@@ -85,30 +86,6 @@ function readLines(lines: Buffer, found: StatedUsage): void {
 function readLine(line: Buffer, found: StatedUsage): void {
   if (!line.includes(NEEDLE) || line.includes(NOTHING_YET)) return
   if (line.subarray(0, DATA.length).equals(DATA)) found.read(line.subarray(DATA.length))
-}
-
-/** Keeps chunks, without copying them, up to {@link MAX_KEPT}; past that, nothing until cleared. */
-class Kept {
-  #chunks: Buffer[] = []
-  #length = 0
-
-  add(chunk: Buffer): void {
-    if (chunk.length === 0) return
-    this.#length += chunk.length
-    if (this.#length > MAX_KEPT) this.#chunks = []
-    else this.#chunks.push(chunk)
-  }
-
-  bytes(): Buffer {
-    const [first] = this.#chunks
-    if (this.#length > MAX_KEPT || !first) return Buffer.alloc(0)
-    return this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.#length)
-  }
-
-  clear(): void {
-    this.#chunks = []
-    this.#length = 0
-  }
 }
 
 /** The statements of an answer's events so far; a later one replaces an earlier one of the same name. */

@@ -1,3 +1,4 @@
+import { collect } from '../../../plugins/collect.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
 import type { ListedModel } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
@@ -5,7 +6,7 @@ import type { Provider } from '../options.ts'
 import type { Upstream } from './client.ts'
 import { requestHeaders } from './headers.ts'
 import { timeoutsOf, urlOf } from './provider.ts'
-import { discard, readAll } from './stream.ts'
+import { discard } from './stream.ts'
 
 /** Bytes. */
 const MAX_LIST = 4 * 1024 * 1024
@@ -37,7 +38,7 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
     discard(stream)
     throw new Error(`the model list was answered with ${status}`)
   }
-  const body = await readAll(stream, MAX_LIST)
+  const body = await collect(stream, MAX_LIST)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
   return format.parse(parse(body))
 }

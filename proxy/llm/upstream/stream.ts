@@ -50,16 +50,3 @@ export function discard(stream: IncomingMessage, limit = 65_536): void {
     if (seen > limit) stream.destroy()
   })
 }
-
-/** The whole answer, or null where it is longer than `limit` bytes. Rejects where it is cut short. */
-export async function readAll(stream: IncomingMessage, limit: number): Promise<Buffer | null> {
-  const chunks: Buffer[] = []
-  let length = 0
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    length += chunk.length
-    // Leaving the loop destroys the stream.
-    if (length > limit) return null
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks, length)
-}

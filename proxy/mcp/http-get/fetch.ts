@@ -1,4 +1,5 @@
 import type { Agent, Dispatcher } from 'undici'
+import { Collector } from '../../../plugins/collect.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import type { AllowedHosts } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
@@ -100,15 +101,15 @@ function withStatus({ reason, message, detail }: FetchFailure, status: number): 
 }
 
 async function upTo(maxBytes: number, { body }: Answer): Promise<{ body: Buffer; cut: boolean }> {
-  const chunks: Buffer[] = []
-  let length = 0
+  const kept = new Collector(maxBytes)
+  let left = maxBytes
   // Proven by undici: without setEncoding, a body's chunks are Buffers.
   for await (const chunk of body as AsyncIterable<Buffer>) {
-    chunks.push(chunk)
-    length += chunk.length
-    if (length > maxBytes) break
+    kept.add(chunk.subarray(0, left))
+    left -= chunk.length
+    if (left < 0) break
   }
-  return { body: Buffer.concat(chunks).subarray(0, maxBytes), cut: length > maxBytes }
+  return { body: kept.bytes(), cut: left < 0 }
 }
 
 function headerOf({ headers }: Answer, name: string): string {

@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { createServer as createTcpServer, type Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
+import { collect } from '../../../../plugins/collect.ts'
 import { openUpstream, type UpstreamRequest } from '../../../../proxy/llm/upstream/client.ts'
 import type { UpstreamErrorKind } from '../../../../proxy/llm/upstream/error.ts'
-import { readAll } from '../../../../proxy/llm/upstream/stream.ts'
 import { odd } from '../../../support/certs/made.ts'
 import { answer, chunk, chunkedHead, nobody, portOf, rawUpstream } from '../../../support/llm/upstreams.ts'
 import { CATALOGUE } from '../../../support/permit.ts'
@@ -36,7 +36,7 @@ await t.test(
   async (t) => {
     const { url, seen } = await rawUpstream(t, (socket) => socket.write(answer(200, '{}')))
     const { stream } = await upstream.call(post(url))
-    await readAll(stream, 100)
+    await collect(stream, 100)
     const host = new URL(url).host
     t.strictSame(seen[0]?.head.split('\r\n'), [
       'POST /v1/chat/completions HTTP/1.1',
@@ -54,7 +54,7 @@ await t.test(
   async (t) => {
     const { url, seen } = await rawUpstream(t, (socket) => socket.write(answer(200, '{}')))
     const { stream } = await upstream.call(post(url, { url: new URL(`${url}//a%2e/b?c=d&e`) }))
-    await readAll(stream, 100)
+    await collect(stream, 100)
     t.match(seen[0]?.head, /^POST \/v1\/\/a%2e\/b\?c=d&e HTTP\/1\.1\r\n/)
   },
 )
@@ -184,7 +184,7 @@ for (const [name, write] of [
       stream.once('end', () => {
         ended = true
       })
-      await t.rejects(readAll(stream, 1000))
+      await t.rejects(collect(stream, 1000))
       t.notOk(ended)
     },
   )
@@ -195,7 +195,7 @@ await t.test('F-15 an answer that stalls is destroyed with an error of kind time
     socket.write(chunkedHead() + chunk('data: one\n\n')),
   )
   const { stream } = await upstream.call(post(url, { timeouts: { ...LONG, idleMs: 20 } }))
-  await t.rejects(readAll(stream, 1000), ofKind('timeout'))
+  await t.rejects(collect(stream, 1000), ofKind('timeout'))
   await closed
 })
 
@@ -244,7 +244,7 @@ await t.test('one connection serves one request after the other', async (t) => {
   const { url, seen } = await rawUpstream(t, (socket) => socket.write(answer(200, '{}')))
   for (let i = 0; i < 3; i += 1) {
     const { stream } = await upstream.call(post(url))
-    await readAll(stream, 100)
+    await collect(stream, 100)
     // The connection goes back to the pool on the turn after.
     await new Promise(setImmediate)
   }
@@ -264,7 +264,7 @@ await t.test(
     })
     for (let i = 0; i < 2; i += 1) {
       const { stream } = await upstream.call(post(url))
-      await readAll(stream, 100)
+      await collect(stream, 100)
       await new Promise(setImmediate)
     }
     t.strictSame(
@@ -287,7 +287,7 @@ await t.test('a request that was answered with as much as a byte is not sent aga
     else socket.write('HTTP/1.1 2', () => socket.resetAndDestroy())
   })
   const { stream } = await upstream.call(post(url))
-  await readAll(stream, 100)
+  await collect(stream, 100)
   await new Promise(setImmediate)
   await t.rejects(upstream.call(post(url)), ofKind('reset'))
   t.equal(seen.length, 2)

@@ -6,8 +6,8 @@ import { ClientRequest, IncomingMessage } from 'node:http'
 import { Socket } from 'node:net'
 import { ProxyServer } from 'http-proxy-3'
 import t, { type Test } from 'tap'
+import { collect } from '../../../../plugins/collect.ts'
 import { bodyStandIn, FENCE, requestStandIn, responseStandIn } from '../../../../proxy/llm/upstream/client.ts'
-import { readAll } from '../../../../proxy/llm/upstream/stream.ts'
 import { answer, nobody, rawUpstream } from '../../../support/llm/upstreams.ts'
 
 const BODY = Buffer.from('{"model":"m"}')
@@ -111,7 +111,7 @@ for (const method of ['POST', 'GET'] as const) {
     if (!(incoming instanceof IncomingMessage)) throw new Error('proxyRes brings an answer')
     t.strictSame(incoming.statusCode, 200)
     t.ok(rest[0] === standIns.request && rest[1] === standIns.response, 'proxyRes names its stand-ins')
-    t.strictSame(String(await readAll(incoming, 100)), '{}', 'nobody else reads the answer')
+    t.strictSame(String(await collect(incoming, 100)), '{}', 'nobody else reads the answer')
     t.strictSame(listed(uses), {
       request: ON_DISPATCH,
       headers: headerReads(method),

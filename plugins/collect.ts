@@ -1,0 +1,130 @@
+import type { Readable } from 'node:stream'
+
+/** The least that is allocated at once. Bytes. */
+const LEAST_STEP = 4096
+const NOTHING = Buffer.alloc(0)
+
+/**
+ * Collects bytes that come in pieces of any size. It holds at most 1.1 times what has come, and 4 KiB, since
+ * pieces are copied and let go: a body in pieces of one byte would else cost some 300 bytes for each of them
+ * (docs/threats.md#a2). A sole piece is handed out as it came. What was only announced is never allocated.
+ */
+export class Collector {
+  readonly #limit: number
+  readonly #declared: number
+  /** The sole piece so far, or what {@link bytes} has handed out; then there are no segments. */
+  #whole: Buffer | null = null
+  #segments: Buffer<ArrayBuffer>[] = []
+  /** Bytes at the end of the last segment that hold nothing yet. */
+  #free = 0
+  #length = 0
+  #full = false
+
+  /**
+   * `limit`: bytes; more is not kept. `declared`: the length that was announced, past which nothing is
+   * allocated ahead.
+   */
+  constructor(limit: number, declared = Number.POSITIVE_INFINITY) {
+    this.#limit = limit
+    this.#declared = declared
+  }
+
+  /** Bytes that are kept. */
+  get length(): number {
+    return this.#length
+  }
+
+  /** Bytes that are allocated for them. */
+  get capacity(): number {
+    return this.#length + this.#free
+  }
+
+  /**
+   * Takes a piece. Returns false where that makes more than the limit: then everything is dropped, and each
+   * further piece with it, until {@link clear}.
+   */
+  add(piece: Buffer): boolean {
+    if (this.#full) return false
+    if (piece.length > this.#limit - this.#length) {
+      this.clear()
+      this.#full = true
+      return false
+    }
+    if (piece.length === 0) return true
+    if (this.#length === 0) this.#whole = piece
+    else {
+      this.#divide()
+      this.#append(piece)
+    }
+    this.#length += piece.length
+    return true
+  }
+
+  /** Returns everything in one piece, which stays as it is whatever is added later. */
+  bytes(): Buffer {
+    this.#whole ??= this.#joined()
+    this.#segments = []
+    this.#free = 0
+    return this.#whole
+  }
+
+  /** Forgets everything, the limit's being passed included. */
+  clear(): void {
+    this.#whole = null
+    this.#segments = []
+    this.#free = 0
+    this.#length = 0
+    this.#full = false
+  }
+
+  /** Moves the sole piece into a segment: it is one no longer. */
+  #divide(): void {
+    if (!this.#whole) return
+    const piece = this.#whole
+    this.#whole = null
+    this.#length = 0
+    this.#append(piece)
+    this.#length = piece.length
+  }
+
+  #append(piece: Buffer): void {
+    const fits = Math.min(piece.length, this.#free)
+    const last = this.#segments.at(-1)
+    if (last && fits > 0) piece.copy(last, last.length - this.#free, 0, fits)
+    this.#free -= fits
+    const rest = piece.length - fits
+    if (rest === 0) return
+    const length = this.#length + fits
+    const ahead = Math.min(Math.max(LEAST_STEP, Math.floor(length / 10)), this.#declared - length)
+    const segment = Buffer.allocUnsafeSlow(Math.max(rest, ahead))
+    piece.copy(segment, 0, fits)
+    this.#segments.push(segment)
+    this.#free = segment.length - rest
+  }
+
+  #joined(): Buffer {
+    const [first] = this.#segments
+    if (!first) return NOTHING
+    if (this.#segments.length === 1) return first.subarray(0, this.#length)
+    const whole = Buffer.allocUnsafeSlow(this.#length)
+    let at = 0
+    for (const segment of this.#segments) {
+      segment.copy(whole, at, 0, Math.min(segment.length, this.#length - at))
+      at += segment.length
+      // Freed here and now: until the next collection of garbage there would be everything twice.
+      segment.buffer.transfer(0)
+    }
+    return whole
+  }
+}
+
+/**
+ * Reads the whole of a stream of bytes. Resolves with null where it is longer than `limit` bytes, and
+ * destroys it then. Rejects with what the stream fails with.
+ */
+export async function collect(stream: Readable, limit: number): Promise<Buffer | null> {
+  const collector = new Collector(limit)
+  // Not in object mode and without an encoding: its pieces are buffers. Leaving the loop destroys it.
+  for await (const piece of stream as AsyncIterable<Buffer>) if (!collector.add(piece)) return null
+  return collector.bytes()
+}

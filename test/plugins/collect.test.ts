@@ -1,0 +1,82 @@
+import { Readable } from 'node:stream'
+import fc from 'fast-check'
+import t from 'tap'
+import { Collector, collect } from '../../plugins/collect.ts'
+
+const ENDLESS = Number.POSITIVE_INFINITY
+
+await t.test('A2 what was collected is what came, in pieces of any size', (t) => {
+  const pieces = fc.array(fc.uint8Array({ maxLength: 9000 }), { maxLength: 40 })
+  const declared = fc.option(fc.nat(100_000), { nil: undefined })
+  const property = fc.property(pieces, declared, fc.nat(40), (arrays, length, middle) => {
+    const collector = new Collector(ENDLESS, length)
+    const buffers = arrays.map((array) => Buffer.from(array))
+    buffers.forEach((piece, index) => {
+      if (index === middle) collector.bytes()
+      if (!collector.add(piece)) throw new Error('not taken')
+    })
+    const whole = Buffer.concat(buffers)
+    return collector.length === whole.length && collector.bytes().equals(whole)
+  })
+  t.doesNotThrow(() => fc.assert(property))
+  t.end()
+})
+
+await t.test('A2 it holds at most 1.1 times what has come, and 4 KiB', (t) => {
+  for (const declared of [undefined, 400_000, 32 * 1024 * 1024]) {
+    const collector = new Collector(ENDLESS, declared)
+    let worst = 0
+    for (let length = 1; length <= 400_000; length += 1) {
+      collector.add(Buffer.from([length & 0xff]))
+      worst = Math.max(worst, collector.capacity - Math.max(4096, collector.length * 1.1) - 4096)
+    }
+    t.ok(worst <= 0, `${worst} bytes more, where ${declared} were declared`)
+    t.equal(collector.bytes().length, 400_000)
+    t.equal(collector.capacity, 400_000, 'and no more than that when it is handed out')
+  }
+  const exact = new Collector(ENDLESS, 5000)
+  for (let length = 0; length < 5000; length += 1) exact.add(Buffer.from(' '))
+  t.equal(exact.capacity, 5000, 'nothing past a length that was declared')
+  t.end()
+})
+
+await t.test('A2 a sole piece is handed out as it came, not copied', (t) => {
+  const piece = Buffer.alloc(2048, 'x')
+  const collector = new Collector(2048, 2048)
+  t.ok(collector.add(piece))
+  t.equal(collector.bytes(), piece)
+  t.end()
+})
+
+await t.test('A2 what was handed out stays as it is when more comes', (t) => {
+  const collector = new Collector(ENDLESS)
+  for (let i = 0; i < 20_000; i += 1) collector.add(Buffer.from('a'))
+  const before = collector.bytes()
+  collector.add(Buffer.from('b'))
+  t.equal(collector.bytes().length, 20_001)
+  t.ok(before.equals(Buffer.alloc(20_000, 'a')))
+  t.equal(collector.bytes(), collector.bytes(), 'the same whenever it is asked for')
+  t.end()
+})
+
+await t.test('A2 past the limit nothing is kept until it is cleared', (t) => {
+  const collector = new Collector(3)
+  t.ok(collector.add(Buffer.from('abc')), 'the limit itself is no excess')
+  t.notOk(collector.add(Buffer.from('d')))
+  t.notOk(collector.add(Buffer.alloc(0)))
+  t.equal(collector.capacity, 0)
+  t.equal(collector.bytes().length, 0)
+  collector.clear()
+  t.ok(collector.add(Buffer.from('ef')))
+  t.equal(String(collector.bytes()), 'ef')
+  t.end()
+})
+
+await t.test('A2 a stream past the limit is destroyed, and its failure is thrown on', async (t) => {
+  t.equal(String(await collect(Readable.from([Buffer.from('a'), Buffer.from('b')]), 2)), 'ab')
+  const long = Readable.from([Buffer.from('a'), Buffer.from('b'), Buffer.from('c')])
+  t.equal(await collect(long, 1), null)
+  t.ok(long.destroyed)
+  const broken = new Readable({ read: () => broken.destroy(new Error('cut')) })
+  await t.rejects(collect(broken, 1), { message: 'cut' })
+})
