@@ -2,8 +2,9 @@ import type { Readable } from 'node:stream'
 import type { Era } from '../protocol/versions.ts'
 import { echoes, type UpstreamCredentials } from './connections.ts'
 import { failed } from './errors.ts'
+import { eventData, type SizeLimits } from './events.ts'
 import { drain, type Head, isEncoded, mediaTypeOf } from './exchange.ts'
-import { eventData, kindOfMessage, type Message, readMessage, readWhole, type SizeLimits } from './message.ts'
+import { kindOfMessage, type Message, readMessage, readWhole } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 /** An MCP server's answer to one request of ours. */

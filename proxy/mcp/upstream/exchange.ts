@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
+import { Collector } from '../../../plugins/collect.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
@@ -27,8 +28,8 @@ export interface Head {
   readonly status: number
   readonly headers: ResponseHeaders
   /**
-   * Errors with McpUpstreamError or the signal's reason. Nothing is read ahead beyond one chunk. Destroying
-   * it ends the request.
+   * Errors with McpUpstreamError or the signal's reason. Its chunks are what came together. Nothing is read
+   * ahead beyond one of them. Destroying it ends the request.
    */
   readonly body: Readable
 }
@@ -56,6 +57,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** Null until the connection stands and the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
   #body: Readable | null = null
+  /** What came with one reading of the connection, however many pieces it was sent in. */
+  readonly #come = new Collector(Number.POSITIVE_INFINITY)
+  /** True: the connection has been told to wait, and has handed over one more piece before it did. */
+  #waits = false
   #complete = false
   /** The reason, where this side ended it. */
   #ended: { readonly reason: unknown } | null = null
@@ -97,7 +102,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (status < 200) return
     const body = new Readable({
       highWaterMark: 1,
-      read: () => controller.resume(),
+      read: () => this.#goOn(controller),
       destroy: (error, done) => {
         if (!this.#complete) controller.abort(error ?? new Error('not wanted any more'))
         done(error)
@@ -111,10 +116,17 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#body?.push(chunk) === false) controller.pause()
+    if (this.#come.length === 0) queueMicrotask(() => this.#handOver(controller))
+    this.#come.add(chunk)
+    if (!controller.paused) return
+    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
+    // each time.
+    if (this.#waits) controller.resume()
+    this.#waits = !this.#waits
   }
 
-  onResponseEnd(): void {
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    this.#handOver(controller)
     this.#complete = true
     this.#body?.push(null)
   }
@@ -124,6 +136,24 @@ class Exchange implements Dispatcher.DispatchHandler {
     const reason = this.#ended ? this.#ended.reason : this.#failure(error)
     if (this.#body) this.#body.destroy(asError(reason))
     else this.#reject(reason)
+  }
+
+  #handOver(controller: Dispatcher.DispatchController): void {
+    if (this.#come.length === 0) return
+    const bytes = this.#come.bytes()
+    this.#come.clear()
+    // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
+    if (this.#body?.push(bytes) === false) controller.pause()
+  }
+
+  #goOn(controller: Dispatcher.DispatchController): void {
+    if (!controller.paused) return
+    // With a turn of the loop between, so that a fast upstream leaves room for everybody else.
+    setImmediate(() => {
+      if (this.#complete) return
+      this.#waits = false
+      controller.resume()
+    })
   }
 
   readonly #aborted = (): void => this.#end(this.#outgoing.signal.reason)

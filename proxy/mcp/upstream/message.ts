@@ -1,12 +1,8 @@
 import type { Readable } from 'node:stream'
-import { TextDecoder } from 'node:util'
-import { createParser } from 'eventsource-parser'
 import { isObject, type Members } from '../../../db/json.ts'
+import { collect } from '../../../plugins/collect.ts'
 import { type Span, scanJson } from '../../../plugins/json-body/scan.ts'
-import type { Limits } from '../options.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-
-export type SizeLimits = Pick<Limits, 'maxMessageBytes' | 'maxAnswerBytes'>
 
 /** One JSON-RPC message from an upstream, strictly read. */
 export interface Message {
@@ -95,62 +91,7 @@ const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeIn
  * with.
  */
 export async function readWhole(body: Readable, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let length = 0
-  // Not in object mode and without an encoding: its chunks are buffers.
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    length += chunk.length
-    // Leaving the loop destroys the body, and with it the request.
-    if (length > maxBytes) throw new McpUpstreamError('too_large', 'the answer is too large')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks, length)
-}
-
-/**
- * Yields the data of each event of an event stream, as it comes (WHATWG HTML, server-sent events). Passes
- * over events without data and those of another type than `message`, which carry nothing of MCP. Ends where
- * the stream ends: an event that was not finished by then is none.
- * Throws McpUpstreamError `too_large` past the limits, `failed` where the stream is not UTF-8.
- */
-export async function* eventData(
-  chunks: AsyncIterable<Buffer>,
-  { maxMessageBytes, maxAnswerBytes }: SizeLimits,
-): AsyncGenerator<Buffer> {
-  const ready: string[] = []
-  let overflow = false
-  const parser = createParser({
-    // In characters, of which no UTF-8 text has more than bytes.
-    maxBufferSize: maxMessageBytes,
-    onEvent: ({ event = 'message', data }) => {
-      if (event === 'message' && data !== '') ready.push(data)
-    },
-    onError: ({ type }) => {
-      // The others are lines that a reader of event streams passes over.
-      if (type === 'max-buffer-size-exceeded') overflow = true
-    },
-  })
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-  let total = 0
-  for await (const chunk of chunks) {
-    total += chunk.length
-    if (total > maxAnswerBytes) throw new McpUpstreamError('too_large', 'an event stream is too long')
-    parser.feed(decode(decoder, chunk))
-    for (const data of ready.splice(0)) yield sized(data, maxMessageBytes)
-    if (overflow) throw new McpUpstreamError('too_large', 'an event is too large')
-  }
-}
-
-function decode(decoder: TextDecoder, chunk: Buffer): string {
-  try {
-    return decoder.decode(chunk, { stream: true })
-  } catch (error) {
-    throw failed('an event stream is not UTF-8', { cause: error })
-  }
-}
-
-function sized(data: string, maxMessageBytes: number): Buffer {
-  const bytes = Buffer.from(data)
-  if (bytes.length > maxMessageBytes) throw new McpUpstreamError('too_large', 'an event is too large')
+  const bytes = await collect(body, maxBytes)
+  if (bytes === null) throw new McpUpstreamError('too_large', 'the answer is too large')
   return bytes
 }

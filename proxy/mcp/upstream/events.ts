@@ -1,0 +1,146 @@
+import { isUtf8 } from 'node:buffer'
+import { Collector } from '../../../plugins/collect.ts'
+import type { Limits } from '../options.ts'
+import { failed, McpUpstreamError } from './errors.ts'
+
+export type SizeLimits = Pick<Limits, 'maxMessageBytes' | 'maxAnswerBytes'>
+
+const LF = 0x0a
+const CR = 0x0d
+const COLON = 0x3a
+const SPACE = 0x20
+const DATA = Buffer.from('data')
+const EVENT = Buffer.from('event')
+const MESSAGE = Buffer.from('message')
+const BOM = Buffer.from('\ufeff')
+const NEWLINE = Buffer.from('\n')
+
+/**
+ * Yields the data of each event of an event stream, as it comes (WHATWG HTML, server-sent events). Passes
+ * over events without data and those of another type than `message`, which carry nothing of MCP. Ends where
+ * the stream ends: an event that was not finished by then is none.
+ * Throws McpUpstreamError `too_large` past the limits, `failed` where an event is not UTF-8.
+ */
+export async function* eventData(
+  chunks: AsyncIterable<Buffer>,
+  { maxMessageBytes, maxAnswerBytes }: SizeLimits,
+): AsyncGenerator<Buffer> {
+  const events = new Events(maxMessageBytes)
+  let total = 0
+  for await (const chunk of chunks) {
+    total += chunk.length
+    if (total > maxAnswerBytes) throw new McpUpstreamError('too_large', 'an event stream is too long')
+    yield* events.read(chunk)
+  }
+}
+
+/**
+ * Reads an event stream as bytes. A line and an event may come in pieces of any size: neither costs more than
+ * its length, in memory or in work (docs/threats.md#a3).
+ */
+class Events {
+  /** The beginning of a line whose end has not come. */
+  readonly #line: Collector
+  /** The data of the event so far. */
+  readonly #data: Collector
+  /** True: the line whose end has not come is a comment, or of a field that means nothing here. */
+  #passing = false
+  /** True: the last line ended with a carriage return, and a line feed after it belongs to it. */
+  #returned = false
+  #isFirst = true
+  #isMessage = true
+  /** True: the event has a line of data, which may be empty. */
+  #hasData = false
+
+  constructor(maxMessageBytes: number) {
+    // The line has its field's name beside the data.
+    this.#line = new Collector(maxMessageBytes + BOM.length + 'data: '.length)
+    this.#data = new Collector(maxMessageBytes)
+  }
+
+  /** Yields the data of the events that end in `chunk`. */
+  *read(chunk: Buffer): Generator<Buffer> {
+    if (chunk.length === 0) return
+    let from = this.#returned && chunk[0] === LF ? 1 : 0
+    let lf = chunk.indexOf(LF, from)
+    let cr = chunk.indexOf(CR, from)
+    while (lf >= 0 || cr >= 0) {
+      const end = cr < 0 || (lf >= 0 && lf < cr) ? lf : cr
+      const event = this.#lineEnds(chunk.subarray(from, end))
+      if (event) yield event
+      from = end === cr && chunk[end + 1] === LF ? end + 2 : end + 1
+      // Looked for again only where it was passed: else each line would cost the whole chunk.
+      if (lf >= 0 && lf < from) lf = chunk.indexOf(LF, from)
+      if (cr >= 0 && cr < from) cr = chunk.indexOf(CR, from)
+    }
+    if (from < chunk.length) this.#lineGoesOn(chunk.subarray(from))
+    this.#returned = chunk[chunk.length - 1] === CR
+  }
+
+  #lineGoesOn(piece: Buffer): void {
+    if (this.#line.length === 0 && !this.#passing) {
+      const mayBeMark = this.#isFirst && piece[0] === BOM[0]
+      this.#passing = !mayBeMark && piece[0] !== DATA[0] && piece[0] !== EVENT[0]
+      if (this.#passing) this.#isFirst = false
+    }
+    if (!this.#passing) kept(this.#line.add(piece))
+  }
+
+  /** Returns the data of the event that the line ends, or null. */
+  #lineEnds(rest: Buffer): Buffer | null {
+    if (this.#passing) {
+      this.#passing = false
+      return null
+    }
+    const line = this.#begun(this.#joined(rest))
+    if (line.length === 0) return this.#eventEnds()
+    const data = fieldOf(line, DATA)
+    if (data) this.#add(data)
+    const type = fieldOf(line, EVENT)
+    if (type) this.#isMessage = type.length === 0 || type.equals(MESSAGE)
+    return null
+  }
+
+  #joined(rest: Buffer): Buffer {
+    if (this.#line.length === 0) return rest
+    kept(this.#line.add(rest))
+    const line = this.#line.bytes()
+    this.#line.clear()
+    return line
+  }
+
+  /** Returns the line without the byte order mark that the first one may begin with. */
+  #begun(line: Buffer): Buffer {
+    const marked = this.#isFirst && line.subarray(0, BOM.length).equals(BOM)
+    this.#isFirst = false
+    return marked ? line.subarray(BOM.length) : line
+  }
+
+  #add(data: Buffer): void {
+    if (!isUtf8(data)) throw failed('an event stream is not UTF-8')
+    if (this.#hasData) kept(this.#data.add(NEWLINE))
+    this.#hasData = true
+    kept(this.#data.add(data))
+  }
+
+  #eventEnds(): Buffer | null {
+    const event = this.#isMessage && this.#data.length > 0 ? this.#data.bytes() : null
+    this.#data.clear()
+    this.#hasData = false
+    this.#isMessage = true
+    return event
+  }
+}
+
+/** Returns the value of a line where it is of the field, or null. */
+function fieldOf(line: Buffer, field: Buffer): Buffer | null {
+  if (line[0] !== field[0] || !line.subarray(0, field.length).equals(field)) return null
+  if (line.length === field.length) return line.subarray(line.length)
+  if (line[field.length] !== COLON) return null
+  const start = field.length + 1
+  return line.subarray(line[start] === SPACE ? start + 1 : start)
+}
+
+function kept(within: boolean): void {
+  if (!within) throw new McpUpstreamError('too_large', 'an event is too large')
+}

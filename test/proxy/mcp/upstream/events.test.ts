@@ -1,0 +1,76 @@
+import { createParser } from 'eventsource-parser'
+import fc from 'fast-check'
+import t from 'tap'
+import { eventData } from '../../../../proxy/mcp/upstream/events.ts'
+import { failure } from '../../../support/mcp/upstream-calls.ts'
+
+const LIMITS = { maxMessageBytes: 10_000, maxAnswerBytes: 1_000_000 }
+
+async function* piecesOf(bytes: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
+  let from = 0
+  for (let i = 0; from < bytes.length; i += 1) {
+    const to = from + (sizes[i % sizes.length] ?? bytes.length)
+    yield bytes.subarray(from, to)
+    from = to
+  }
+}
+
+async function read(text: string, sizes: readonly number[], limits = LIMITS): Promise<readonly string[]> {
+  const events: string[] = []
+  for await (const data of eventData(piecesOf(Buffer.from(text), sizes), limits)) events.push(String(data))
+  return events
+}
+
+/** The same by a library that is not ours. */
+function expected(text: string): readonly string[] {
+  const events: string[] = []
+  const parser = createParser({
+    onEvent: ({ event = 'message', data }) => {
+      if (event === 'message' && data !== '') events.push(data)
+    },
+  })
+  parser.feed(text)
+  return events
+}
+
+const token = fc.constantFrom(
+  ...['\n', '\n', '\r', '\r\n', '\n\n', 'data', 'data:', 'data: ', 'dat', 'event', 'event: message'],
+  ...[
+    'event: other',
+    ':',
+    ': data: x',
+    'id: 1',
+    'retry: 5',
+    'x',
+    ' ',
+    '€',
+    '\ufeff',
+    '\u0000',
+    'database: y',
+  ],
+)
+
+await t.test('an event stream is read as a library reads it, in pieces of any size', async (t) => {
+  const stream = fc.array(token, { maxLength: 30 }).map((tokens) => tokens.join(''))
+  const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 })
+  const property = fc.asyncProperty(stream, sizes, async (text, cut) => {
+    t.strictSame(await read(text, cut), expected(text), JSON.stringify(text))
+  })
+  await t.resolves(fc.assert(property, { numRuns: 500 }))
+})
+
+await t.test('A3 a line and an event of many lines are bounded in bytes', async (t) => {
+  const long = 'x'.repeat(LIMITS.maxMessageBytes)
+  t.strictSame(await read(`data: ${long}\n\n`, [1]), [long])
+  await t.rejects(read(`data: ${long}x\n\n`, [7]), failure('too_large'))
+  await t.rejects(read(`data: ${long}xxxxxxxxxx`, [7]), failure('too_large'))
+  await t.rejects(read('data: x\n'.repeat(6_000), [64]), failure('too_large'))
+  t.strictSame(await read(`:${long.repeat(9)}\ndata: y\n\n`, [1000]), ['y'], 'a comment is not kept')
+  const limits = { ...LIMITS, maxAnswerBytes: 100 }
+  await t.rejects(read(':\n'.repeat(60), [9], limits), failure('too_large'))
+})
+
+await t.test('an event that is not UTF-8 is none', async (t) => {
+  const bytes = Buffer.from('data: \xff\n\n', 'latin1')
+  await t.rejects(eventData(piecesOf(bytes, [3]), LIMITS).next(), failure('failed'))
+})
