@@ -28,6 +28,8 @@ const MIB = 1024 * 1024
  */
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
+/** The limit of the body that sets the first secret, a code and a secret, of whoever comes. Bytes. */
+const SETUP_BODY_LIMIT = 4096
 /** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
 const MCP_BODY_LIMIT = 8 * MIB
 
@@ -39,6 +41,8 @@ export interface PipelineSources {
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Made once: its memory of failures must outlive a configuration. */
   readonly adminSecret: Plugin<Arrival, { actor: Actor }>
+  /** Refuses at setup once a secret is stored. */
+  readonly beforeFirstSecret: Plugin<Arrival, object>
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
@@ -72,6 +76,7 @@ export function pipelines({
   pin,
   apiKey,
   adminSecret,
+  beforeFirstSecret,
   constrained,
   claims,
   mcp,
@@ -185,7 +190,7 @@ export function pipelines({
     ),
 
     /** The first operator secret, by the code on the terminal that started the service. */
-    setup: anyone.pass(adminBody),
+    setup: anyone.pass(beforeFirstSecret).pass(jsonBody({ limit: SETUP_BODY_LIMIT, empty: true })),
 
     /** Administration: the operator's secret over TLS, or the file mode of the control socket. */
     admin: { read: operator, write: operator.pass(adminBody).pass(stillOperator(adminSecret)) },

@@ -15,7 +15,7 @@ import { spiffePin } from '../plugins/pin/spiffe.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
-import { Setup } from './admin/setup.ts'
+import { beforeFirstSecret, Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
@@ -127,6 +127,7 @@ export async function openServices(
         { storedHash, environment: settings.adminSecret ?? '' },
         new Throttle(monotonic),
       ),
+      beforeFirstSecret: beforeFirstSecret(storedHash),
       pin: pin(pinnedPrincipal(database), spiffePin(database)),
       apiKey: apiKey((keyId) => findApiKey(database, keyId), new Throttle(monotonic)),
       constrained: {

@@ -7,6 +7,7 @@ import { pin } from '../plugins/pin/pin.ts'
 import { RECORDER } from '../plugins/plugin.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
+import { beforeFirstSecret } from './admin/setup.ts'
 import type { Configuration } from './configuration.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
 import { openRegistry } from './mcp/state/registry.ts'
@@ -52,6 +53,7 @@ function emptySources(database: Database): Omit<PipelineSources, 'configuration'
     pin: pin(pinnedPrincipal(database)),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
     adminSecret: adminSecret({ storedHash: () => Promise.resolve(''), environment: '' }),
+    beforeFirstSecret: beforeFirstSecret(() => Promise.resolve('')),
     constrained: {
       nonces: new Nonces(secret),
       baseUrls: () => [],

@@ -1,6 +1,7 @@
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 import { firstSetting } from '../../db/settings.ts'
+import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { hashSecret } from '../../plugins/secrets/hash.ts'
 import { senderOf, Throttle } from '../../plugins/secrets/throttle.ts'
@@ -12,6 +13,23 @@ import { DONE, operation } from './operation.ts'
 const ALPHABET = 'ABCDEFGHJKLMNPQRSTUVWXYZ23456789'
 
 const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secretText })
+
+/**
+ * Refuses with `conflict` once a secret is stored, before a byte of the body is read: the door stands open to
+ * anybody, and for good (docs/threats.md#a2). `storedHash` gives the empty string until then; a stored secret
+ * is never taken away again, so it is not asked any more.
+ */
+export function beforeFirstSecret(storedHash: () => Promise<string>): Plugin<Arrival, object> {
+  let isStored = false
+  return {
+    name: 'setup',
+    admit: async () => {
+      isStored ||= (await storedHash()) !== ''
+      if (isStored) throw new Refusal('conflict', { message: 'An operator secret is set already.' })
+      return {}
+    },
+  }
+}
 
 /**
  * The one-time code of a first boot (docs/threats.md#threat-23): printed on the terminal that started the
