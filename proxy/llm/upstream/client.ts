@@ -13,12 +13,16 @@ import { TLSSocket } from 'node:tls'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
 import { UpstreamError } from './error.ts'
-import { guardStream } from './stream.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
 /** A pooled connection is dropped after so long without a request, before the other side does it. ms. */
 const POOL_IDLE_MS = 20_000
+/**
+ * No answer of a model takes longer; an upstream that keeps a stream alive with nothing in it might (threat
+ * 38). ms.
+ */
+const MAX_DURATION_MS = 3_600_000
 
 export interface Timeouts {
   /** The time until the connection stands, name look-up and TLS handshake included. ms. */
@@ -212,6 +216,38 @@ class Exchange {
     if (this.#timer) clearTimeout(this.#timer)
     this.#request.signal.removeEventListener('abort', this.#aborted)
   }
+}
+
+/**
+ * Destroys the stream, with an error, when nothing comes for `idleMs` while nothing is waiting to be read,
+ * when it has been open for an hour, or when `signal` fires (docs/threats.md#f-15, #f-19). A reader that
+ * holds the stream back stops that clock.
+ */
+function guardStream(stream: IncomingMessage, idleMs: number, signal: AbortSignal): void {
+  const { socket } = stream
+  const idle = () => {
+    // Something has come that a slow client has not taken yet: not the upstream's doing.
+    if (stream.complete || stream.readableLength > 0) socket.setTimeout(idleMs)
+    else stream.destroy(new UpstreamError('timeout', 'the answer stalled'))
+  }
+  const aborted = () => stream.destroy()
+  const deadline = setTimeout(
+    () => stream.destroy(new UpstreamError('timeout', 'the answer took longer than an hour')),
+    MAX_DURATION_MS,
+  )
+  deadline.unref()
+  const release = () => {
+    clearTimeout(deadline)
+    socket.off('timeout', idle)
+    signal.removeEventListener('abort', aborted)
+  }
+  socket.setTimeout(idleMs)
+  socket.on('timeout', idle)
+  signal.addEventListener('abort', aborted, { once: true })
+  stream.once('close', release)
+  // The reader hears the error through `errored` or its own listener; without one here Node would keep it to
+  // itself.
+  stream.on('error', release)
 }
 
 /*
