@@ -138,7 +138,7 @@ interface McpResourceTable {
   readonly description: string | null
   readonly endpoint_url: string
   readonly auth_type: McpAuthType
-  /** `env:NAME` or `file:/path`: where the secret is, never the secret. */
+  /** `env:MCP_SECRET_…` or `file:/path`: where the secret is, never the secret. */
   readonly auth_secret_ref: string | null
   readonly required_capability: string
   /** JSON array of host names. */

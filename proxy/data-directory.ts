@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Authority } from '../certs/authority/authority.ts'
 import { openAuthority } from '../certs/authority/files.ts'
@@ -9,7 +9,7 @@ import { type Ledger, openLedger } from '../db/audit/ledger.ts'
 import { type Database, openDatabase } from '../db/database.ts'
 import { countPrincipals } from '../db/principals/read.ts'
 import { readSetting, type SettingKey, writeSetting } from '../db/settings.ts'
-import type { Settings } from './settings.ts'
+import { isWithin, type Settings } from './settings.ts'
 import { VERSION } from './version.ts'
 
 /**
@@ -61,9 +61,15 @@ export async function openDataDirectory(
   }
 }
 
-/** Makes the data directory where it is missing, readable by its owner alone. */
-export async function makeDataDirectory({ dataDir }: Settings): Promise<void> {
+/**
+ * Makes the data directory and the one of MCP servers' secrets where they are missing, readable by their
+ * owner alone. Throws one sentence where links make the data directory one of the secrets.
+ */
+export async function makeDataDirectory({ dataDir, secretsDir }: Settings): Promise<void> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await mkdir(secretsDir, { recursive: true, mode: 0o700 })
+  if (!isWithin(await realpath(dataDir), await realpath(secretsDir))) return
+  throw new Error(`${secretsDir} leads to the data directory: MCP servers must not be sent what is in it`)
 }
 
 async function authorityOf(

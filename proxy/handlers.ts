@@ -135,6 +135,7 @@ function adminContext(
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,
+      secretsDir: settings.secretsDir,
     },
   }
 }

@@ -21,6 +21,7 @@ import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
 import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
 import type { DataDirectory } from './data-directory.ts'
+import { secretOf } from './egress/secret-reference.ts'
 import type { Listeners } from './http/listeners.ts'
 import { Drain } from './http/open-calls.ts'
 import { Catalogue } from './llm/catalogue.ts'
@@ -116,8 +117,7 @@ export async function openServices(
     catalogue: new Catalogue(),
     mcp: openMcp({
       database,
-      env,
-      dataDir: settings.dataDir,
+      upstreamSecret: secretOf(env, settings.secretsDir),
       allowPrivate: settings.allowPrivateUpstreams,
       secret: nonceSecret,
       clock,

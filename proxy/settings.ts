@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { resolve } from 'node:path'
+import { join, relative, resolve } from 'node:path'
 import { type DatabaseLocation, databaseLocation, NO_DATABASE_URL } from '../db/engine.ts'
 import { messageOf } from '../db/error-message.ts'
 import type { DpopMode } from '../plugins/dpop/dpop.ts'
@@ -28,6 +28,8 @@ export interface Settings {
   /** Base URLs without a trailing slash. Null: derived from hostnames and port once the port is known. */
   readonly publicUrls: readonly string[] | null
   readonly dataDir: string
+  /** The one place of files whose contents may be sent to MCP servers as their secrets. */
+  readonly secretsDir: string
   /** `sqlite:` and an absolute path. */
   readonly databaseUrl: string
   readonly org: string
@@ -62,6 +64,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_HOSTNAMES',
   'MCP_PROXY_PUBLIC_URLS',
   'MCP_PROXY_DATA_DIR',
+  'MCP_PROXY_SECRETS_DIR',
   'MCP_PROXY_DATABASE_URL',
   'MCP_PROXY_ORG',
   'MCP_PROXY_TRUST_DOMAIN',
@@ -94,9 +97,9 @@ export function readSettings(env: Environment, cwd: string): Settings {
     hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
+    secretsDir: secretsDir(env.MCP_PROXY_SECRETS_DIR, dataDir, cwd),
     databaseUrl: databaseUrl(env.MCP_PROXY_DATABASE_URL || `sqlite:${resolve(dataDir, 'sallyport.db')}`, cwd),
-    // 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520).
-    org: matching(env, 'MCP_PROXY_ORG', 'acme', /^[a-zA-Z0-9._-]{1,53}$/),
+    org: organisation(env),
     trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', /^[a-z0-9._-]{1,255}$/),
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
@@ -189,6 +192,20 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '[::1]' || (isIP(host) === 4 && host.startsWith('127.'))
 }
 
+function secretsDir(text: string | undefined, dataDir: string, cwd: string): string {
+  const usual = join(dataDir, 'mcp-secrets')
+  const directory = resolve(cwd, text || usual)
+  const apart = !isWithin(dataDir, directory) && !isWithin(directory, dataDir)
+  if (directory === usual || (apart && !/^\/(proc|sys|dev)(\/|$)/.test(directory))) return directory
+  throw new SettingsError(
+    'MCP_PROXY_SECRETS_DIR must be a directory of its own, apart from the data directory: each file in it may be sent to MCP servers',
+  )
+}
+
+/** Returns whether a path is a directory or below it. Compares text. */
+export const isWithin = (path: string, directory: string): boolean =>
+  !/^\.\.(\/|$)/.test(relative(directory, path))
+
 function databaseUrl(text: string, cwd: string): string {
   const { engine, file } = databaseAt(text)
   // Of memory nothing is left after a stop; a second slash would be a host.
@@ -202,6 +219,13 @@ function databaseAt(text: string): DatabaseLocation {
   } catch (error) {
     throw new SettingsError(messageOf(error), { cause: error })
   }
+}
+
+function organisation(env: Environment): string {
+  // 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520).
+  const name = matching(env, 'MCP_PROXY_ORG', 'acme', /^[a-zA-Z0-9._-]{1,53}$/)
+  if (!/^\.{1,2}$/.test(name)) return name
+  throw new SettingsError('MCP_PROXY_ORG must not be . or ..: it is a part of each SPIFFE id')
 }
 
 function matching(env: Environment, name: string, fallback: string, pattern: RegExp): string {

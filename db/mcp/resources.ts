@@ -12,7 +12,7 @@ export interface McpResourceFields {
   readonly description: string | null
   readonly endpoint_url: string
   readonly auth_type: McpAuthType
-  /** `env:NAME` or `file:/path`; null with `none`. Never the secret itself. */
+  /** `env:MCP_SECRET_…` or `file:/path`; null with `none`. Never the secret itself. */
   readonly auth_secret_ref: string | null
   /** The capability that calling any of its tools demands, those in `tool_capabilities` aside. */
   readonly required_capability: string

@@ -29,6 +29,8 @@ export interface AdminContext {
     readonly inspect: Inspect
     /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */
     readonly allowPrivateUpstreams: boolean
+    /** MCP_PROXY_SECRETS_DIR. */
+    readonly secretsDir: string
   }
 }
 

@@ -1,5 +1,4 @@
 import type { Database } from '../../db/database.ts'
-import type { Environment } from '../../plugins/operator-files/expand.ts'
 import { limitsOf, type McpOptions } from './options.ts'
 import { Cancellations } from './state/cancellations.ts'
 import { openRegistry, type Registry } from './state/registry.ts'
@@ -7,14 +6,11 @@ import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
 import { CallerSessions } from './state/sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
-import { upstreamSecret } from './upstream/connections.ts'
 
 interface Opening {
   readonly database: Database
-  /** For `env:NAME` of a resource's secret. */
-  readonly env: Environment
-  /** The gateway's own files: no secret of an upstream is one of them. */
-  readonly dataDir: string
+  /** Reads the secret of a resource by its reference. */
+  readonly upstreamSecret: (reference: string) => Promise<string>
   readonly allowPrivate: boolean
   /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer
@@ -38,7 +34,7 @@ export interface Mcp {
   readonly close: () => Promise<void>
 }
 
-export function openMcp({ database, env, dataDir, allowPrivate, secret, clock }: Opening): Mcp {
+export function openMcp({ database, upstreamSecret, allowPrivate, secret, clock }: Opening): Mcp {
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
   const upstream: Mcp['upstream'] = (options) => {
     const limits = limitsOf(options)
@@ -47,7 +43,7 @@ export function openMcp({ database, env, dataDir, allowPrivate, secret, clock }:
     void current?.upstream.close()
     current = {
       key,
-      upstream: openMcpUpstream({ ...limits, allowPrivate, clock, secret: upstreamSecret(env, dataDir) }),
+      upstream: openMcpUpstream({ ...limits, allowPrivate, clock, secret: upstreamSecret }),
     }
     return current.upstream
   }

@@ -26,7 +26,8 @@ export const add = subcommandOf({
     secret: {
       type: 'string',
       value: 'REF',
-      description: 'where its secret is: env:NAME or file:/absolute/path, never the secret itself',
+      description:
+        'where its secret is: env:MCP_SECRET_NAME, or file:/… below MCP_PROXY_SECRETS_DIR; never the secret itself',
     },
     'allowed-domain': {
       type: 'string',

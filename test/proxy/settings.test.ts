@@ -21,6 +21,7 @@ await t.test('§8 every setting has its default', async (t) => {
     hostnames: ['localhost', '127.0.0.1', '::1'],
     publicUrls: null,
     dataDir: '/srv/sallyport/data',
+    secretsDir: '/srv/sallyport/data/mcp-secrets',
     databaseUrl: 'sqlite:/srv/sallyport/data/sallyport.db',
     org: 'acme',
     trustDomain: 'sallyport.local',
@@ -44,6 +45,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_HOSTNAMES: 'gate.example.com, 10.0.0.1,::1,::1',
     MCP_PROXY_PUBLIC_URLS: 'https://Gate.example.com/, https://other:8443/base/',
     MCP_PROXY_DATA_DIR: 'var',
+    MCP_PROXY_SECRETS_DIR: '/run/secrets/mcp',
     MCP_PROXY_DATABASE_URL: 'sqlite:elsewhere/x.db',
     MCP_PROXY_ORG: 'Org_1.x-y',
     MCP_PROXY_TRUST_DOMAIN: 'td.example_1',
@@ -64,6 +66,7 @@ await t.test('§8 every setting can be set', async (t) => {
     hostnames: ['gate.example.com', '10.0.0.1', '::1'],
     publicUrls: ['https://gate.example.com', 'https://other:8443/base'],
     dataDir: '/srv/sallyport/var',
+    secretsDir: '/run/secrets/mcp',
     databaseUrl: 'sqlite:/srv/sallyport/elsewhere/x.db',
     org: 'Org_1.x-y',
     trustDomain: 'td.example_1',
@@ -128,6 +131,8 @@ await t.test('§5 an unknown mode stops the boot, also an empty one', async (t) 
 
 await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) => {
   const listen = 'must be host:port, such as 127.0.0.1:9443 or [::1]:9443, got'
+  const secrets =
+    'MCP_PROXY_SECRETS_DIR must be a directory of its own, apart from the data directory: each file in it may be sent to MCP servers'
   const postgres = 'MCP_PROXY_DATABASE_URL names PostgreSQL, which this version does not support: use sqlite:'
   const sqlite =
     'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db'
@@ -163,6 +168,11 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
       { MCP_PROXY_ORG: 'a\n' },
       'MCP_PROXY_ORG must be made of the characters ^[a-zA-Z0-9._-]{1,53}$, got "a\\n"',
     ],
+    [{ MCP_PROXY_ORG: '.' }, 'MCP_PROXY_ORG must not be . or ..: it is a part of each SPIFFE id'],
+    [{ MCP_PROXY_ORG: '..' }, 'MCP_PROXY_ORG must not be . or ..: it is a part of each SPIFFE id'],
+    ...['data', '.', '/', 'data/ca', '/srv/sallyport/data/mcp-secrets/a', '/proc/self', '/dev'].map(
+      (directory) => [{ MCP_PROXY_SECRETS_DIR: directory }, secrets] as const,
+    ),
     [
       { MCP_PROXY_TRUST_DOMAIN: 'Acme.com' },
       'MCP_PROXY_TRUST_DOMAIN must be made of the characters ^[a-z0-9._-]{1,255}$, got "Acme.com"',

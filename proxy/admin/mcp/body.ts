@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
 import type { McpResourceFields } from '../../../db/mcp/resources.ts'
 import { refusedHost } from '../../egress/address.ts'
+import { checkSecretReference, SecretReferenceError } from '../../egress/secret-reference.ts'
 import {
   authType,
   capability,
@@ -106,4 +107,19 @@ export function endpointFault(endpoint: string, allowPrivate: boolean): readonly
   return [
     { field: 'endpoint_url', message: `names a host that this gateway does not connect to (${reason})` },
   ]
+}
+
+/** Says why the gateway would never read the secret of that reference. Looks at where links lead. */
+export async function secretFault(
+  reference: string | null,
+  directory: string,
+): Promise<readonly FieldError[]> {
+  if (reference === null) return []
+  try {
+    await checkSecretReference(reference, directory)
+    return []
+  } catch (error) {
+    if (!(error instanceof SecretReferenceError)) throw error
+    return [{ field: 'auth_secret_ref', message: error.message }]
+  }
 }

@@ -1,6 +1,6 @@
-import { normalize } from 'node:path'
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
+import { isSecretReference, SECRET_REFERENCE_RULE } from '../../egress/secret-reference.ts'
 import { CAPABILITY } from '../parse.ts'
 
 const MAX_DOMAINS = 32
@@ -16,7 +16,10 @@ const RESERVED: readonly string[] = ['http', 'http.get']
 /** The name of a resource, which is also the prefix of the names that its tools are called by. */
 export const resourceName = z
   .string()
-  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen')
+  .regex(
+    /^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$/,
+    'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen, and not "." or ".."',
+  )
   .refine((text) => !RESERVED.includes(text), 'is a name of this service')
 
 /**
@@ -45,22 +48,7 @@ function urlFault(url: URL, text: string): string | null {
 }
 
 /** The place of a secret. What looks like a secret itself is refused, and not repeated. */
-export const secretRef = z
-  .string()
-  .refine(
-    (text) => isEnvironmentRef(text) || isFileRef(text),
-    'must say where the secret is, env:NAME or file:/absolute/path, and never the secret itself',
-  )
-
-// The gateway's own variables are no upstream's to see.
-const isEnvironmentRef = (text: string): boolean =>
-  /^env:(?!MCP_PROXY_)[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(text)
-
-function isFileRef(text: string): boolean {
-  const path = /^file:(\/[^\p{C}]{1,1023})$/u.exec(text)?.[1]
-  // What the kernel makes up holds the environment of this very process.
-  return path !== undefined && normalize(path) === path && !/^\/(proc|sys|dev)(\/|$)/.test(path)
-}
+export const secretRef = z.string().refine(isSecretReference, SECRET_REFERENCE_RULE)
 
 /** One token of spec §8. */
 export const capability = z

@@ -25,6 +25,7 @@ import {
   fieldsOfPatch,
   mcpResourcePatch,
   newMcpResource,
+  secretFault,
 } from './body.ts'
 import { readUpstream } from './read.ts'
 import { auditedFields, mcpResourceDetail, mcpResourceView, resourceDetail, resourceView } from './view.ts'
@@ -54,6 +55,7 @@ export const createMcpResource = operation({
     refuse([
       ...faultsBetween(fields),
       ...endpointFault(fields.endpoint_url, mcp.allowPrivateUpstreams),
+      ...(await secretFault(fields.auth_secret_ref, mcp.secretsDir)),
       ...(await nameFaults(context, fields.name)),
     ])
     const id = `mcpr_${randomBytes(12).toString('hex')}`
@@ -162,7 +164,7 @@ async function replace(
 
 type Field = keyof McpResourceFields
 
-/** The fields that decide who answers, and as whom it is asked. */
+/** The fields that decide who answers, and as whom it is patch. */
 const READ_AGAIN: readonly Field[] = ['endpoint_url', 'auth_type', 'auth_secret_ref']
 
 const FIELDS: readonly Field[] = [
@@ -251,10 +253,13 @@ async function patchFaults(
 ): Promise<readonly FieldError[]> {
   return [
     ...faultsBetween(after),
-    // One that was registered when private hosts were allowed can still be changed, and disabled.
+    // One that was registered under other settings can still be changed, and disabled.
     ...(patch.endpoint_url === undefined
       ? []
       : endpointFault(after.endpoint_url, context.mcp.allowPrivateUpstreams)),
+    ...(patch.auth_secret_ref === undefined
+      ? []
+      : await secretFault(after.auth_secret_ref, context.mcp.secretsDir)),
     ...(after.name === before.name ? [] : await nameFaults(context, after.name, before.resource_id)),
   ]
 }

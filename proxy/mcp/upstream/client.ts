@@ -18,7 +18,7 @@ export interface UpstreamOptions extends Limits {
   /** True: upstreams may be at loopback or private addresses. */
   readonly allowPrivate: boolean
   readonly clock: () => number
-  /** Reads `env:NAME` or `file:/path`. */
+  /** Reads `env:MCP_SECRET_…` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
   /** Default: the system's resolver. */
   readonly resolve?: Resolve

@@ -1,11 +1,8 @@
 import { createHash } from 'node:crypto'
-import { realpath } from 'node:fs/promises'
-import { sep } from 'node:path'
 import type { Agent } from 'undici'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Environment } from '../../../plugins/operator-files/expand.ts'
-import { OWNER_AND_GROUP, readSecretFile } from '../../../plugins/operator-files/secret-file.ts'
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
+import { SecretReferenceError } from '../../egress/secret-reference.ts'
 import { failed } from './errors.ts'
 
 /** The time that a secret that was read is believed. ms. A rotated one is used at most so much later. */
@@ -35,7 +32,7 @@ export interface Connection {
 }
 
 interface SecretSource {
-  /** Reads `env:NAME` or `file:/path`. */
+  /** Reads `env:MCP_SECRET_…` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
   readonly clock: () => number
 }
@@ -141,6 +138,7 @@ function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
     try {
       text = await read(auth_secret_ref)
     } catch (error) {
+      if (error instanceof SecretReferenceError) throw failed(`its auth_secret_ref ${error.message}`)
       throw failed('the secret of its credentials cannot be read', { cause: error })
     }
     return auth_type === 'mtls' ? certificateOf(text) : headerOf(auth_type, text)
@@ -173,29 +171,4 @@ function certificateOf(pem: string): UpstreamCredentials {
     throw failed('the secret of its credentials is not a certificate and its private key in PEM')
   }
   return { headers: {}, tls: { cert, key }, traces: [] }
-}
-
-/**
- * Reads the secret that a resource refers to: `env:NAME` or `file:/path` (docs/protocol.md#principals).
- * Throws an Error with one sentence where there is none, where a file is open to everybody, or where it is
- * one of the gateway's own: an operator who may register resources must not be able to have the CA's keys
- * sent somewhere.
- */
-export const upstreamSecret =
-  (env: Environment, dataDir: string) =>
-  async (reference: string): Promise<string> => {
-    const [, source, name = ''] = /^(env|file):(.+)$/s.exec(reference) ?? []
-    if (source === 'file') return readSecretFile(await outside(name, dataDir), OWNER_AND_GROUP)
-    const given = Object.hasOwn(env, name) && !name.startsWith('MCP_PROXY_')
-    const value = source === 'env' && given ? env[name] : undefined
-    if (value) return value
-    throw new Error(`${reference} names no secret: set it where the gateway runs`)
-  }
-
-// Follows symbolic links: the file behind them would be sent.
-async function outside(path: string, dataDir: string): Promise<string> {
-  const [file, own] = await Promise.all([realpath(path), realpath(dataDir)])
-  const pseudo = ['/proc', '/sys', '/dev'].some((root) => file.startsWith(`${root}/`))
-  if (!pseudo && !file.startsWith(own + sep)) return file
-  throw new Error(`${path} is not a file for a secret of an MCP server`)
 }

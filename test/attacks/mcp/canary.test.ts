@@ -35,12 +35,18 @@ const ECHOES: Readonly<Record<string, Act>> = {
 const INTERNALS = /127\.0\.0\.1|ECONN|UND_ERR|node:|undici|\/proxy\/|\bat .+:\d+:\d+/
 
 await t.test('row 32: whatever a server does with the operator’s secret, nobody else sees it', async (t) => {
-  const stage = await mcpStage(t, { env: { UP: CANARY }, settings: { MCP_PROXY_LOG_LEVEL: 'trace' } })
+  const stage = await mcpStage(t, {
+    env: { MCP_SECRET_UP: CANARY },
+    settings: { MCP_PROXY_LOG_LEVEL: 'trace' },
+  })
   const tools = [tool('x')]
   const capabilities = { tools: {}, prompts: {} }
   const plain = legacy({ capabilities, tools })
   const server = await rawMcp(t, plain)
-  const resource = await stage.register('s', server, { auth_type: 'bearer', auth_secret_ref: 'env:UP' })
+  const resource = await stage.register('s', server, {
+    auth_type: 'bearer',
+    auth_secret_ref: 'env:MCP_SECRET_UP',
+  })
   const bot = await stage.enroll('bot', ['mcp.tools.call', 'mcp.prompts.get'])
   await stage.bind(bot, resource)
   for (const [how, act] of Object.entries(ECHOES)) {

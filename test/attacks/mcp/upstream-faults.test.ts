@@ -207,11 +207,11 @@ await t.test('unknown fields survive both ways, and large numbers on the way bac
 })
 
 await t.test('T3: nothing of the caller’s credentials goes upstream, and the operator’s does', async (t) => {
-  const stage = await mcpStage(t, { env: { UP_TOKEN: 'token-of-the-operator' } })
+  const stage = await mcpStage(t, { env: { MCP_SECRET_UP: 'token-of-the-operator' } })
   const server = await toolServer(t, TOOLS)
   const resource = await stage.register('up', server, {
     auth_type: 'bearer',
-    auth_secret_ref: 'env:UP_TOKEN',
+    auth_secret_ref: 'env:MCP_SECRET_UP',
   })
   t.notMatch(JSON.stringify(resource), /token-of-the-operator/)
   const bot = await stage.enroll('bot', ['mcp.tools.call'])

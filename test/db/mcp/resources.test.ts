@@ -22,7 +22,7 @@ t.test('§2.4 a resource is read back as it was registered, never read yet', asy
   await stored(at, 'files', {
     description: 'Files',
     auth_type: 'bearer',
-    auth_secret_ref: 'env:FILES_TOKEN',
+    auth_secret_ref: 'env:MCP_SECRET_FILES',
     allowed_domains: ['files.example'],
     enabled: false,
     tool_capabilities: { read: 'files.read' },
@@ -33,7 +33,7 @@ t.test('§2.4 a resource is read back as it was registered, never read yet', asy
     description: 'Files',
     endpoint_url: 'https://files.example/mcp',
     auth_type: 'bearer',
-    auth_secret_ref: 'env:FILES_TOKEN',
+    auth_secret_ref: 'env:MCP_SECRET_FILES',
     required_capability: 'mcp.tools.call',
     allowed_domains: ['files.example'],
     enabled: false,

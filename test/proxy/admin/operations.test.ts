@@ -36,6 +36,7 @@ async function inside(t: Test): Promise<AdminContext> {
     mcp: {
       inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),
       allowPrivateUpstreams: false,
+      secretsDir: settings.secretsDir,
     },
   }
 }

@@ -17,7 +17,7 @@ await t.test(
         '--auth',
         'bearer',
         '--secret',
-        'env:FILES_TOKEN',
+        'env:MCP_SECRET_FILES',
         '--allowed-domain',
         '127.0.0.1',
         '--bind',
@@ -32,7 +32,7 @@ await t.test(
       description: 'Our files',
       required_capability: 'files.use',
       auth_type: 'bearer',
-      auth_secret_ref: 'env:FILES_TOKEN',
+      auth_secret_ref: 'env:MCP_SECRET_FILES',
       allowed_domains: ['127.0.0.1'],
     })
     t.same(Object.entries(resource.tool_capabilities).toSorted(byName), [

@@ -23,7 +23,7 @@ async function operations(t: Test, inspect: () => Promise<Inspection>) {
     await ledger.close()
     await database.close()
   })
-  const mcp = { inspect, allowPrivateUpstreams: false }
+  const mcp = { inspect, allowPrivateUpstreams: false, secretsDir: '/nowhere' }
   // All that these operations look at.
   const context = { database, ledger, configDigest: 'c', mcp } as unknown as AdminContext
   const caller = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }

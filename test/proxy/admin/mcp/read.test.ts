@@ -45,7 +45,11 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     clientCasChanged: () => Promise.resolve(),
     rotateSigningKey: () => Promise.resolve('kid'),
-    mcp: { inspect: inspector(database, upstreamFor(t), () => AT), allowPrivateUpstreams: true },
+    mcp: {
+      inspect: inspector(database, upstreamFor(t), () => AT),
+      allowPrivateUpstreams: true,
+      secretsDir: '/nowhere',
+    },
   }
   const facts = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }
   await readUpstream(context, facts, await found(), withinMs)

@@ -167,7 +167,7 @@ await t.test(
       ['description', { description: 'a\u202eb' }],
       ['auth_type', { auth_type: 'basic' }],
       ['auth_secret_ref', { auth_type: 'bearer' }],
-      ['auth_secret_ref', { auth_secret_ref: 'env:TOKEN' }],
+      ['auth_secret_ref', { auth_secret_ref: 'env:MCP_SECRET_TOKEN' }],
       ['allowed_domains', { allowed_domains: ['other.example'] }],
       ...['a.example:1', 'https://a.example', '*.example', 'a b', 'u@a.example', 'a/b', ''].map(
         (domain) => ['allowed_domains[1]', { allowed_domains: ['127.0.0.1', domain] }] as const,
@@ -232,19 +232,19 @@ await t.test(
 
 await t.test('a reference is shown, its secret never: not in an answer, a row or the log', async (t) => {
   const upstream = await changingServer(t, tool('read'))
-  const gateway = await testGateway(t, { ...PRIVATE, env: { FILES_TOKEN: 'sk-live-0451' } })
+  const gateway = await testGateway(t, { ...PRIVATE, env: { MCP_SECRET_FILES: 'sk-live-0451' } })
   const { status, json, text } = await gateway.admin('POST', PATH, {
     name: 'files',
     endpoint_url: `${upstream.url}?key=in-the-query`,
     auth_type: 'bearer',
-    auth_secret_ref: 'env:FILES_TOKEN',
+    auth_secret_ref: 'env:MCP_SECRET_FILES',
   })
-  t.strictSame([status, json.auth_secret_ref, json.tools.length], [201, 'env:FILES_TOKEN', 1])
+  t.strictSame([status, json.auth_secret_ref, json.tools.length], [201, 'env:MCP_SECRET_FILES', 1])
   t.equal(upstream.requests[0]?.headers.authorization, 'Bearer sk-live-0451')
   t.notMatch(text, 'sk-live')
   t.notMatch(JSON.stringify(gateway.log), 'sk-live')
   const rows = JSON.stringify(await gateway.rows())
-  t.match(rows, 'env:FILES_TOKEN')
+  t.match(rows, 'env:MCP_SECRET_FILES')
   t.notMatch(rows, 'sk-live')
   t.notMatch(rows, 'in-the-query', 'a query may be a key')
 })
@@ -310,12 +310,13 @@ await t.test(
   'docs/protocol.md#mcp-resources a change replaces what it names, counts the revision and writes one row',
   async (t) => {
     const gateway = await testGateway(t, PRIVATE)
+    const reference = `file:${gateway.settings.secretsDir}/files`
     const created = await gateway.admin('POST', PATH, {
       name: 'files',
       endpoint_url: NOWHERE,
       description: 'Files',
       auth_type: 'api_key',
-      auth_secret_ref: 'file:/run/secrets/files',
+      auth_secret_ref: reference,
       allowed_domains: ['127.0.0.1', 'FILES.example', 'files.example'],
       tool_capabilities: { read: 'files.read' },
     })
@@ -330,7 +331,7 @@ await t.test(
     t.match(patched.json, {
       enabled: false,
       description: 'Files',
-      auth_secret_ref: 'file:/run/secrets/files',
+      auth_secret_ref: reference,
     })
     t.strictSame(patched.json.tool_capabilities, { __proto: 'x' })
     const [row] = await gateway.rows({ action: 'mcp_resource.updated' })
@@ -380,7 +381,7 @@ await t.test('the largest change that is accepted has room in its audit row', as
       Array.from({ length: 86 }, (_, i) => [`${digit}${i}${'t'.repeat(112)}`, 'c'.repeat(64)]),
     ),
     auth_type: 'bearer',
-    auth_secret_ref: `file:/${digit}${'b'.repeat(1000)}`,
+    auth_secret_ref: `file:${gateway.settings.secretsDir}/${digit}`.padEnd(1028, 'b'),
   })
   const created = await gateway.admin('POST', PATH, { name: 'x'.repeat(64), ...largest('1') })
   t.equal(created.status, 201, created.text.slice(0, 300))

@@ -16,7 +16,7 @@ import {
 import { all, callOf, failure } from '../../../support/mcp/upstream-calls.ts'
 
 type Auth = Pick<McpResource, 'auth_type' | 'auth_secret_ref'>
-const BEARER: Auth = { auth_type: 'bearer', auth_secret_ref: 'env:TOKEN' }
+const BEARER: Auth = { auth_type: 'bearer', auth_secret_ref: 'env:MCP_SECRET_TOKEN' }
 const API_KEY: Auth = { auth_type: 'api_key', auth_secret_ref: 'file:/run/key' }
 const MTLS: Auth = { auth_type: 'mtls', auth_secret_ref: 'file:/run/pem' }
 
@@ -33,7 +33,7 @@ await t.test(
     }
     const bearer = raw.told.length
     for (const { headers } of raw.told) {
-      t.equal(headers.authorization, 'Bearer secret-of-env:TOKEN')
+      t.equal(headers.authorization, 'Bearer secret-of-env:MCP_SECRET_TOKEN')
       t.notHas(headers, { 'x-api-key': '' })
     }
     await all(await upstream.call(keyed(raw.url, API_KEY, { resource_id: 'b' })))
@@ -88,7 +88,7 @@ await t.test('a secret that cannot be read fails the call, and is asked for agai
   let known = false
   const secret = async (): Promise<string> => {
     if (known) return 'known-now'
-    throw new Error('env:TOKEN names no secret')
+    throw new Error('env:MCP_SECRET_TOKEN names no secret')
   }
   const upstream = upstreamFor(t, { secret, clock: () => 0 })
   await t.rejects(upstream.call(keyed(raw.url, BEARER)), failure('failed'))

@@ -1,0 +1,78 @@
+import { stat, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import SQLite from 'better-sqlite3'
+import t from 'tap'
+import { called, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
+
+const PATH = '/v1/admin/mcp-resources'
+const KEYS = {
+  OPENAI_API_KEY: 'sk-of-the-provider',
+  AWS_SECRET_ACCESS_KEY: 'sk-of-the-cloud',
+  MCP_SECRET_UP: 'sk-of-the-server',
+}
+const RULE = /must be env:MCP_SECRET_…, or file: .*below MCP_PROXY_SECRETS_DIR/
+
+await t.test(
+  'D4 who registers MCP servers cannot have the gateway’s other secrets sent to one',
+  async (t) => {
+    const stage = await mcpStage(t, { env: KEYS })
+    const { secretsDir, dataDir } = stage.settings
+    t.equal(secretsDir, join(dataDir, 'mcp-secrets'))
+    t.equal((await stat(secretsDir)).mode & 0o777, 0o700)
+    const server = await toolServer(t, [tool('go')])
+    const outside = join(dataDir, '..', 'private')
+    await writeFile(outside, 'sk-of-somebody', { mode: 0o600 })
+    await symlink(outside, join(secretsDir, 'link'))
+    const references = [
+      ...['env:OPENAI_API_KEY', 'env:AWS_SECRET_ACCESS_KEY', 'env:PATH', 'env:MCP_PROXY_ADMIN_SECRET'],
+      ...[outside, join(secretsDir, 'link'), `${secretsDir}/../key-passphrase`, '/proc/self/environ'].map(
+        (path) => `file:${path}`,
+      ),
+    ]
+    const honest = await stage.register('honest', server, {
+      auth_type: 'bearer',
+      auth_secret_ref: 'env:MCP_SECRET_UP',
+    })
+    t.equal(honest.last_error, null, 'and its own secret is read')
+    await writeFile(join(secretsDir, 'key'), 'sk-in-a-file', { mode: 0o600 })
+    const path = `${PATH}/${honest.resource_id}`
+    const inFile = await stage.admin('PATCH', path, { auth_secret_ref: `file:${secretsDir}/key` })
+    t.match(inFile.json, { last_error: null })
+    t.equal(server.told.at(-1)?.headers.authorization, 'Bearer sk-in-a-file')
+
+    const told = server.told.length
+    for (const auth_secret_ref of references) {
+      const fields = { auth_type: 'bearer', auth_secret_ref }
+      const registered = await stage.admin('POST', PATH, { name: 'up', endpoint_url: server.url, ...fields })
+      for (const { status, json } of [registered, await stage.admin('PATCH', path, fields)]) {
+        t.equal(status, 422, auth_secret_ref)
+        t.match(json.detail.errors, [{ field: 'auth_secret_ref', message: RULE }], auth_secret_ref)
+      }
+    }
+    t.equal(server.told.length, told, 'nothing was sent')
+  },
+)
+
+await t.test('D4 a reference of before is refused when it is read, and last_error says so', async (t) => {
+  const stage = await mcpStage(t, { env: KEYS })
+  const server = await toolServer(t, [tool('go')])
+  const up = await stage.register('up', server)
+  const bot = await stage.enroll('bot', ['mcp.tools.call'])
+  await stage.bind(bot, up)
+  t.ok((await stage.callTool(bot, 'up.go')).json.result)
+  const outside = join(stage.settings.dataDir, 'key-passphrase')
+  for (const reference of ['env:OPENAI_API_KEY', `file:${outside}`]) {
+    const database = new SQLite(join(stage.settings.dataDir, 'sallyport.db'))
+    database
+      .prepare(`update mcp_resources set auth_type = 'bearer', auth_secret_ref = ?, revision = revision + 1`)
+      .run(reference)
+    database.close()
+    const [told, calls] = [server.told.length, called(server).length]
+    t.match((await stage.refresh(up)).last_error, RULE, reference)
+    t.ok((await stage.callTool(bot, 'up.go')).json.error, reference)
+    t.strictSame([server.told.length, called(server).length], [told, calls], 'nothing was sent')
+    const patched = await stage.admin('PATCH', `${PATH}/${up.resource_id}`, { description: reference })
+    t.equal(patched.status, 200, 'its other fields can still be changed')
+  }
+  t.notMatch(JSON.stringify(stage.log), /sk-of-/)
+})
