@@ -63,7 +63,11 @@ export const capabilities = z
 /** The short name of a principal: the service adds its own `<org>::` (spec §2.1). */
 export const shortName = z
   .string()
-  .regex(/^[a-zA-Z0-9._-]{1,64}$/, 'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen')
+  .regex(
+    // `.` and `..` are steps of a path: no SPIFFE id may hold them, and no client could name them in a URL.
+    /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,64}$/,
+    'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen, and not "." or ".."',
+  )
   .meta({ examples: ['daily-report'] })
 
 // Shown to people and in logs: nothing that moves a cursor or hides a character.

@@ -13,7 +13,7 @@ export interface EnrollOptions {
   readonly adminSecret: string
   /** The root certificate of the organisation, by which the gateway is trusted. PEM. */
   readonly ca: string
-  /** `^[a-zA-Z0-9._-]{1,64}$` */
+  /** `^[a-zA-Z0-9._-]{1,64}$`, and not `.` or `..` */
   readonly name: string
   readonly capabilities?: readonly string[]
   readonly displayName?: string
