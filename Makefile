@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build release bench clean
+.PHONY: help ready start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -72,9 +72,10 @@ verify-audit: ready ## verify the audit chain offline: make verify-audit [FILE=d
 schemas: ready ## write the documents that are made from the code (docs/schema)
 	exec node scripts/write-schemas.ts
 
-lint: ready ## format, lint and types
+lint: ready ## format, lint, types, and the lock file's digests
 	exec biome check .
 	exec oxlint --type-aware --deny-warnings
+	exec node scripts/check-lock.ts
 	exec tsc
 
 hooks: ## have git check the staged files before each commit (this repository's own configuration)
@@ -86,6 +87,9 @@ pre-commit: ready
 
 build: ready ## compile the package into dist (npm pack takes it from there)
 	exec npm run build
+
+sbom: ready ## list the packages that this one needs in dist/sbom.cdx.json (CycloneDX)
+	exec node scripts/sbom.ts
 
 release: ready ## check, pack and tag the committed tree; publishes nothing: make release [DRY=1]
 	@exec node scripts/release.ts $(if $(DRY),--dry)

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import { verbOf } from './command.ts'
+import { SBOM, writeSbom } from './sbom.ts'
 
 /** Run by make alone: a release is made from a checkout, never by an installed package. */
 const verb = verbOf({
@@ -93,13 +94,14 @@ function run(root: string, program: string, ...args: readonly string[]): void {
 }
 
 /**
- * Builds and packs the package anew, and checks what a user of the tarball imports. Returns the tarball's
+ * Builds and packs the package anew, with its bill of materials, and checks what a user of the tarball imports. Returns the tarball's
  * path.
  */
 async function pack(root: string, { name, version }: Candidate): Promise<string> {
   // tsc leaves what an earlier build wrote, and all of dist is packed.
   rmSync(join(root, 'dist'), { recursive: true, force: true })
   run(root, 'npm', 'run', 'build')
+  writeSbom(root)
   mkdirSync(join(root, OUTPUT), { recursive: true })
   run(root, 'npm', 'pack', '--pack-destination', OUTPUT)
   const path = join(OUTPUT, `${name}-${version}.tgz`)
@@ -113,12 +115,12 @@ async function pack(root: string, { name, version }: Candidate): Promise<string>
 /** Says what is left to a person. */
 function nextSteps({ version, tag }: Candidate, tarball: string, notes: string, dry: boolean): string {
   const lines = dry
-    ? [`nothing was tagged: without DRY=1 this commit becomes ${tag}`, `${tarball}, ${notes}`]
+    ? [`nothing was tagged: without DRY=1 this commit becomes ${tag}`, `${tarball}, ${notes}, ${SBOM}`]
     : [
         `this commit is ${tag}, here and nowhere else (git tag -d ${tag} takes it back); next, if it is to be public:`,
         `  git push origin ${tag}`,
         `  npm publish ${tarball}      (npm refuses as long as package.json says "private": true)`,
-        `  ${notes} is the text to announce ${version} with`,
+        `  ${notes} is the text to announce ${version} with; ${SBOM} is what it is made of`,
       ]
   return lines.map((line) => `release: ${line}\n`).join('')
 }

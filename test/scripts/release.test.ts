@@ -116,6 +116,7 @@ t.test('a release packs what it checked and tags that commit with its notes', { 
   t.equal(git(root, 'tag', '--list'), '')
   t.equal(readFileSync(join(root, 'dist/release/notes-1.2.0.md'), 'utf8'), '### Fixed\n\n- a hole\n')
   t.ok(existsSync(join(root, 'dist/release/scratch-1.2.0.tgz')))
+  t.match(readFileSync(join(root, 'dist/sbom.cdx.json'), 'utf8'), '"bomFormat": "CycloneDX"')
 
   t.match(releaseIn(root), { status: 0, stdout: /git push origin v1\.2\.0\n/ }, 'it says what is left')
   t.equal(git(root, 'cat-file', '-t', 'v1.2.0'), 'tag', 'an annotated one')
