@@ -2,6 +2,7 @@ import { CertificateError } from '../certificate-error.ts'
 import { checkTrustAnchor, readLinks } from '../x509/chain.ts'
 import type { Link } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
+import { CERTIFICATE_LIMIT, countCertificates } from '../x509/x509.ts'
 
 /** A CA certificate that the operator trusts for enrollment (docs/protocol.md#cas). */
 export interface CaCertificate {
@@ -23,6 +24,10 @@ export interface CaCertificate {
  * attached before it is needed.
  */
 export function readCaCertificates(caPem: string, at: number): readonly [CaCertificate, ...CaCertificate[]] {
+  if (countCertificates(caPem) > CERTIFICATE_LIMIT) {
+    const message = `The text holds more than ${CERTIFICATE_LIMIT} certificates.`
+    throw new CertificateError('certificate_unreadable', message)
+  }
   const read = readLinks(caPem)
   for (const link of read) checkTrustAnchor(link, at)
   const [first, ...rest] = new Map(read.map(describe).map((ca) => [ca.digest, ca])).values()

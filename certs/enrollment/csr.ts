@@ -66,12 +66,15 @@ export async function issueFromCsr(
   subject: ClientSubject,
   term: Term,
 ): Promise<IssuedFromCsr> {
+  return certifyClient(authority, await keyOfCsr(csrPem, subject.spiffeId), subject, term)
+}
+
+/** The public key of a request that asks for that name alone, or for none. Throws a {@link CertificateError}. */
+export async function keyOfCsr(csrPem: string, spiffeId: string): Promise<KeyObject> {
   const { publicKey, names } = await readCsr(csrPem)
-  if (names.length > 0 && !isSoleUri(names, subject.spiffeId)) {
-    const message = `The request asks for other names than ${subject.spiffeId}. Ask for that one alone, or for none.`
-    throw new CertificateError('foreign_san', message)
-  }
-  return certifyClient(authority, publicKey, subject, term)
+  if (names.length === 0 || isSoleUri(names, spiffeId)) return publicKey
+  const message = `The request asks for other names than ${spiffeId}. Ask for that one alone, or for none.`
+  throw new CertificateError('foreign_san', message)
 }
 
 function requestOf(pem: string): CertificationRequest {

@@ -1,6 +1,6 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
-import { type Path, readLinks, verifyChain } from '../x509/chain.ts'
+import { type Path, readChain, verifyChain } from '../x509/chain.ts'
 import type { Link } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 import { isKeyOf, readPrivateKey } from './private-key.ts'
@@ -40,7 +40,7 @@ export interface Enrollment {
  * {@link CertificateError}. Does NOT look at the names in the certificate.
  */
 export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
-  checkOneLeaf(readLinks(certPem))
+  checkOneLeaf(readChain(certPem))
   const key = readKey(privateKeyPem)
   if (caPems.length === 0) {
     throw new CertificateError('no_ca_attached', 'No CA is attached that could vouch for this certificate.')

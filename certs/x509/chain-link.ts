@@ -37,7 +37,8 @@ export function linksOf(pem: string): readonly Link[] {
   return certificatesOf(pem).map(linkOf)
 }
 
-function linkOf(x509: X509Certificate): Link {
+/** Reads what a certificate says of itself. Throws an Error where it is malformed anywhere we look. */
+export function linkOf(x509: X509Certificate): Link {
   const certificate = readCertificate(x509.raw)
   return { x509, signature: certificate.signatureAlgorithm.algorithmId, ...claimsOf(certificate) }
 }

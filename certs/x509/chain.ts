@@ -1,9 +1,9 @@
 import type { X509Certificate } from 'node:crypto'
 import { CertificateError, type CertificateReason } from '../certificate-error.ts'
-import { allows, claimsAuthority, type Link, linksOf, USAGE } from './chain-link.ts'
+import { allows, claimsAuthority, type Link, linkOf, linksOf, USAGE } from './chain-link.ts'
 import { permitsNames } from './name-constraints.ts'
 import { isStrong, SIGNATURES, STRONG_KEY } from './strength.ts'
-import { OID } from './x509.ts'
+import { certificatesOf, countCertificates, OID } from './x509.ts'
 
 export interface Chain {
   /** The leaf first; may be followed by intermediates. */
@@ -58,18 +58,13 @@ export async function verifyChain(chain: Chain): Promise<Path> {
 }
 
 function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): Path {
-  const [leaf, ...sent] = readLinks(leafPem)
+  const [leaf, ...sent] = readChain(leafPem)
   if (!leaf) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
+  refuseMany(sent.length + countCertificates(intermediatesPem))
   const intermediates = [...sent, ...readLinks(intermediatesPem)]
-  if (intermediates.length > CANDIDATE_LIMIT) {
-    throw new CertificateError(
-      'chain_invalid',
-      `More than ${CANDIDATE_LIMIT} intermediate certificates were given.`,
-    )
-  }
   checkLeaf(leaf, at)
   let fault: CertificateError | null = null
-  for (const path of pathsFrom([leaf], intermediates, [rootsPem].flat().flatMap(readLinks))) {
+  for (const path of pathsFrom([leaf], intermediates, rootsOf(rootsPem, [leaf, ...intermediates]))) {
     const found = faultOf(path, at)
     if (found === null) return path
     fault ??= found
@@ -91,6 +86,32 @@ export function checkTrustAnchor(anchor: Link, at: number): void {
     if (error instanceof CertificateError) throw error
     throw unreadable(error)
   }
+}
+
+/**
+ * Reads the certificates of a leaf and its intermediates as {@link readLinks} does. Throws a
+ * {@link CertificateError} `chain_invalid`, and reads none, where there are more than eight intermediates.
+ */
+export function readChain(pem: string): readonly Link[] {
+  refuseMany(countCertificates(pem) - 1)
+  return readLinks(pem)
+}
+
+function refuseMany(intermediates: number): void {
+  if (intermediates <= CANDIDATE_LIMIT) return
+  throw new CertificateError(
+    'chain_invalid',
+    `More than ${CANDIDATE_LIMIT} intermediate certificates were given.`,
+  )
+}
+
+/** Reads the trusted certificates that may have issued one of these: a bundle may be long, and to read one takes ms. */
+function rootsOf(pems: string | readonly string[], below: readonly Link[]): readonly Link[] {
+  return [pems]
+    .flat()
+    .flatMap(certificatesOf)
+    .filter((root) => below.some(({ x509 }) => x509.checkIssued(root)))
+    .map(linkOf)
 }
 
 /**

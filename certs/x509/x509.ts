@@ -25,6 +25,9 @@ export type Asn1 = ReturnType<typeof fromBER>['result']
 // worth.
 const LIMITS = { maxDepth: 32, maxNodes: 4000, maxContentLength: 65_536, parseEmbedded: false }
 const PEM_LIMIT = 262_144
+/** The certificates that are read from one text, as many as CAs may be attached. */
+export const CERTIFICATE_LIMIT = 100
+const BEGIN = '-----BEGIN CERTIFICATE-----'
 
 /** Decodes exactly one ASN.1 value. Throws an Error where it is malformed or followed by more bytes. */
 export function decode(der: Uint8Array): Asn1 {
@@ -83,20 +86,25 @@ export function subjectOf(certificate: Certificate, oid: string): string | null 
 
 /**
  * Reads the certificates of a PEM text in their order; other blocks and text between them are passed over.
- * Throws an Error where a block is not a certificate or the text is longer than 256 KiB. No certificate is
- * passed over in silence.
+ * Throws an Error where a block is not a certificate, the text is longer than 256 KiB, or it holds more than
+ * 100 certificates: then none is read. None is passed over in silence.
  */
 export function certificatesOf(pem: string): readonly X509Certificate[] {
   if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
+  const begun = countCertificates(pem)
+  if (begun > CERTIFICATE_LIMIT) throw new Error(`the text holds more than ${CERTIFICATE_LIMIT} certificates`)
   // The class stops at the next dash, so that unclosed blocks cost no second look.
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/g) ?? []
-  if (pem.split('-----BEGIN CERTIFICATE-----').length - 1 !== blocks.length) {
+  if (begun !== blocks.length) {
     throw new Error(
       'a PEM block is damaged: it begins and does not end, or holds other characters than base64',
     )
   }
   return blocks.map(readBlock)
 }
+
+/** Counts the certificates that a PEM text seems to hold. Reads none of them. */
+export const countCertificates = (pem: string): number => pem.split(BEGIN).length - 1
 
 /** Returns the first certificate of a PEM text. Throws an Error where there is none. */
 export function firstCertificateOf(pem: string): X509Certificate {

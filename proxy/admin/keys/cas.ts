@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
+import { aside } from '../../../certs/enrollment/aside.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/attached-cas.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
@@ -36,9 +36,9 @@ export const attachCas = operation({
   output: z.array(attachedCa),
   status: 201,
   reasons: ['ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
-  run: async (context, { body: { ca_pem: text, kind } }, caller) => {
+  run: async (context, { body: { ca_pem: caPem, kind } }, caller) => {
     const { at } = caller
-    const cas = read(text, at)
+    const cas = await aside.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
     const { database } = context
     if ((await listAttachedCas(database)).length + cas.length > MAX_CAS) {
       throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
@@ -83,14 +83,6 @@ export const detach = operation({
     return DONE
   },
 })
-
-function read(text: string, at: number) {
-  try {
-    return readCaCertificates(text, at)
-  } catch (error) {
-    return certificateRefusal(error)
-  }
-}
 
 const shown = ({ digest, kind, subject, not_after, attached_at, ca_pem }: AttachedCa) => ({
   digest,

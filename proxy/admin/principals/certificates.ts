@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { issueClientCertificate } from '../../../certs/authority/issue.ts'
+import { certifyClient, issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { issueFromCsr } from '../../../certs/enrollment/csr.ts'
+import { aside } from '../../../certs/enrollment/aside.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
@@ -81,12 +81,12 @@ export const certifyRequest = (kind: Kind) =>
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
     run: async (context, { params: { id }, body, ifMatch }, caller) => {
-      const { csr_pem: csr, grace_hours: hours } = body
+      const { csr_pem: csrPem, grace_hours: hours } = body
       const record = await principalOf(context, kind, id)
       const subject = subjectOf(context, kind, record)
-      const issued = await issueFromCsr(context.authority, csr, subject, term(caller)).catch(
-        certificateRefusal,
-      )
+      const { spiffeId } = subject
+      const key = await aside.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
+      const issued = certifyClient(context.authority, key, subject, term(caller))
       const until = await repin(context, kind, caller, record, issued, { hours, ifMatch })
       return {
         value: {

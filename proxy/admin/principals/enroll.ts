@@ -2,10 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { checkByoca } from '../../../certs/enrollment/byoca.ts'
-import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
+import { aside } from '../../../certs/enrollment/aside.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
-import { checkSvid } from '../../../certs/enrollment/svid.ts'
 import { listAttachedCas } from '../../../db/attached-cas.ts'
 import { deleteApiKeys, insertApiKey } from '../../../db/principals/api-keys.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
@@ -101,14 +99,15 @@ export const enrollByoca = operation({
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    const certificate = await checkByoca({
+    const enrolling = {
       certPem: body.cert_pem,
       privateKeyPem: body.private_key_pem,
       caPems: await attached(context, 'organisation'),
       at: caller.at,
       organisation: context.organisation,
       name: body.agent_name,
-    }).catch(certificateRefusal)
+    }
+    const certificate = await aside.ask('checkByoca', enrolling).catch(certificateRefusal)
     const { apiKey, statements } = await newApiKey(context, caller, body.agent_name)
     const enrollment = { ...body, certificate, method: 'byoca', statements } as const
     const { value, revision } = answer(AGENT, await enroll(context, caller, enrollment))
@@ -129,13 +128,15 @@ export const enrollSpiffe = operation({
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    const bundle = body.trust_bundle_pem === undefined ? null : bundleOf(body.trust_bundle_pem, caller.at)
-    const certificate = await checkSvid({
+    const bundle =
+      body.trust_bundle_pem === undefined ? null : await bundleOf(body.trust_bundle_pem, caller.at)
+    const enrolling = {
       svidPem: body.svid_pem,
       svidKeyPem: body.svid_key_pem,
       bundlePems: bundle === null ? await attached(context, 'spiffe') : [bundle],
       at: caller.at,
-    }).catch(certificateRefusal)
+    }
+    const certificate = await aside.ask('checkSvid', enrolling).catch(certificateRefusal)
     const id = idOf(AGENT, context.organisation, body.agent_name)
     const statements = [setSpiffeBundle(context.database, id, bundle)]
     return answer(
@@ -234,12 +235,7 @@ async function attached({ database }: AdminContext, kind: CaKind): Promise<reado
   return (await listAttachedCas(database, kind)).map((ca) => ca.ca_pem)
 }
 
-function bundleOf(text: string, at: number): string {
-  try {
-    return readCaCertificates(text, at)
-      .map((ca) => ca.pem)
-      .join('')
-  } catch (error) {
-    return certificateRefusal(error)
-  }
+async function bundleOf(caPem: string, at: number): Promise<string> {
+  const read = await aside.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
+  return read.map((ca) => ca.pem).join('')
 }

@@ -1,0 +1,30 @@
+import type { KeyObject } from 'node:crypto'
+import type { CertificateReason } from '../certificate-error.ts'
+import type { ByocaEnrollment } from './byoca.ts'
+import type { CaCertificate } from './ca-certificate.ts'
+import type { EnrolledCertificate } from './enrollment.ts'
+import type { EnrolledSvid, SvidEnrollment } from './svid.ts'
+
+/** The work of the thread: what each takes, and what it gives. */
+export interface Tasks {
+  readonly checkByoca: (enrollment: ByocaEnrollment) => Promise<EnrolledCertificate>
+  readonly checkSvid: (enrollment: SvidEnrollment) => Promise<EnrolledSvid>
+  readonly readCaCertificates: (text: {
+    readonly caPem: string
+    readonly at: number
+  }) => Promise<readonly CaCertificate[]>
+  readonly keyOfCsr: (request: { readonly csrPem: string; readonly spiffeId: string }) => Promise<KeyObject>
+}
+
+export type Task = keyof Tasks
+
+/** Answered in the order of asking. */
+export interface Question {
+  readonly task: Task
+  readonly input: Parameters<Tasks[Task]>[0]
+}
+
+export type Answer =
+  | { readonly kind: 'done'; readonly value: unknown }
+  | { readonly kind: 'refused'; readonly reason: CertificateReason; readonly message: string }
+  | { readonly kind: 'failed'; readonly message: string }

@@ -1,0 +1,37 @@
+// The thread that reads the certificates of others: one of them may take half a second.
+import { parentPort } from 'node:worker_threads'
+import { CertificateError } from '../certificate-error.ts'
+import type { Answer, Question, Tasks } from './aside-messages.ts'
+import { checkByoca } from './byoca.ts'
+import { readCaCertificates } from './ca-certificate.ts'
+import { keyOfCsr } from './csr.ts'
+import { checkSvid } from './svid.ts'
+
+const port = parentPort
+if (!port) throw new Error('certs/enrollment/aside-thread.ts runs as a worker thread only')
+
+const TASKS: Tasks = {
+  checkByoca,
+  checkSvid,
+  readCaCertificates: async ({ caPem, at }) => readCaCertificates(caPem, at),
+  keyOfCsr: ({ csrPem, spiffeId }) => keyOfCsr(csrPem, spiffeId),
+}
+
+// One after the other, so that answers come in the order of their questions.
+let before: Promise<void> = Promise.resolve()
+port.on('message', (question: Question) => {
+  before = before.then(async () => port.postMessage(await answer(question)))
+})
+
+async function answer({ task, input }: Question): Promise<Answer> {
+  try {
+    // Proven by certs/enrollment/aside.ts, which alone asks: the input is that of the task.
+    const work = TASKS[task] as (input: Question['input']) => Promise<unknown>
+    return { kind: 'done', value: await work(input) }
+  } catch (error) {
+    if (error instanceof CertificateError) {
+      return { kind: 'refused', reason: error.reason, message: error.message }
+    }
+    return { kind: 'failed', message: error instanceof Error ? error.message : String(error) }
+  }
+}
