@@ -27,7 +27,7 @@ ready: $(INSTALLED)
 	"(npm ci brings one for Linux on x64 and arm64 only)" >&2; exit 1; }
 
 start: ready ## start the gateway on https://localhost:9443 (data in ./data)
-	@exec node proxy/main.ts
+	@exec node --disable-sigusr1 proxy/main.ts
 
 dev: ready ## the same, started anew whenever a source changes: make dev [ARGS=--inspect]
 	@exec node --watch --watch-preserve-output $(ARGS) proxy/main.ts
@@ -51,7 +51,7 @@ mcp: ready ## MCP servers behind the gateway: make mcp ARGS="add files https://â
 	@exec node scripts/sallyport.ts mcp $(ARGS)
 
 connect: ready ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
-	@exec node scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
+	@exec node --disable-sigusr1 scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
 
 env: ready ## print what to tell the common clients: make env IDENTITY=agents/my-agent
 	@exec node scripts/sallyport.ts env --identity "$(IDENTITY)"

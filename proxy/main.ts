@@ -1,3 +1,4 @@
+import './no-debugger.ts'
 import type { Gateway } from './gateway.ts'
 import { refuseUnsafeRuntime } from './runtime-check.ts'
 import type { Settings } from './settings.ts'

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import '../proxy/no-debugger.ts'
 import { messageOf } from '../db/error-message.ts'
 import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
 import type { Verb } from './command.ts'

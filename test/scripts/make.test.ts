@@ -37,7 +37,11 @@ const skip = without('make')
 
 t.test("where npm brings no Node, the machine's own serves if it is new enough", { skip }, async (t) => {
   for (const version of ['24.21.0', '24.100.1', '25.0.0', '100.0.0']) {
-    t.match(makeStart(t, version), { status: 0, stdout: `${version} started proxy/main.ts\n` }, version)
+    t.match(
+      makeStart(t, version),
+      { status: 0, stdout: `${version} started --disable-sigusr1 proxy/main.ts\n` },
+      version,
+    )
   }
   for (const version of ['24.20.9', '24.3.0', '22.99.0', '4.30.0', '0.12.0']) {
     const { status, stdout, stderr } = makeStart(t, version)
@@ -49,5 +53,8 @@ t.test("where npm brings no Node, the machine's own serves if it is new enough",
 })
 
 t.test('where npm brings one, it is used, linked in .bin or not', { skip }, async (t) => {
-  t.match(makeStart(t, '22.12.0', '24.21.0'), { status: 0, stdout: '24.21.0 started proxy/main.ts\n' })
+  t.match(makeStart(t, '22.12.0', '24.21.0'), {
+    status: 0,
+    stdout: '24.21.0 started --disable-sigusr1 proxy/main.ts\n',
+  })
 })
