@@ -105,7 +105,7 @@ function refuseMany(intermediates: number): void {
   )
 }
 
-/** Reads the trusted certificates that may have issued one of these: a bundle may be long, and to read one takes ms. */
+/** Reads the trusted certificates that may have issued one of these. A bundle may be long; to read one takes ms. */
 function rootsOf(pems: string | readonly string[], below: readonly Link[]): readonly Link[] {
   return [pems]
     .flat()
