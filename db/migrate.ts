@@ -7,12 +7,13 @@ import * as auditLog from './migrations/0004_audit_log.ts'
 import * as principalCapabilities from './migrations/0045_principal_capabilities.ts'
 import * as identity from './migrations/0046_identity.ts'
 import * as mcp from './migrations/0047_mcp.ts'
+import * as authorityRevision from './migrations/0048_authority_revision.ts'
 import type { Schema } from './schema.ts'
 import { auditGuards } from './sqlite/ledger/guards.ts'
 
 /**
  * Every migration by name, in the order of the names. What no common SQL can say stands beside what it
- * belongs to, from the engine's folder. The next one is 0048 or later: a name that sorts before one that has
+ * belongs to, from the engine's folder. The next one is 0049 or later: a name that sorts before one that has
  * run is refused.
  */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -24,6 +25,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0045_principal_capabilities': principalCapabilities,
   '0046_identity': identity,
   '0047_mcp': mcp,
+  '0048_authority_revision': authorityRevision,
 }
 
 /**

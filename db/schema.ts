@@ -45,6 +45,8 @@ interface PrincipalColumns {
   readonly last_pushed_revision: Generated<number>
   /** The ETag: counts changes of the object. */
   readonly revision: Generated<number>
+  /** Counts changes of capabilities, activity, certificate or proof key: what decisions are judged by. */
+  readonly authority_revision: Generated<number>
   readonly created_at: string
   readonly updated_at: string
   readonly last_seen_at: string | null

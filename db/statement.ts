@@ -7,6 +7,12 @@ export interface Statement {
   readonly changes?: number
 }
 
+/** A question, compiled, that must find a row where it is asked, else the unit that asks it is stale. */
+export interface Assertion {
+  readonly sql: string
+  readonly parameters: readonly (string | number)[]
+}
+
 /** The statement of a compiled query. Runs nothing: only the ledger writes (db/audit). */
 export function statementOf(query: CompiledQuery, changes?: number): Statement {
   const { sql, parameters } = query

@@ -20,6 +20,8 @@ export interface Principal {
   readonly previousDpopJkt: string | null
   /** True where the certificate is the one before the last rotation, still in its grace window. */
   readonly inGrace: boolean
+  /** Its authority revision: counts changes of capabilities, activity, certificate and proof key. */
+  readonly revision: number
 }
 
 /** The action that the request asks for: given by the route, or read from the parsed call. */

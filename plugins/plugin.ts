@@ -1,56 +1,8 @@
-import type { X509Certificate } from 'node:crypto'
-import type { IncomingHttpHeaders } from 'node:http'
-import type { JsonObject } from '../db/json.ts'
+import type { Arrival, Settlement } from './arrival.ts'
 import type { Principal } from './facts.ts'
 import { Refusal } from './refusal.ts'
 
-/** The leaf certificate of a TLS client that has proven it holds the key. Says nothing about who that is. */
-export interface Peer {
-  readonly certificate: X509Certificate
-  /** Lower-case hex SHA-256 of the DER (RFC 8705 §3.1). */
-  readonly thumbprint: string
-  /** ms since the epoch. */
-  readonly notBefore: number
-  /** ms since the epoch. */
-  readonly notAfter: number
-}
-
-/** One request as it arrived: nothing about its sender is believed yet. */
-export interface Arrival {
-  /** `req_…`: the log's request id and the audit row's. */
-  readonly id: string
-  /** The instant of its arrival. ms since the epoch, read once. */
-  readonly at: number
-  readonly method: string
-  /** The path as sent, before any `?`, never decoded. */
-  readonly path: string
-  /** The text behind the `?`, or the empty string. */
-  readonly query: string
-  /** The variable segments of the route's path, percent-decoded once. */
-  readonly params: Readonly<Record<string, string>>
-  readonly headers: IncomingHttpHeaders
-  readonly remoteAddress: string
-  /** Null where the client presented no certificate. */
-  readonly peer: Peer | null
-  /** Reads the whole body. Refuses with `body_too_large` past `limit` bytes. */
-  readonly readBody: (limit: number) => Promise<Buffer>
-  /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
-  readonly answer: Record<string, string>
-  /** Fires when the caller hangs up before the answer is whole. */
-  readonly signal: AbortSignal
-}
-
-/** The end of a call, for plugins that count what came of it. */
-export interface Settlement {
-  /** The instant of its end. ms since the epoch. */
-  readonly at: number
-  /** `refused`: a plugin behind this one, or the record, refused it. Else the status of its outcome row. */
-  readonly status: 'success' | 'error' | 'truncated' | 'refused'
-  /** The provider, MCP resource or built-in tool that did the work; null where none was reached. */
-  readonly provider: string | null
-  /** As the outcome row says it: tokens, sizes, the upstream's status. */
-  readonly detail: JsonObject
-}
+export type { Arrival, Peer, Settlement } from './arrival.ts'
 
 /**
  * Looks at the facts known so far and either adds facts or throws a {@link Refusal}.
@@ -76,6 +28,9 @@ export interface Plugin<Needs extends object, Gives extends object> {
    */
   readonly settled?: (facts: Needs & Gives, settlement: Settlement) => unknown
 }
+
+/** A question whose answer takes the place of what was known. */
+type Refresh<Facts extends object> = Pick<Plugin<Facts, Partial<Facts>>, 'name' | 'admit'>
 
 /** Keeps a fact from being written twice: a plugin that gives one that is known already does not compile. */
 type Fresh<Known, Gives> = [keyof Known & keyof Gives] extends [never] ? unknown : never
@@ -120,7 +75,14 @@ export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
 export const RECORDER = 'audit'
 
 /**
- * Makes a decision durable before anything acts on it. Rejects where it cannot; then nothing may act.
+ * The error of a recorder that found the authority changed which a call was judged by. Nothing was recorded;
+ * the call is to be judged once more.
+ */
+export class Stale extends Error {}
+
+/**
+ * Makes a decision durable before anything acts on it. Rejects where it cannot, with {@link Stale} where an
+ * allowed call was overtaken by a change of the authority it was judged by; then nothing may act.
  * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
  */
 export interface Recorder<in Facts extends Arrival> {
@@ -137,20 +99,34 @@ type AnyPlugin = Plugin<object, object>
  */
 export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
+  /** The place from which a call is judged once more, and the plugins that are asked before that. */
+  readonly #anew: Anew
 
-  private constructor(plugins: readonly AnyPlugin[]) {
+  private constructor(plugins: readonly AnyPlugin[], anew: Anew) {
     this.#plugins = plugins
+    this.#anew = anew
   }
 
   static start<Known extends Arrival = Arrival>(): Pipeline<Known, Known> {
-    return new Pipeline<Known, Known>([])
+    return new Pipeline<Known, Known>([], { from: 0, refresh: [] })
   }
 
   pass<Gives extends object>(
     plugin: Plugin<Facts, Gives> & Fresh<Facts, Gives>,
   ): Pipeline<Facts & Gives, From> {
     // Proven by the parameter's type: whatever stands before it gives what `plugin` needs.
-    return new Pipeline<Facts & Gives, From>([...this.#plugins, plugin as unknown as AnyPlugin])
+    return new Pipeline<Facts & Gives, From>([...this.#plugins, plugin as unknown as AnyPlugin], this.#anew)
+  }
+
+  /**
+   * Marks the place from which a call is judged once more where its record is stale: all that is passed from
+   * here on is asked a second time, with the facts that were known here. `refresh` is asked before that, and
+   * what it gives takes the place of what was known. Without a mark it is the beginning.
+   */
+  anew(...refresh: readonly Refresh<Facts>[]): Pipeline<Facts, From> {
+    // Proven by the parameter's type, as in pass().
+    const asked = refresh as unknown as readonly AnyPlugin[]
+    return new Pipeline<Facts, From>(this.#plugins, { from: this.#plugins.length, refresh: asked })
   }
 
   /** The plugins' names in their order: what `check-config` prints. */
@@ -161,35 +137,82 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
    * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
+   * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again, the
+   * decision is a refusal with `overloaded`.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
-    let facts: Arrival = arrival
-    for (const [index, plugin] of this.#plugins.entries()) {
-      try {
-        const given = plugin.admit(facts)
-        facts = { ...facts, ...(isThenable(given) ? await given : given) }
-      } catch (error) {
-        const settled = settling(this.#plugins.slice(0, index), facts)
-        return refuse(facts as Arrival & Partial<Facts>, asRefusal(error), plugin.name, recorder, settled)
-      }
-    }
-    // Proven by construction: every plugin of `Facts` has run.
-    const all = facts as Facts
-    const settled = settling(this.#plugins, facts)
-    try {
-      const receipt = await recorder.allowed(all)
-      return { allowed: true, facts: all, receipt, settled: recordSettled(recorder, all, settled) }
-    } catch (error) {
-      return unrecorded<Facts>(all, error, settled)
-    }
+    const { from, refresh } = this.#anew
+    const tail = this.#plugins.slice(from)
+    const head = await ask(this.#plugins.slice(0, from), arrival)
+    if (head.refused) return refuse(head, recorder, settling(head.passed, head.facts))
+    const first = await ask(tail, head.facts)
+    const decided = await record(head, first, recorder)
+    if (decided) return decided
+    const faults = release(first)
+    const second = await ask([...refresh, ...tail], head.facts)
+    const decision = (await record(head, second, recorder)) ?? (await overtaken(head, second, recorder))
+    return { ...decision, settled: afterFaults(faults, decision.settled) }
   }
 }
 
-const isThenable = <Value>(given: Value | PromiseLike<Value>): given is PromiseLike<Value> =>
-  typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function'
+interface Anew {
+  readonly from: number
+  readonly refresh: readonly AnyPlugin[]
+}
+
+/** The facts that plugins have made of a call by their end, and the first refusal, if there was one. */
+interface Asked {
+  readonly facts: Arrival
+  /** Those that let it through. */
+  readonly passed: readonly AnyPlugin[]
+  readonly refused: { readonly refusal: Refusal; readonly by: string } | null
+}
+
+async function ask(plugins: readonly AnyPlugin[], known: Arrival): Promise<Asked> {
+  let facts = known
+  for (const [index, plugin] of plugins.entries()) {
+    try {
+      const given = plugin.admit(facts)
+      facts = { ...facts, ...(isThenable(given) ? await given : given) }
+    } catch (error) {
+      const refused = { refusal: asRefusal(error), by: plugin.name }
+      return { facts, passed: plugins.slice(0, index), refused }
+    }
+  }
+  return { facts, passed: plugins, refused: null }
+}
+
+/** Records a decision. Null where it was allowed by an authority that has changed since. */
+async function record<Facts extends Arrival>(
+  head: Asked,
+  asked: Asked,
+  recorder: Recorder<Facts>,
+): Promise<Decision<Facts> | null> {
+  const settled = settling([...head.passed, ...asked.passed], asked.facts)
+  if (asked.refused) return refuse(asked, recorder, settled)
+  // Proven by construction: every plugin of `Facts` has run.
+  const facts = asked.facts as Facts
+  try {
+    const receipt = await recorder.allowed(facts)
+    return { allowed: true, facts, receipt, settled: recordFirst(recorder, facts, settled) }
+  } catch (error) {
+    return error instanceof Stale ? null : unrecorded<Facts>(facts, error, settled)
+  }
+}
+
+function overtaken<Facts extends Arrival>(
+  head: Asked,
+  asked: Asked,
+  recorder: Recorder<Facts>,
+): Promise<Refused<Facts>> {
+  const refusal = new Refusal('overloaded', { headers: { 'retry-after': '1' } })
+  const settled = settling([...head.passed, ...asked.passed], asked.facts)
+  return refuse({ ...asked, refused: { refusal, by: RECORDER } }, recorder, settled)
+}
 
 const NOBODY: Settling = () => {}
 
+/** Tells plugins that have let a call through how it ended. */
 function settling(passed: readonly AnyPlugin[], facts: object): Settling {
   const counting = passed.filter(({ settled }) => settled !== undefined)
   if (counting.length === 0) return NOBODY
@@ -198,8 +221,29 @@ function settling(passed: readonly AnyPlugin[], facts: object): Settling {
   }
 }
 
+type Fault = Parameters<OnFault>
+
+/**
+ * Tells plugins at once that a call they let through is not made: they are about to be asked again. Returns
+ * what they threw, as it comes in.
+ */
+function release({ passed, facts }: Asked): readonly Fault[] {
+  const faults: Fault[] = []
+  const ended: Settlement = { at: Date.now(), status: 'refused', provider: null, detail: {} }
+  settling(passed, facts)(ended, (...fault) => void faults.push(fault))
+  return faults
+}
+
+/** Reports what was thrown before, and then settles. */
+function afterFaults(faults: readonly Fault[], settled: Settling): Settling {
+  return (settlement, onFault) => {
+    for (const fault of faults) onFault(...fault)
+    settled(settlement, onFault)
+  }
+}
+
 /** The record first: whatever a plugin does, the outcome row is written. */
-function recordSettled<Facts extends Arrival>(
+function recordFirst<Facts extends Arrival>(
   { settled }: Recorder<Facts>,
   facts: Facts,
   plugins: Settling,
@@ -221,13 +265,17 @@ function tell(by: string, work: () => unknown, onFault: OnFault): void {
   }
 }
 
+const isThenable = <Value>(given: Value | PromiseLike<Value>): given is PromiseLike<Value> =>
+  typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function'
+
 async function refuse<Facts extends Arrival>(
-  facts: Arrival & Partial<Facts>,
-  refusal: Refusal,
-  by: string,
+  { facts: known, refused }: Asked,
   recorder: Recorder<Facts>,
   settled: Settling,
 ): Promise<Refused<Facts>> {
+  // Whatever plugins have given by then is of Facts.
+  const facts = known as Arrival & Partial<Facts>
+  const { refusal, by } = refused ?? { refusal: new Refusal('internal'), by: RECORDER }
   try {
     const receipt = await recorder.refused(facts, refusal, by)
     return { allowed: false, refusal, by, facts, receipt, settled }

@@ -1,5 +1,6 @@
 import type { Registry } from 'prom-client'
-import { audit, type Recorded } from '../plugins/audit/audit.ts'
+import { type McpStanding, mcpStanding } from '../db/mcp/bindings.ts'
+import { audit, type CallRecorder } from '../plugins/audit/audit.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { AdminContext } from './admin/context.ts'
 import type { Setup } from './admin/setup.ts'
@@ -22,13 +23,14 @@ import type { Services } from './services.ts'
  * The handlers of the routes, and the recorders of their decisions. One set for each configuration in force.
  */
 export interface Handlers {
-  readonly recorder: Recorder<Arrival & Recorded>
+  readonly recorder: CallRecorder
   /** Counts callers that were refused before their principal was known. */
   readonly anonymous: Recorder<Arrival>
   readonly llm: (facts: LlmFacts) => Promise<Reply>
   readonly models: (facts: Arrival) => Promise<Reply>
   readonly mcp: {
     readonly work: ReturnType<typeof mcpHandler>
+    readonly standing: McpStanding
     readonly handshake: ReturnType<typeof handshake>
     readonly endSession: ReturnType<typeof endSession>
   }
@@ -94,7 +96,7 @@ function recorders(
 }
 
 function mcpHandlers(
-  { mcp }: Services,
+  { mcp, dataDirectory }: Services,
   { mcp: options }: Configuration,
   upstream: McpUpstream,
 ): Handlers['mcp'] {
@@ -111,6 +113,7 @@ function mcpHandlers(
       httpGet: options.http_get.enabled,
       fetchUrl: httpGet(options.http_get),
     }),
+    standing: mcpStanding(dataDirectory.database),
     handshake: handshake({ registry, sessions, cancellations }),
     endSession: endSession(sessions),
   }

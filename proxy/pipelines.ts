@@ -110,6 +110,7 @@ export function pipelines({
       }
     }
 
+  const resourcePath = mcpResourcePath(mcp.registry, mcp.sessions)
   const mcpMethod = methodGate(mcpOptions.enforce_tools_call)
 
   /**
@@ -118,6 +119,7 @@ export function pipelines({
    */
   const work = () => {
     const call = Pipeline.start<McpRead>()
+      .anew(pin, proof, resourcePath)
       .pass(mcpTarget(mcp.registry, mcp.serverRequests, mcpOptions.http_get.enabled))
       .pass(again)
       .pass(mcpGate)
@@ -153,6 +155,8 @@ export function pipelines({
         .pass(apiKey)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
+        // Where an operator's change overtakes the record, all that rests on it is asked once more.
+        .anew(pin, proof)
         // Once more: a body may take two minutes to come, and a revocation meanwhile must hold
         // (docs/threats.md#m-06).
         .pass(again)
@@ -169,7 +173,7 @@ export function pipelines({
         .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
         .pass(mcpPeek)
         .pass(mcpMessage)
-        .pass(mcpResourcePath(mcp.registry, mcp.sessions)),
+        .pass(resourcePath),
       session: mcpPages.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
       handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
       work: work(),
@@ -183,7 +187,7 @@ export function pipelines({
       async ({ token, message, granted }, holder) => {
         const { target } = granted
         const reached = reachedBy(target, granted.demand)
-        const demand = reached ? await demandNow(mcp.registry, holder, reached) : granted.demand
+        const { demand } = reached ? await demandNow(mcp.registry, holder, reached) : granted
         const now = await mcpGate.admit({ holder, token, demand, target })
         await mcpMethod.admit({ token, message, ...now })
       },

@@ -83,7 +83,7 @@ function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
  */
 function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { anonymous } = s
-  const recorder = mcpRecorder(s.recorder)
+  const recorder = mcpRecorder(s.recorder, s.mcp.standing)
   const refuse = refuseMcp(s.auth.baseUrls)
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
   const work = gatedBranch({ pipeline: p.mcp.work, recorder, recheck: p.mcpStillHolds, refuse }, s.mcp.work)

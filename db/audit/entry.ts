@@ -1,6 +1,6 @@
 import type { JsonObject } from '../json.ts'
 import type { Schema } from '../schema.ts'
-import type { Statement } from '../statement.ts'
+import type { Assertion, Statement } from '../statement.ts'
 
 /** The columns that a row's place in the chain decides, or that an entry gives in another form. */
 type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
@@ -18,6 +18,8 @@ export interface Entry extends Omit<Schema['audit_log'], Derived> {
 
 /** Writes that are durable together or not at all: to other tables, and the rows that say so. */
 export interface Unit {
+  /** Its conditions: asked in its transaction, before anything of it is written. */
+  readonly assertions?: readonly Assertion[]
   readonly statements?: readonly Statement[]
   readonly entries: readonly Entry[]
   /**
@@ -35,12 +37,12 @@ export interface Sealed {
 }
 
 /**
- * The reason that a unit was not stored; nothing of it was.
+ * The reason that a unit was not stored; nothing of it was. `stale`: one of its assertions found no row.
  * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it
  * broke a unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the
  * ledger was closed.
  */
-export type LedgerErrorCode = 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
+export type LedgerErrorCode = 'stale' | 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
 
 export class LedgerError extends Error {
   readonly code: LedgerErrorCode

@@ -21,8 +21,8 @@ export interface Ledger {
   /** The number of rows that wait for their commit, under way or queued. */
   readonly waiting: number
   /**
-   * True where the last write could not be made, for `/ready`. A refused unit (`conflict`, `duplicate`) is no
-   * failure.
+   * True where the last write could not be made, for `/ready`. A refused unit (`stale`, `conflict`,
+   * `duplicate`) is no failure.
    */
   readonly failing: boolean
   /** The last durable row; null while there is none. */
@@ -235,12 +235,12 @@ const refusalOf = ({ refused, message }: RefusedWork): Error =>
 // A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
 
-function workOf({ statements = [], entries }: Unit): Work {
+function workOf({ assertions = [], statements = [], entries }: Unit): Work {
   for (const { sql, parameters } of statements) {
     if (!parameters.every(isBindable))
       throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
   }
-  return { statements, drafts: entries.map(draftOf) }
+  return { assertions, statements, drafts: entries.map(draftOf) }
 }
 
 // What cannot cross to the writer's thread would throw there for the whole batch.

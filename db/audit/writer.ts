@@ -1,9 +1,10 @@
-import type { Statement } from '../statement.ts'
+import type { Assertion, Statement } from '../statement.ts'
 import type { Draft } from './draft.ts'
 import type { Sealed } from './entry.ts'
 
 /** A unit that is ready to be stored: it can cross to another thread, and its drafts can be hashed. */
 export interface Work {
+  readonly assertions: readonly Assertion[]
   readonly statements: readonly Statement[]
   readonly drafts: readonly Draft[]
 }
@@ -14,7 +15,7 @@ export interface Work {
  */
 export type WorkResult =
   | { readonly sealed: readonly Sealed[] }
-  | { readonly refused: 'conflict' | 'duplicate' | 'fault'; readonly message: string }
+  | { readonly refused: 'stale' | 'conflict' | 'duplicate' | 'fault'; readonly message: string }
 
 /** An allowed decision that no outcome followed. */
 export type OpenDecision = Omit<Draft, 'recorded_at' | 'status' | 'detail' | 'config_digest'>

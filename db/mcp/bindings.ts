@@ -1,6 +1,7 @@
+import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
 
 /**
@@ -102,4 +103,44 @@ export function insertMcpBinding({ kysely }: Database, { at, ...binding }: NewMc
 
 export function deleteMcpBinding({ kysely }: Database, bindingId: string): Statement {
   return statementOf(kysely.deleteFrom('mcp_bindings').where('binding_id', '=', bindingId).compile(), 1)
+}
+
+/** Asserts that what an MCP call was judged by is still so. Compiled once, for the hot path. */
+export interface McpStanding {
+  /** The resource is as operators left it at this revision: enabled or not, demanding what it demanded. */
+  readonly resource: (resourceId: string, revision: number) => Assertion
+  /** The principal is bound to the resource. */
+  readonly binding: (type: PrincipalType, principalId: string, resourceId: string) => Assertion
+  /** The tool's approved definition is the one of this digest, and no other one waits. */
+  readonly tool: (resourceId: string, name: string, digest: string) => Assertion
+}
+
+export function mcpStanding({ kysely }: Database): McpStanding {
+  const one = sql.lit(1).as('holds')
+  const resource = kysely
+    .selectFrom('mcp_resources')
+    .select(one)
+    .where('resource_id', '=', '')
+    .where('revision', '=', 0)
+    .compile().sql
+  const binding = kysely
+    .selectFrom('mcp_bindings')
+    .select(one)
+    .where('principal_type', '=', 'agent')
+    .where('principal_id', '=', '')
+    .where('resource_id', '=', '')
+    .compile().sql
+  const tool = kysely
+    .selectFrom('mcp_tools')
+    .select(one)
+    .where('resource_id', '=', '')
+    .where('name', '=', '')
+    .where('digest', '=', '')
+    .where('state', '=', sql.lit('approved' as const))
+    .compile().sql
+  return {
+    resource: (...parameters) => ({ sql: resource, parameters }),
+    binding: (...parameters) => ({ sql: binding, parameters }),
+    tool: (...parameters) => ({ sql: tool, parameters }),
+  }
 }

@@ -3,7 +3,8 @@ import { LRUCache } from 'lru-cache'
 import { parseCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
 import type { PrincipalType, Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+import { TABLES } from './tables.ts'
 
 /** The holder of a certificate, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
 export interface PinnedPrincipal {
@@ -15,6 +16,8 @@ export interface PinnedPrincipal {
   readonly previous_dpop_jkt: string | null
   /** The end of the time that the previous key is honoured. */
   readonly previous_dpop_jkt_until: string | null
+  /** Counts the changes of its authority. */
+  readonly authority_revision: number
   readonly not_before: string
   readonly not_after: string
   readonly is_current: boolean
@@ -58,6 +61,7 @@ export function pinnedQuery({ kysely }: Database) {
       ofPrincipal(pin, 'dpop_jkt').as('dpop_jkt'),
       ofPrincipal(pin, 'previous_dpop_jkt').as('previous_dpop_jkt'),
       ofPrincipal(pin, 'previous_dpop_jkt_until').as('previous_dpop_jkt_until'),
+      ofPrincipal(pin, 'authority_revision').as('authority_revision'),
     ])
     .where('c.thumbprint', '=', '')
 }
@@ -70,6 +74,7 @@ type PinnedColumn =
   | 'dpop_jkt'
   | 'previous_dpop_jkt'
   | 'previous_dpop_jkt_until'
+  | 'authority_revision'
 
 // Not joins: SQLite plans a join anew each time its parameter is bound (measured: 25 µs, against 6 so).
 function ofPrincipal<Column extends PinnedColumn>(pin: Pins, column: Column) {
@@ -102,13 +107,39 @@ type PinnedRow = InferResult<ReturnType<typeof pinnedQuery>>[number]
 
 function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
   // A pin without its principal names nobody.
-  if (!row || row.capabilities === null) return undefined
+  if (!row || row.capabilities === null || row.authority_revision === null) return undefined
   return {
     ...row,
     capabilities: storedCapabilities(row.capabilities),
+    authority_revision: row.authority_revision,
     is_active: row.is_active === 1,
     is_current: row.is_current === 1,
   }
+}
+
+/**
+ * Asserts that a principal's authority is the one of this revision. Compiles once, for the hot path. A
+ * revision is of one state: its capabilities, activity, certificate and proof key need not be asked.
+ */
+export function authorityUnchanged(
+  db: Database,
+): (type: PrincipalType, id: string, revision: number) => Assertion {
+  const questions = {
+    agent: questionOf(db, 'agent'),
+    user: questionOf(db, 'user'),
+    workload: questionOf(db, 'workload'),
+  }
+  return (type, id, revision) => ({ sql: questions[type], parameters: [id, revision] })
+}
+
+function questionOf({ kysely }: Database, type: PrincipalType): string {
+  const { table, id } = TABLES[type]
+  return kysely
+    .selectFrom(kysely.dynamic.table(table).as('p'))
+    .select(sql.lit(1).as('holds'))
+    .where(sql.ref<string>(`p.${id}`), '=', '')
+    .where('p.authority_revision', '=', 0)
+    .compile().sql
 }
 
 /** The sets that were read last. Principals share few; the bound is for the day they do not. */

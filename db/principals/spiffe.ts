@@ -23,6 +23,7 @@ export async function spiffePrincipal(
       'dpop_jkt',
       'previous_dpop_jkt',
       'previous_dpop_jkt_until',
+      'authority_revision',
     ])
     .select('spiffe_bundle')
     .where('spiffe_id', '=', spiffeId)
@@ -37,6 +38,7 @@ export async function spiffePrincipal(
       dpop_jkt: row.dpop_jkt,
       previous_dpop_jkt: row.previous_dpop_jkt,
       previous_dpop_jkt_until: row.previous_dpop_jkt_until,
+      authority_revision: row.authority_revision,
       // The certificate's own dates are judged as for every other; the id has none.
       not_before: '',
       not_after: '',

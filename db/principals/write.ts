@@ -165,6 +165,8 @@ function updated(db: Database, change: Change) {
   const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
   const query = found.set((row) => ({
     revision: row('revision', '+', 1),
+    // Each of these changes is one of authority, and each unit makes one of them.
+    authority_revision: row('authority_revision', '+', 1),
     updated_at: timestamp(change.at),
   }))
   if (change.type !== 'agent') return query

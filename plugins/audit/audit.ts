@@ -3,10 +3,12 @@ import { type Entry, LedgerError } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { JsonObject } from '../../db/json.ts'
+import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
+import type { Assertion } from '../../db/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
-import type { Arrival, Receipt, Recorder, Settlement } from '../plugin.ts'
+import { type Arrival, type Receipt, type Recorder, type Settlement, Stale } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { AnonymousRefusals } from './anonymous.ts'
 
@@ -33,12 +35,19 @@ export interface AuditSources {
   readonly seen: Map<string, Principal>
 }
 
+export interface CallRecorder extends Recorder<Arrival & Recorded> {
+  /** `standing`: the conditions that the call was judged by, beside its principal's authority. */
+  readonly allowed: (facts: Arrival & Recorded, standing?: readonly Assertion[]) => Promise<Receipt | null>
+}
+
 /**
  * Records every decision on a known principal as one row, durable before it resolves (docs/ledger.md).
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
- * same unit, granted or not; a replay is a denied row and `proof_invalid`. A refusal before the principal is
- * known is only counted: an anonymous caller must not be able to grow the chain. The outcome row of an
- * allowed call is handed in when it has ended, and waits for nobody.
+ * same unit, granted or not; a replay is a denied row and `proof_invalid`. The row of an allowed call is
+ * written only while its principal's authority is the one that was judged, from the first plugin on; else it
+ * rejects with {@link Stale}. A refusal before the principal is known is only counted: an anonymous caller
+ * must not be able to grow the chain. The outcome row of an allowed call is handed in when it has ended, and
+ * waits for nobody.
  */
 export function audit({
   ledger,
@@ -47,25 +56,35 @@ export function audit({
   configDigest,
   anonymous,
   seen,
-}: AuditSources): Recorder<Arrival & Recorded> {
+}: AuditSources): CallRecorder {
+  const unchanged = authorityUnchanged(database)
   const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
     decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
   // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
   // decision was, a proof has been seen once: what is refused now must not pass when it comes again after a
   // grant.
-  const record = async (facts: Known, entry: Entry): Promise<Receipt | null> => {
+  const record = async (
+    facts: Known,
+    entry: Entry,
+    assertions: readonly Assertion[] = [],
+  ): Promise<Receipt | null> => {
     const { proof } = facts
     const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
     try {
-      return receiptOf(await ledger.commit({ statements, entries: [entry] }))
+      return receiptOf(await ledger.commit({ assertions, statements, entries: [entry] }))
     } catch (error) {
+      if (isStale(error)) throw new Stale(undefined, { cause: error })
       if (!isReplay(error)) throw error
       await ledger.commit({ entries: [denied(facts, 'proof_invalid', 'dpop')] })
       throw new Refusal('proof_invalid', { cause: error })
     }
   }
   return {
-    allowed: (facts) => record(facts, decision(facts, 'allowed', {}, configDigest)),
+    allowed: (facts, standing = []) => {
+      const { type, id, revision } = facts.principal
+      const assertions = [unchanged(type, id, revision), ...standing]
+      return record(facts, decision(facts, 'allowed', {}, configDigest), assertions)
+    },
     refused: async (facts, refusal, by) => {
       if (facts.principal && facts.demand) {
         return record(facts, denied(facts, refusal.reason, by, required(refusal)))
@@ -79,6 +98,8 @@ export function audit({
     },
   }
 }
+
+const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
 
 /** Makes the second row of an allowed call: the same request id, and what came of it. */
 function outcomeEntry(

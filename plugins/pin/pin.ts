@@ -89,6 +89,7 @@ function known(pinned: PinnedPrincipal | undefined, at: number): { principal: Pr
       dpopJkt: pinned.dpop_jkt,
       previousDpopJkt: isBefore(at, pinned.previous_dpop_jkt_until) ? pinned.previous_dpop_jkt : null,
       inGrace,
+      revision: pinned.authority_revision,
     },
   }
 }

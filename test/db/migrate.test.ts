@@ -8,6 +8,7 @@ import { MIGRATIONS, migrateToLatest } from '../../db/migrate.ts'
 import type { Schema } from '../../db/schema.ts'
 
 const CAPABILITIES = '0045_principal_capabilities'
+const REVISION = '0048_authority_revision'
 const TABLES = ['internal_agents', 'local_user_principals', 'local_workload_principals']
 
 interface Column {
@@ -29,13 +30,13 @@ const namesOf = (connection: SQLite.Database, type: string): readonly string[] =
     .all(type)
     .map((row) => row.name)
 
-/** The database as the version before 0045 left it, with a row in each table of principals. */
-async function beforeCapabilities(file: string): Promise<void> {
+/** The database as the version before a migration left it, with a row in each table of principals. */
+async function before(migration: string, file: string): Promise<void> {
   const connection = new SQLite(file)
   const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
   const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
   const names = Object.keys(MIGRATIONS).sort()
-  const { error } = await migrator.migrateTo(names[names.indexOf(CAPABILITIES) - 1] ?? '')
+  const { error } = await migrator.migrateTo(names[names.indexOf(migration) - 1] ?? '')
   if (error !== undefined) throw error
   for (const [index, table] of TABLES.entries()) {
     const id = index === 0 ? 'agent_id' : 'principal_id'
@@ -71,7 +72,7 @@ t.test('a database that is up to date is opened again, and nothing of it changes
 
 t.test('§2.1 before 0045 agents alone have a capabilities column', async (t) => {
   const file = join(t.testdir(), 'old.db')
-  await beforeCapabilities(file)
+  await before(CAPABILITIES, file)
   const connection = new SQLite(file)
   t.teardown(() => connection.close())
   t.same(
@@ -95,7 +96,7 @@ t.test('§2.1 0045 adds capabilities to users and workloads: text, not null, ser
 
 t.test('§2.1 0045 fills the rows that exist with the empty set, and keeps all else of them', async (t) => {
   const file = join(t.testdir(), 'old.db')
-  await beforeCapabilities(file)
+  await before(CAPABILITIES, file)
   const db = await openDatabase(`sqlite:${file}`)
   t.teardown(() => db.close())
   const [users, workloads] = await Promise.all([
@@ -107,6 +108,25 @@ t.test('§2.1 0045 fills the rows that exist with the empty set, and keeps all e
     t.equal(rows.length, 1)
   }
   t.equal(users[0]?.principal_id, 'acme::local_user_principals')
+})
+
+t.test('B1 0048 numbers the authority of the principals that exist with 1, and keeps all else', async (t) => {
+  const file = join(t.testdir(), 'old.db')
+  await before(REVISION, file)
+  const connection = new SQLite(file)
+  t.notOk(TABLES.some((table) => columnsOf(connection, table).includes('authority_revision')))
+  connection.exec('update internal_agents set revision = 7, capabilities = \'["llm.chat"]\'')
+  connection.close()
+  const db = await openDatabase(`sqlite:${file}`)
+  t.teardown(() => db.close())
+  const [agents, users, workloads] = await Promise.all([
+    db.kysely.selectFrom('internal_agents').selectAll().execute(),
+    db.kysely.selectFrom('local_user_principals').selectAll().execute(),
+    db.kysely.selectFrom('local_workload_principals').selectAll().execute(),
+  ])
+  t.match(agents, [{ authority_revision: 1, revision: 7, capabilities: '["llm.chat"]', is_active: 1 }])
+  t.match(users, [{ authority_revision: 1, revision: 1, capabilities: '[]' }])
+  t.match(workloads, [{ authority_revision: 1, revision: 1, capabilities: '[]' }])
 })
 
 for (const name of ['9999_next_year', '0030_between']) {

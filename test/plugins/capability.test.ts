@@ -11,6 +11,7 @@ const principal = (capabilities: readonly string[]): Principal => ({
   dpopJkt: null,
   previousDpopJkt: null,
   inGrace: false,
+  revision: 1,
 })
 
 const token = fc.stringMatching(/^[a-z_][a-z0-9_.]{0,12}$/)

@@ -10,6 +10,7 @@ export const holderOf = (...capabilities: readonly string[]): Principal => ({
   dpopJkt: null,
   previousDpopJkt: null,
   inGrace: false,
+  revision: 1,
 })
 
 /** A grant as the real gate makes it, to a principal that holds just what is demanded. */

@@ -5,7 +5,7 @@ import type { Sealed } from '../../audit/entry.ts'
 import { GENESIS, hashOf, leafOf, MAIN_STREAM } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
-import type { Statement } from '../../statement.ts'
+import type { Assertion, Statement } from '../../statement.ts'
 import { refusalOf } from './errors.ts'
 
 interface Link {
@@ -55,23 +55,38 @@ export function batchWriter(db: SQLite.Database, version: string): BatchWriter {
     }
   }
 
-  function writeUnit({ statements, drafts }: Work, tip: Link): readonly [WorkResult, Link] {
+  function writeUnit({ assertions, statements, drafts }: Work, tip: Link): readonly [WorkResult, Link] {
+    const stale = attempt(() => firstStale(assertions))
+    if (stale) return [stale, tip]
     if (statements.length === 0) return append(drafts, tip)
     savepoint.run()
-    const refused = runAll(statements)
+    const refused = attempt(() => runAll(statements))
     if (refused) undo.run()
     const written: readonly [WorkResult, Link] = refused ? [refused, tip] : append(drafts, tip)
     release.run()
     return written
   }
 
+  function firstStale(assertions: readonly Assertion[]): WorkResult | null {
+    for (const { sql, parameters } of assertions) {
+      if (statements(sql).get(...parameters) === undefined)
+        return { refused: 'stale', message: `"${sql}" finds no row` }
+    }
+    return null
+  }
+
   function runAll(all: readonly Statement[]): WorkResult | null {
+    for (const statement of all) {
+      const { changes } = statements(statement.sql).run(...statement.parameters)
+      if (changes !== (statement.changes ?? changes)) return conflict(statement, changes)
+    }
+    return null
+  }
+
+  /** Returns why a unit is refused by its own fault, or null. */
+  function attempt(work: () => WorkResult | null): WorkResult | null {
     try {
-      for (const statement of all) {
-        const { changes } = statements(statement.sql).run(...statement.parameters)
-        if (changes !== (statement.changes ?? changes)) return conflict(statement, changes)
-      }
-      return null
+      return work()
     } catch (error) {
       const refused = refusalOf(error)
       // Some errors end the transaction, and then there is nothing to go back to.

@@ -1,7 +1,7 @@
 import type { Draft } from '../../audit/draft.ts'
 import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
-import type { Statement } from '../../statement.ts'
+import type { Assertion, Statement } from '../../statement.ts'
 
 // Between threads every object is copied member by member, a text in one piece: packed, a batch costs a
 // third.
@@ -15,6 +15,10 @@ export interface PackedBatch {
   readonly drafts: string
   /** The number of drafts of each unit. */
   readonly counts: readonly number[]
+  /** The texts of all assertions, each once. */
+  readonly questions: readonly string[]
+  /** JSON: for each assertion the unit's place in the batch, the question's, and the parameters. */
+  readonly assertions: string
   /** The statements of the units that have any, by the unit's place in the batch. */
   readonly statements: readonly (readonly [unit: number, statements: readonly Statement[]])[]
 }
@@ -42,16 +46,20 @@ export function packBatch(batch: readonly Work[]): PackedBatch {
   return {
     drafts,
     counts: batch.map((work) => work.drafts.length),
+    ...packAssertions(batch),
     statements: batch.flatMap((work, unit) =>
       work.statements.length === 0 ? [] : [[unit, work.statements] as const],
     ),
   }
 }
 
-export function unpackBatch({ drafts, counts, statements }: PackedBatch): readonly Work[] {
+export function unpackBatch(packed: PackedBatch): readonly Work[] {
+  const { drafts, counts, statements } = packed
   const next = fieldReader(drafts)
   const own = new Map(statements)
+  const asserted = unpackAssertions(packed)
   return counts.map((count, unit) => ({
+    assertions: asserted.get(unit) ?? [],
     statements: own.get(unit) ?? [],
     drafts: Array.from({ length: count }, () => unpackDraft(next)),
   }))
@@ -83,6 +91,32 @@ export function unpackResults(
   if (row * HASH_LENGTH !== hashes.length)
     throw new Error(`the audit writer answered with ${hashes.length} characters of hashes for ${row} rows`)
   return results
+}
+
+type PackedAssertion = readonly [unit: number, question: number, ...parameters: Assertion['parameters']]
+
+function packAssertions(batch: readonly Work[]): Pick<PackedBatch, 'questions' | 'assertions'> {
+  const questions = new Map<string, number>()
+  const packed: PackedAssertion[] = []
+  for (const [unit, { assertions }] of batch.entries()) {
+    for (const { sql, parameters } of assertions) {
+      const question = questions.get(sql) ?? questions.size
+      questions.set(sql, question)
+      packed.push([unit, question, ...parameters])
+    }
+  }
+  return { questions: [...questions.keys()], assertions: JSON.stringify(packed) }
+}
+
+function unpackAssertions({ questions, assertions }: PackedBatch): ReadonlyMap<number, readonly Assertion[]> {
+  const found = new Map<number, Assertion[]>()
+  // Proven by packAssertions, which alone writes the text.
+  for (const [unit, question, ...parameters] of JSON.parse(assertions) as readonly PackedAssertion[]) {
+    const own = found.get(unit) ?? []
+    found.set(unit, own)
+    own.push({ sql: questions[question] ?? '', parameters })
+  }
+  return found
 }
 
 function packDraft(draft: Draft): string {

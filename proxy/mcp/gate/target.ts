@@ -25,7 +25,7 @@ export type McpTarget =
   | { readonly kind: 'tool'; readonly pinned: PinnedTool }
   /** `name`: the upstream's own, where the caller's is another one. */
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
-  | { readonly kind: 'answer'; readonly request: ServerRequest; readonly id: string }
+  | Readonly<{ kind: 'answer'; request: ServerRequest; id: string; resource: McpResource }>
 
 /** Returns the one resource that a target reaches, or null where it is several, or none. */
 export function reachedBy(target: McpTarget, demand: Demand): Reached | null {
@@ -152,8 +152,8 @@ async function answerAim(
 ): Promise<Aim> {
   const request = serverRequests.find(id, session)
   if (!request) throw noServerRequest()
-  const { capability } = await demandNow(registry, principal, request)
-  return { target: { kind: 'answer', request, id: String(id) }, capability, resource: request.resource }
+  const { demand, resource } = await demandNow(registry, principal, request)
+  return { target: { kind: 'answer', request, id: String(id), resource }, ...demand, resource }
 }
 
 /** Our own lists have one page. */

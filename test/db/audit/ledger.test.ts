@@ -57,6 +57,38 @@ t.test('docs/ledger.md#appending: what waits together is committed together', as
   t.ok(transactions >= 2 && transactions < 50, `200 rows in ${transactions} transactions`)
 })
 
+t.test('B1 a unit whose assertion finds no row is refused alone, and nothing of it is stored', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  const stands = (key: string) => ({ sql: 'select 1 from settings where key = ?', parameters: [key] })
+  const remove = { sql: 'delete from settings where key = ?', parameters: ['a'], changes: 1 }
+  // Of one batch: each sees what those in front of it have written.
+  const outcomes = await Promise.allSettled([
+    ledger.commit({ statements: [setting('a')], entries: [entry({ request_id: 'made' })] }),
+    ledger.commit({ assertions: [stands('a')], entries: [entry({ request_id: 'before' })] }),
+    ledger.commit({ statements: [remove], entries: [entry({ request_id: 'revoked' })] }),
+    ledger.commit({
+      assertions: [stands('a')],
+      statements: [setting('b')],
+      entries: [entry({ request_id: 'behind' })],
+    }),
+    ledger.commit({ entries: [entry({ request_id: 'other' })] }),
+    ledger.commit({ assertions: [{ sql: 'select nonsense', parameters: [] }], entries: [entry()] }),
+  ])
+  t.match(
+    outcomes.map((outcome) => (outcome.status === 'fulfilled' ? 'stored' : outcome.reason)),
+    ['stored', 'stored', 'stored', { code: 'stale' }, 'stored', /nonsense/],
+  )
+  t.notOk(ledger.failing)
+  await ledger.close()
+  t.same(
+    rowsOf(file).map((row) => row.request_id),
+    ['made', 'before', 'revoked', 'other'],
+  )
+  t.same(settingsOf(file), [])
+  t.match(await verifyFile(file), { ok: true, rows: 4 })
+})
+
 t.test('docs/ledger.md#appending: statements and their rows are stored both or not at all', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)

@@ -19,6 +19,7 @@ function facts(): Arrival & CheckFacts {
     dpopJkt: null,
     previousDpopJkt: null,
     inGrace: false,
+    revision: 1,
   }
   return {
     id: 'req_1',

@@ -17,6 +17,7 @@ const pinned: PinnedPrincipal = {
   dpop_jkt: null,
   previous_dpop_jkt: null,
   previous_dpop_jkt_until: null,
+  authority_revision: 7,
   not_before: '',
   not_after: '',
   is_current: true,
@@ -34,6 +35,7 @@ await t.test('§5.2 the pinned certificate of an active principal is known', asy
     dpopJkt: null,
     previousDpopJkt: null,
     inGrace: false,
+    revision: 7,
   }
   t.strictSame(await admit(pinned), { principal: expected })
   const slow = pin(() => Promise.resolve(pinned))

@@ -66,6 +66,7 @@ const principal: Principal = {
   dpopJkt: null,
   previousDpopJkt: null,
   inGrace: false,
+  revision: 1,
 }
 // Only what TLS proved about it is looked at.
 const peer = { thumbprint: THUMBPRINT, notBefore: AT - 1000, notAfter: AT + 3_600_000 } as Peer

@@ -14,6 +14,7 @@ export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): P
       dpopJkt: null,
       previousDpopJkt: null,
       inGrace: false,
+      revision: 1,
     },
     proof: null,
     token: null,

@@ -27,7 +27,9 @@ const draft = fc
   })
   .map((values) => draftOf(entry(values)))
 const statement = fc.record({ sql: text, parameters: fc.array(fc.constantFrom(null, 1n, 0.5, 'x')) })
+const assertion = fc.record({ sql: text, parameters: fc.array(fc.oneof(text, fc.maxSafeInteger())) })
 const work: fc.Arbitrary<Work> = fc.record({
+  assertions: fc.array(assertion, { maxLength: 3 }),
   statements: fc.array(statement, { maxLength: 2 }),
   drafts: fc.array(draft, { maxLength: 3 }),
 })
@@ -47,6 +49,7 @@ t.test(
 
 t.test('docs/ledger.md#appending: each unit hears of its own rows, and of its own refusal', async (t) => {
   const unit = (rows: number): Work => ({
+    assertions: [],
     statements: [],
     drafts: Array.from({ length: rows }, () => draftOf(entry())),
   })

@@ -10,6 +10,7 @@ const principal = (id: string): Principal => ({
   dpopJkt: null,
   previousDpopJkt: null,
   inGrace: false,
+  revision: 1,
 })
 const OWNER: StateOwner = {
   principal: principal('acme::a'),

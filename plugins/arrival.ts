@@ -1,0 +1,51 @@
+import type { X509Certificate } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { JsonObject } from '../db/json.ts'
+
+/** The leaf certificate of a TLS client that has proven it holds the key. Says nothing about who that is. */
+export interface Peer {
+  readonly certificate: X509Certificate
+  /** Lower-case hex SHA-256 of the DER (RFC 8705 §3.1). */
+  readonly thumbprint: string
+  /** ms since the epoch. */
+  readonly notBefore: number
+  /** ms since the epoch. */
+  readonly notAfter: number
+}
+
+/** One request as it arrived: nothing about its sender is believed yet. */
+export interface Arrival {
+  /** `req_…`: the log's request id and the audit row's. */
+  readonly id: string
+  /** The instant of its arrival. ms since the epoch, read once. */
+  readonly at: number
+  readonly method: string
+  /** The path as sent, before any `?`, never decoded. */
+  readonly path: string
+  /** The text behind the `?`, or the empty string. */
+  readonly query: string
+  /** The variable segments of the route's path, percent-decoded once. */
+  readonly params: Readonly<Record<string, string>>
+  readonly headers: IncomingHttpHeaders
+  readonly remoteAddress: string
+  /** Null where the client presented no certificate. */
+  readonly peer: Peer | null
+  /** Reads the whole body. Refuses with `body_too_large` past `limit` bytes. */
+  readonly readBody: (limit: number) => Promise<Buffer>
+  /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
+  readonly answer: Record<string, string>
+  /** Fires when the caller hangs up before the answer is whole. */
+  readonly signal: AbortSignal
+}
+
+/** The end of a call, for plugins that count what came of it. */
+export interface Settlement {
+  /** The instant of its end. ms since the epoch. */
+  readonly at: number
+  /** `refused`: a plugin behind this one, or the record, refused it. Else the status of its outcome row. */
+  readonly status: 'success' | 'error' | 'truncated' | 'refused'
+  /** The provider, MCP resource or built-in tool that did the work; null where none was reached. */
+  readonly provider: string | null
+  /** As the outcome row says it: tokens, sizes, the upstream's status. */
+  readonly detail: JsonObject
+}
