@@ -27,9 +27,13 @@ async function main(): Promise<void> {
   ])
   const settings = readSettings(process.env, process.cwd())
   const gateway = await startGateway(settings)
+  // Before anybody is told that it is ready: who reads that may send a signal at once.
+  heedSignals(gateway)
   process.stderr.write(await nextSteps(settings, gateway))
   process.stdout.write(`${JSON.stringify({ msg: 'ready', url: gateway.url, admin_url: gateway.adminUrl })}\n`)
+}
 
+function heedSignals(gateway: Gateway): void {
   const stop = (code: number, graceMs?: number): void => {
     void gateway.close(graceMs).then(() => process.exit(code))
   }
