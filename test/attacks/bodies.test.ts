@@ -22,8 +22,12 @@ const MIB = 1024 * 1024
 /** For connections, and for what is parsed at the moment: one reading of 64 KiB is 11,000 pieces. */
 const ROOM = 6 * MIB
 
-/** What is held: objects, and the bytes behind buffers. */
+/**
+ * Measures what is held: objects, and the bytes behind buffers. The second collection waits for the first one
+ * to have freed those bytes, which it does beside the program.
+ */
 function held(): number {
+  collectGarbage()
   collectGarbage()
   const { heapUsed, external } = process.memoryUsage()
   return heapUsed + external
