@@ -87,7 +87,8 @@ t.test('T3 threats 11, 16: of the caller nothing reaches a provider but what is 
     'forwarded: for=canary',
     'via: 1.1 canary',
     'referer: https://canary.example',
-    'origin: https://canary.example',
+    // A foreign one is refused: test/attacks/pages.test.ts.
+    `origin: ${gateway.url}`,
     'openai-organization: canary',
     'x-injected: canary',
     'x-http-method-override: DELETE',
