@@ -1,7 +1,5 @@
 import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { CertificationRequest, Extensions, type GeneralName } from 'pkijs'
-import type { Authority } from '../authority/authority.ts'
-import { type Certified, type ClientSubject, certifyClient, type Term } from '../authority/issue.ts'
 import { CertificateError } from '../certificate-error.ts'
 import { type Claims, claimsAuthority, claimsOf } from '../x509/chain-link.ts'
 import { isStrong, SIGNATURES, STRONG_KEY } from '../x509/strength.ts'
@@ -14,9 +12,6 @@ export interface CsrRequest {
   /** The requested subjectAltName; empty where there is none. */
   readonly names: readonly GeneralName[]
 }
-
-/** A fresh certificate for the key of a request; the key stayed where it was made. */
-export type IssuedFromCsr = Certified
 
 const PEM_LIMIT = 65_536
 // Nothing but space around it: what else stands there was meant for somebody, and not for us.
@@ -56,20 +51,10 @@ export async function readCsr(csrPem: string): Promise<CsrRequest> {
 }
 
 /**
- * Issues a client certificate for the key of a request (docs/protocol.md#csr). Of the request only the public
- * key goes into it: subject, names, usages and lifetime are ours. Throws a {@link CertificateError}; a plain
- * Error where `certifyClient` does.
+ * Returns the public key of a request that asks for that name alone, or for none. Of the request only this key
+ * goes into a certificate (docs/protocol.md#csr): subject, names, usages and lifetime are the issuer's. Throws
+ * a {@link CertificateError}.
  */
-export async function issueFromCsr(
-  authority: Authority,
-  csrPem: string,
-  subject: ClientSubject,
-  term: Term,
-): Promise<IssuedFromCsr> {
-  return certifyClient(authority, await keyOfCsr(csrPem, subject.spiffeId), subject, term)
-}
-
-/** The public key of a request that asks for that name alone, or for none. Throws a {@link CertificateError}. */
 export async function keyOfCsr(csrPem: string, spiffeId: string): Promise<KeyObject> {
   const { publicKey, names } = await readCsr(csrPem)
   if (names.length === 0 || isSoleUri(names, spiffeId)) return publicKey
