@@ -1,18 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { capability, demand } from '../../plugins/capability.ts'
-import type { Principal } from '../../plugins/facts.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { holderOf } from '../support/permit.ts'
 
-const principal = (capabilities: readonly string[]): Principal => ({
-  id: 'acme::bot',
-  type: 'agent',
-  capabilities,
-  dpopJkt: null,
-  previousDpopJkt: null,
-  inGrace: false,
-  revision: 1,
-})
+const principal = (capabilities: readonly string[]) => holderOf(...capabilities)
 
 const token = fc.stringMatching(/^[a-z_][a-z0-9_.]{0,12}$/)
 

@@ -154,3 +154,7 @@ export async function dataDirectory(t: Test, directory: string): Promise<DataDir
       }),
   }
 }
+
+/** A data directory and a receiver of its pushes, for one test. */
+export const opened = async (t: Test): Promise<readonly [DataDirectory, Receiver]> =>
+  Promise.all([dataDirectory(t, t.testdir()), receiver(t)])

@@ -2,25 +2,17 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import type { Principal } from '../../../plugins/facts.ts'
 import { type Check, type CheckFacts, loadOperatorModule } from '../../../plugins/operator-files/module.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { holderOf } from '../../support/permit.ts'
 
 const REFUSAL = pathToFileURL(join(import.meta.dirname, '../../../plugins/refusal.ts')).href
 
 function facts(): Arrival & CheckFacts {
   const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
-  const principal: Principal = {
-    id: 'acme::bot',
-    type: 'agent',
-    capabilities: ['llm.chat'],
-    dpopJkt: null,
-    previousDpopJkt: null,
-    inGrace: false,
-    revision: 1,
-  }
+  const principal = holderOf('llm.chat')
   return {
     id: 'req_1',
     at: 1_700_000_000_000,

@@ -6,10 +6,10 @@ import t from 'tap'
 import { tokenVerifier } from '../../../plugins/dpop/access-token.ts'
 import { dpop } from '../../../plugins/dpop/dpop.ts'
 import { Nonces } from '../../../plugins/dpop/nonce.ts'
-import type { Principal } from '../../../plugins/facts.ts'
 import type { Peer } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { athOf, type ProofSigner, proofSigner } from '../../support/dpop.ts'
+import { holderOf } from '../../support/permit.ts'
 import { arrival } from '../../support/plugins/arrival.ts'
 import { BASE_URL } from '../../support/plugins/constrained.ts'
 
@@ -59,15 +59,7 @@ const plugin = dpop({
     key: (kid) => Promise.resolve(kid === 'k' ? verifier : undefined),
   }),
 })
-const principal: Principal = {
-  id: 'acme::bot',
-  type: 'agent',
-  capabilities: ['llm.chat'],
-  dpopJkt: null,
-  previousDpopJkt: null,
-  inGrace: false,
-  revision: 1,
-}
+const principal = holderOf('llm.chat')
 // Only what TLS proved about it is looked at.
 const peer = { thumbprint: THUMBPRINT, notBefore: AT - 1000, notAfter: AT + 3_600_000 } as Peer
 

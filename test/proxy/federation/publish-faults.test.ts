@@ -1,19 +1,9 @@
 import { once } from 'node:events'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { odd } from '../../support/certs/made.ts'
-import {
-  answering,
-  type DataDirectory,
-  dataDirectory,
-  FIVE_MINUTES_MS,
-  type Receiver,
-  receiver,
-} from '../../support/federation.ts'
-
-const opened = async (t: Test): Promise<readonly [DataDirectory, Receiver]> =>
-  Promise.all([dataDirectory(t, t.testdir()), receiver(t)])
+import { answering, dataDirectory, FIVE_MINUTES_MS, opened, receiver } from '../../support/federation.ts'
 
 await t.test('§3 a push that was not answered 2xx is tried again, later and until it is', async (t) => {
   const [gate, hub] = await opened(t)

@@ -1,21 +1,17 @@
 import { setImmediate } from 'node:timers/promises'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { insertPin } from '../../../db/principals/pins.ts'
 import { insertPrincipal, setActive, touchRevision } from '../../../db/principals/write.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import {
   AT,
   answering,
-  type DataDirectory,
   dataDirectory,
   FIVE_MINUTES_MS,
   ISSUER,
-  type Receiver,
+  opened,
   receiver,
 } from '../../support/federation.ts'
-
-const opened = async (t: Test): Promise<readonly [DataDirectory, Receiver]> =>
-  Promise.all([dataDirectory(t, t.testdir()), receiver(t)])
 
 await t.test('§3 a changed federated agent is pushed as a JWS that the published keys verify', async (t) => {
   const [gate, hub] = await opened(t)

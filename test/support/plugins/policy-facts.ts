@@ -1,5 +1,6 @@
 import type { Granted } from '../../../plugins/permit.ts'
 import type { PolicyFacts } from '../../../plugins/policy/input.ts'
+import { holderOf } from '../permit.ts'
 import { arrival } from './arrival.ts'
 
 /** What is known of a call when a policy is asked: by default an LLM call with nothing special. */
@@ -7,15 +8,7 @@ export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): P
   const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
   const facts: Omit<PolicyFacts, 'granted'> = {
     ...arrival(),
-    principal: {
-      id: 'acme::bot',
-      type: 'agent',
-      capabilities: ['llm.chat', 'acme.special'],
-      dpopJkt: null,
-      previousDpopJkt: null,
-      inGrace: false,
-      revision: 1,
-    },
+    principal: holderOf('llm.chat', 'acme.special'),
     proof: null,
     token: null,
     demand,

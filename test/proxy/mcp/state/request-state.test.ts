@@ -1,17 +1,9 @@
 import t from 'tap'
-import type { Principal } from '../../../../plugins/facts.ts'
 import { requestStates, type StateOwner } from '../../../../proxy/mcp/state/request-state.ts'
+import { holderOf } from '../../../support/permit.ts'
 import { refused } from '../../../support/refused.ts'
 
-const principal = (id: string): Principal => ({
-  id,
-  type: 'agent',
-  capabilities: [],
-  dpopJkt: null,
-  previousDpopJkt: null,
-  inGrace: false,
-  revision: 1,
-})
+const principal = (id: string) => ({ ...holderOf(), id })
 const OWNER: StateOwner = {
   principal: principal('acme::a'),
   resourceId: 'mcpr_1',
