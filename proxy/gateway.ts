@@ -137,7 +137,11 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const tls = await tlsMaterial(dataDirectory, clock())
   if (!options.controlOnly) {
     await begin(services, note, digest())
-    const handle = { runtime: serving('runtime'), admin: serving('admin') }
+    const handle = {
+      runtime: serving('runtime'),
+      admin: serving('admin'),
+      onHandshakeFault: (reason: string) => metrics.handshakeFaults.inc({ reason }),
+    }
     services.open.listeners = await openListeners(settings, tls, timers, handle)
     stopTasks = startTasks(services, inForce.configuration)
   }

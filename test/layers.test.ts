@@ -48,7 +48,8 @@ await t.test('imports point only right and down', async (t) => {
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   telemetry: [],
   egress: [],
-  http: ['telemetry'],
+  tls: [],
+  http: ['telemetry', 'tls'],
   auth: ['http'],
   llm: ['http', 'egress'],
   mcp: ['http', 'egress'],

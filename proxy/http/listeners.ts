@@ -2,12 +2,15 @@ import type { RequestListener } from 'node:http'
 import type { Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { Address, Settings } from '../settings.ts'
-import { createTlsServer, secureContext, type Timers, type TlsMaterial } from './server.ts'
+import type { HandshakeFault } from '../tls/doorkeeper.ts'
+import { createTlsServer, type Timers, type TlsMaterial } from './server.ts'
 
 interface Handlers {
   readonly runtime: RequestListener
   /** Used where `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
   readonly admin: RequestListener
+  /** Told of each handshake that did not come to its end. */
+  readonly onHandshakeFault: (why: HandshakeFault) => void
 }
 
 /** The open TLS listeners of a gateway. */
@@ -34,32 +37,34 @@ export async function openListeners(
   timers: Timers,
   handlers: Handlers,
 ): Promise<Listeners> {
-  const runtime = createTlsServer(tls, timers, handlers.runtime)
-  const admin = settings.adminListen ? createTlsServer(tls, timers, handlers.admin) : null
+  const made = (handle: RequestListener) => createTlsServer(tls, timers, handle, handlers.onHandshakeFault)
+  const runtime = made(handlers.runtime)
+  const admin = settings.adminListen ? made(handlers.admin) : null
   const servers = admin ? [runtime, admin] : [runtime]
   try {
-    await listen(runtime, settings.listen, 'MCP_PROXY_LISTEN')
-    if (admin && settings.adminListen) await listen(admin, settings.adminListen, 'MCP_PROXY_ADMIN_LISTEN')
+    await listen(runtime.server, settings.listen, 'MCP_PROXY_LISTEN')
+    if (admin && settings.adminListen)
+      await listen(admin.server, settings.adminListen, 'MCP_PROXY_ADMIN_LISTEN')
   } catch (error) {
-    for (const server of servers) server.close()
+    for (const { server } of servers) server.close()
     throw error
   }
-  const baseUrls = urlsOf(runtime, settings)
+  const baseUrls = urlsOf(runtime.server, settings)
   const [url = ''] = baseUrls
   return {
     url,
-    adminUrl: admin ? (urlsOf(admin, settings)[0] ?? '') : url,
+    adminUrl: admin ? (urlsOf(admin.server, settings)[0] ?? '') : url,
     baseUrls,
     useCertificate: (next) => {
-      for (const server of servers) server.setSecureContext(secureContext(next))
+      for (const { use } of servers) use(next)
     },
     close: async () => {
-      const closed = servers.map((server) => new Promise((resolve) => server.close(resolve)))
-      for (const server of servers) server.closeIdleConnections()
+      const closed = servers.map(({ server }) => new Promise((resolve) => server.close(resolve)))
+      for (const { server } of servers) server.closeIdleConnections()
       await Promise.all(closed)
     },
     destroy: () => {
-      for (const server of servers) server.closeAllConnections()
+      for (const { destroy } of servers) destroy()
     },
   }
 }

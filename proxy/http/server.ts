@@ -1,7 +1,8 @@
 import { constants } from 'node:crypto'
 import type { RequestListener } from 'node:http'
 import { createServer, type Server } from 'node:https'
-import type { SecureContextOptions } from 'node:tls'
+import { createSecureContext, type SecureContext } from 'node:tls'
+import { type HandshakeFault, keepDoor } from '../tls/doorkeeper.ts'
 import { attach } from './framing.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
@@ -38,19 +39,33 @@ export interface TlsMaterial {
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
 }
 
+/** A server of mutual TLS, and what is done to it from outside. */
+export interface TlsServer {
+  readonly server: Server
+  /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
+  readonly use: (tls: TlsMaterial) => void
+  /** Closes every connection now. */
+  readonly destroy: () => void
+}
+
 /**
  * Makes the runtime's listener: raw `node:https`. A client certificate is requested and not required here,
  * because operators' callers have none and because a refusal over HTTP can say why; the pin decides. No
  * session tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation,
- * HTTP/1.1 only.
+ * HTTP/1.1 only. `onFault` is told of handshakes that fail.
  */
-export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: RequestListener): Server {
+export function createTlsServer(
+  tls: TlsMaterial,
+  timers: Timers,
+  handle: RequestListener,
+  onFault: (why: HandshakeFault) => void,
+): TlsServer {
   const server = createServer({
-    ...secureContext(tls),
-    requestCert: true,
-    rejectUnauthorized: false,
-    ALPNProtocols: ['http/1.1'],
-    handshakeTimeout: timers.handshakeMs,
+    // The door sees a connection's first bytes before TLS does, and does what else TLS would be told here.
+    pauseOnConnect: true,
+    // TLS ends a connection's second half when it has said what it has to say.
+    allowHalfOpen: true,
+    noDelay: true,
     headersTimeout: timers.headersMs,
     requestTimeout: timers.requestMs,
     keepAliveTimeout: timers.keepAliveMs,
@@ -60,26 +75,36 @@ export function createTlsServer(tls: TlsMaterial, timers: Timers, handle: Reques
     // behind.
     requireHostHeader: false,
   })
+  let context = secureContext(tls)
+  const endHandshakes = keepDoor(server, {
+    context: () => context,
+    handshakeMs: timers.handshakeMs,
+    onFault,
+  })
   attach(server, handle)
-  return server
+  return {
+    server,
+    use: (next) => {
+      context = secureContext(next)
+    },
+    destroy: () => {
+      endHandshakes()
+      server.closeAllConnections()
+    },
+  }
 }
 
-/** Makes the options by which `setSecureContext` swaps the server's certificate under way. */
-export function secureContext({
-  certPem,
-  keyPem,
-  clientCaPems,
-  minVersion,
-}: TlsMaterial): SecureContextOptions {
-  return {
+function secureContext({ certPem, keyPem, clientCaPems, minVersion }: TlsMaterial): SecureContext {
+  return createSecureContext({
     cert: certPem,
     key: keyPem,
     ca: [...clientCaPems],
     minVersion,
     ciphers: CIPHERS,
     honorCipherOrder: true,
+    ecdhCurve: GROUPS,
     secureOptions: constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION,
-  }
+  })
 }
 
 // TLS 1.3's three, and for the explicit TLS 1.2 setting only AEAD with forward secrecy (BCP 195).
@@ -91,3 +116,7 @@ const CIPHERS = [
   'ECDHE-ECDSA-AES256-GCM-SHA384',
   'ECDHE-ECDSA-CHACHA20-POLY1305',
 ].join(':')
+
+// Those that cost the server a millisecond or two; proposing one costs a client nothing. By default OpenSSL takes
+// finite fields and P-521 too (docs/threats.md#a1).
+const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'

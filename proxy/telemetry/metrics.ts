@@ -12,6 +12,7 @@ export interface Metrics {
   readonly mcpCalls: Counter<'resource' | 'result'>
   readonly reloads: Counter<'result'>
   readonly faults: Counter<'step'>
+  readonly handshakeFaults: Counter<'reason'>
 }
 
 /** The sources of the gauges, read at each scrape. */
@@ -85,6 +86,12 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_faults_total',
       help: 'Steps behind an answer (report, settle, count, log, or a plugin by name) that threw.',
       labelNames: ['step'],
+      registers,
+    }),
+    handshakeFaults: new Counter({
+      name: 'sallyport_handshake_faults_total',
+      help: 'TLS handshakes that did not come to their end, by reason.',
+      labelNames: ['reason'],
       registers,
     }),
   }

@@ -50,7 +50,11 @@ const handle = serve({
   drain,
 })
 const tls = await tlsMaterial(dataDirectory, Date.now())
-const listeners = await openListeners(settings, tls, TIMERS, { runtime: handle, admin: handle })
+const listeners = await openListeners(settings, tls, TIMERS, {
+  runtime: handle,
+  admin: handle,
+  onHandshakeFault: () => {},
+})
 // From them the dpop plugin knows the URLs that proofs may be for.
 services.open.listeners = listeners
 announce(listeners.url, async () => {

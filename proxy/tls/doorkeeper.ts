@@ -1,0 +1,90 @@
+import type { Server } from 'node:https'
+import type { Socket } from 'node:net'
+import { type SecureContext, TLSSocket } from 'node:tls'
+import { LRUCache } from 'lru-cache'
+import { senderOf } from '../../plugins/secrets/throttle.ts'
+import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
+import { Handshakes } from './handshakes.ts'
+import { Inbound } from './inbound.ts'
+import { clientSecretIn, RecordReader } from './record-reader.ts'
+import { Sender, Turns } from './turns.ts'
+
+/** Addresses whose cost is remembered. */
+const MAX_ADDRESSES = 10_000
+
+export type HandshakeFault = FlightFault | 'handshake_failed' | 'handshake_timeout' | 'too_many_handshakes'
+
+export interface DoorOptions {
+  /** The certificate to show, and all else of TLS, in force for the next handshake. */
+  readonly context: () => SecureContext
+  /** The time from TCP accept to the end of the TLS handshake. ms. */
+  readonly handshakeMs: number
+  /** Told of each handshake that did not come to its end, unless the client just left. */
+  readonly onFault: (why: HandshakeFault) => void
+}
+
+/**
+ * Takes a server's connections from TCP to TLS in the place of Node's own listener, so that the handshakes of
+ * strangers do not take the loop from those who are served (docs/threats.md#a1). TLS itself is Node's. Does
+ * NOT verify certificates: the pin decides. Returns a function that ends the handshakes under way.
+ */
+export function keepDoor(server: Server, { context, handshakeMs, onFault }: DoorOptions): () => void {
+  const turns = new Turns()
+  const handshakes = new Handshakes()
+  const senders = new LRUCache<string, Sender>({ max: MAX_ADDRESSES })
+
+  const admit = (socket: Socket): void => {
+    const { remoteAddress } = socket
+    // Gone already.
+    if (remoteAddress === undefined) return void socket.destroy()
+    const address = senderOf(remoteAddress)
+    const sender = senders.get(address) ?? new Sender()
+    senders.set(address, sender)
+    let reader: RecordReader | null = null
+    const inbound = new Inbound(socket, turns, new ClientFlight(() => reader), sender)
+    const tls = new TLSSocket(inbound, {
+      isServer: true,
+      secureContext: context(),
+      requestCert: true,
+      rejectUnauthorized: false,
+      ALPNProtocols: ['http/1.1'],
+    })
+    // Not so of what it is made on: TLS has a last word when its client has ended.
+    tls.allowHalfOpen = false
+    const end = (why: HandshakeFault): void => {
+      if (inbound.destroyed) return
+      if (inbound.isHandshake) onFault(why)
+      inbound.destroy()
+    }
+    const leave = handshakes.enter(address, () => end('too_many_handshakes'))
+    const timer = setTimeout(end, handshakeMs, 'handshake_timeout')
+    const over = (): void => {
+      clearTimeout(timer)
+      leave()
+    }
+    tls.on('keylog', function listen(line: Buffer) {
+      const secret = clientSecretIn(line)
+      if (!secret) return
+      tls.off('keylog', listen)
+      reader = new RecordReader(tls.getCipher().standardName, secret)
+    })
+    // Of TLS: before and after the handshake. Nobody can be told but by the end.
+    tls.on('_tlsError', () => end('handshake_failed'))
+    tls.on('error', () => {})
+    inbound.on('error', (error) => {
+      if (error instanceof FlightError) onFault(error.fault)
+    })
+    inbound.once('close', over)
+    tls.once('secure', () => {
+      over()
+      inbound.established()
+      // TLS over anything but a socket of TCP would not know.
+      Object.defineProperty(tls, 'remoteAddress', { value: remoteAddress })
+      server.emit('secureConnection', tls)
+    })
+  }
+
+  server.removeAllListeners('connection')
+  server.on('connection', admit)
+  return () => handshakes.endAll()
+}

@@ -1,0 +1,54 @@
+/** Connections that may shake hands at once. */
+const MAX_HANDSHAKES = 2_048
+
+/** Ends a handshake for the sake of others. */
+type End = () => void
+
+/**
+ * The connections that shake hands, by address. Where there are too many, the newest of the address that has
+ * most of them ends: a flood from few addresses pushes out itself.
+ */
+export class Handshakes {
+  readonly #limit: number
+  readonly #byAddress = new Map<string, Set<End>>()
+  #count = 0
+
+  constructor(limit = MAX_HANDSHAKES) {
+    this.#limit = limit
+  }
+
+  /** Counts a handshake. Returns what is to be called, once or more, when it is over. */
+  enter(address: string, end: End): () => void {
+    const own = this.#byAddress.get(address) ?? new Set()
+    this.#byAddress.set(address, own)
+    own.add(end)
+    this.#count += 1
+    if (this.#count > this.#limit) this.#endOne()
+    return () => this.#forget(address, end)
+  }
+
+  /** Ends all of them. */
+  endAll(): void {
+    for (const [address, ends] of [...this.#byAddress]) for (const end of [...ends]) this.#end(address, end)
+  }
+
+  #endOne(): void {
+    const [first, ...others] = this.#byAddress
+    if (!first) return
+    const [address, ends] = others.reduce((most, each) => (each[1].size >= most[1].size ? each : most), first)
+    const newest = [...ends].at(-1)
+    if (newest) this.#end(address, newest)
+  }
+
+  #end(address: string, end: End): void {
+    this.#forget(address, end)
+    end()
+  }
+
+  #forget(address: string, end: End): void {
+    const own = this.#byAddress.get(address)
+    if (!own?.delete(end)) return
+    this.#count -= 1
+    if (own.size === 0) this.#byAddress.delete(address)
+  }
+}

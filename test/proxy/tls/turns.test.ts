@@ -1,0 +1,99 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t from 'tap'
+import { Sender, Turns, type Work } from '../../../proxy/tls/turns.ts'
+
+/** A loop whose clock goes on only by what is done, and by `idle`. */
+function stage() {
+  let now = 1_000
+  let busy = 0
+  const turns = new Turns(
+    () => now,
+    (later, earlier) => {
+      const active = busy - (earlier?.active ?? 0)
+      const idle = now - 1_000 - busy - (earlier?.idle ?? 0)
+      return later && !earlier ? later : { active, idle, utilization: active / (active + idle) }
+    },
+  )
+  const done: string[] = []
+  const work = (name: string, pieces: number, ms: number, more: Partial<Work> = {}): Work => {
+    let left = pieces
+    return {
+      sender: new Sender(),
+      isHandshake: false,
+      turn: () => {
+        now += ms
+        busy += ms
+        left -= 1
+        done.push(name)
+        return left > 0
+      },
+      ...more,
+    }
+  }
+  return {
+    turns,
+    work,
+    done,
+    count: (name: string) => done.filter((each) => each === name).length,
+    idle: (ms: number) => {
+      now += ms
+    },
+    now: () => now,
+  }
+}
+
+await t.test('A3: while there is time, what comes is done at once', async (t) => {
+  const { turns, work, done } = stage()
+  turns.offer(work('a', 1, 1))
+  turns.offer(work('b', 1, 1))
+  t.same(done, ['a', 'b'])
+})
+
+await t.test(
+  'A3: who has cost much comes after those who have cost little, and is served all the same',
+  async (t) => {
+    const { turns, work, done, count } = stage()
+    turns.offer(work('heavy', 100, 12))
+    t.same(done, ['heavy'], 'one piece')
+    for (let i = 0; i < 5; i += 1) turns.offer(work(`light ${i}`, 1, 0.5))
+    await nextTurn()
+    await nextTurn()
+    const lights = done.findLastIndex((name) => name.startsWith('light'))
+    t.equal(
+      done.slice(0, lights).filter((name) => name === 'heavy').length,
+      1,
+      'no further piece before them',
+    )
+    for (let i = 0; i < 10; i += 1) {
+      for (let j = 0; j < 50; j += 1) turns.offer(work('flood', 1, 1))
+      await nextTurn()
+    }
+    t.ok(count('heavy') >= 8, 'one in each turn, though others never end')
+  },
+)
+
+await t.test('A1: handshakes get what everything else leaves, and a tenth at least', async (t) => {
+  const { turns, work, count, now } = stage()
+  const address = new Sender()
+  for (let i = 0; i < 2_000; i += 1) {
+    turns.offer(work('handshake', 1, 1, { isHandshake: true, sender: address }))
+  }
+  // Callers who take the whole loop: each piece is followed by another.
+  for (let i = 0; i < 64; i += 1) turns.offer(work('call', 100_000, 0.5))
+  const from = { at: now(), handshakes: count('handshake') }
+  while (now() - from.at < 5_000) await nextTurn()
+  const share = (count('handshake') - from.handshakes) / (now() - from.at)
+  t.ok(share > 0.05 && share < 0.15, `${Math.round(share * 100)} % of the time`)
+})
+
+await t.test('A1: an address that has cost little shakes hands before those that keep coming', async (t) => {
+  const { turns, work, done } = stage()
+  const flood = new Sender()
+  for (let i = 0; i < 500; i += 1) {
+    turns.offer(work('flood', 1, 2, { isHandshake: true, sender: flood }))
+  }
+  const before = done.length
+  turns.offer(work('honest', 1, 2, { isHandshake: true }))
+  for (let i = 0; i < 4; i += 1) await nextTurn()
+  t.ok(done.slice(before, before + 6).includes('honest'), 'once the flood has cost as much as anyone may')
+})
