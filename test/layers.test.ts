@@ -47,7 +47,7 @@ await t.test('imports point only right and down', async (t) => {
 // the pins of MCP.
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   telemetry: [],
-  egress: [],
+  egress: ['tls'],
   tls: [],
   http: ['telemetry', 'tls'],
   auth: ['http'],

@@ -4,16 +4,16 @@ import type { ClientFlight } from './client-flight.ts'
 import { Sender, type Turns, type Work } from './turns.ts'
 
 /** What is handed to TLS at once: at first, and at least, and at most. Bytes. */
-const FIRST_PIECE = 8_192
+const FIRST_PIECE = 4_096
 const LEAST_PIECE = 1_024
 const LARGEST_PIECE = 65_536
 /** A piece that takes longer is halved, one that takes a quarter of it may double. ms. */
-const PIECE_MS = 3
+const PIECE_MS = 2
 
 /**
- * The client's bytes on their way to TLS: as they come, while that costs little; else in pieces that share the
- * loop with everybody else (docs/threats.md#a1, #a3). Before TLS stands they go through a {@link ClientFlight}.
- * It holds what the socket has read at once, and reads no more meanwhile.
+ * A peer's bytes on their way to TLS or HTTP: as they come, while that costs little; else in pieces that share
+ * the loop with everybody else (docs/threats.md#a1, #a3). A client's go through a {@link ClientFlight} until
+ * TLS stands. It holds what the socket has read at once, and reads no more meanwhile.
  */
 export class Inbound extends Duplex implements Work {
   readonly #socket: Socket
@@ -30,14 +30,14 @@ export class Inbound extends Duplex implements Work {
   /** True while TLS takes what comes. */
   #wanted = false
 
-  /** `address`: who is charged until TLS stands. */
-  constructor(socket: Socket, turns: Turns, flight: ClientFlight, address: Sender) {
+  /** `flight`, for a client: what it passes until TLS stands. `sender`: who is charged until then, or always. */
+  constructor(socket: Socket, turns: Turns, flight: ClientFlight | null, sender: Sender) {
     // Whoever ends its side may still read, as on the socket itself.
     super({ allowHalfOpen: true })
     this.#socket = socket
     this.#turns = turns
     this.#flight = flight
-    this.#sender = address
+    this.#sender = sender
     socket.on('data', (bytes: Buffer) => this.#take(bytes))
     socket.on('end', () => this.#end())
     socket.on('error', (error) => this.destroy(error))
@@ -88,8 +88,9 @@ export class Inbound extends Duplex implements Work {
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#held = null
-    this.#socket.destroy()
-    done(error)
+    // Not before the socket: what has been read by then is still on its way to its reader.
+    if (this.#socket.closed) done(error)
+    else this.#socket.once('close', () => done(error)).destroy()
   }
 
   #take(bytes: Buffer): void {

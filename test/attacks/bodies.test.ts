@@ -1,17 +1,15 @@
-import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
-import type { Readable } from 'node:stream'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { egressAgent } from '../../proxy/egress/agent.ts'
 import { DIALECT_BY_NAME } from '../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../proxy/llm/dialects/usage.ts'
 import { eventData } from '../../proxy/mcp/upstream/events.ts'
 import { exchange } from '../../proxy/mcp/upstream/exchange.ts'
 import { readWhole } from '../../proxy/mcp/upstream/message.ts'
-import { CHAT, type Identity, testGateway } from '../support/gateway.ts'
+import { drip } from '../support/dripping.ts'
+import { CHAT, testGateway } from '../support/gateway.ts'
 import { rawConnect, requestBytes, statuses } from '../support/raw.ts'
 
 setFlagsFromString('--expose-gc')
@@ -31,19 +29,6 @@ function held(): number {
   collectGarbage()
   const { heapUsed, external } = process.memoryUsage()
   return heapUsed + external
-}
-
-type Child = ChildProcessByStdio<null, Readable, null>
-
-/** Starts the other end as a process of its own: its memory and its work are not ours. */
-function drip(t: Test, args: readonly string[], who: Identity | null = null): Child {
-  const identity = JSON.stringify(who ? { cert: who.cert, key: who.key } : {})
-  const child = spawn(process.execPath, [join(import.meta.dirname, '../support/drip.ts'), ...args], {
-    env: { PATH: process.env.PATH ?? '', IDENTITY: identity },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  t.teardown(() => child.kill('SIGKILL'))
-  return child
 }
 
 for (const [manner, connections, bytes, framing] of [

@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { createServer } from 'node:http'
+import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
 
@@ -56,5 +58,21 @@ function server([type = '', before = '', bytes = '', after = '']: string[]) {
   })
 }
 
+/** Calls a door so many times at once, with a body; says the status and the length of each answer. */
+async function caller([port = '', calls = '', path = '', body = '']: string[]) {
+  const where = { host: '127.0.0.1', port: Number(port), path, method: 'POST', rejectUnauthorized: false }
+  const call = async () => {
+    const sent = request({ ...where, ...identity, headers: { 'content-type': 'application/json' } })
+    sent.end(body)
+    const [answer] = await once(sent, 'response')
+    let length = 0
+    for await (const piece of answer) length += piece.length
+    return [answer.statusCode, length]
+  }
+  const answers = await Promise.all(Array.from({ length: Number(calls) }, call))
+  process.stdout.write(`${JSON.stringify(answers)}\n`)
+}
+
 if (role === 'client') await client(args)
+if (role === 'caller') await caller(args)
 if (role === 'server') server(args)

@@ -1,17 +1,11 @@
 import { EventEmitter } from 'node:events'
-import {
-  type ClientRequest,
-  Agent as HttpAgent,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-  type ServerResponse,
-} from 'node:http'
-import { Agent as HttpsAgent } from 'node:https'
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Stream } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
+import { type PacedAgents, pacedAgents } from '../../egress/paced-agents.ts'
 import { UpstreamError } from './error.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
@@ -66,11 +60,6 @@ export interface Upstream {
   readonly close: () => void
 }
 
-interface Agents {
-  readonly http: HttpAgent
-  readonly https: HttpsAgent
-}
-
 /**
  * Opens the process's connections to LLM providers: http-proxy-3 behind a fence. The library sees neither the
  * caller's request nor its response but stand-ins built here, so nothing of the caller can reach a provider
@@ -107,9 +96,9 @@ export function openUpstream(): Upstream {
   }
 }
 
-function agents(keepAlive: boolean): Agents {
+function agents(keepAlive: boolean): PacedAgents {
   const options = { keepAlive, scheduling: 'lifo', ...(keepAlive && { timeout: POOL_IDLE_MS }) } as const
-  return { http: new HttpAgent(options), https: new HttpsAgent(options) }
+  return pacedAgents(options)
 }
 
 /** Exchanges under way, by the stand-in that the library hands back in its events. */
@@ -140,7 +129,7 @@ class Exchange {
     this.#request = request
   }
 
-  run(proxy: ProxyServer, { http, https }: Agents): Promise<UpstreamAnswer> {
+  run(proxy: ProxyServer, { http, https }: PacedAgents): Promise<UpstreamAnswer> {
     const { url, body, signal } = this.#request
     exchanges.set(this.#response, this)
     signal.addEventListener('abort', this.#aborted, { once: true })
