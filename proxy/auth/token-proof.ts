@@ -1,5 +1,5 @@
+import type { Nonces } from '../../plugins/dpop/dpop.ts'
 import { targetUrls } from '../../plugins/dpop/dpop.ts'
-import type { Nonces } from '../../plugins/dpop/nonce.ts'
 import { checkProof } from '../../plugins/dpop/proof.ts'
 import type { Proof } from '../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'

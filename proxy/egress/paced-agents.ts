@@ -2,8 +2,7 @@ import { type AgentOptions, type ClientRequestArgs, Agent as HttpAgent } from 'n
 import { Agent as HttpsAgent } from 'node:https'
 import { connect, type NetConnectOpts, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { Inbound } from '../tls/inbound.ts'
-import { Sender, Turns } from '../tls/turns.ts'
+import { Inbound, Sender, Turns } from '../tls/inbound.ts'
 
 export interface PacedAgents {
   readonly http: HttpAgent
@@ -44,53 +43,20 @@ class PacedHttpAgent extends HttpAgent {
   }
 
   override createConnection(options: ClientRequestArgs): Duplex {
-    return new PacedSocket(connect(options as NetConnectOpts), this.#turns)
+    return paced(connect(options as NetConnectOpts), this.#turns)
   }
 }
 
 type Created = (error: Error | null, stream: Duplex) => void
 
-/** What Node's client asks of a socket, beside its bytes. */
-class PacedSocket extends Inbound {
-  readonly #socket: Socket
+/** What Node's client asks of a socket beside its bytes. */
+const ASKED = ['setTimeout', 'setKeepAlive', 'setNoDelay', 'ref', 'unref'] as const
 
-  constructor(socket: Socket, turns: Turns) {
-    super(socket, turns, null, new Sender())
-    this.#socket = socket
-    socket.on('connect', () => this.emit('connect'))
-    socket.on('timeout', () => this.emit('timeout'))
-  }
-
-  get bytesRead(): number {
-    return this.#socket.bytesRead
-  }
-
-  get timeout(): number | undefined {
-    return this.#socket.timeout
-  }
-
-  setTimeout(ms: number): this {
-    this.#socket.setTimeout(ms)
-    return this
-  }
-
-  setKeepAlive(on: boolean, delayMs: number): this {
-    this.#socket.setKeepAlive(on, delayMs)
-    return this
-  }
-
-  setNoDelay(on: boolean): this {
-    this.#socket.setNoDelay(on)
-    return this
-  }
-
-  ref(): this {
-    this.#socket.ref()
-    return this
-  }
-
-  unref(): this {
-    this.#socket.unref()
-    return this
-  }
+/** Makes a stream for Node's client of a socket, which answers what is asked of one. */
+function paced(socket: Socket, turns: Turns): Duplex {
+  const inbound = new Inbound(socket, turns, null, new Sender())
+  for (const name of ASKED) Object.defineProperty(inbound, name, { value: socket[name].bind(socket) })
+  Object.defineProperty(inbound, 'bytesRead', { get: Reflect.get.bind(null, socket, 'bytesRead') })
+  for (const event of ['connect', 'timeout']) socket.on(event, inbound.emit.bind(inbound, event))
+  return inbound
 }

@@ -5,9 +5,8 @@ import { LRUCache } from 'lru-cache'
 import { senderOf } from '../../plugins/secrets/throttle.ts'
 import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
 import { Handshakes } from './handshakes.ts'
-import { Inbound } from './inbound.ts'
+import { Inbound, Sender, Turns } from './inbound.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
-import { Sender, Turns } from './turns.ts'
 
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000

@@ -1,14 +1,181 @@
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import type { ClientFlight } from './client-flight.ts'
-import { Sender, type Turns, type Work } from './turns.ts'
+import { HandshakeShare, type MeasureLoad } from './handshake-share.ts'
 
+/** The time of one turn of the loop that is given away before what comes next has to wait for another. ms. */
+const TURN_MS = 5
+/** Whoever has cost more than this of late is served after all others. ms. */
+const LIGHT_MS = 10
+/** The part of all time that a sender may take for good and still count as light. */
+const LIGHT_SHARE = 0.02
 /** What is handed to TLS at once: at first, and at least, and at most. Bytes. */
 const FIRST_PIECE = 4_096
 const LEAST_PIECE = 1_024
 const LARGEST_PIECE = 65_536
 /** A piece that takes longer is halved, one that takes a quarter of it may double. ms. */
 const PIECE_MS = 2
+
+/** What a sender has cost of late: an address while it shakes hands, a connection afterwards. */
+export class Sender {
+  #cost = 0
+  #at = 0
+
+  /** True while it has cost little. `now`: ms of the clock that it is charged by. */
+  isLight(now: number): boolean {
+    this.#leak(now)
+    return this.#cost < LIGHT_MS
+  }
+
+  charge(ms: number, now: number): void {
+    this.#leak(now)
+    this.#cost += ms
+  }
+
+  #leak(now: number): void {
+    this.#cost = Math.max(0, this.#cost - (now - this.#at) * LIGHT_SHARE)
+    this.#at = now
+  }
+}
+
+/** Something that a sender's bytes ask the loop to do, a short piece at a time. */
+export interface Work {
+  readonly sender: Sender
+  /** True until the connection has shaken hands. */
+  readonly isHandshake: boolean
+  /** Does the next piece. Returns true where another is ready. */
+  turn(): boolean
+}
+
+/** Works that wait, in the order of their coming. */
+interface Queue {
+  readonly light: Set<Work>
+  readonly heavy: Set<Work>
+}
+
+const lengthOf = ({ light, heavy }: Queue): number => light.size + heavy.size
+
+function first(line: Set<Work>): Work | undefined {
+  const [work] = line
+  if (work) line.delete(work)
+  return work
+}
+
+/**
+ * Shares the event loop among all who send (docs/threats.md#a1). While there is time everything is done at
+ * once, in the order of its coming. When a turn of the loop has given away its time the rest waits: first
+ * come those that have cost little, then the others one by one. Handshakes get what everything else leaves,
+ * and a tenth of all time at least. A work is in the queue once at most: it sees to that by itself.
+ */
+export class Turns {
+  readonly #now: () => number
+  readonly #share: HandshakeShare
+  readonly #data: Queue = { light: new Set(), heavy: new Set() }
+  readonly #handshakes: Queue = { light: new Set(), heavy: new Set() }
+  /** Given away in this turn of the loop. ms. */
+  #spent = 0
+  #drains = false
+  /** True while a timer runs for handshakes that must wait. */
+  #timed = false
+
+  /** `now`: ms of a clock that only goes forward. */
+  constructor(now = () => performance.now(), load?: MeasureLoad) {
+    this.#now = now
+    this.#share = new HandshakeShare(now(), load)
+  }
+
+  /** Does a work's next pieces now where there is time, or later. */
+  offer(work: Work): void {
+    const now = this.#now()
+    const isDone = this.#spent < TURN_MS && this.#mayRun(work, now) && !this.#do(work, now)
+    // Even then: the next turn begins with all of its time.
+    if (isDone) this.#later()
+    else this.#wait(work, this.#now())
+  }
+
+  #mayRun(work: Work, now: number): boolean {
+    if (lengthOf(this.#data) > 0) return false
+    return !work.isHandshake || (lengthOf(this.#handshakes) === 0 && this.#share.waitMs(now, false) === 0)
+  }
+
+  /** Does one piece of a work and charges it. Returns true where another is ready. */
+  #do(work: Work, from: number): boolean {
+    const { isHandshake } = work
+    const more = work.turn()
+    const to = this.#now()
+    const ms = to - from
+    this.#spent += ms
+    work.sender.charge(ms, to)
+    if (isHandshake) this.#share.take(ms)
+    return more
+  }
+
+  #wait(work: Work, now: number): void {
+    const queue = work.isHandshake ? this.#handshakes : this.#data
+    const line = work.sender.isLight(now) ? queue.light : queue.heavy
+    line.add(work)
+    this.#later()
+  }
+
+  #later(): void {
+    if (this.#drains) return
+    this.#drains = true
+    setImmediate(() => this.#drain())
+  }
+
+  /** One turn: the light ones first, then of the handshakes and of the heavy ones at least one each. */
+  #drain(): void {
+    this.#drains = false
+    this.#timed = false
+    this.#spent = 0
+    while (this.#spent < TURN_MS && this.#light(this.#data));
+    this.#handshake()
+    this.#heavy(this.#data)
+    while (this.#spent < TURN_MS && this.#handshake());
+    while (this.#spent < TURN_MS && this.#next(this.#data));
+    this.#spent = 0
+    if (lengthOf(this.#data) > 0) this.#later()
+    else if (lengthOf(this.#handshakes) > 0) this.#laterHandshakes()
+  }
+
+  #handshake(): boolean {
+    if (lengthOf(this.#handshakes) === 0) return false
+    const wait = this.#share.waitMs(this.#now(), lengthOf(this.#data) > 0)
+    return wait === 0 && this.#next(this.#handshakes)
+  }
+
+  /** With a timer where they must wait: the loop would turn for nothing, and count as busy. */
+  #laterHandshakes(): void {
+    const wait = this.#share.waitMs(this.#now(), false)
+    if (wait === 0) return void this.#later()
+    if (!this.#timed) setTimeout(() => this.#later(), wait)
+    this.#timed = true
+  }
+
+  /** Does one piece of the next in line, which then goes to the end. Returns false where there is none. */
+  #next(queue: Queue): boolean {
+    return this.#light(queue) || this.#heavy(queue)
+  }
+
+  #light({ light, heavy }: Queue): boolean {
+    for (let work = first(light); work; work = first(light)) {
+      if (work.sender.isLight(this.#now())) return this.#onward(work)
+      // It was, when it came.
+      heavy.add(work)
+    }
+    return false
+  }
+
+  #heavy({ heavy }: Queue): boolean {
+    const work = first(heavy)
+    return work !== undefined && this.#onward(work)
+  }
+
+  #onward(work: Work): true {
+    if (this.#do(work, this.#now())) this.#wait(work, this.#now())
+    return true
+  }
+}
 
 /**
  * A peer's bytes on their way to TLS or HTTP: as they come, while that costs little; else in pieces that share

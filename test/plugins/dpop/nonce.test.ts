@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { Nonces } from '../../../plugins/dpop/nonce.ts'
+import { Nonces } from '../../../plugins/dpop/dpop.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const STEP_MS = 300_000

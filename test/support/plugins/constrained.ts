@@ -1,5 +1,5 @@
 import type { DpopMode, DpopSources } from '../../../plugins/dpop/dpop.ts'
-import { Nonces } from '../../../plugins/dpop/nonce.ts'
+import { Nonces } from '../../../plugins/dpop/dpop.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 export const BASE_URL = 'https://gateway.test'

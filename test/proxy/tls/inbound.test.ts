@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { Sender, Turns, type Work } from '../../../proxy/tls/turns.ts'
+import { Sender, Turns, type Work } from '../../../proxy/tls/inbound.ts'
 
 /** A loop whose clock goes on only by what is done, and by `idle`. */
 function stage() {
@@ -96,4 +96,29 @@ await t.test('A1: an address that has cost little shakes hands before those that
   turns.offer(work('honest', 1, 2, { isHandshake: true }))
   for (let i = 0; i < 4; i += 1) await nextTurn()
   t.ok(done.slice(before, before + 6).includes('honest'), 'once the flood has cost as much as anyone may')
+})
+
+await t.test('A1: callers do not wait where handshakes must', async (t) => {
+  const { turns, work, count, done, idle } = stage()
+  turns.offer(work('busy', 4_000, 0.5))
+  // Beside callers who took the whole loop, these have taken what there was for them, and more.
+  for (let i = 0; i < 20; i += 1) turns.offer(work('handshake', 1, 40, { isHandshake: true }))
+  while (count('busy') < 4_000) await nextTurn()
+  await nextTurn()
+  const shaken = count('handshake')
+  const before = done.length
+  turns.offer(work('call', 2, 6))
+  turns.offer(work('another', 1, 1))
+  await nextTurn()
+  await nextTurn()
+  t.same(
+    done
+      .slice(before)
+      .filter((name) => name !== 'handshake')
+      .toSorted(),
+    ['another', 'call', 'call'],
+  )
+  t.ok(shaken < 20, 'some of them wait for a timer')
+  idle(60_000)
+  while (count('handshake') < 20) await nextTurn()
 })
