@@ -1,6 +1,7 @@
 import type SQLite from 'better-sqlite3'
 import { type Compilable, Kysely, SqliteDialect } from 'kysely'
-import { type DatabaseLocation, databaseLocation } from './engine.ts'
+import type { LedgerReader } from './audit/reader.ts'
+import { type DatabaseLocation, databaseLocation, ledgerReader } from './engine.ts'
 import { migrateToLatest, pendingMigrations } from './migrate.ts'
 import type { Schema } from './schema.ts'
 import { inTransaction, openSqlite } from './sqlite/open.ts'
@@ -23,6 +24,8 @@ export interface Database extends DatabaseLocation {
    * (db/principals/pins.ts).
    */
   readonly lookup: <R>(query: Compilable<R>) => Lookup<R>
+  /** Reads the ledger, however long it is, away from this connection and this thread. */
+  readonly audit: LedgerReader
   readonly close: () => Promise<void>
 }
 
@@ -45,11 +48,16 @@ export async function openDatabase(url: string): Promise<Database> {
     connection.close()
     throw error
   }
+  const audit = ledgerReader(location, kysely)
   return {
     kysely,
     ...location,
     lookup: (query) => prepared(connection, query),
-    close: () => kysely.destroy(),
+    audit,
+    close: async () => {
+      await audit.close()
+      await kysely.destroy()
+    },
   }
 }
 

@@ -1,5 +1,9 @@
+import type { Kysely } from 'kysely'
+import { answerTo, LedgerReader } from './audit/reader.ts'
 import type { Writer } from './audit/writer.ts'
+import type { Schema } from './schema.ts'
 import { openSqliteWriter } from './sqlite/ledger/thread.ts'
+import { ReaderThread } from './sqlite/reader/thread.ts'
 
 /** Which engine holds the rows, and where. */
 export interface DatabaseLocation {
@@ -33,4 +37,16 @@ export const NO_DATABASE_URL =
  */
 export function openWriter({ file }: DatabaseLocation, version: string): Promise<Writer> {
   return openSqliteWriter(file, version)
+}
+
+/**
+ * Makes the reader of the ledger. It opens nothing until it is asked. `kysely` is this thread's own connection,
+ * and the only one that sees a database in memory.
+ */
+export function ledgerReader({ file }: DatabaseLocation, kysely: Kysely<Schema>): LedgerReader {
+  if (file !== ':memory:') return new LedgerReader(new ReaderThread(file))
+  return new LedgerReader({
+    ask: (question, signal) => answerTo(kysely, question, signal),
+    close: () => Promise.resolve(),
+  })
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { exportLines, listRows, verifyDatabase } from '../../db/audit/read.ts'
+import { LedgerError } from '../../db/audit/entry.ts'
 import type { Members } from '../../db/json.ts'
-import { unprocessable } from '../../plugins/refusal.ts'
+import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 import { operation } from './operation.ts'
 import { instant, sha256 } from './shapes.ts'
 
@@ -47,25 +47,24 @@ const row = z
   })
   .meta({ id: 'AuditRow' })
 
+/** A text in pieces. `shape`: what it is, when it is whole. */
+const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable<Uint8Array>>
+
 /**
  * GET /v1/admin/audit: one page of the ledger, newest first unless `order=asc` (docs/protocol.md#audit-api).
- * Does NOT verify it.
+ * The value is its JSON text. Does NOT verify it.
  */
 export const listAudit = operation({
   name: 'listAudit',
   summary: 'Lists one page of the ledger, newest first unless order=asc.',
   takes: { query: filter },
-  output: z.strictObject({ rows: z.array(row), next_cursor: z.string().nullable() }),
+  output: pieces(z.strictObject({ rows: z.array(row), next_cursor: z.string().nullable() })),
   status: 200,
   reasons: [],
-  run: async ({ database }, { query }) => {
-    try {
-      return { value: await listRows(database.kysely, query) }
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error
-      throw unprocessable([{ field: 'cursor', message: 'is not a cursor of this service' }])
-    }
-  },
+  media: 'application/json',
+  run: async ({ database }, { query }, { signal }) => ({
+    value: await database.audit.list(query, signal).catch(notRead),
+  }),
 })
 
 /**
@@ -75,11 +74,13 @@ export const exportAudit = operation({
   name: 'exportAudit',
   summary: 'Exports the whole ledger, one line for each row.',
   takes: {},
-  output: z.custom<AsyncIterable<string>>().meta({ type: 'string' }),
+  output: pieces(z.custom().meta({ type: 'string' })),
   status: 200,
   reasons: [],
   media: 'application/x-ndjson',
-  run: ({ database }) => Promise.resolve({ value: exportLines(database.kysely) }),
+  run: async ({ database }, _input, { signal }) => ({
+    value: await database.audit.export(signal).catch(notRead),
+  }),
 })
 
 /**
@@ -97,8 +98,16 @@ export const verifyAudit = operation({
   }),
   status: 200,
   reasons: [],
-  run: async ({ database }) => {
-    const { ok, rows, first_bad } = await verifyDatabase(database.kysely)
+  run: async ({ database }, _input, { signal }) => {
+    const { ok, rows, first_bad } = await database.audit.verify(signal).catch(notRead)
     return { value: first_bad ? { ok, rows, first_bad } : { ok, rows } }
   },
 })
+
+function notRead(error: unknown): never {
+  if (error instanceof RangeError)
+    throw unprocessable([{ field: 'cursor', message: 'is not a cursor of this service' }])
+  if (error instanceof LedgerError && error.code === 'busy')
+    throw new Refusal('overloaded', { cause: error, headers: { 'retry-after': '5' } })
+  throw error
+}

@@ -48,8 +48,8 @@ function replyOf<T extends Takes, Output>(
     ...(next && { link: `<${path}?${new URLSearchParams(next).toString()}>; rel="next"` }),
   }
   if (media !== undefined) {
-    // The one kind of result that is no JSON: pieces of text (audit export).
-    const pieces = value as AsyncIterable<string>
+    // The one kind of result that is no value: pieces of text (the audit).
+    const pieces = value as AsyncIterable<Uint8Array>
     return { status, headers, body: { source: Readable.from(pieces, { objectMode: false }) } }
   }
   const text = JSON.stringify(value)

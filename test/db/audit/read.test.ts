@@ -1,6 +1,7 @@
 import t from 'tap'
 import { exportedRows } from '../../../db/audit/export.ts'
-import { exportLines, listRows, type RowFilter, verifyDatabase } from '../../../db/audit/read.ts'
+import type { RowFilter } from '../../../db/audit/find.ts'
+import { exportLines, listRows, verifyDatabase } from '../../../db/audit/read.ts'
 import { verify } from '../../../db/audit/verify.ts'
 import { type Database, openDatabase } from '../../../db/database.ts'
 import {

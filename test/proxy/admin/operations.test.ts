@@ -1,5 +1,7 @@
+import { Readable } from 'node:stream'
+import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { listRows } from '../../../db/audit/read.ts'
+import { listRows, type Page } from '../../../db/audit/read.ts'
 import type { AdminContext } from '../../../proxy/admin/context.ts'
 import { perform } from '../../../proxy/admin/operation.ts'
 import { OPERATIONS } from '../../../proxy/admin/operations.ts'
@@ -71,7 +73,8 @@ await t.test(
       value: undefined,
     })
 
-    const { value: page } = await perform(audit.list, context, { query: { order: 'asc' } }, CALLER)
+    const { value: pieces } = await perform(audit.list, context, { query: { order: 'asc' } }, CALLER)
+    const page = (await json(Readable.from(pieces))) as Page
     const written = page.rows.filter(({ request_id: id }) => id === CALLER.id)
     t.same(
       written.map(({ action }) => action),

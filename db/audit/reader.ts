@@ -1,0 +1,151 @@
+import type { Kysely } from 'kysely'
+import type { Schema } from '../schema.ts'
+import { LedgerError } from './entry.ts'
+import { parseCursor, type RowFilter } from './find.ts'
+import { exportLines, pageTexts, verifyDatabase } from './read.ts'
+import type { Verdict } from './verify.ts'
+
+/** A question about the ledger. It can cross to another thread. */
+export type LedgerQuestion =
+  | { readonly kind: 'list'; readonly filter: RowFilter }
+  | { readonly kind: 'export' }
+  | { readonly kind: 'verify' }
+
+/** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
+export type Pieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
+
+/**
+ * An engine's half of the reader. Each piece is made when it is asked for. Throws an AbortError when the
+ * signal fires, which ends the work.
+ */
+export interface Answering {
+  readonly ask: (question: LedgerQuestion, signal: AbortSignal) => Pieces
+  readonly close: () => Promise<void>
+}
+
+/** Rows that are sent together, so that a piece is worth its way. Characters. */
+const PIECE = 65_536
+
+/** Answers on this thread, for engines that answer at once or behind a socket. */
+export async function* answerTo(db: Kysely<Schema>, question: LedgerQuestion, signal: AbortSignal): Pieces {
+  const encoder = new TextEncoder()
+  let text = ''
+  for await (const next of textsOf(db, question, signal)) {
+    text += next
+    if (text.length < PIECE) continue
+    yield encoder.encode(text)
+    text = ''
+  }
+  if (text !== '') yield encoder.encode(text)
+}
+
+function textsOf(
+  db: Kysely<Schema>,
+  question: LedgerQuestion,
+  signal: AbortSignal,
+): AsyncIterable<string> | Iterable<Promise<string>> {
+  if (question.kind === 'list') return pageTexts(db, question.filter, signal)
+  if (question.kind === 'export') return exportLines(db, signal)
+  return [verifyDatabase(db, signal).then((verdict) => JSON.stringify(verdict))]
+}
+
+// Each holds some rows in memory, and all share one thread.
+const MOST_PAGES = 16
+const MOST_WHOLE = 4
+
+/**
+ * Reads the ledger for operators. Each question ends when its signal fires, which it must where the answer is
+ * not read to its end. Rejects with a {@link LedgerError} `busy` where 16 pages are being read, or 4 exports
+ * and verifications.
+ */
+export class LedgerReader {
+  readonly #answering: Answering
+  readonly #pages = new Places(MOST_PAGES)
+  readonly #whole = new Places(MOST_WHOLE)
+
+  constructor(answering: Answering) {
+    this.#answering = answering
+  }
+
+  /**
+   * One page as JSON text ({@link pageTexts}); resolves when its first piece is there. Rejects with a
+   * RangeError where the cursor is not one of ours.
+   */
+  async list(filter: RowFilter, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    if (filter.cursor !== undefined) parseCursor(filter.cursor)
+    return this.#begin(this.#pages, { kind: 'list', filter }, signal)
+  }
+
+  /** The whole ledger as NDJSON ({@link exportLines}); resolves when its first piece is there. */
+  export(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    return this.#begin(this.#whole, { kind: 'export' }, signal)
+  }
+
+  /** Verifies the whole ledger ({@link verifyDatabase}). */
+  async verify(signal: AbortSignal): Promise<Verdict> {
+    let text = ''
+    const pieces = await this.#begin(this.#whole, { kind: 'verify' }, signal)
+    for await (const piece of pieces) text += Buffer.from(piece).toString()
+    // Proven by textsOf.
+    return JSON.parse(text) as Verdict
+  }
+
+  close(): Promise<void> {
+    return this.#answering.close()
+  }
+
+  async #begin(places: Places, question: LedgerQuestion, signal: AbortSignal): Promise<Pieces> {
+    signal.throwIfAborted()
+    const leave = places.take()
+    // An answer that nobody begins to read is not ended by its reader.
+    signal.addEventListener('abort', leave, { once: true })
+    const pieces = this.#answering.ask(question, signal)
+    const done = (): void => {
+      signal.removeEventListener('abort', leave)
+      leave()
+    }
+    try {
+      const first = await pieces.next()
+      return followed(first, pieces, done)
+    } catch (error) {
+      done()
+      throw error
+    }
+  }
+}
+
+async function* followed(
+  first: IteratorResult<Uint8Array<ArrayBuffer>, void>,
+  pieces: Pieces,
+  done: () => void,
+): Pieces {
+  try {
+    if (first.done) return
+    yield first.value
+    yield* pieces
+  } finally {
+    done()
+  }
+}
+
+/** So many may be under way at once. */
+class Places {
+  readonly #most: number
+  #taken = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Takes a place; the returned function leaves it, once. */
+  take(): () => void {
+    if (this.#taken >= this.#most)
+      throw new LedgerError('busy', `the ledger is read ${this.#taken} times already`)
+    this.#taken += 1
+    let left = false
+    return () => {
+      if (!left) this.#taken -= 1
+      left = true
+    }
+  }
+}
