@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
+import { allPages, noPause, type Pause } from '../pages.ts'
 import type { PrincipalType } from '../schema.ts'
 import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
@@ -73,18 +74,33 @@ interface Filter {
 
 /** The bindings that fit all of a filter, oldest first. */
 export function listMcpBindings(
-  { kysely }: Database,
-  { bindingId, principalId, resourceId }: Filter = {},
+  db: Database,
+  filter: Filter = {},
+  pause: Pause = noPause,
 ): Promise<NamedMcpBinding[]> {
+  return allPages((after, limit) => bindingsQuery(db, filter, after).limit(limit).execute(), pause)
+}
+
+/** Reads the bindings behind another one, by an index in their order. Exported for the test of its query plan. */
+export function bindingsQuery(
+  { kysely }: Database,
+  { bindingId, principalId, resourceId }: Filter,
+  after?: McpBinding,
+) {
+  // Not an inner join: the engine might begin with the resources, and sort. There is no binding without one.
   let query = kysely
     .selectFrom('mcp_bindings as b')
-    .innerJoin('mcp_resources as r', 'r.resource_id', 'b.resource_id')
+    .leftJoin('mcp_resources as r', 'r.resource_id', 'b.resource_id')
     .selectAll('b')
-    .select('r.name as resource_name')
+    .select(sql<string>`r.name`.as('resource_name'))
   if (bindingId !== undefined) query = query.where('b.binding_id', '=', bindingId)
   if (principalId !== undefined) query = query.where('b.principal_id', '=', principalId)
   if (resourceId !== undefined) query = query.where('b.resource_id', '=', resourceId)
-  return query.orderBy('b.created_at').orderBy('b.binding_id').execute()
+  if (after)
+    query = query.where(
+      sql<boolean>`(b.created_at, b.binding_id) > (${after.created_at}, ${after.binding_id})`,
+    )
+  return query.orderBy('b.created_at').orderBy('b.binding_id')
 }
 
 interface NewMcpBinding extends Omit<McpBinding, 'created_at'> {

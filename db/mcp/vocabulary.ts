@@ -1,4 +1,6 @@
+import { sql } from 'kysely'
 import type { Database } from '../database.ts'
+import { allPages, noPause, type Pause } from '../pages.ts'
 import { storedCapabilities } from '../principals/pins.ts'
 import { TABLES } from '../principals/tables.ts'
 import { listMcpResources } from './resources.ts'
@@ -14,36 +16,45 @@ export interface DemandedCapability {
 }
 
 /** Every capability that a registered resource demands, disabled ones too, by resource and tool. */
-export async function toolDefined(db: Database): Promise<DemandedCapability[]> {
-  const resources = await listMcpResources(db)
-  return resources.flatMap(({ name: resource, required_capability: capability, tool_capabilities: own }) => [
-    { capability, resource, tool: null },
-    ...Object.keys(own)
-      .sort()
-      .map((tool) => ({ capability: own[tool] ?? capability, resource, tool })),
-  ])
+export async function toolDefined(db: Database, pause: Pause = noPause): Promise<DemandedCapability[]> {
+  const demanded: DemandedCapability[] = []
+  for (const [at, found] of (await listMcpResources(db)).entries()) {
+    if (at % RESOURCES_AT_ONCE === 0) await pause()
+    const { name: resource, required_capability: capability, tool_capabilities: own } = found
+    demanded.push({ capability, resource, tool: null })
+    for (const tool of Object.keys(own).sort())
+      demanded.push({ capability: own[tool] ?? capability, resource, tool })
+  }
+  return demanded
 }
+
+const RESOURCES_AT_ONCE = 50
 
 /**
  * Every capability that some principal holds, by name, and how many do: deactivated ones too, since they may
  * come back.
  */
-export async function heldCapabilities({
-  kysely,
-}: Database): Promise<readonly { readonly capability: string; readonly principals: number }[]> {
+export async function heldCapabilities(
+  { kysely }: Database,
+  pause: Pause = noPause,
+): Promise<readonly { readonly capability: string; readonly principals: number }[]> {
   const held = new Map<string, number>()
-  for (const { table } of Object.values(TABLES)) {
-    // By set: principals share few.
-    const sets = await kysely
-      .selectFrom(kysely.dynamic.table(table).as('p'))
-      .select(['p.capabilities', (select) => select.fn.countAll().as('principals')])
-      .groupBy('p.capabilities')
-      .execute()
-    for (const { capabilities, principals } of sets) {
-      for (const token of storedCapabilities(capabilities)) {
-        held.set(token, (held.get(token) ?? 0) + Number(principals))
+  for (const { table, id } of Object.values(TABLES)) {
+    const key = sql.ref<string>(`p.${id}`)
+    const read = async (after: { readonly id: string } | undefined, limit: number) => {
+      const rows = await kysely
+        .selectFrom(kysely.dynamic.table(table).as('p'))
+        .select([key.as('id'), 'p.capabilities'])
+        .where(key, '>', after?.id ?? '')
+        .orderBy(key)
+        .limit(limit)
+        .execute()
+      for (const { capabilities } of rows) {
+        for (const token of storedCapabilities(capabilities)) held.set(token, (held.get(token) ?? 0) + 1)
       }
+      return rows
     }
+    await allPages(read, pause)
   }
   return [...held]
     .map(([capability, principals]) => ({ capability, principals }))

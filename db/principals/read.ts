@@ -1,6 +1,7 @@
 import { type InferResult, sql } from 'kysely'
 import { type Cursor, printCursor } from '../cursor.ts'
 import type { Database } from '../database.ts'
+import { allPages, noPause, type Pause } from '../pages.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { storedCapabilities } from './pins.ts'
 import { TABLES } from './tables.ts'
@@ -54,16 +55,19 @@ export async function listPrincipals(
   db: Database,
   type: PrincipalType,
   { limit, cursor }: Page = {},
+  pause: Pause = noPause,
 ): Promise<{ readonly items: readonly PrincipalRecord[]; readonly nextCursor: string | null }> {
-  let query = principals(db, type).orderBy('p.created_at', 'desc').orderBy(idOf(type), 'desc')
-  if (cursor)
-    query = query.where(sql<boolean>`(p.created_at, ${idOf(type)}) < (${cursor.createdAt}, ${cursor.id})`)
+  const read = async (before: PrincipalRecord | undefined, count: number): Promise<PrincipalRecord[]> => {
+    const at = before ? { createdAt: before.created_at, id: before.principal_id } : cursor
+    let query = principals(db, type).orderBy('p.created_at', 'desc').orderBy(idOf(type), 'desc')
+    if (at) query = query.where(sql<boolean>`(p.created_at, ${idOf(type)}) < (${at.createdAt}, ${at.id})`)
+    return (await query.limit(count).execute()).map((row) => recordOf(type, row))
+  }
   // One more than asked for, to know whether there is a next page.
-  if (limit !== undefined) query = query.limit(limit + 1)
-  const rows = await query.execute()
-  const items = rows.slice(0, limit).map((row) => recordOf(type, row))
+  const found = await allPages(read, pause, limit === undefined ? undefined : limit + 1)
+  const items = found.slice(0, limit)
   const last = items.at(-1)
-  const more = last !== undefined && items.length < rows.length
+  const more = last !== undefined && items.length < found.length
   return {
     items,
     nextCursor: more ? printCursor({ createdAt: last.created_at, id: last.principal_id }) : null,

@@ -3,8 +3,9 @@ import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { Actor } from '../../plugins/secrets/admin-secret.ts'
+import { turn } from '../../plugins/turns.ts'
 import type { RouteDoc } from '../http/doc.ts'
-import type { Reply } from '../http/reply.ts'
+import type { Reply, Streamed } from '../http/reply.ts'
 import { visibleJson } from '../visible.ts'
 import type { AdminContext } from './context.ts'
 import { type Given, type Operation, perform, type Result, type Takes } from './operation.ts'
@@ -52,8 +53,68 @@ function replyOf<T extends Takes, Output>(
     const pieces = value as AsyncIterable<Uint8Array>
     return { status, headers, body: { source: Readable.from(pieces, { objectMode: false }) } }
   }
-  const text = JSON.stringify(value)
-  return { status, headers, body: fromStrangers ? visibleJson(text) : text }
+  const written = (text: string): string => (fromStrangers ? visibleJson(text) : text)
+  return { status, headers, body: jsonBody(value, written) }
+}
+
+/** The text that is written at once. Characters. */
+const PIECE = 65_536
+
+/** JSON as a body: whole where it is short, else a stream, which gives others their turn after each piece. */
+function jsonBody(value: unknown, written: (text: string) => string): string | Streamed {
+  const parts = partsOf(value)
+  const [first, whole] = pieceOf(parts)
+  if (whole) return written(first)
+  return { source: Readable.from(jsonPieces(first, parts, written), { objectMode: false }) }
+}
+
+async function* jsonPieces(
+  first: string,
+  parts: Iterator<string>,
+  written: (text: string) => string,
+): AsyncGenerator<string> {
+  let [text, last] = [first, false]
+  while (!last) {
+    yield written(text)
+    await turn()
+    ;[text, last] = pieceOf(parts)
+  }
+  yield written(text)
+}
+
+/** So many parts as make a piece, and whether they were the last. */
+function pieceOf(parts: Iterator<string>): [text: string, last: boolean] {
+  let text = ''
+  while (text.length < PIECE) {
+    const part = parts.next()
+    if (part.done) return [text, true]
+    text += part.value
+  }
+  return [text, false]
+}
+
+/** The JSON text of a value, the members of its lists one by one: of a list, and of those in an object. */
+function* partsOf(value: unknown): Generator<string, undefined> {
+  if (Array.isArray(value)) return yield* listParts(value)
+  if (typeof value !== 'object' || value === null) return yield JSON.stringify(value)
+  let before = '{'
+  for (const [name, member] of Object.entries(value)) {
+    if (member === undefined) continue
+    yield `${before}${JSON.stringify(name)}:`
+    if (Array.isArray(member)) yield* listParts(member)
+    else yield JSON.stringify(member)
+    before = ','
+  }
+  yield before === '{' ? '{}' : '}'
+}
+
+function* listParts(list: readonly unknown[]): Generator<string, undefined> {
+  let before = '['
+  for (const member of list) {
+    yield before + JSON.stringify(member)
+    before = ','
+  }
+  yield before === '[' ? '[]' : ']'
 }
 
 /** The refusals of administration before an operation is reached. */

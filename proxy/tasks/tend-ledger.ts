@@ -18,6 +18,9 @@ const BELIEVED_MS = 300_000
  */
 const CLAIM_KEPT_MS = BELIEVED_MS + TIMERS.requestMs + 60_000
 
+/** Principals whose `last_seen` is written at once: every decision waits meanwhile. */
+const TOUCHED_AT_ONCE = 100
+
 interface Tended {
   readonly database: Database
   readonly ledger: Ledger
@@ -72,9 +75,13 @@ export async function recordAnonymousRefusals({
 
 async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<void> {
   const at = clock()
-  const statements = [...seen.values()].map(({ id, type }) => touchLastSeen(database, { type, id, at }))
+  const principals = [...seen.values()]
   seen.clear()
-  if (statements.length > 0) await ledger.commit({ statements, entries: [] })
+  for (let from = 0; from < principals.length; from += TOUCHED_AT_ONCE) {
+    const some = principals.slice(from, from + TOUCHED_AT_ONCE)
+    const statements = some.map(({ id, type }) => touchLastSeen(database, { type, id, at }))
+    await ledger.commit({ statements, entries: [] })
+  }
 }
 
 // A proof that is too old to be believed need not be remembered as used.

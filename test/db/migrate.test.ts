@@ -30,6 +30,9 @@ const namesOf = (connection: SQLite.Database, type: string): readonly string[] =
     .all(type)
     .map((row) => row.name)
 
+const rowsIn = (connection: SQLite.Database, table: string): readonly unknown[] =>
+  connection.prepare(`select * from ${table}`).all()
+
 /** The database as the version before a migration left it, with a row in each table of principals. */
 async function before(migration: string, file: string): Promise<void> {
   const connection = new SQLite(file)
@@ -127,6 +130,22 @@ t.test('B1 0048 numbers the authority of the principals that exist with 1, and k
   t.match(agents, [{ authority_revision: 1, revision: 7, capabilities: '["llm.chat"]', is_active: 1 }])
   t.match(users, [{ authority_revision: 1, revision: 1, capabilities: '[]' }])
   t.match(workloads, [{ authority_revision: 1, revision: 1, capabilities: '[]' }])
+})
+
+t.test('A7: 0049 adds indexes, and keeps all rows', async (t) => {
+  const file = join(t.testdir(), 'old.db')
+  await before('0049_list_indexes', file)
+  const connection = new SQLite(file)
+  t.teardown(() => connection.close())
+  const tables = namesOf(connection, 'table')
+  const rows = () =>
+    tables.filter((name) => !name.startsWith('kysely')).map((name) => rowsIn(connection, name))
+  const before0049 = rows()
+  await (await openDatabase(`sqlite:${file}`)).close()
+  t.same(rows(), before0049)
+  const indexes = namesOf(connection, 'index')
+  for (const name of ['mcp_bindings_oldest', 'mcp_tools_quarantined', 'mcp_resources_unreadable'])
+    t.ok(indexes.includes(name), name)
 })
 
 for (const name of ['9999_next_year', '0030_between']) {

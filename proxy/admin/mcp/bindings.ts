@@ -11,8 +11,10 @@ import { findMcpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { change } from '../change.ts'
 import type { AdminContext } from '../context.ts'
+import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
 import { instant } from '../shapes.ts'
 
@@ -73,6 +75,9 @@ export const bindPrincipal = operation({
   },
 })
 
+/** Bindings that are shown at once. */
+const AT_ONCE = 1_000
+
 /** GET /v1/admin/mcp-resources/bindings: oldest first; `?agent_id=&resource_id=` narrows it. */
 export const listBindings = operation({
   name: 'listMcpBindings',
@@ -81,9 +86,10 @@ export const listBindings = operation({
   output: z.array(binding),
   status: 200,
   reasons: [],
-  run: async ({ database }, { query: { agent_id: principalId, resource_id: resourceId } }) => ({
-    value: (await listMcpBindings(database, { principalId, resourceId })).map(shown),
-  }),
+  run: async ({ database }, { query: { agent_id: principalId, resource_id: resourceId } }) => {
+    const all = await listMcpBindings(database, { principalId, resourceId }, turn)
+    return { value: await inParts(all, AT_ONCE, shown) }
+  },
 })
 
 /** GET /v1/admin/mcp-resources/bindings/{binding_id} */

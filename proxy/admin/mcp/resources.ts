@@ -81,9 +81,9 @@ export const listAllMcpResources = operation({
   status: 200,
   reasons: [],
   run: async ({ database }) => {
-    const value: ReturnType<typeof mcpResourceView>[] = []
+    const value: Awaited<ReturnType<typeof mcpResourceView>>[] = []
     for (const resource of await listMcpResources(database)) {
-      value.push(mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
+      value.push(await mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
     }
     return { value }
   },
@@ -242,7 +242,7 @@ export async function mcpResource({ database }: AdminContext, id: string): Promi
 export async function resourceAnswer(context: AdminContext, id: string) {
   const resource = await mcpResource(context, id)
   const tools = await listMcpTools(context.database, id)
-  return { value: mcpResourceDetail(resource, tools), revision: resource.revision }
+  return { value: await mcpResourceDetail(resource, tools), revision: resource.revision }
 }
 
 async function patchFaults(

@@ -4,6 +4,7 @@ import type { Json, JsonObject } from '../../../db/json.ts'
 import { capabilityOf, type McpResource, type McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
+import { inParts } from '../in-parts.ts'
 import { instant, sha256, token } from '../shapes.ts'
 import { authType } from './fields.ts'
 
@@ -76,7 +77,12 @@ export const resourceDetail = z
  * A resource with its tools as operators see it (docs/protocol.md#mcp-resources). The revision is the ETag,
  * not a field.
  */
-export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]) => ({
+export const mcpResourceView = async (resource: McpResource, tools: readonly McpTool[]) => ({
+  ...fieldsOf(resource),
+  tools: await inParts(tools, AT_ONCE, (tool) => toolView(resource, tool)),
+})
+
+const fieldsOf = (resource: McpResource) => ({
   resource_id: resource.resource_id,
   name: resource.name,
   description: resource.description,
@@ -93,7 +99,6 @@ export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]
   last_error: resource.last_error,
   created_at: resource.created_at,
   updated_at: resource.updated_at,
-  tools: tools.map((tool) => toolView(resource, tool)),
 })
 
 /**
@@ -101,12 +106,15 @@ export const mcpResourceView = (resource: McpResource, tools: readonly McpTool[]
  * an approval: the facts that the server gave of itself, each definition whole, and the names in
  * `tool_capabilities` that no tool has ever had.
  */
-export const mcpResourceDetail = (resource: McpResource, tools: readonly McpTool[]) => ({
-  ...mcpResourceView(resource, tools),
+export const mcpResourceDetail = async (resource: McpResource, tools: readonly McpTool[]) => ({
+  ...fieldsOf(resource),
   server: serverOf(resource),
   unknown_tools: unknownTools(resource, tools),
-  tools: tools.map((tool) => ({ ...toolView(resource, tool), ...definitionsOf(tool) })),
+  tools: await inParts(tools, AT_ONCE, (tool) => ({ ...toolView(resource, tool), ...definitionsOf(tool) })),
 })
+
+/** Tools that are shown at once: each may have two definitions to be read. */
+const AT_ONCE = 16
 
 /**
  * The server's words about itself; null where it was never read. JSON leaves out those that it did not say.

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { operation } from '../operation.ts'
 import { token } from '../shapes.ts'
 
@@ -32,9 +33,11 @@ export const listCapabilities = operation({
   status: 200,
   reasons: [],
   run: async ({ database }) => {
-    const demanded = (await toolDefined(database)).filter(({ capability }) => !BUILT_IN.includes(capability))
+    const demanded = (await toolDefined(database, turn)).filter(
+      ({ capability }) => !BUILT_IN.includes(capability),
+    )
     const known = new Set([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
-    const held = await heldCapabilities(database)
+    const held = await heldCapabilities(database, turn)
     return {
       value: {
         built_in: BUILT_IN,

@@ -2,8 +2,10 @@ import { z } from 'zod'
 import { parseCursor } from '../../../db/cursor.ts'
 import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive, setCapabilities } from '../../../db/principals/write.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { change, onLatest } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
+import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
 import { capabilities, checkIfMatch, displayName, shortName } from '../parse.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
@@ -135,10 +137,13 @@ export const listPrincipalsOf = (kind: Kind) =>
     },
   })
 
+/** Principals that are shown at once. */
+const AT_ONCE = 500
+
 async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>) {
-  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, query)
+  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, query, turn)
   return {
-    list: items.map((record) => shown(kind, record)),
+    list: await inParts(items, AT_ONCE, (record) => shown(kind, record)),
     next: cursor === null ? null : { limit: String(query.limit), cursor },
   }
 }

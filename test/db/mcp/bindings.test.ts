@@ -1,5 +1,6 @@
 import t from 'tap'
 import {
+  bindingsQuery,
   boundResources,
   deleteMcpBinding,
   insertMcpBinding,
@@ -98,4 +99,24 @@ t.test('the question of every call searches an index', async (t) => {
     .prepare<unknown[], { detail: string }>(`explain query plan ${isBoundQuery(at.db).compile().sql}`)
     .all('agent', 'p', 'r')
   t.match(plan, [{ detail: /^SEARCH mcp_bindings USING COVERING INDEX/ }])
+})
+
+t.test('A7: a page of bindings is read by an index in their order, and by nothing else', async (t) => {
+  const at = await opened(t)
+  const after = { ...binding('1', 'a'), created_at: '2026-01-01T00:00:00.000Z' }
+  for (const [filter, index] of [
+    [{}, 'mcp_bindings_oldest'],
+    [{ principalId: 'p' }, 'mcp_bindings_of_principal'],
+    [{ resourceId: 'r' }, 'mcp_bindings_of_resource'],
+  ] as const) {
+    for (const from of [undefined, after]) {
+      const { sql, parameters } = bindingsQuery(at.db, filter, from).limit(100).compile()
+      const plan = at.writer
+        .prepare<unknown[], { detail: string }>(`explain query plan ${sql}`)
+        .all(...parameters)
+      t.match(plan[0]?.detail, new RegExp(`^(SCAN|SEARCH) b USING INDEX ${index}\\b`))
+      t.match(plan[1]?.detail, /^SEARCH r USING INDEX/)
+      t.equal(plan.length, 2, 'nothing is sorted')
+    }
+  }
 })

@@ -2,10 +2,14 @@ import { join } from 'node:path'
 import t from 'tap'
 import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/database.ts'
+import { listPrincipals } from '../../../db/principals/read.ts'
 import { claimOnce, forgetClaims } from '../../../db/single-uses.ts'
 import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
+import { fillTables } from '../../support/db/many-principals.ts'
+import { commitsInLog } from '../../support/db/scratch-ledger.ts'
+import { holderOf } from '../../support/permit.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 /** What `requestMs` of the listener allows. */
@@ -63,3 +67,33 @@ await t.test(
     await t.rejects(claim('proof 3', AT), { code: 'duplicate' })
   },
 )
+
+await t.test('A7: last_seen of many principals is written in several transactions', async (t) => {
+  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const ledger = await openLedger({ file: database.file, version: '0' })
+  t.teardown(async () => {
+    await ledger.close()
+    await database.close()
+  })
+  fillTables(database.file, { principals: 250, servers: 1, tools: 0, bindings: 0 })
+  const ids = Array.from({ length: 250 }, (_, n) => `acme::agent-${n}`)
+  const touch = ledgerTasks({
+    database,
+    ledger,
+    outcomes: new Outcomes(ledger, () => {}),
+    anonymous: new AnonymousRefusals(AT),
+    seen: new Map(ids.map((id) => [id, { ...holderOf(), id }])),
+    organisation: 'acme',
+    configDigest: () => '',
+    clock: () => AT,
+    monotonic: () => 0,
+  }).find(({ name }) => name === 'touch-last-seen')
+  const before = commitsInLog(`${database.file}-wal`)
+  await touch?.run()
+  t.equal(commitsInLog(`${database.file}-wal`) - before, 3)
+  const { items } = await listPrincipals(database, 'agent')
+  t.same(
+    items.filter(({ last_seen_at: at }) => at === null),
+    [],
+  )
+})

@@ -1,0 +1,28 @@
+/** Awaited after each page, so that others get their turn: SQLite answers at once. */
+export type Pause = () => Promise<void>
+
+/** Rows that are read at once. */
+const PAGE = 100
+
+/**
+ * Reads a list page by page, at most `most` rows. `read` gets the row that the page before has ended with, and
+ * the greatest number of rows. The list is of no one instant: what changes while it is read is in it as it was
+ * before or as it is after.
+ */
+export async function allPages<Row>(
+  read: (after: Row | undefined, limit: number) => Promise<readonly Row[]>,
+  pause: Pause,
+  most = Number.POSITIVE_INFINITY,
+): Promise<Row[]> {
+  const all: Row[] = []
+  for (;;) {
+    const limit = Math.min(PAGE, most - all.length)
+    const page = await read(all.at(-1), limit)
+    all.push(...page)
+    if (page.length < limit || all.length === most) return all
+    await pause()
+  }
+}
+
+/** For a list that is short, or whose reader may hold up everybody. */
+export const noPause: Pause = () => Promise.resolve()
