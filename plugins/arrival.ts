@@ -38,6 +38,30 @@ export interface Arrival {
   readonly signal: AbortSignal
 }
 
+/** The place of a decision in the ledger: the caller's receipt. */
+export interface Receipt {
+  readonly stream: string
+  readonly seq: number
+  readonly hash: string
+}
+
+/**
+ * The place of a refusal in a row that stands for many, for the log alone: with the log line's principal,
+ * reason and request id, all that its digest is made of (docs/ledger.md#summarised).
+ */
+export interface Summarised {
+  readonly summarised: {
+    readonly action: string
+    /** `since` of the row. */
+    readonly since: string
+    /** Counts from 1. */
+    readonly n: number
+    /** RFC 3339. */
+    readonly at: string
+    readonly body_sha256: string | null
+  }
+}
+
 /** The end of a call, for plugins that count what came of it. */
 export interface Settlement {
   /** The instant of its end. ms since the epoch. */

@@ -1,8 +1,8 @@
-import type { Arrival, Settlement } from './arrival.ts'
+import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
 import type { Principal } from './facts.ts'
 import { Refusal } from './refusal.ts'
 
-export type { Arrival, Peer, Settlement } from './arrival.ts'
+export type { Arrival, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
 
 /**
  * Looks at the facts known so far and either adds facts or throws a {@link Refusal}.
@@ -35,13 +35,6 @@ type Refresh<Facts extends object> = Pick<Plugin<Facts, Partial<Facts>>, 'name' 
 /** Keeps a fact from being written twice: a plugin that gives one that is known already does not compile. */
 type Fresh<Known, Gives> = [keyof Known & keyof Gives] extends [never] ? unknown : never
 
-/** The place of a decision in the ledger: the caller's receipt. */
-export interface Receipt {
-  readonly stream: string
-  readonly seq: number
-  readonly hash: string
-}
-
 /** Called with an error that was thrown while a call was settled, and with the name of its thrower. */
 export type OnFault = (by: string, error: unknown) => void
 
@@ -65,7 +58,7 @@ export interface Refused<Facts> {
   readonly by: string
   /** The facts that were known by then. */
   readonly facts: Arrival & Partial<Facts> & { readonly principal?: Principal }
-  readonly receipt: Receipt | null
+  readonly receipt: Receipt | Summarised | null
   readonly settled: Settling
 }
 
@@ -87,7 +80,11 @@ export class Stale extends Error {}
  */
 export interface Recorder<in Facts extends Arrival> {
   readonly allowed: (facts: Facts) => Promise<Receipt | null>
-  readonly refused: (facts: Arrival & Partial<Facts>, refusal: Refusal, by: string) => Promise<Receipt | null>
+  readonly refused: (
+    facts: Arrival & Partial<Facts>,
+    refusal: Refusal,
+    by: string,
+  ) => Promise<Receipt | Summarised | null>
   readonly settled?: (facts: Facts, settlement: Settlement) => void
 }
 
@@ -290,7 +287,7 @@ function unrecorded<Facts>(
   settled: Settling,
 ): Refused<Facts> {
   const refusal = error instanceof Refusal ? error : new Refusal('audit_unavailable', { cause: error })
-  return { allowed: false, refusal, by: RECORDER, facts, receipt: null, settled }
+  return { allowed: false, refusal, by: RECORDER, facts, receipt: refusal.recorded, settled }
 }
 
 function asRefusal(error: unknown): Refusal {

@@ -1,4 +1,5 @@
 import type { FieldError } from '../db/capabilities.ts'
+import type { Receipt, Summarised } from './arrival.ts'
 
 /** The outside of a refusal: its HTTP status, the vendors' word for its kind, and one plain sentence. */
 interface Reason {
@@ -205,6 +206,8 @@ interface Options {
   readonly challenge?: string
   /** Headers of the answer, e.g. WWW-Authenticate or Retry-After. */
   readonly headers?: Readonly<Record<string, string>>
+  /** The record of it, where it is the recorder that refuses. */
+  readonly recorded?: Receipt | Summarised | null
 }
 
 /** The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. */
@@ -218,6 +221,7 @@ export class Refusal extends Error {
   readonly final: boolean
   /** The error code of a 401's challenge, or null. */
   readonly challenge: string | null
+  readonly recorded: Receipt | Summarised | null
 
   constructor(reason: RefusalReason, options: Options = {}) {
     const {
@@ -235,6 +239,7 @@ export class Refusal extends Error {
     this.headers = options.headers ?? {}
     this.final = final
     this.challenge = options.challenge ?? challenge ?? null
+    this.recorded = options.recorded ?? null
   }
 }
 

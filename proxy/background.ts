@@ -4,11 +4,13 @@ import { inspector } from './mcp/pinning/inspect.ts'
 import type { Services } from './services.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
+import { recordSummaries } from './tasks/record-summaries.ts'
 import { refreshMcp } from './tasks/refresh-mcp.ts'
 import { refreshModels } from './tasks/refresh-models.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import type { RoundsTask } from './tasks/rounds.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
+import { watchDisk } from './tasks/watch-disk.ts'
 
 /**
  * Starts the background tasks, which run whether or not requests come. Returns the function that stops them;
@@ -33,6 +35,8 @@ function standing(services: Services, inForce: () => Configuration): readonly Ta
   const configDigest = (): string => inForce().digest
   return [
     ...ledgerTasks({ ...services, database, organisation: settings.org, configDigest }),
+    recordSummaries(services),
+    watchDisk(services.disk),
     renewCertificate(dataDirectory, open.listeners, clock),
     cutRevoked(drain.calls, clock),
   ]

@@ -16,6 +16,7 @@ import { type Reload, reloader } from './reload.ts'
 import { type Routers, routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
 import type { Settings } from './settings.ts'
+import { writeSummaries } from './tasks/record-summaries.ts'
 import { tlsMaterial } from './tasks/renew-server-certificate.ts'
 import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
 import { createLogs, type Logs } from './telemetry/log.ts'
@@ -233,7 +234,8 @@ interface ShutdownOptions {
  */
 async function shutdown(options: ShutdownOptions): Promise<void> {
   const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options
-  const { dataDirectory, ledger, outcomes, anonymous, drain, upstream, mcp, clock, logs } = services
+  const { dataDirectory, ledger, outcomes, anonymous, summaries, drain, upstream, mcp, clock, logs } =
+    services
   const { listeners } = services.open
   drain.begin()
   await stopTasks()
@@ -249,6 +251,8 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await outcomes.retry()
   const refused = { ledger, anonymous, configDigest: digest, clock }
   await recordAnonymousRefusals(refused).catch(logged(logs.log))
+  summaries.close(true)
+  await writeSummaries({ ledger, summaries }).catch(logged(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
   await stopChecks()
   upstream.close()

@@ -67,13 +67,13 @@ export function handlers(services: Services, configuration: Configuration): Hand
     },
     admin: adminContext(services, configuration, mcpUpstream),
     setup: services.setup,
-    readiness: readiness({ database, ledger, drain, authority, clock }),
+    readiness: readiness({ database, ledger, drain, authority, disk: services.disk, clock }),
     registry: services.metrics.registry,
   }
 }
 
 function recorders(
-  { dataDirectory, ledger, outcomes, anonymous, seen }: Services,
+  { dataDirectory, ledger, outcomes, anonymous, summaries, seen }: Services,
   { digest: configDigest }: Configuration,
 ): Pick<Handlers, 'recorder' | 'anonymous'> {
   return {
@@ -83,6 +83,7 @@ function recorders(
       database: dataDirectory.database,
       configDigest,
       anonymous,
+      summaries,
       seen,
     }),
     anonymous: {

@@ -1,3 +1,4 @@
+import { dirname } from 'node:path'
 import type { Ledger } from '../db/audit/ledger.ts'
 import { countUnreadableResources } from '../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../db/mcp/tools.ts'
@@ -6,6 +7,7 @@ import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { readSetting } from '../db/settings.ts'
 import { AnonymousRefusals } from '../plugins/audit/anonymous.ts'
 import { Outcomes } from '../plugins/audit/audit.ts'
+import { RefusalSummaries } from '../plugins/audit/summaries.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/dpop.ts'
 import type { Principal } from '../plugins/facts.ts'
@@ -29,6 +31,7 @@ import { openUpstream, type Upstream } from './llm/upstream/client.ts'
 import { type Mcp, openMcp } from './mcp/mcp.ts'
 import type { PipelineSources } from './pipelines.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
+import { Disk } from './tasks/watch-disk.ts'
 import type { Logs } from './telemetry/log.ts'
 import { createMetrics, type Metrics } from './telemetry/metrics.ts'
 
@@ -42,6 +45,10 @@ export interface Services {
   readonly ledger: Ledger
   readonly outcomes: Outcomes
   readonly anonymous: AnonymousRefusals
+  /** Counts the refusals of known principals that are too many to be rows. */
+  readonly summaries: RefusalSummaries
+  /** The room that the database has. */
+  readonly disk: Disk
   /** The principals that were served since the last write of `last_seen`, by id. */
   readonly seen: Map<string, Principal>
   /** Requests under way. */
@@ -85,6 +92,8 @@ export async function openServices(
 ): Promise<Services> {
   const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
+  const disk = new Disk(dirname(database.file), settings.diskReserveBytes, logs.log)
+  await disk.look()
   const open: Services['open'] = { listeners: null }
   const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
   const issuer = (): string => baseUrls()[0] ?? ''
@@ -99,12 +108,16 @@ export async function openServices(
       owed: () => outcomes.owed,
       quarantined: () => countQuarantinedTools(database),
       unreadable: () => countUnreadableResources(database),
+      diskFree: () => disk.free,
+      diskReserve: () => disk.reserve,
     }),
     clock,
     monotonic,
     ledger,
     outcomes,
     anonymous: new AnonymousRefusals(clock()),
+    summaries: new RefusalSummaries(monotonic, () => disk.low),
+    disk,
     seen: new Map(),
     drain: new Drain(),
     open,

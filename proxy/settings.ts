@@ -39,6 +39,8 @@ export interface Settings {
   /** Null: the mode of the dpop plugin's file counts. */
   readonly egressDpopMode: DpopMode | null
   readonly allowPrivateUpstreams: boolean
+  /** The free bytes that are kept for what is allowed. Null: by the size of the file system. */
+  readonly diskReserveBytes: number | null
   /**
    * The URL that changed federated agents are pushed to (spec §3): https, or http to this machine. Null: none
    * is pushed.
@@ -70,6 +72,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_TRUST_DOMAIN',
   'MCP_PROXY_EGRESS_DPOP_MODE',
   'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS',
+  'MCP_PROXY_DISK_RESERVE_MIB',
   'MCP_PROXY_FEDERATION_URL',
   'MCP_PROXY_PLUGINS_DIR',
   'MCP_PROXY_LOG_LEVEL',
@@ -105,6 +108,9 @@ export function readSettings(env: Environment, cwd: string): Settings {
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
     egressDpopMode: dpopMode(env),
     allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
+    diskReserveBytes: env.MCP_PROXY_DISK_RESERVE_MIB
+      ? wholeNumber(env, 'MCP_PROXY_DISK_RESERVE_MIB', 0, 999_999_999) * 1_048_576
+      : null,
     federationUrl: federationUrl(env.MCP_PROXY_FEDERATION_URL),
     pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
     logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',

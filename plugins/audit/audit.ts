@@ -1,16 +1,24 @@
 import { hash } from 'node:crypto'
-import { type Entry, LedgerError } from '../../db/audit/entry.ts'
+import { type Entry, LedgerError, type Unit } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { JsonObject } from '../../db/json.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
-import type { Assertion } from '../../db/statement.ts'
+import type { Assertion, Statement } from '../../db/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
-import { type Arrival, type Receipt, type Recorder, type Settlement, Stale } from '../plugin.ts'
-import { Refusal } from '../refusal.ts'
+import {
+  type Arrival,
+  type Receipt,
+  type Recorder,
+  type Settlement,
+  Stale,
+  type Summarised,
+} from '../plugin.ts'
+import { Refusal, type RefusalReason } from '../refusal.ts'
 import type { AnonymousRefusals } from './anonymous.ts'
+import type { RefusalSummaries } from './summaries.ts'
 
 /** The facts that a decision row is made of. */
 export interface Recorded {
@@ -25,12 +33,14 @@ export interface Recorded {
 
 /** The means to write rows: the ledger, and the digest of the configuration that judged. */
 export interface AuditSources {
-  readonly ledger: Pick<Ledger, 'commit'>
+  readonly ledger: Pick<Ledger, 'commit' | 'failing'>
   readonly outcomes: Pick<Outcomes, 'settle'>
   readonly database: Database
   readonly configDigest: string
   /** Counts refusals before any principal was known; a task writes one row per reason and minute. */
   readonly anonymous: Pick<AnonymousRefusals, 'count'>
+  /** Counts refusals of a known principal that are too many to be rows; a task writes their summaries. */
+  readonly summaries: Pick<RefusalSummaries, 'takeRow' | 'count'>
   /** Principals whose calls were served, by id; a task writes down when they were last seen. */
   readonly seen: Map<string, Principal>
 }
@@ -41,13 +51,15 @@ export interface CallRecorder extends Recorder<Arrival & Recorded> {
 }
 
 /**
- * Records every decision on a known principal as one row, durable before it resolves (docs/ledger.md).
+ * Records decisions on known principals as rows, durable before it resolves (docs/ledger.md).
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
- * same unit, granted or not; a replay is a denied row and `proof_invalid`. The row of an allowed call is
- * written only while its principal's authority is the one that was judged, from the first plugin on; else it
- * rejects with {@link Stale}. A refusal before the principal is known is only counted: an anonymous caller
- * must not be able to grow the chain. The outcome row of an allowed call is handed in when it has ended, and
- * waits for nobody.
+ * same unit, granted or not; a replay is denied with `proof_invalid`. The row of an allowed call is written
+ * only while its principal's authority is the one that was judged, from the first plugin on; else it rejects
+ * with {@link Stale}. The outcome row of an allowed call is handed in when it has ended, and waits for nobody.
+ *
+ * Nobody can grow the chain by being refused: of a principal's refusals of one kind only so many in a minute
+ * are rows of their own, the others are counted for one row, their proofs claimed all the same; those before
+ * the principal is known are only counted.
  */
 export function audit({
   ledger,
@@ -55,40 +67,49 @@ export function audit({
   database,
   configDigest,
   anonymous,
+  summaries,
   seen,
 }: AuditSources): CallRecorder {
   const unchanged = authorityUnchanged(database)
-  const denied = (facts: Known, reason: string, by: string, more: JsonObject = {}): Entry =>
-    decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
   // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
   // decision was, a proof has been seen once: what is refused now must not pass when it comes again after a
   // grant.
-  const record = async (
-    facts: Known,
-    entry: Entry,
-    assertions: readonly Assertion[] = [],
-  ): Promise<Receipt | null> => {
-    const { proof } = facts
-    const statements = proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
+  const claim = ({ proof }: Known): readonly Statement[] =>
+    proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
+  const commit = async (facts: Identified, unit: Unit): Promise<Receipt | null> => {
     try {
-      return receiptOf(await ledger.commit({ assertions, statements, entries: [entry] }))
+      return receiptOf(await ledger.commit(unit))
     } catch (error) {
       if (isStale(error)) throw new Stale(undefined, { cause: error })
-      if (!isReplay(error)) throw error
-      await ledger.commit({ entries: [denied(facts, 'proof_invalid', 'dpop')] })
-      throw new Refusal('proof_invalid', { cause: error })
+      if (!isReplay(error) || unit.statements?.length === 0) throw error
+      const recorded = await deny(facts, REPLAY, [])
+      throw new Refusal('proof_invalid', { cause: error, recorded })
     }
+  }
+  // `statements`: none where the proof has been found to be used already.
+  const deny = async (
+    facts: Identified,
+    why: Why,
+    statements = claim(facts),
+  ): Promise<Receipt | Summarised | null> => {
+    const kind = { principal: facts.principal, action: facts.demand.action, reason: why.reason }
+    if (summaries.takeRow(kind)) {
+      return commit(facts, { statements, entries: [denied(facts, why, configDigest)] })
+    }
+    if (statements.length > 0) await commit(facts, { statements, entries: [] })
+    // Nothing is counted that may never be written: no call is answered without a record.
+    else if (ledger.failing) throw new LedgerError('unavailable', 'the audit ledger cannot be written')
+    return summaries.count({ ...kind, ...repeated(facts, why), configDigest })
   }
   return {
     allowed: (facts, standing = []) => {
       const { type, id, revision } = facts.principal
       const assertions = [unchanged(type, id, revision), ...standing]
-      return record(facts, decision(facts, 'allowed', {}, configDigest), assertions)
+      const entries = [decision(facts, 'allowed', {}, configDigest)]
+      return commit(facts, { assertions, statements: claim(facts), entries })
     },
     refused: async (facts, refusal, by) => {
-      if (facts.principal && facts.demand) {
-        return record(facts, denied(facts, refusal.reason, by, required(refusal)))
-      }
+      if (isIdentified(facts)) return deny(facts, { reason: refusal.reason, by, more: required(refusal) })
       anonymous.count(refusal.reason)
       return null
     },
@@ -111,6 +132,30 @@ function outcomeEntry(
 }
 
 type Known = Arrival & Partial<Recorded>
+type Identified = Known & Pick<Recorded, 'principal' | 'demand'>
+
+const isIdentified = (facts: Known): facts is Identified =>
+  facts.principal !== undefined && facts.demand !== undefined
+
+/** The reason of a refusal, the plugin that refused, and what else its row says. */
+interface Why {
+  readonly reason: RefusalReason
+  readonly by: string
+  readonly more: { readonly required_capability?: string }
+}
+
+const REPLAY: Why = { reason: 'proof_invalid', by: 'dpop', more: {} }
+
+const denied = (facts: Known, { reason, by, more }: Why, configDigest: string): Entry =>
+  decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
+
+const repeated = ({ id, at, body }: Known, { by, more }: Why) => ({
+  requestId: id,
+  at,
+  bodySha256: body ? hash('sha256', body) : null,
+  refusedBy: by,
+  requiredCapability: more.required_capability ?? null,
+})
 
 function decision(facts: Known, status: 'allowed' | 'denied', why: JsonObject, configDigest: string): Entry {
   return {
@@ -146,7 +191,7 @@ function content({ body, call }: Known): JsonObject {
 const grace = ({ principal, holder = principal }: Known): JsonObject =>
   holder?.inGrace ? { certificate: 'previous' } : {}
 
-function required({ detail }: Refusal): JsonObject {
+function required({ detail }: Refusal): Why['more'] {
   const { required_capability: capability } = detail
   return typeof capability === 'string' ? { required_capability: capability } : {}
 }

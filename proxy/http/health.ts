@@ -16,6 +16,8 @@ export interface Checks {
   readonly audit: Check
   readonly ca: Check
   readonly plugins: Check
+  /** There where little is left of the disk. Calls are still served. */
+  readonly disk?: 'low'
 }
 
 /** GET /health: 200 as long as the process lives. */
@@ -25,7 +27,7 @@ export const health = (): Reply => json(200, { status: 'ok' })
 export const ready =
   (look: () => Promise<{ draining: boolean; checks: Checks }>) => async (): Promise<Reply> => {
     const { draining, checks } = await look()
-    const fit = !draining && Object.values(checks).every((check) => check === 'ok')
+    const fit = !draining && !Object.values(checks).includes('failed')
     return json(fit ? 200 : 503, { status: draining ? 'draining' : fit ? 'ready' : 'not_ready', checks })
   }
 
@@ -51,6 +53,7 @@ interface Checked {
   readonly ledger: Pick<Ledger, 'failing'>
   readonly drain: Pick<Drain, 'draining'>
   readonly authority: Authority
+  readonly disk: { readonly low: boolean }
   readonly clock: () => number
 }
 
@@ -58,7 +61,7 @@ interface Checked {
  * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
-export function readiness({ database, ledger, drain, authority, clock }: Checked) {
+export function readiness({ database, ledger, drain, authority, disk, clock }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return async (): Promise<{ draining: boolean; checks: Checks }> => ({
     draining: drain.draining,
@@ -67,6 +70,7 @@ export function readiness({ database, ledger, drain, authority, clock }: Checked
       audit: ledger.failing ? 'failed' : 'ok',
       ca: clock() < caNotAfter ? 'ok' : 'failed',
       plugins: 'ok',
+      ...(disk.low && { disk: 'low' }),
     },
   })
 }

@@ -7,6 +7,7 @@ import type {
   Recorder,
   Refused,
   Settling,
+  Summarised,
 } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { RouteDoc } from './doc.ts'
@@ -25,7 +26,7 @@ export interface Answered {
   /** The plugin that refused, `handler`, or null. */
   readonly by: string | null
   readonly principalId: string | null
-  readonly receipt: Receipt | null
+  readonly receipt: Receipt | Summarised | null
   /** Called once, when the reply has ended. */
   readonly settled: Settling
 }

@@ -141,7 +141,8 @@ function headersOf(
     'strict-transport-security': 'max-age=31536000',
     ...arrival.answer,
   }
-  if (receipt) headers['audit-receipt'] = `stream=${receipt.stream}, seq=${receipt.seq}, hash=${receipt.hash}`
+  if (receipt && 'seq' in receipt)
+    headers['audit-receipt'] = `stream=${receipt.stream}, seq=${receipt.seq}, hash=${receipt.hash}`
   // A body that was announced with 100-continue and never requested would be taken for the next request.
   if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
   return headers
@@ -235,11 +236,16 @@ function resultOf(ended: Ended): 'success' | 'error' | 'truncated' {
 }
 
 /** Counts an answered request. */
-function count({ arrival, path, surface, refusal, by }: Handled, ended: Ended, metrics: Metrics): void {
+function count(
+  { arrival, path, surface, refusal, by, receipt }: Handled,
+  ended: Ended,
+  metrics: Metrics,
+): void {
   const { status } = ended.ending
   metrics.requests.inc({ route: path, method: path === 'none' ? 'none' : arrival.method, status })
   metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
+  if (receipt && 'summarised' in receipt) metrics.summarised.inc()
   const report = reportOf(ended)
   // A call that a plugin refused has reached no upstream.
   if (!report?.provider || (refusal && by !== 'handler')) return
@@ -255,7 +261,7 @@ const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
 
 /** Writes the one line of an answered request. */
 function logRequest(
-  { arrival, path, surface, by, principalId }: Handled,
+  { arrival, path, surface, by, principalId, receipt }: Handled,
   ended: Ended,
   { log, requestLog }: Telling,
 ): void {
@@ -277,6 +283,7 @@ function logRequest(
     ending: ending.reason,
     bytes: ending.bytes,
     ms: ended.at - arrival.at,
+    ...(receipt && 'summarised' in receipt && receipt),
   }
   // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
   if (cause instanceof Error && reason !== undefined && REASONS[reason].status >= 500)

@@ -13,7 +13,13 @@ const check = z.enum(['ok', 'failed'])
 const readiness = z
   .strictObject({
     status: z.enum(['ready', 'not_ready', 'draining']),
-    checks: z.strictObject({ database: check, audit: check, ca: check, plugins: check }),
+    checks: z.strictObject({
+      database: check,
+      audit: check,
+      ca: check,
+      plugins: check,
+      disk: z.literal('low').exactOptional(),
+    }),
   })
   .meta({ id: 'Readiness' })
 const checks = (result: z.output<typeof check>) => ({

@@ -7,6 +7,7 @@ export interface Metrics {
   readonly registry: Registry
   readonly requests: Counter<'route' | 'method' | 'status'>
   readonly refusals: Counter<'reason'>
+  readonly summarised: Counter
   readonly latency: Histogram<'route'>
   readonly tokens: Counter<'provider' | 'direction'>
   readonly mcpCalls: Counter<'resource' | 'result'>
@@ -23,6 +24,9 @@ interface Ask {
   readonly owed: () => number
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
+  /** The bytes that are free for the database, and those kept for allowed rows. */
+  readonly diskFree: () => number
+  readonly diskReserve: () => number
 }
 
 export function createMetrics(ask: Ask): Metrics {
@@ -43,6 +47,13 @@ export function createMetrics(ask: Ask): Metrics {
     'Enabled MCP servers whose tools could not be read.',
     ask.unreadable,
   )
+  gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree)
+  gauge(
+    registry,
+    'sallyport_disk_reserve_bytes',
+    'Bytes kept for what is allowed: with less, refusals have no rows of their own.',
+    ask.diskReserve,
+  )
   return {
     registry,
     requests: new Counter({
@@ -55,6 +66,11 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_refusals_total',
       help: 'Requests refused, by reason.',
       labelNames: ['reason'],
+      registers,
+    }),
+    summarised: new Counter({
+      name: 'sallyport_refusals_summarised_total',
+      help: 'Refusals of known principals that have no audit row of their own.',
       registers,
     }),
     latency: new Histogram({

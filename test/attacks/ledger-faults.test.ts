@@ -1,8 +1,6 @@
-import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { appendFile, rename } from 'node:fs/promises'
 import { Agent } from 'node:https'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openLedger } from '../../db/audit/ledger.ts'
@@ -14,6 +12,7 @@ import { ADMIN_SECRET, ask, CHAT, type Identity, type TestGateway, testGateway }
 import { lockDatabase } from '../support/locker.ts'
 import { environment, startProcess } from '../support/process.ts'
 import { eventually, settledCalls } from '../support/settled.ts'
+import { smallDisk, withoutTmpfs } from '../support/small-disk.ts'
 import { completion } from '../support/upstream.ts'
 
 const PATH = '/v1/chat/completions'
@@ -186,12 +185,7 @@ t.test(
   'F-04 a full disk refuses calls and admin writes, and is survived',
   { skip: withoutTmpfs() },
   async (t) => {
-    const mount = mkdtempSync(join(tmpdir(), 'sallyport-full-'))
-    t.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=12m', 'tmpfs', mount]).status, 0)
-    t.teardown(() => {
-      spawnSync('umount', ['-l', mount])
-      rmdirSync(mount)
-    })
+    const mount = smallDisk(t, '12m')
     const gateway = await testGateway(t, { settings: { MCP_PROXY_DATA_DIR: join(mount, 'data') } })
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const nobody = await gateway.enroll('nobody', [])
@@ -211,13 +205,6 @@ t.test(
     await gateway.close(0)
   },
 )
-
-/** Why a file system of our own cannot be mounted, or false. */
-function withoutTmpfs(): string | false {
-  if (process.getuid?.() !== 0) return 'only root can mount a small file system'
-  const probe = spawnSync('unshare', ['-m', 'mount', '-t', 'tmpfs', 'tmpfs', tmpdir()])
-  return probe.status === 0 ? false : 'no file system can be mounted here'
-}
 
 function fill(file: string): void {
   for (const size of [1 << 20, 1 << 12, 1]) {

@@ -29,6 +29,7 @@ await t.test('§8 every setting has its default', async (t) => {
     keyPassphrase: null,
     egressDpopMode: null,
     allowPrivateUpstreams: false,
+    diskReserveBytes: null,
     federationUrl: null,
     pluginsDir: '/srv/sallyport/plugins/config',
     logLevel: 'info',
@@ -53,6 +54,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_KEY_PASSPHRASE: 'battery staple',
     MCP_PROXY_EGRESS_DPOP_MODE: 'required',
     MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+    MCP_PROXY_DISK_RESERVE_MIB: '2',
     MCP_PROXY_FEDERATION_URL: 'https://Hub.example.com/agents?tenant=1',
     MCP_PROXY_PLUGINS_DIR: '/etc/sallyport',
     MCP_PROXY_LOG_LEVEL: 'debug',
@@ -74,6 +76,7 @@ await t.test('§8 every setting can be set', async (t) => {
     keyPassphrase: 'battery staple',
     egressDpopMode: 'required',
     allowPrivateUpstreams: true,
+    diskReserveBytes: 2_097_152,
     federationUrl: 'https://hub.example.com/agents?tenant=1',
     pluginsDir: '/etc/sallyport',
     logLevel: 'debug',
@@ -192,6 +195,10 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
     [
       { MCP_PROXY_SHUTDOWN_GRACE_S: '1e3' },
       'MCP_PROXY_SHUTDOWN_GRACE_S must be a whole number from 0 to 3600, got "1e3"',
+    ],
+    [
+      { MCP_PROXY_DISK_RESERVE_MIB: '1GiB' },
+      'MCP_PROXY_DISK_RESERVE_MIB must be a whole number from 0 to 999999999, got "1GiB"',
     ],
     [
       { MCP_PROXY_SHUTDOWN_GRACE_S: '3601' },

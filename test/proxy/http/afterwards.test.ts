@@ -19,7 +19,14 @@ const none = (): Promise<number> => Promise.resolve(0)
 /** A real server around one route, with what its log and its figures say. */
 async function serving(t: Test, reply: () => Reply, settled: (settlement: Settlement) => void) {
   const lines: { step?: string; msg: string; err?: { message: string } }[] = []
-  const metrics = createMetrics({ waiting: () => 0, owed: () => 0, quarantined: none, unreadable: none })
+  const metrics = createMetrics({
+    waiting: () => 0,
+    owed: () => 0,
+    quarantined: none,
+    unreadable: none,
+    diskFree: () => 0,
+    diskReserve: () => 0,
+  })
   const recorder: Recorder<Arrival> = {
     allowed: () => Promise.resolve(null),
     refused: () => Promise.resolve(null),

@@ -1,0 +1,196 @@
+import { hash } from 'node:crypto'
+import type { Entry } from '../../db/audit/entry.ts'
+import { timestamp } from '../../db/statement.ts'
+import type { Principal } from '../facts.ts'
+import type { Summarised } from '../plugin.ts'
+import { type Monotonic, monotonic } from '../secrets/throttle.ts'
+import { serviceEntry } from './entries.ts'
+
+/** The refusals of one kind within a minute that are rows of their own (docs/ledger.md#summarised). */
+const OWN_ROWS = 60
+const MINUTE_MS = 60_000
+/** The kinds that are counted apart at one time: beyond it those of all principals are counted together. */
+const MAX_KINDS = 10_000
+
+/** What makes refusals one kind: nothing that a caller can choose freely. */
+export interface RefusalKind {
+  readonly principal: Pick<Principal, 'id' | 'type'>
+  readonly action: string
+  readonly reason: string
+}
+
+/** A refusal that a summary stands for. */
+export interface RepeatedRefusal extends RefusalKind {
+  readonly refusedBy: string
+  readonly requiredCapability: string | null
+  readonly requestId: string
+  /** ms since the epoch. */
+  readonly at: number
+  /** Lower-case hex, or null where the body was not read. */
+  readonly bodySha256: string | null
+  readonly configDigest: string
+}
+
+/** The refusals of one kind that make one row. */
+export interface Summary {
+  readonly principal: RefusalKind['principal'] | null
+  readonly action: string
+  readonly reason: string
+  readonly configDigest: string
+  /** The arrivals of the first and of the latest one. ms since the epoch. */
+  readonly since: number
+  until: number
+  count: number
+  digest: string
+  /** Null where not all have the same. */
+  refusedBy: string | null
+  requiredCapability: string | null
+}
+
+interface Kind {
+  readonly principal: RefusalKind['principal'] | null
+  /** The end of its minute. ms of the monotonic clock. */
+  readonly ends: number
+  own: number
+  open: Summary | null
+}
+
+/**
+ * Counts what one principal is refused again and again. Within a minute from the first refusal of a kind, a
+ * number of them are rows of their own; the others make one row with their count and a digest over them, so
+ * that no known principal can fill the disk with refusals. While the disk is low, none has a row of its own.
+ * Minutes are those of the monotonic clock; what the row says, of the wall clock. A crash loses what was
+ * counted in the minute under way.
+ */
+export class RefusalSummaries {
+  readonly #now: Monotonic
+  readonly #low: () => boolean
+  /** In the order of their ends. */
+  readonly #kinds = new Map<string, Kind>()
+  /** Over, and not written yet. */
+  #due: Summary[] = []
+
+  /** `low`: tells whether the disk has room for allowed rows only. */
+  constructor(now: Monotonic = monotonic, low: () => boolean = () => false) {
+    this.#now = now
+    this.#low = low
+  }
+
+  /** Returns whether the next refusal of a kind is a row of its own. Asking takes one of these rows. */
+  takeRow(of: RefusalKind): boolean {
+    if (this.#low()) return false
+    const kind = this.#kind(of)
+    if (kind.own >= OWN_ROWS) return false
+    kind.own += 1
+    return true
+  }
+
+  /** Counts a refusal that has no row of its own, and returns its place in the summary. */
+  count(refusal: RepeatedRefusal): Summarised {
+    const kind = this.#kind(refusal)
+    // A row names one configuration.
+    if (kind.open && kind.open.configDigest !== refusal.configDigest) this.#end(kind)
+    kind.open ??= begun(kind, refusal)
+    return counted(kind.open, refusal)
+  }
+
+  /** Ends the summaries whose minute is over; `all` of them while stopping. */
+  close(all = false): void {
+    for (const [key, kind] of this.#kinds) {
+      if (!all && !this.#isOver(kind)) return
+      this.#kinds.delete(key)
+      this.#end(kind)
+    }
+  }
+
+  /** Returns no more than `most` summaries that are to be written now. */
+  take(most: number): readonly Summary[] {
+    return this.#due.splice(0, most)
+  }
+
+  /** Takes back summaries that could not be written. */
+  giveBack(summaries: readonly Summary[]): void {
+    this.#due = [...summaries, ...this.#due]
+  }
+
+  #kind({ principal, action, reason }: RefusalKind): Kind {
+    const key = `${principal.type}\n${principal.id}\n${action}\n${reason}`
+    const known = this.#kinds.get(key)
+    if (known && !this.#isOver(known)) return known
+    if (known) {
+      this.#kinds.delete(key)
+      this.#end(known)
+    }
+    if (this.#kinds.size < MAX_KINDS) return this.#begin(key, principal)
+    const common = `\n${action}\n${reason}`
+    return this.#kinds.get(common) ?? this.#begin(common, null)
+  }
+
+  #begin(key: string, principal: Kind['principal']): Kind {
+    const own = principal ? 0 : OWN_ROWS
+    const kind: Kind = { principal, ends: this.#now() + MINUTE_MS, own, open: null }
+    this.#kinds.set(key, kind)
+    return kind
+  }
+
+  // A minute lasts longer while the ledger takes no rows: what waits for it must not grow.
+  #isOver({ ends }: Kind): boolean {
+    return this.#due.length < MAX_KINDS && this.#now() >= ends
+  }
+
+  #end(kind: Kind): void {
+    if (kind.open) this.#due.push(kind.open)
+    kind.open = null
+  }
+}
+
+/** The digest of a summary that stands for nothing yet. */
+const NOTHING = '0'.repeat(64)
+
+const begun = (
+  { principal }: Kind,
+  { action, reason, configDigest, at, refusedBy, requiredCapability }: RepeatedRefusal,
+): Summary => ({
+  principal,
+  action,
+  reason,
+  configDigest,
+  since: at,
+  until: at,
+  count: 0,
+  digest: NOTHING,
+  refusedBy,
+  requiredCapability,
+})
+
+function counted(
+  summary: Summary,
+  { at: arrived, requestId, bodySha256, refusedBy, requiredCapability }: RepeatedRefusal,
+): Summarised {
+  const at = timestamp(arrived)
+  summary.count += 1
+  summary.until = Math.max(summary.until, arrived)
+  // The members in RFC 8785's order; nothing in them needs an escape.
+  const text = JSON.stringify({ at, body_sha256: bodySha256, request_id: requestId })
+  summary.digest = hash('sha256', summary.digest + text)
+  if (summary.refusedBy !== refusedBy) summary.refusedBy = null
+  if (summary.requiredCapability !== requiredCapability) summary.requiredCapability = null
+  const { action, count: n } = summary
+  return { summarised: { action, since: timestamp(summary.since), n, at, body_sha256: bodySha256 } }
+}
+
+/** Makes the row of a summary: a decision like those it stands for, of no request. */
+export function summaryEntry(summary: Summary): Entry {
+  const { principal, action, reason, refusedBy, requiredCapability, count, digest } = summary
+  const detail = {
+    reason,
+    ...(refusedBy !== null && { refused_by: refusedBy }),
+    ...(requiredCapability !== null && { required_capability: requiredCapability }),
+    summarised: { count, since: timestamp(summary.since), until: timestamp(summary.until), digest },
+  }
+  return {
+    ...serviceEntry(action, 'denied', detail, summary.until, summary.configDigest),
+    principal_id: principal?.id ?? null,
+    principal_type: principal?.type ?? null,
+  }
+}

@@ -1,0 +1,59 @@
+import { statfs } from 'node:fs/promises'
+import type { Logger } from 'pino'
+import type { Task } from './every.ts'
+
+/** The interval of the readings: short against the time in which a fast disk is filled. ms. */
+const EVERY_MS = 2_000
+/** The reserve where none is set: so many bytes, or this part of a small file system. */
+const RESERVE_BYTES = 256 * 1_048_576
+const RESERVE_PART = 1 / 20
+
+/**
+ * The room on the file system of a directory, as it was when somebody looked last. With less free than the
+ * reserve it is low: what is left is kept for rows of what is allowed. Does NOT keep others from filling it.
+ */
+export class Disk {
+  readonly #directory: string
+  readonly #wanted: number | null
+  readonly #log: Pick<Logger, 'warn' | 'info'>
+  #free = Number.POSITIVE_INFINITY
+  #reserve = 0
+
+  /** `reserve`: bytes; null for what suits the file system. 0 makes it never low. */
+  constructor(directory: string, reserve: number | null, log: Pick<Logger, 'warn' | 'info'>) {
+    this.#directory = directory
+    this.#wanted = reserve
+    this.#log = log
+  }
+
+  /** Bytes that this process may still write. */
+  get free(): number {
+    return this.#free
+  }
+
+  /** Bytes. */
+  get reserve(): number {
+    return this.#reserve
+  }
+
+  get low(): boolean {
+    return this.#free < this.#reserve
+  }
+
+  async look(): Promise<void> {
+    const { bavail, blocks, bsize } = await statfs(this.#directory)
+    const before = this.low
+    this.#free = bavail * bsize
+    this.#reserve = this.#wanted ?? Math.min(RESERVE_BYTES, Math.floor(blocks * bsize * RESERVE_PART))
+    if (this.low === before) return
+    const seen = { free_bytes: this.#free, reserve_bytes: this.#reserve }
+    if (this.low) this.#log.warn(seen, 'the disk is low: refusals have no rows of their own')
+    else this.#log.info(seen, 'the disk has room again')
+  }
+}
+
+export const watchDisk = (disk: Disk): Task => ({
+  name: 'watch-disk',
+  everyMs: EVERY_MS,
+  run: () => disk.look(),
+})
