@@ -107,6 +107,11 @@ export const REASONS = {
   grant_unsupported: invalid(400, 'Only grant_type=client_credentials is supported.'),
   scope_invalid: invalid(400, 'The scope names a capability that this principal does not hold.'),
   target_invalid: invalid(400, 'The resource is not one of this service.'),
+  token_throttled: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'Too many access tokens were issued to this principal. Wait a minute.',
+  },
   client_invalid: unauthenticated('client_id is not the principal of this certificate.'),
   assertion_invalid: unauthenticated('The client assertion does not hold for this connection.'),
 

@@ -59,7 +59,15 @@ export function handlers(services: Services, configuration: Configuration): Hand
     models: listModels(configuration.llm, services.catalogue),
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {
-      issue: issueToken({ database, ledger, keys, logins, baseUrls, configDigest: configuration.digest }),
+      issue: issueToken({
+        database,
+        ledger,
+        keys,
+        logins,
+        quota: services.quota,
+        baseUrls,
+        configDigest: configuration.digest,
+      }),
       logins,
       keys,
       baseUrls,

@@ -22,6 +22,7 @@ import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
 import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
+import { TokenQuota } from './auth/token-quota.ts'
 import type { DataDirectory } from './data-directory.ts'
 import { secretOf } from './egress/secret-reference.ts'
 import type { Listeners } from './http/listeners.ts'
@@ -64,6 +65,7 @@ export interface Services {
   readonly issuer: () => string
   readonly keys: TokenKeys
   readonly logins: Logins
+  readonly quota: TokenQuota
   readonly setup: Setup
   /** The connections to LLM providers. */
   readonly upstream: Upstream
@@ -125,6 +127,7 @@ export async function openServices(
     issuer,
     keys,
     logins: new Logins(nonceSecret),
+    quota: new TokenQuota(monotonic),
     setup: new Setup(new Throttle(monotonic)),
     upstream: openUpstream(),
     catalogue: new Catalogue(),

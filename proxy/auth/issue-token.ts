@@ -13,6 +13,7 @@ import { json, type Reply } from '../http/reply.ts'
 import type { Logins } from './login-challenge.ts'
 import { resourcesOf } from './metadata.ts'
 import type { TokenKeys } from './token-keys.ts'
+import type { TokenQuota } from './token-quota.ts'
 import type { TokenRequest } from './token-request.ts'
 
 export interface IssueSources {
@@ -20,6 +21,7 @@ export interface IssueSources {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly keys: TokenKeys
   readonly logins: Logins
+  readonly quota: TokenQuota
   readonly baseUrls: () => readonly string[]
   readonly configDigest: string
 }
@@ -30,7 +32,7 @@ type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof
  * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where
  * a proof came, to its key (RFC 9449 §5), recorded before it is handed out. The database decides at each call
  * what it may do; `scope` only narrows that. Refuses with `scope_invalid`, `target_invalid`,
- * `client_invalid`, `assertion_invalid`.
+ * `client_invalid`, `assertion_invalid`, `token_throttled`.
  */
 export const issueToken =
   (sources: IssueSources) =>
@@ -45,6 +47,8 @@ export const issueToken =
       const { replayKey, expiresAt } = await sources.logins.check(request.clientAssertion, facts)
       claims.push(claimOnce(sources.database, replayKey, expiresAt))
     }
+    const waitS = sources.quota.take(principal.id)
+    if (waitS > 0) throw new Refusal('token_throttled', { headers: { 'retry-after': String(waitS) } })
     const scope = (request.scope ?? principal.capabilities).join(' ')
     await record(sources, facts, scope, claims)
     const accessToken = await sign(sources, facts, audience, scope)

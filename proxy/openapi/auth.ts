@@ -52,6 +52,7 @@ export const TOKEN: RouteDoc = {
     'assertion_invalid',
     'proof_invalid',
     'use_dpop_nonce',
+    'token_throttled',
     'audit_unavailable',
   ],
   refuse: (refusal) => oauthRefusalReply(refusal, EXAMPLE_ID, false),
