@@ -127,7 +127,7 @@ export async function openServices(
     issuer,
     keys,
     logins: new Logins(nonceSecret),
-    quota: new TokenQuota(monotonic),
+    quota: new TokenQuota(monotonic, () => disk.low),
     setup: new Setup(new Throttle(monotonic)),
     upstream: openUpstream(),
     catalogue: new Catalogue(),

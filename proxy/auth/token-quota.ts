@@ -3,6 +3,8 @@ import type { Monotonic } from '../../plugins/secrets/throttle.ts'
 
 /** The tokens that one principal may have in a minute: each is a row of the ledger, and lasts up to 15 minutes. */
 const MOST = 600
+/** The same while the disk is low. */
+const MOST_LOW = 60
 const MINUTE_MS = 60_000
 const MAX_REMEMBERED = 10_000
 
@@ -18,10 +20,13 @@ interface Count {
  */
 export class TokenQuota {
   readonly #now: Monotonic
+  readonly #low: () => boolean
   readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
 
-  constructor(now: Monotonic) {
+  /** `low`: tells whether little is left of the disk. */
+  constructor(now: Monotonic, low: () => boolean) {
     this.#now = now
+    this.#low = low
   }
 
   /** Takes one token. Returns 0, or the seconds to wait where there are none left. */
@@ -29,7 +34,7 @@ export class TokenQuota {
     const at = this.#now()
     const known = this.#counts.get(principalId)
     const { issued, until } = known && at < known.until ? known : { issued: 0, until: at + MINUTE_MS }
-    if (issued >= MOST) return Math.ceil((until - at) / 1000)
+    if (issued >= (this.#low() ? MOST_LOW : MOST)) return Math.ceil((until - at) / 1000)
     this.#counts.set(principalId, { issued: issued + 1, until })
     return 0
   }

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { TokenQuota } from '../../proxy/auth/token-quota.ts'
 import { tokenFor } from '../support/dpop.ts'
 import { flood } from '../support/flood.ts'
 import { testGateway } from '../support/gateway.ts'
@@ -41,3 +42,17 @@ await t.test(
     t.equal(rows.length, MOST + 1)
   },
 )
+
+await t.test('D3: while the disk is low there are fewer', (t) => {
+  let low = true
+  const quota = new TokenQuota(
+    () => 0,
+    () => low,
+  )
+  const taken = Array.from({ length: 100 }, () => quota.take('nobody'))
+  t.equal(taken.filter((waitS) => waitS === 0).length, 60)
+  t.equal(quota.take('other'), 0)
+  low = false
+  t.equal(quota.take('nobody'), 0)
+  t.end()
+})
