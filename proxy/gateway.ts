@@ -251,8 +251,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await outcomes.retry()
   const refused = { ledger, anonymous, configDigest: digest, clock }
   await recordAnonymousRefusals(refused).catch(logged(logs.log))
-  summaries.close(true)
-  await writeSummaries({ ledger, summaries }).catch(logged(logs.log))
+  await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
   await stopChecks()
   upstream.close()

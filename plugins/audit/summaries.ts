@@ -94,17 +94,14 @@ export class RefusalSummaries {
     return counted(kind.open, refusal)
   }
 
-  /** Ends the summaries whose minute is over; `all` of them while stopping. */
-  close(all = false): void {
+  /** Returns up to `most` summaries whose minute is over, the oldest first; while stopping, of `all`. */
+  take(most: number, all = false): readonly Summary[] {
+    const at = this.#now()
     for (const [key, kind] of this.#kinds) {
-      if (!all && !this.#isOver(kind)) return
+      if (this.#due.length >= most || (at < kind.ends && !all)) break
       this.#kinds.delete(key)
       this.#end(kind)
     }
-  }
-
-  /** Returns no more than `most` summaries that are to be written now. */
-  take(most: number): readonly Summary[] {
     return this.#due.splice(0, most)
   }
 
@@ -116,7 +113,8 @@ export class RefusalSummaries {
   #kind({ principal, action, reason }: RefusalKind): Kind {
     const key = `${principal.type}\n${principal.id}\n${action}\n${reason}`
     const known = this.#kinds.get(key)
-    if (known && !this.#isOver(known)) return known
+    // A minute lasts longer while the ledger takes no rows: what waits for it must not grow.
+    if (known && (this.#now() < known.ends || this.#due.length >= MAX_KINDS)) return known
     if (known) {
       this.#kinds.delete(key)
       this.#end(known)
@@ -131,11 +129,6 @@ export class RefusalSummaries {
     const kind: Kind = { principal, ends: this.#now() + MINUTE_MS, own, open: null }
     this.#kinds.set(key, kind)
     return kind
-  }
-
-  // A minute lasts longer while the ledger takes no rows: what waits for it must not grow.
-  #isOver({ ends }: Kind): boolean {
-    return this.#due.length < MAX_KINDS && this.#now() >= ends
   }
 
   #end(kind: Kind): void {
