@@ -147,9 +147,9 @@ export class Turns {
   /** With a timer where they must wait: the loop would turn for nothing, and count as busy. */
   #laterHandshakes(): void {
     const wait = this.#share.waitMs(this.#now(), false)
-    if (wait === 0) return void this.#later()
-    if (!this.#timed) setTimeout(() => this.#later(), wait)
-    this.#timed = true
+    if (wait > 0 && !this.#timed) setTimeout(() => this.#later(), wait)
+    if (wait === 0) this.#later()
+    this.#timed = wait > 0
   }
 
   /** Does one piece of the next in line, which then goes to the end. Returns false where there is none. */
