@@ -23,7 +23,9 @@ export interface MeasuredGateway {
 /** Starts a gateway on the database at `file`. It ends with the test. */
 export async function measuredGateway(t: Test, file: string): Promise<MeasuredGateway> {
   const env = await environment(await scratch(t), 'http://127.0.0.1:9')
-  const child = fork(import.meta.filename, { env: { ...env, MCP_PROXY_DATABASE_URL: `sqlite:${file}` } })
+  // Without what tap has Node import first.
+  const options = { execArgv: [], env: { ...env, MCP_PROXY_DATABASE_URL: `sqlite:${file}` } }
+  const child = fork(import.meta.filename, options)
   const agent = new Agent({ rejectUnauthorized: false })
   t.teardown(async () => {
     agent.destroy()
