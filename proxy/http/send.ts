@@ -61,9 +61,37 @@ function sendWhole(
     res.once('finish', () => end('complete'))
     res.once('close', () => end(res.writableFinished ? 'complete' : 'client_gone'))
     res.writeHead(status, status === 204 ? headers : { ...headers, 'content-length': String(bytes) })
-    res.end(body)
+    if (bytes <= PIECE) res.end(body)
+    else inPieces(res, body)
   })
 }
+
+/** The pieces that a long answer is written in. Bytes, or characters. */
+const PIECE = 65_536
+
+/**
+ * Writes a long answer as its client reads it: what is written and not read is there three times, as it is, in
+ * UTF-8 and encrypted.
+ */
+function inPieces(res: ServerResponse, body: string | Buffer): void {
+  let at = 0
+  const goOn = (): void => {
+    while (at < body.length) {
+      const from = at
+      at += PIECE
+      // Never through the middle of a character.
+      if (typeof body === 'string' && isFirstHalf(body.charCodeAt(at - 1))) at += 1
+      const piece = typeof body === 'string' ? body.slice(from, at) : body.subarray(from, at)
+      if (!res.write(piece)) return
+    }
+    res.off('drain', goOn).end()
+  }
+  res.on('drain', goOn)
+  goOn()
+}
+
+/** Tells whether a code unit is the first of the two that make one character (UTF-16). */
+const isFirstHalf = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdbff
 
 /**
  * Passes a source on as it comes: each chunk is written once, observed after it was written, and the source
