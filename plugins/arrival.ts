@@ -13,6 +13,26 @@ export interface Peer {
   readonly notAfter: number
 }
 
+/** What may be known of a caller when its bytes are counted. */
+export interface Caller {
+  readonly principal?: { readonly id: string; readonly capabilities: readonly string[] }
+  readonly actor?: object
+}
+
+/** The account of the bytes that one call holds: its body, and what it keeps of answers. They count until it ends. */
+export interface Held {
+  /** Says whose the bytes are, before the first of them. */
+  readonly by: (caller: Caller) => void
+  /** Counts more bytes. Returns false, and counts nothing, where they do not fit or the call has ended. */
+  readonly tries: (bytes: number) => boolean
+  /** Counts more bytes of an answer, or refuses with `overloaded`. */
+  readonly takeAnswer: (bytes: number) => void
+  /** Counts an answer that is about to be sent whole, as far as it was not counted while it came. */
+  readonly sends: (bytes: number) => void
+  /** Makes the refusal of what does not fit. */
+  readonly refusal: () => Error
+}
+
 /** One request as it arrived: nothing about its sender is believed yet. */
 export interface Arrival {
   /** `req_…`: the log's request id and the audit row's. */
@@ -30,8 +50,13 @@ export interface Arrival {
   readonly remoteAddress: string
   /** Null where the client presented no certificate. */
   readonly peer: Peer | null
-  /** Reads the whole body. Refuses with `body_too_large` past `limit` bytes. */
-  readonly readBody: (limit: number) => Promise<Buffer>
+  /**
+   * Reads the whole body, on `caller`'s account. Refuses with `body_too_large` past `limit` bytes, with
+   * `overloaded` where the caller holds too much. Asked again it gives what it gave: the first limit counts.
+   */
+  readonly readBody: (limit: number, caller: Caller) => Promise<Buffer>
+  /** The account of the bytes that this call holds. */
+  readonly held: Held
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
   /** Fires when the caller hangs up before the answer is whole. */

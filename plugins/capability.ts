@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { AccessToken, Demand, Principal } from './facts.ts'
 import type { Granted } from './permit.ts'
-import type { Plugin } from './plugin.ts'
+import type { Arrival, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
 /** The options of the `capability` plugin file: none. What is demanded of whom, the database says. */
@@ -23,20 +23,52 @@ export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<T
   return {
     name: 'capability',
     admit: ({ holder, token, demand, target }) => {
-      const { capability: required } = demand
-      if (!holder.capabilities.includes(required)) {
-        throw missing(
-          required,
-          `${holder.id} does not hold the capability ${required}. Ask an operator to grant it.`,
-        )
-      }
-      // A token may have been narrowed to less than its principal holds (RFC 6749 §3.3); it never widens it.
-      if (token?.scope?.includes(required) === false) {
-        throw missing(required, `The access token is narrowed to other capabilities than ${required}.`)
-      }
-      // The one place that makes a Granted: the lines above have just proven it.
+      demandHeld(holder, token, demand)
+      // The one place that makes a Granted: the line above has just proven it.
       return { granted: { kind: 'call', principal: holder, demand, target } as Granted<Target> }
     },
+  }
+}
+
+/** A body of so many bytes is read whoever sends it, and judged in the order of docs/protocol.md#llm-order. */
+const SHORT_BODY = 65_536
+
+interface Asked extends Arrival {
+  readonly principal: Principal
+  readonly token: AccessToken | null
+  readonly demand: Demand
+}
+
+/**
+ * Asks for the capability before more than {@link SHORT_BODY} of a body is read: whoever does not hold it must
+ * not make the gateway keep more (docs/threats.md#a4). A shorter body is left to what stands behind, and so is
+ * who holds it: the gate asks once more. Refuses as {@link capability} does.
+ */
+export const capabilityBeforeBody: Plugin<Asked, object> = {
+  name: 'capability',
+  admit: (facts) => (holds(facts.principal, facts.token, facts.demand.capability) ? {} : readShort(facts)),
+}
+
+async function readShort(facts: Asked): Promise<object> {
+  try {
+    await facts.readBody(SHORT_BODY, facts)
+  } catch (error) {
+    const isLong = error instanceof Refusal && error.reason === 'body_too_large'
+    if (isLong) demandHeld(facts.principal, facts.token, facts.demand)
+  }
+  // Whoever reads the body meets the same error, and reports it.
+  return {}
+}
+
+/** Refuses a principal, or a token of its, that does not hold what is demanded. */
+function demandHeld(holder: Principal, token: AccessToken | null, { capability: required }: Demand): void {
+  if (!holder.capabilities.includes(required)) {
+    const message = `${holder.id} does not hold the capability ${required}. Ask an operator to grant it.`
+    throw missing(required, message)
+  }
+  // A token may have been narrowed to less than its principal holds (RFC 6749 §3.3); it never widens it.
+  if (token?.scope?.includes(required) === false) {
+    throw missing(required, `The access token is narrowed to other capabilities than ${required}.`)
   }
 }
 

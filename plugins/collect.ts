@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import type { Held } from './arrival.ts'
 
 /** The least that is allocated at once. Bytes. */
 const LEAST_STEP = 4096
@@ -18,7 +19,7 @@ export class Collector {
   /** Bytes at the end of the last segment that hold nothing yet. */
   #free = 0
   #length = 0
-  #full = false
+  #closed = false
 
   /**
    * `limit`: bytes; more is not kept. `declared`: the length that was announced, past which nothing is
@@ -44,10 +45,9 @@ export class Collector {
    * further piece with it, until {@link clear}.
    */
   add(piece: Buffer): boolean {
-    if (this.#full) return false
+    if (this.#closed) return false
     if (piece.length > this.#limit - this.#length) {
-      this.clear()
-      this.#full = true
+      this.close()
       return false
     }
     if (piece.length === 0) return true
@@ -68,13 +68,24 @@ export class Collector {
     return this.#whole
   }
 
+  /** True: everything was dropped, and each further piece is. */
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  /** Drops everything, and each further piece, until {@link clear}. */
+  close(): void {
+    this.clear()
+    this.#closed = true
+  }
+
   /** Forgets everything, the limit's being passed included. */
   clear(): void {
     this.#whole = null
     this.#segments = []
     this.#free = 0
     this.#length = 0
-    this.#full = false
+    this.#closed = false
   }
 
   /** Moves the sole piece into a segment: it is one no longer. */
@@ -119,12 +130,34 @@ export class Collector {
 }
 
 /**
- * Reads the whole of a stream of bytes. Resolves with null where it is longer than `limit` bytes, and
- * destroys it then. Rejects with what the stream fails with.
+ * Reads the whole of a stream of bytes, and counts them as an answer that `held` holds, where it is given.
+ * Resolves with null where it is longer than `limit` bytes, and destroys it then. Rejects with what the stream
+ * fails with, and with `overloaded`.
  */
-export async function collect(stream: Readable, limit: number): Promise<Buffer | null> {
+export async function collect(
+  stream: Readable,
+  limit: number,
+  held: Held | null = null,
+): Promise<Buffer | null> {
   const collector = new Collector(limit)
   // Not in object mode and without an encoding: its pieces are buffers. Leaving the loop destroys it.
-  for await (const piece of stream as AsyncIterable<Buffer>) if (!collector.add(piece)) return null
+  for await (const piece of stream as AsyncIterable<Buffer>) {
+    held?.takeAnswer(piece.length)
+    if (!collector.add(piece)) return null
+  }
   return collector.bytes()
+}
+
+/**
+ * Makes a function that counts the most that is held at once of something that grows and shrinks. It returns
+ * false where that does not fit.
+ */
+export function most(held: Held | null): (bytes: number) => boolean {
+  let counted = 0
+  return (bytes) => {
+    if (held === null || bytes <= counted) return true
+    const fits = held.tries(bytes - counted)
+    if (fits) counted = bytes
+    return fits
+  }
 }

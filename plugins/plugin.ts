@@ -2,7 +2,7 @@ import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
 import type { Principal } from './facts.ts'
 import { Refusal } from './refusal.ts'
 
-export type { Arrival, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
+export type { Arrival, Caller, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
 
 /**
  * Looks at the facts known so far and either adds facts or throws a {@link Refusal}.

@@ -118,7 +118,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { settings } = dataDirectory
   const clocks = { clock, monotonic: options.monotonic ?? monotonic }
   const services = await openServices(dataDirectory, logs, clocks, options.env ?? process.env)
-  const { metrics, drain, ledger } = services
+  const { metrics, drain, budget, ledger } = services
   const inForce = swappable(services, opening.configuration)
   const digest = (): string => inForce.configuration().digest
   const note: Note = (action, detail) =>
@@ -133,6 +133,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
       clock,
       writeStallMs: timers.writeStallMs,
       drain,
+      budget,
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())

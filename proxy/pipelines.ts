@@ -1,4 +1,4 @@
-import { capability, demand } from '../plugins/capability.ts'
+import { capability, capabilityBeforeBody, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
@@ -144,8 +144,8 @@ export function pipelines({
     token: ours.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
     /**
-     * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability; then
-     * the organisation's own checks.
+     * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability (which
+     * is asked first where the body is long); then the organisation's own checks.
      */
     llm: (endpoint: Endpoint) => {
       const call = ours
@@ -153,6 +153,7 @@ export function pipelines({
         .pass(pin)
         .pass(proof)
         .pass(apiKey)
+        .pass(capabilityBeforeBody)
         .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
         .pass(llmCall(endpoint))
         // Where an operator's change overtakes the record, all that rests on it is asked once more.

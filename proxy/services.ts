@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type { Ledger } from '../db/audit/ledger.ts'
 import { countUnreadableResources } from '../db/mcp/resources.ts'
@@ -26,11 +27,12 @@ import { TokenQuota } from './auth/token-quota.ts'
 import type { DataDirectory } from './data-directory.ts'
 import { secretOf } from './egress/secret-reference.ts'
 import type { Listeners } from './http/listeners.ts'
-import { Drain } from './http/open-calls.ts'
+import { Budget, Drain, type HeldLimits } from './http/open-calls.ts'
 import { Catalogue } from './llm/catalogue.ts'
 import { openUpstream, type Upstream } from './llm/upstream/client.ts'
 import { type Mcp, openMcp } from './mcp/mcp.ts'
 import type { PipelineSources } from './pipelines.ts'
+import type { Settings } from './settings.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import { Disk } from './tasks/watch-disk.ts'
 import type { Logs } from './telemetry/log.ts'
@@ -54,6 +56,8 @@ export interface Services {
   readonly seen: Map<string, Principal>
   /** Requests under way. */
   readonly drain: Drain
+  /** The bytes that they hold. */
+  readonly budget: Budget
   /** The listeners; null until they are open. `gateway.ts` alone sets them: a port may be known only then. */
   readonly open: { listeners: Listeners | null }
   /**
@@ -102,17 +106,21 @@ export async function openServices(
   const keys = await openTokenKeys({ database, ledger, passphrase, clock })
   const nonceSecret = await openNonceSecret(database, ledger, clock())
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
+  const budget = new Budget(heldLimits(settings), () => metrics.overBudget.inc())
+  const metrics = createMetrics({
+    waiting: () => ledger.waiting,
+    owed: () => outcomes.owed,
+    held: () => budget.held,
+    quarantined: () => countQuarantinedTools(database),
+    unreadable: () => countUnreadableResources(database),
+    diskFree: () => disk.free,
+    diskReserve: () => disk.reserve,
+  })
   return {
     dataDirectory,
     logs,
-    metrics: createMetrics({
-      waiting: () => ledger.waiting,
-      owed: () => outcomes.owed,
-      quarantined: () => countQuarantinedTools(database),
-      unreadable: () => countUnreadableResources(database),
-      diskFree: () => disk.free,
-      diskReserve: () => disk.reserve,
-    }),
+    metrics,
+    budget,
     clock,
     monotonic,
     ledger,
@@ -156,4 +164,23 @@ export async function openServices(
     hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
     clientCasChanged: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
   }
+}
+
+const MIB = 1024 * 1024
+
+/**
+ * Chooses how many bytes calls may hold. While it is judged, a body costs up to three times its length (its
+ * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. Half of it for
+ * one principal: 64 prompts of 4 MiB at once with the default.
+ */
+export function heldLimits({
+  heldMib,
+  heldPerPrincipalMib,
+}: Pick<Settings, 'heldMib' | 'heldPerPrincipalMib'>): HeldLimits {
+  // Zero, or more than the machine has, where nothing is constrained.
+  const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
+  const whole = heldMib === null ? Math.min(Math.max(memory / 4, 64 * MIB), 512 * MIB) : heldMib * MIB
+  const share = heldPerPrincipalMib === null ? whole / 2 : heldPerPrincipalMib * MIB
+  // An MCP message fits, for a refusal that says why.
+  return { whole, share, little: Math.min(share, Math.max(whole / 16, 8 * MIB)) }
 }

@@ -51,6 +51,10 @@ export interface Settings {
   readonly workers: 1
   readonly shutdownGraceS: number
   readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
+  /** The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. */
+  readonly heldMib: number | null
+  /** Those of one principal, in MiB. Null: half of them. */
+  readonly heldPerPrincipalMib: number | null
 }
 
 /** A setting that cannot be obeyed: the message is one sentence for the operator and holds no secret. */
@@ -79,6 +83,8 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_WORKERS',
   'MCP_PROXY_SHUTDOWN_GRACE_S',
   'MCP_PROXY_TLS_MIN_VERSION',
+  'MCP_PROXY_HELD_MIB',
+  'MCP_PROXY_HELD_PER_PRINCIPAL_MIB',
   ...SECRETS,
   ...SECRETS.map((name) => `${name}_FILE`),
 ]
@@ -109,14 +115,17 @@ export function readSettings(env: Environment, cwd: string): Settings {
     egressDpopMode: dpopMode(env),
     allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
     diskReserveBytes: env.MCP_PROXY_DISK_RESERVE_MIB
-      ? wholeNumber(env, 'MCP_PROXY_DISK_RESERVE_MIB', 0, 999_999_999) * 1_048_576
+      ? (wholeNumber(env, 'MCP_PROXY_DISK_RESERVE_MIB', 999_999_999) ?? 0) * 1_048_576
       : null,
     federationUrl: federationUrl(env.MCP_PROXY_FEDERATION_URL),
     pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
     logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',
     workers: oneWorker(env),
-    shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 30, 3600),
+    shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 3600) ?? 30,
     tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}`,
+    // A caller may hold no more than it leaves free, and the longest body, of 32 MiB, must fit.
+    heldMib: wholeNumber(env, 'MCP_PROXY_HELD_MIB', 1_048_576, 64),
+    heldPerPrincipalMib: wholeNumber(env, 'MCP_PROXY_HELD_PER_PRINCIPAL_MIB', 1_048_576, 32),
   }
 }
 
@@ -273,17 +282,17 @@ function dpopMode(env: Environment): DpopMode | null {
 }
 
 function oneWorker(env: Environment): 1 {
-  const workers = wholeNumber(env, 'MCP_PROXY_WORKERS', 1, 1024)
+  const workers = wholeNumber(env, 'MCP_PROXY_WORKERS', 1024) ?? 1
   if (workers === 1) return 1
   throw new SettingsError(
     `MCP_PROXY_WORKERS must be 1, got ${workers}: more than one needs PostgreSQL, which this version does not support`,
   )
 }
 
-function wholeNumber(env: Environment, name: string, fallback: number, most: number): number {
+function wholeNumber(env: Environment, name: string, most: number, least = 0): number | null {
   const text = env[name]
-  if (!text) return fallback
+  if (!text) return null
   const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN
-  if (!(value <= most)) throw mustBe(name, `a whole number from 0 to ${most}`, text)
-  return value
+  if (value >= least && value <= most) return value
+  throw mustBe(name, `a whole number from ${least} to ${most}`, text)
 }

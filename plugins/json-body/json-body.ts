@@ -1,5 +1,5 @@
 import { isObject, type Members } from '../../db/json.ts'
-import type { Arrival, Plugin } from '../plugin.ts'
+import type { Arrival, Caller, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
 import { type Scan, scanJson } from './scan.ts'
 
@@ -31,12 +31,12 @@ export function jsonBody({
   limit,
   empty = false,
   otherwise = 'body_invalid',
-}: Options): Plugin<Arrival, JsonBody> {
+}: Options): Plugin<Arrival & Caller, JsonBody> {
   return {
     name: 'json_body',
     async admit(arrival) {
       checkHeaders(arrival.headers)
-      const body = await arrival.readBody(limit)
+      const body = await arrival.readBody(limit, arrival)
       if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
       const { spans } = scanJson(body)
       return { body, json: parseObject(body, otherwise), spans }

@@ -42,7 +42,7 @@ export class Logins {
    * POST /v1/auth/sign-challenged-assertion: checks whether the assertion would be accepted, and returns it.
    */
   readonly sign = async (facts: Known): Promise<Reply> => {
-    const body = parseJsonObject(await facts.readBody(65_536))
+    const body = parseJsonObject(await facts.readBody(65_536, facts))
     const { client_assertion: assertion, nonce } = body ?? {}
     if (typeof assertion !== 'string') throw new Refusal('assertion_invalid')
     const checked = await this.check(assertion, facts)

@@ -1,5 +1,5 @@
 import { parseJsonObject } from '../../plugins/json-body/scan.ts'
-import type { Arrival, Plugin } from '../../plugins/plugin.ts'
+import type { Arrival, Caller, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { TOKEN_LIFE_MAX_S } from './token-keys.ts'
 
@@ -27,10 +27,11 @@ const BODY_LIMIT = 64 * 1024
  * `grant_type=client_credentials`, or the helper's JSON. Refuses with `token_request_invalid`,
  * `grant_unsupported` or `scope_invalid`. Does NOT check the client, the proof or the assertion.
  */
-export const tokenRequest: Plugin<Arrival, { tokenRequest: TokenRequest }> = {
+export const tokenRequest: Plugin<Arrival & Caller, { tokenRequest: TokenRequest }> = {
   name: 'token_request',
-  admit: async ({ headers, readBody }) => {
-    const body = await readBody(BODY_LIMIT)
+  admit: async (facts) => {
+    const { headers, readBody } = facts
+    const body = await readBody(BODY_LIMIT, facts)
     const [type = ''] = (headers['content-type'] ?? '').toLowerCase().split(';')
     if (type.trim() === 'application/x-www-form-urlencoded') return { tokenRequest: ofForm(body.toString()) }
     if (type.trim() === 'application/json') return { tokenRequest: ofJson(body) }

@@ -3,8 +3,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import { Collector } from '../../plugins/collect.ts'
-import type { Arrival, Peer } from '../../plugins/plugin.ts'
+import type { Arrival, Caller, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import type { Account } from './open-calls.ts'
 
 /**
  * Splits a request target at its `?`. Nothing is decoded: routes match the raw path (docs/threats.md#t17).
@@ -22,11 +23,13 @@ export interface Incoming {
   readonly at: number
   readonly params: Readonly<Record<string, string>>
   readonly signal: AbortSignal
+  readonly held: Account
 }
 
 /** Makes the first facts of a request, before any plugin has run. */
-export function arrive({ req, res, at, params, signal }: Incoming): Arrival {
+export function arrive({ req, res, at, params, signal, held }: Incoming): Arrival {
   const { path, query } = splitTarget(req.url ?? '/')
+  let body: Promise<Buffer> | null = null
   return {
     id: requestId(at),
     at,
@@ -37,7 +40,11 @@ export function arrive({ req, res, at, params, signal }: Incoming): Arrival {
     headers: req.headers,
     remoteAddress: req.socket.remoteAddress ?? '',
     peer: req.socket instanceof TLSSocket ? peerOf(req.socket) : null,
-    readBody: (limit) => readBody(req, res, limit),
+    readBody: (limit, caller) => {
+      body ??= readBody({ req, res, held }, limit, caller)
+      return body
+    },
+    held,
     answer: {},
     signal,
   }
@@ -68,22 +75,31 @@ function peerOf(socket: TLSSocket): Peer | null {
   return peer
 }
 
+/** A body of at most so many bytes costs less than its connection does, and is not counted. */
+const LEAST_COUNTED = 4096
+
+type Reading = Pick<Incoming, 'req' | 'res' | 'held'>
+
 /**
- * Reads the whole body of a request. Refuses with `body_too_large` past `limit` bytes, `bad_request` where it
- * breaks off.
+ * Reads the whole body of a request. Refuses with `body_too_large` past `limit` bytes, with `overloaded` where
+ * the caller holds too much, with `bad_request` where it breaks off.
  */
-function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Promise<Buffer> {
-  const length = req.headers['content-length']
-  const declared = length === undefined ? undefined : Number(length)
-  if (declared !== undefined && declared > limit) return Promise.reject(tooLarge(limit))
-  // The client hung up while an earlier plugin ran: no further event of the request will come.
-  if (req.destroyed) return Promise.reject(brokenOff())
-  // The client waits for this before it sends: only now is the body wanted.
-  if (req.headers.expect !== undefined) res.writeContinue()
+function readBody(reading: Reading, limit: number, caller: Caller): Promise<Buffer> {
+  const { req, held } = reading
   return new Promise((resolve, reject) => {
-    const body = new Collector(limit, declared)
+    const counted = limit > LEAST_COUNTED
+    held.by(caller)
+    const body = new Collector(limit, begin(reading, limit, counted))
+    const refuse = (refusal: Refusal): void => {
+      reject(refusal)
+      // Nothing of it is kept, and the rest is forgotten as it comes.
+      body.close()
+      held.release()
+    }
     req.on('data', (chunk: Buffer) => {
-      if (!body.add(chunk)) reject(tooLarge(limit))
+      if (body.closed) return
+      if (counted && !held.tries(chunk.length)) refuse(held.refusal())
+      else if (!body.add(chunk)) refuse(tooLarge(limit))
     })
     req.on('end', () => resolve(body.bytes()))
     req.on('error', (cause) => reject(brokenOff(cause)))
@@ -91,6 +107,19 @@ function readBody(req: IncomingMessage, res: ServerResponse, limit: number): Pro
       if (!req.complete) reject(brokenOff())
     })
   })
+}
+
+/** Asks for the body, and returns the length that it was announced with. Refuses one that need not come. */
+function begin({ req, res, held }: Reading, limit: number, counted: boolean): number | undefined {
+  const length = req.headers['content-length']
+  const declared = length === undefined ? undefined : Number(length)
+  if (declared !== undefined && declared > limit) throw tooLarge(limit)
+  // The client hung up while an earlier plugin ran: no further event of the request will come.
+  if (req.destroyed) throw brokenOff()
+  if (counted && declared !== undefined) held.ask(declared)
+  // The client waits for this before it sends: only now is the body wanted.
+  if (req.headers.expect !== undefined) res.writeContinue()
+  return declared
 }
 
 const brokenOff = (cause?: unknown): Refusal =>

@@ -1,5 +1,4 @@
-import type { IncomingMessage, RequestListener } from 'node:http'
-import type { Server } from 'node:https'
+import type { IncomingMessage, RequestListener, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
@@ -72,23 +71,100 @@ function headerFault(rawHeaders: readonly string[]): string | null {
 }
 
 /**
- * The number of requests of one connection that may be under way at once (pipelining, docs/threats.md#f-23).
+ * The number of requests of one connection that are served at once (pipelining, docs/threats.md#a4): the
+ * answers of all but the first wait here for whoever does not read. The rest waits in line.
+ */
+const MAX_UNDER_WAY = 4
+/**
+ * The number of requests of one connection that are under way or wait (docs/threats.md#f-23). While one waits
+ * nothing more is read, so that more than this come only where many lie in what was read at once.
  */
 const MAX_PIPELINED = 100
 
+/**
+ * The number of connections of a listener on which requests wait. Each may have what was read at once in pieces
+ * of one byte, which take 2 MiB; one more is closed.
+ */
+const MAX_WAITING = 64
+
+/** The requests of one connection. */
+class Pipelined {
+  readonly #handle: RequestListener
+  readonly #socket: Socket
+  /** The connections of the listener on which requests wait. */
+  readonly #inLine: Set<Pipelined>
+  #underWay = 0
+  #waiting: Parameters<RequestListener>[] = []
+
+  constructor(socket: Socket, inLine: Set<Pipelined>, handle: RequestListener) {
+    this.#socket = socket
+    this.#inLine = inLine
+    this.#handle = handle
+  }
+
+  get length(): number {
+    return this.#underWay + this.#waiting.length
+  }
+
+  add(...request: Parameters<RequestListener>): void {
+    if (this.length >= MAX_PIPELINED) this.#socket.destroy()
+    else if (this.#underWay < MAX_UNDER_WAY) this.#serve(...request)
+    else this.#wait(request)
+  }
+
+  #serve(...[req, res]: Parameters<RequestListener>): void {
+    this.#underWay += 1
+    res.once('close', () => {
+      this.#underWay -= 1
+      this.#next()
+    })
+    this.#handle(req, res)
+  }
+
+  #wait(request: Parameters<RequestListener>): void {
+    if (this.#waiting.length === 0) {
+      if (this.#inLine.size >= MAX_WAITING) return void this.#socket.destroy()
+      this.#inLine.add(this)
+      this.#socket.once('close', this.#leave)
+    }
+    this.#waiting.push(request)
+    this.#socket.pause()
+  }
+
+  #next(): void {
+    const request = this.#waiting.shift()
+    // Nobody is left to answer where the connection has closed.
+    if (!request || this.#socket.destroyed) return
+    if (this.#waiting.length === 0) {
+      this.#socket.off('close', this.#leave)
+      this.#leave()
+      this.#socket.resume()
+    }
+    this.#serve(...request)
+  }
+
+  readonly #leave = (): void => {
+    this.#inLine.delete(this)
+    this.#waiting = []
+  }
+}
+
 /** Hands requests to `handle`, with `Expect` or without, and answers those that the parser refuses. */
 export function attach(server: Pick<Server, 'on'>, handle: RequestListener): void {
-  const underWay = new WeakMap<object, number>()
+  const lines = new WeakMap<object, Pipelined>()
+  const inLine = new Set<Pipelined>()
   const answeredEarly = new WeakSet<object>()
-  const counted: RequestListener = (req, res) => {
-    const outstanding = (underWay.get(req.socket) ?? 0) + 1
-    if (outstanding > MAX_PIPELINED) return void req.socket.destroy()
-    underWay.set(req.socket, outstanding)
+  const watched: RequestListener = (req, res) => {
     res.once('close', () => {
-      underWay.set(req.socket, (underWay.get(req.socket) ?? 1) - 1)
       if (!req.complete) answeredEarly.add(req.socket)
     })
     handle(req, res)
+  }
+  const counted: RequestListener = (req, res) => {
+    const { socket } = req
+    const line = lines.get(socket) ?? new Pipelined(socket, inLine, watched)
+    lines.set(socket, line)
+    line.add(req, res)
   }
   server.on('request', counted)
   // The body is requested only when a plugin reads it: an anonymous caller's upload is refused before it is
@@ -104,7 +180,7 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
     const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
     // Nor is a request answered twice whose body goes wrong after its answer: the second answer would be
     // taken for that of the next request.
-    const busy = (underWay.get(socket) ?? 0) > 0 || answeredEarly.has(socket)
+    const busy = (lines.get(socket)?.length ?? 0) > 0 || answeredEarly.has(socket)
     if (!answerable || busy) return void socket.destroy()
     refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
   })

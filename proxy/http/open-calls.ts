@@ -1,3 +1,5 @@
+import type { Caller, Held } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
 import type { Cut } from './send.ts'
 
 /** Tells whether a call would still be allowed at this instant. */
@@ -92,5 +94,136 @@ export class Drain {
 
   async #ended(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay)
+  }
+}
+
+/** The bytes that may be held at once: of bodies, and of answers that are not passed on as they come. */
+export interface HeldLimits {
+  /** In the whole process. */
+  readonly whole: number
+  /** By one principal that holds a capability; by the operators together. */
+  readonly share: number
+  /** By one principal that holds none; by all strangers together. */
+  readonly little: number
+}
+
+/** Those whose bytes are counted together. */
+interface Holder {
+  readonly id: string
+  readonly size: 'share' | 'little'
+}
+
+// A principal's id is never so short.
+const OPERATORS: Holder = { id: 'o', size: 'share' }
+const STRANGERS: Holder = { id: 's', size: 'little' }
+
+function holderOf({ principal, actor }: Caller): Holder {
+  if (!principal) return actor ? OPERATORS : STRANGERS
+  return { id: principal.id, size: principal.capabilities.length > 0 ? 'share' : 'little' }
+}
+
+/** The bytes that any caller may hold, whatever all the others do. */
+const ALWAYS = 65_536
+
+/**
+ * The process's budget of bytes that calls hold (docs/threats.md#a4). What has come counts, never what was only
+ * announced. A caller may hold its share, and never more than is then left free: alone half of the whole, and
+ * one that comes late half of what the others have left. {@link ALWAYS} is never refused.
+ */
+export class Budget {
+  readonly #limits: HeldLimits
+  readonly #onRefused: () => void
+  readonly #by = new Map<string, number>()
+  #held = 0
+
+  /** `onRefused` is called for each refusal. */
+  constructor(limits: HeldLimits, onRefused: () => void) {
+    this.#limits = limits
+    this.#onRefused = onRefused
+  }
+
+  /** The bytes that all calls hold now. */
+  get held(): number {
+    return this.#held
+  }
+
+  /** Opens the account of one call. Whoever opens it ends it. */
+  open(): Account {
+    return new Account(this)
+  }
+
+  fits({ id, size }: Holder, bytes: number): boolean {
+    const own = (this.#by.get(id) ?? 0) + bytes
+    if (own <= ALWAYS) return true
+    return own <= this.#limits[size] && own <= this.#limits.whole - this.#held - bytes
+  }
+
+  /** Counts bytes, whether they fit or not; as held no more where `bytes` is negative. */
+  count({ id }: Holder, bytes: number): void {
+    const own = (this.#by.get(id) ?? 0) + bytes
+    this.#held += bytes
+    if (own === 0) this.#by.delete(id)
+    else this.#by.set(id, own)
+  }
+
+  /** Makes the refusal of what does not fit. */
+  refusal(): Refusal {
+    this.#onRefused()
+    const message = 'Too many bytes of bodies and answers are held for this caller. Try again shortly.'
+    return new Refusal('overloaded', { message, headers: { 'retry-after': '1' } })
+  }
+}
+
+/** The account of one call in the budget. */
+export class Account implements Held {
+  readonly #budget: Budget
+  #holder = STRANGERS
+  #bytes = 0
+  #answer = 0
+  #ended = false
+
+  constructor(budget: Budget) {
+    this.#budget = budget
+  }
+
+  by(caller: Caller): void {
+    if (this.#bytes === 0) this.#holder = holderOf(caller)
+  }
+
+  /** Refuses with `overloaded` where so many more would not fit. Counts nothing. */
+  ask(bytes: number): void {
+    if (!this.#budget.fits(this.#holder, bytes)) throw this.#budget.refusal()
+  }
+
+  tries(bytes: number): boolean {
+    if (this.#ended || !this.#budget.fits(this.#holder, bytes)) return false
+    this.#bytes += bytes
+    this.#budget.count(this.#holder, bytes)
+    return true
+  }
+
+  takeAnswer(bytes: number): void {
+    if (!this.tries(bytes)) throw this.#budget.refusal()
+    this.#answer += bytes
+  }
+
+  sends(bytes: number): void {
+    if (bytes > this.#answer) this.takeAnswer(bytes - this.#answer)
+  }
+
+  refusal(): Refusal {
+    return this.#budget.refusal()
+  }
+
+  /** Counts what was held as held no more. */
+  release(): void {
+    if (this.#bytes > 0) this.#budget.count(this.#holder, -this.#bytes)
+    this.#bytes = 0
+  }
+
+  /** The call has ended: it holds nothing any more, whatever still comes. */
+  end(): void {
+    this.release()
+    this.#ended = true
   }
 }

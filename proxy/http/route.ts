@@ -1,6 +1,7 @@
 import type { Granted } from '../../plugins/permit.ts'
 import type {
   Arrival,
+  Caller,
   Decision,
   Pipeline,
   Receipt,
@@ -225,11 +226,25 @@ async function act<Facts extends Arrival>(
   refuse: Refuse,
 ): Promise<{ reply: Reply; refusal: Refusal | null }> {
   try {
-    return { reply: await handler(facts), refusal: null }
+    const reply = await handler(facts)
+    countWhole(reply, facts)
+    return { reply, refusal: null }
   } catch (error) {
     const refusal = refusalOf(error, facts.signal)
     return { reply: refuse(refusal, facts), refusal }
   }
+}
+
+/** A shorter answer costs less than its connection does, and is not counted. Bytes. */
+const LEAST_COUNTED = 16_384
+
+/** Counts an answer that is sent whole: its caller may not read it. Refuses with `overloaded`. */
+function countWhole({ body }: Reply, facts: Arrival): void {
+  if (body === undefined || (typeof body !== 'string' && !Buffer.isBuffer(body))) return
+  if (body.length < LEAST_COUNTED) return
+  // Whoever they are, plugins have said it by now.
+  facts.held.by(facts as Arrival & Caller)
+  facts.held.sends(Buffer.byteLength(body))
 }
 
 function refusalOf(error: unknown, { aborted, reason }: AbortSignal): Refusal {

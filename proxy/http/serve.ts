@@ -1,11 +1,11 @@
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import type { IncomingMessage, RequestListener } from 'node:http'
 import type { Logger } from 'pino'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Incoming, splitTarget } from './arrival.ts'
 import { discard, distrusted, framingFault } from './framing.ts'
-import type { Drain, OpenCall, StillHolds } from './open-calls.ts'
+import type { Budget, Drain, OpenCall, StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Report } from './reply.ts'
 import type { Ended, Handled, OnAllowed } from './route.ts'
@@ -31,6 +31,8 @@ export interface ServeOptions extends Telling {
   readonly writeStallMs: number
   /** Tracks each request under way, so that a stop can wait for it, and a revocation cut it. */
   readonly drain: Drain
+  /** Counts the bytes that requests under way hold. */
+  readonly budget: Budget
 }
 
 /**
@@ -40,15 +42,18 @@ export interface ServeOptions extends Telling {
 export function serve(options: ServeOptions): RequestListener {
   return (req, res) => {
     if (distrusted.has(req.socket)) return
-    const underWay = request(req, res, options).catch((error: unknown) => {
+    const held = options.budget.open()
+    const underWay = request({ req, res, held }, options).catch((error: unknown) => {
       fault(options, 'serve', error)
       res.destroy()
     })
-    options.drain.track(underWay)
+    options.drain.track(underWay.finally(() => held.end()))
   }
 }
 
-async function request(req: IncomingMessage, res: ServerResponse, options: ServeOptions): Promise<void> {
+type Begun = Pick<Incoming, 'req' | 'res' | 'held'>
+
+async function request({ req, res, held }: Begun, options: ServeOptions): Promise<void> {
   const at = options.clock()
   const gone = new AbortController()
   let stream: Cut | null = null
@@ -68,7 +73,8 @@ async function request(req: IncomingMessage, res: ServerResponse, options: Serve
     forget()
     if (!res.writableFinished) gone.abort()
   })
-  const handled = await handle({ req, res, at, signal: gone.signal }, options.mounted.router, (holds) => {
+  const { router } = options.mounted
+  const handled = await handle({ req, res, at, signal: gone.signal, held }, router, (holds) => {
     stillHolds = holds
     call.stillHolds = holds
   })

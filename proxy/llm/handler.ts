@@ -3,7 +3,7 @@ import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Span } from '../../plugins/json-body/scan.ts'
 import type { Granted } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
-import type { Refusal } from '../../plugins/refusal.ts'
+import { Refusal } from '../../plugins/refusal.ts'
 import type { Reply, Report } from '../http/reply.ts'
 import type { LlmTarget } from './call.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
@@ -44,7 +44,7 @@ export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: Llm
     const { model, dialect } = facts.granted.target
     const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, upstream)
-    return answered.answer.status < 300 ? streamed(answered, facts) : ownRefusal(answered)
+    return answered.answer.status < 300 ? streamed(answered, facts) : ownRefusal(answered, facts)
   }
 }
 
@@ -136,9 +136,10 @@ function isApiContent({ headers }: UpstreamAnswer): boolean {
 }
 
 /** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
-async function ownRefusal({ target, answer, attempts }: Answered): Promise<Reply> {
+async function ownRefusal({ target, answer, attempts }: Answered, { held }: LlmFacts): Promise<Reply> {
   const { status, headers, stream } = answer
-  const body = await collect(stream, MAX_ERROR_BODY).catch((error: unknown) => {
+  const body = await collect(stream, MAX_ERROR_BODY, held).catch((error: unknown) => {
+    if (error instanceof Refusal) throw error
     throw unusableAnswer(status, target.provider, error)
   })
   const key = target.provider.api_key
@@ -151,12 +152,12 @@ async function ownRefusal({ target, answer, attempts }: Answered): Promise<Reply
   }
 }
 
-function streamed(answered: Answered, { granted, id }: LlmFacts): Reply {
+function streamed(answered: Answered, { granted, id, held }: LlmFacts): Reply {
   const { status, headers, stream } = answered.answer
   const type = headers['content-type'] ?? ''
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
   const { usage: names } = DIALECT_BY_NAME[answered.target.provider.dialect]
-  const tap = usageTap(names, type, headers['content-encoding'])
+  const tap = usageTap(names, type, headers['content-encoding'], held)
   let tail: Buffer = Buffer.alloc(0)
   return {
     status,

@@ -44,6 +44,7 @@ export const TOKEN: RouteDoc = {
   reasons: [
     ...CERTIFICATE,
     'body_too_large',
+    'overloaded',
     'token_request_invalid',
     'grant_unsupported',
     'scope_invalid',
@@ -92,7 +93,7 @@ export const SIGN_ASSERTION: RouteDoc = {
       ],
     },
   },
-  reasons: [...CERTIFICATE, 'body_too_large', 'assertion_invalid'],
+  reasons: [...CERTIFICATE, 'body_too_large', 'overloaded', 'assertion_invalid'],
 }
 
 const algorithms = z.array(z.string()).meta({ examples: [PROOF_ALGORITHMS] })

@@ -63,9 +63,15 @@ export const CA = certificate('getCa', 'The root certificate that clients trust 
 export const CA_CHAIN = certificate('getCaChain', 'The intermediate and the root certificate.')
 
 /** GET /openapi.json */
-export const OPENAPI = open('getOpenapi', 'This document.', {
-  200: { description: 'OpenAPI 3.1.', content: [{ schema: z.looseObject({ openapi: z.literal('3.1.1') }) }] },
-})
+export const OPENAPI: RouteDoc = {
+  ...open('getOpenapi', 'This document.', {
+    200: {
+      description: 'OpenAPI 3.1.',
+      content: [{ schema: z.looseObject({ openapi: z.literal('3.1.1') }) }],
+    },
+  }),
+  reasons: ['overloaded'],
+}
 
 /** GET /metrics */
 export const METRICS: RouteDoc = {

@@ -14,6 +14,7 @@ export interface Metrics {
   readonly reloads: Counter<'result'>
   readonly faults: Counter<'step'>
   readonly handshakeFaults: Counter<'reason'>
+  readonly overBudget: Counter
 }
 
 /** The sources of the gauges, read at each scrape. */
@@ -22,6 +23,8 @@ interface Ask {
   readonly waiting: () => number
   /** Counts the outcome rows that the ledger has not taken yet. */
   readonly owed: () => number
+  /** The bytes that calls hold. */
+  readonly held: () => number
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
   /** The bytes that are free for the database, and those kept for allowed rows. */
@@ -54,6 +57,7 @@ export function createMetrics(ask: Ask): Metrics {
     'Bytes kept for what is allowed: with less, refusals have no rows of their own.',
     ask.diskReserve,
   )
+  gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
   return {
     registry,
     requests: new Counter({
@@ -108,6 +112,11 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_handshake_faults_total',
       help: 'TLS handshakes that did not come to their end, by reason.',
       labelNames: ['reason'],
+      registers,
+    }),
+    overBudget: new Counter({
+      name: 'sallyport_held_refusals_total',
+      help: 'Bodies and answers that were refused because too many bytes are held.',
       registers,
     }),
   }

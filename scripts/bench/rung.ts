@@ -48,6 +48,7 @@ const handle = serve({
   writeStallMs: TIMERS.writeStallMs,
   clock: Date.now,
   drain,
+  budget: services.budget,
 })
 const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, TIMERS, {
@@ -84,7 +85,7 @@ function routeOf(rung: string): BareRoute {
 /** Asks for the principal alone, and reads the body, as every rung does. */
 function pinned(): BareRoute {
   return open('POST', PATH, Pipeline.start().pass(services.plugins.pin), async (facts) => {
-    await facts.readBody(BODY_LIMIT)
+    await facts.readBody(BODY_LIMIT, facts)
     return REPLY
   })
 }

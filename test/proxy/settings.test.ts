@@ -36,6 +36,8 @@ await t.test('§8 every setting has its default', async (t) => {
     workers: 1,
     shutdownGraceS: 30,
     tlsMinVersion: 'TLSv1.3',
+    heldMib: null,
+    heldPerPrincipalMib: null,
   })
 })
 
@@ -61,6 +63,8 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_WORKERS: '1',
     MCP_PROXY_SHUTDOWN_GRACE_S: '0',
     MCP_PROXY_TLS_MIN_VERSION: '1.2',
+    MCP_PROXY_HELD_MIB: '64',
+    MCP_PROXY_HELD_PER_PRINCIPAL_MIB: '32',
   }
   t.strictSame(readSettings(env, CWD), {
     listen: { host: '::1', port: 0 },
@@ -83,6 +87,8 @@ await t.test('§8 every setting can be set', async (t) => {
     workers: 1,
     shutdownGraceS: 0,
     tlsMinVersion: 'TLSv1.2',
+    heldMib: 64,
+    heldPerPrincipalMib: 32,
   })
 })
 
@@ -195,6 +201,11 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
     [
       { MCP_PROXY_SHUTDOWN_GRACE_S: '1e3' },
       'MCP_PROXY_SHUTDOWN_GRACE_S must be a whole number from 0 to 3600, got "1e3"',
+    ],
+    [{ MCP_PROXY_HELD_MIB: '63' }, 'MCP_PROXY_HELD_MIB must be a whole number from 64 to 1048576, got "63"'],
+    [
+      { MCP_PROXY_HELD_PER_PRINCIPAL_MIB: '1e2' },
+      'MCP_PROXY_HELD_PER_PRINCIPAL_MIB must be a whole number from 32 to 1048576, got "1e2"',
     ],
     [
       { MCP_PROXY_DISK_RESERVE_MIB: '1GiB' },

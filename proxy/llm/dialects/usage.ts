@@ -1,5 +1,6 @@
 import { isObject, type Members } from '../../../db/json.ts'
-import { Collector } from '../../../plugins/collect.ts'
+import { Collector, most } from '../../../plugins/collect.ts'
+import type { Held } from '../../../plugins/plugin.ts'
 import type { UsageNames } from './dialect.ts'
 
 /** Token counts as a provider stated them. Whole numbers; a member is absent where nothing was stated. */
@@ -33,19 +34,29 @@ const DEAF: UsageTap = { observe: () => {}, usage: () => ({}) }
 
 /**
  * Reads token usage from an answer as it passes, JSON or server-sent events, under a dialect's names.
- * `contentEncoding` other than identity: nothing is read. Does NOT change, hold back or re-chunk anything.
+ * `contentEncoding` other than identity: nothing is read; nor what would be more than `held` may hold. Does NOT
+ * change, hold back or re-chunk anything.
  */
-export function usageTap(names: UsageNames, contentType: string, contentEncoding = 'identity'): UsageTap {
+export function usageTap(
+  names: UsageNames,
+  contentType: string,
+  contentEncoding = 'identity',
+  held: Held | null = null,
+): UsageTap {
   if (contentEncoding.toLowerCase() !== 'identity') return DEAF
   const type = contentType.toLowerCase()
-  if (type.startsWith('text/event-stream')) return eventTap(names)
-  return type.startsWith('application/json') ? jsonTap(names) : DEAF
+  if (type.startsWith('text/event-stream')) return eventTap(names, held)
+  return type.startsWith('application/json') ? jsonTap(names, held) : DEAF
 }
 
-function jsonTap(names: UsageNames): UsageTap {
+function jsonTap(names: UsageNames, held: Held | null): UsageTap {
   const kept = new Collector(MAX_KEPT)
+  const fits = most(held)
   return {
-    observe: (chunk) => void kept.add(chunk),
+    observe: (chunk) => {
+      if (fits(kept.length + chunk.length)) kept.add(chunk)
+      else kept.close()
+    },
     usage: () => {
       const found = new StatedUsage(names)
       found.read(kept.bytes())
@@ -55,12 +66,14 @@ function jsonTap(names: UsageNames): UsageTap {
 }
 
 /** Only whole lines that hold `"usage"` are ever parsed; a line may be cut anywhere between two chunks. */
-function eventTap(names: UsageNames): UsageTap {
+function eventTap(names: UsageNames, held: Held | null): UsageTap {
   const found = new StatedUsage(names)
   const carry = new Collector(MAX_KEPT)
+  const fits = most(held)
   return {
     observe: (chunk) => {
       const first = chunk.indexOf(NEWLINE)
+      if (!fits(carry.length + chunk.length)) carry.close()
       if (first < 0) return void carry.add(chunk)
       carry.add(chunk.subarray(0, first))
       readLine(carry.bytes(), found)

@@ -61,7 +61,7 @@ async function itemsOf(
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
-  const { message, session, signal } = facts
+  const { message, session, signal, held } = facts
   const era = upstreamEra(resource, session)
   const items: string[] = []
   const cursors = new Set<string | null>([null])
@@ -81,6 +81,7 @@ async function itemsOf(
       headers: {},
       client: clientOf(session, era),
       signal,
+      held,
     })
     const result = resultOf(await responseOf(answer))
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')

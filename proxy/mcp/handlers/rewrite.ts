@@ -70,6 +70,7 @@ export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal
     headers: era === 'modern' ? repeatingHeaders(message, to, toolCall) : {},
     client: clientOf(session, era),
     signal,
+    held: facts.held,
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import type { Held } from '../../../plugins/plugin.ts'
 import type { Era } from '../protocol/versions.ts'
 import { echoes, type UpstreamCredentials } from './connections.ts'
 import { failed } from './errors.ts'
@@ -31,6 +32,8 @@ export interface Expectation {
   readonly era: Era
   readonly credentials: UpstreamCredentials
   readonly limits: SizeLimits
+  /** The account that the answer is counted on; null where no caller waits for it. */
+  readonly held: Held | null
   /**
    * The session that the request was sent in, in the legacy era: none, one without an id, or one that it
    * named.
@@ -95,8 +98,8 @@ async function accepted(
  * that the session is unknown.
  */
 async function errorAnswer({ status, body }: Head, type: string, expectation: Expectation): Promise<Message> {
-  const { requestId, credentials, limits, session } = expectation
-  const bytes = await readWhole(body, limits.maxMessageBytes)
+  const { requestId, credentials, limits, session, held } = expectation
+  const bytes = await readWhole(body, limits.maxMessageBytes, held)
   const message = type === 'application/json' ? messageIn(bytes) : null
   const named = session === 'named'
   if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
@@ -131,7 +134,8 @@ async function* oneMessage(
   expectation: Expectation,
   progress: Progress,
 ): AsyncGenerator<Message> {
-  const message = judged(readMessage(await readWhole(body, expectation.limits.maxMessageBytes)), expectation)
+  const { limits, held } = expectation
+  const message = judged(readMessage(await readWhole(body, limits.maxMessageBytes, held)), expectation)
   if (kindOfMessage(message) !== 'response') throw failed('the answer is not a response')
   progress.answered = true
   yield message
@@ -145,7 +149,7 @@ async function* eventMessages(
   // Not destroyed with the loop: what follows the response is read, so that the connection can serve again.
   const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false })
   try {
-    for await (const data of eventData(chunks, expectation.limits)) {
+    for await (const data of eventData(chunks, expectation.limits, expectation.held)) {
       const message = judged(readMessage(data), expectation)
       progress.answered = kindOfMessage(message) === 'response'
       yield message

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
-import { Collector } from '../../../plugins/collect.ts'
+import { Collector, most } from '../../../plugins/collect.ts'
+import type { Held } from '../../../plugins/plugin.ts'
 import type { Limits } from '../options.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 
@@ -19,17 +20,22 @@ const NEWLINE = Buffer.from('\n')
  * Yields the data of each event of an event stream, as it comes (WHATWG HTML, server-sent events). Passes
  * over events without data and those of another type than `message`, which carry nothing of MCP. Ends where
  * the stream ends: an event that was not finished by then is none.
- * Throws McpUpstreamError `too_large` past the limits, `failed` where an event is not UTF-8.
+ * Throws McpUpstreamError `too_large` past the limits, `failed` where an event is not UTF-8; refuses with
+ * `overloaded` where `held` would hold too much.
  */
 export async function* eventData(
   chunks: AsyncIterable<Buffer>,
   { maxMessageBytes, maxAnswerBytes }: SizeLimits,
+  held: Held | null = null,
 ): AsyncGenerator<Buffer> {
+  const fits = most(held)
   const events = new Events(maxMessageBytes)
   let total = 0
   for await (const chunk of chunks) {
     total += chunk.length
     if (total > maxAnswerBytes) throw new McpUpstreamError('too_large', 'an event stream is too long')
+    // As it comes, as it is passed on, and as it is written to a caller that may not read.
+    if (held && !fits(3 * (events.length + chunk.length))) throw held.refusal()
     yield* events.read(chunk)
   }
 }
@@ -56,6 +62,11 @@ class Events {
     // The line has its field's name beside the data.
     this.#line = new Collector(maxMessageBytes + BOM.length + 'data: '.length)
     this.#data = new Collector(maxMessageBytes)
+  }
+
+  /** The bytes that are kept. */
+  get length(): number {
+    return this.#line.length + this.#data.length
   }
 
   /** Yields the data of the events that end in `chunk`. */

@@ -54,7 +54,7 @@ async function inSession(
   sessions: UpstreamSessions,
   call: LegacyCall,
 ): Promise<McpAnswer> {
-  const { permit, resource, method, params, signal } = call
+  const { permit, resource, method, params, signal, held } = call
   const lease = await sessions.lease(call)
   const { session } = lease
   const requestId = transport.nextId()
@@ -73,6 +73,7 @@ async function inSession(
       params,
       headers: sessionHeaders(session),
       signal,
+      held,
       settled,
     })
     return answer.status < 400 ? answer : { ...answer, messages: watched(answer, lease) }
@@ -139,6 +140,7 @@ export async function openSession(
     params: JSON.stringify(params),
     headers: {},
     signal,
+    held: null,
     settled: () => {},
   })
   const response = await responseOf(answer)

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import { isObject, type Members } from '../../../db/json.ts'
 import { collect } from '../../../plugins/collect.ts'
 import { type Span, scanJson } from '../../../plugins/json-body/scan.ts'
+import type { Held } from '../../../plugins/plugin.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
@@ -90,8 +91,8 @@ const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeIn
  * Reads the whole body. Throws McpUpstreamError `too_large` past `maxBytes`, and what the body itself fails
  * with.
  */
-export async function readWhole(body: Readable, maxBytes: number): Promise<Buffer> {
-  const bytes = await collect(body, maxBytes)
+export async function readWhole(body: Readable, maxBytes: number, held: Held | null = null): Promise<Buffer> {
+  const bytes = await collect(body, maxBytes, held)
   if (bytes === null) throw new McpUpstreamError('too_large', 'the answer is too large')
   return bytes
 }

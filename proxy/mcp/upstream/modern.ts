@@ -1,4 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Held } from '../../../plugins/plugin.ts'
 import { MODERN } from '../protocol/versions.ts'
 import type { McpAnswer } from './answer.ts'
 import { send, type Transport, type UpstreamPermit } from './request.ts'
@@ -15,6 +16,8 @@ export interface ModernCall {
   readonly headers: Headers
   /** The caller hung up: the request is destroyed at once. */
   readonly signal: AbortSignal
+  /** The account that the answer is counted on; null where no caller waits for it. */
+  readonly held: Held | null
 }
 
 /**
@@ -30,7 +33,7 @@ const modernHeaders = (method: string): Headers => ({
  * that cancels the request.
  */
 export async function callModern(transport: Transport, call: ModernCall): Promise<McpAnswer> {
-  const { permit, resource, method, params, signal } = call
+  const { permit, resource, method, params, signal, held } = call
   const { answer } = await send(transport, {
     permit,
     resource,
@@ -41,6 +44,7 @@ export async function callModern(transport: Transport, call: ModernCall): Promis
     params,
     headers: { ...mirrored(call.headers), ...modernHeaders(method) },
     signal,
+    held,
     settled: () => {},
   })
   return answer

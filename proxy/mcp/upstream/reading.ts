@@ -100,6 +100,7 @@ async function readLegacy({ transport, permit, resource, signal }: Reader): Prom
         params: JSON.stringify(params),
         headers: sessionHeaders(session),
         signal,
+        held: null,
         settled: () => {},
       })
       return responseOf(answer)
@@ -149,7 +150,7 @@ function supportedIn({ value: { error } }: Message): readonly unknown[] {
 
 async function askModern({ transport, ...call }: Reader, method: string, members: Members): Promise<Message> {
   const params = JSON.stringify({ ...members, _meta: modernMeta(READER_CAPABILITIES) })
-  return responseOf(await callModern(transport, { ...call, method, params, headers: {} }))
+  return responseOf(await callModern(transport, { ...call, method, params, headers: {}, held: null }))
 }
 
 /**

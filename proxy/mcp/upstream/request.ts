@@ -32,7 +32,7 @@ const FIXED: Headers = {
 /** The reason why a message may be sent at all: a granted call, or the reading of a server's list. */
 export type UpstreamPermit = Granted | OperatorPermit
 
-export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'session' | 'settled'> {
+export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'session' | 'settled' | 'held'> {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly method: string

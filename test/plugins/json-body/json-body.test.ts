@@ -4,6 +4,7 @@ import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { heldFor } from '../../support/plugins/arrival.ts'
 
 const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arrival => ({
   id: 'req_test',
@@ -20,6 +21,7 @@ const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arri
     if (body.length > limit) throw new Refusal('body_too_large')
     return body
   },
+  held: heldFor(),
   answer: {},
   signal: new AbortController().signal,
 })

@@ -7,6 +7,7 @@ import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { holderOf } from '../../support/permit.ts'
+import { heldFor } from '../../support/plugins/arrival.ts'
 
 const REFUSAL = pathToFileURL(join(import.meta.dirname, '../../../plugins/refusal.ts')).href
 
@@ -24,6 +25,7 @@ function facts(): Arrival & CheckFacts {
     remoteAddress: '127.0.0.1',
     peer: null,
     readBody: async () => Buffer.from('canary'),
+    held: heldFor(),
     answer: {},
     signal: new AbortController().signal,
     principal,

@@ -2,7 +2,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { type Arrival, Pipeline, type Recorder, type Settlement } from '../../../plugins/plugin.ts'
-import { Drain } from '../../../proxy/http/open-calls.ts'
+import { Budget, Drain } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { onSurface, open } from '../../../proxy/http/route.ts'
 import { router } from '../../../proxy/http/router.ts'
@@ -22,6 +22,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
   const metrics = createMetrics({
     waiting: () => 0,
     owed: () => 0,
+    held: () => 0,
     quarantined: none,
     unreadable: none,
     diskFree: () => 0,
@@ -34,6 +35,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
   }
   const routes = router(onSurface('public', [open('GET', '/x', Pipeline.start(), reply, recorder)]))
   const drain = new Drain()
+  const budget = new Budget({ whole: 1e6, share: 1e6, little: 1e6 }, () => {})
   const listener: RequestListener = serve({
     mounted: { router: routes },
     ...createLogs('info', { write: (line: string) => void lines.push(JSON.parse(line)) }),
@@ -41,6 +43,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     clock: Date.now,
     writeStallMs: 5_000,
     drain,
+    budget,
   })
   const server = createServer(listener)
   await new Promise<void>((resolve) => {
@@ -50,6 +53,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
   const { port } = server.address() as AddressInfo
   return {
     lines,
+    budget,
     get: async () => {
       const answer = await fetch(`http://127.0.0.1:${port}/x`, { headers: { connection: 'close' } })
       const body = await answer.text()
@@ -102,3 +106,14 @@ await t.test(
     t.match(lines, [{ msg: 'an answer could not be sent' }, { msg: 'request' }])
   },
 )
+
+await t.test('A4: an answer that is lost does not stay counted', async (t) => {
+  let most = 0
+  const long = (): Reply => ({ status: 200, headers: { 'x-bad': 'a\nb' }, body: 'x'.repeat(100_000) })
+  const { get, budget } = await serving(t, long, () => {
+    most = budget.held
+  })
+  await t.rejects(get())
+  t.equal(most, 100_000, 'it is counted until the call has ended')
+  t.equal(budget.held, 0)
+})

@@ -7,6 +7,7 @@ import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/registry.t
 import type { LlmFacts } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
 import { grantOf } from '../permit.ts'
+import { heldFor } from '../plugins/arrival.ts'
 
 interface Request {
   readonly path?: string
@@ -35,6 +36,7 @@ export function arrival({
     remoteAddress: '127.0.0.1',
     peer: null,
     readBody: () => Promise.resolve(bytes),
+    held: heldFor(),
     answer: {},
     signal: signal ?? new AbortController().signal,
   }

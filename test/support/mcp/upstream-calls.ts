@@ -16,6 +16,7 @@ export function callOf(url: string, fields: Partial<UpstreamCall> = {}): Upstrea
     headers: {},
     client: { capabilities: {}, clientInfo: null },
     signal: new AbortController().signal,
+    held: null,
     ...fields,
   }
 }

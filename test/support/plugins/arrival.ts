@@ -1,4 +1,5 @@
-import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Arrival, Held } from '../../../plugins/plugin.ts'
+import { Budget } from '../../../proxy/http/open-calls.ts'
 
 /** An arrival as a literal object: nothing known about its sender. */
 export function arrival(over: Partial<Arrival> = {}): Arrival {
@@ -13,8 +14,15 @@ export function arrival(over: Partial<Arrival> = {}): Arrival {
     remoteAddress: '127.0.0.1',
     peer: null,
     readBody: () => Promise.resolve(Buffer.alloc(0)),
+    held: heldFor(),
     answer: {},
     signal: new AbortController().signal,
     ...over,
   }
+}
+
+/** An account of a budget that nothing exceeds. */
+export function heldFor(): Held {
+  const all = Number.POSITIVE_INFINITY
+  return new Budget({ whole: all, share: all, little: all }, () => {}).open()
 }

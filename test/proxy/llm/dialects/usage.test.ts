@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { Budget } from '../../../../proxy/http/open-calls.ts'
 import { anthropic } from '../../../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../../../proxy/llm/dialects/openai.ts'
@@ -174,3 +175,23 @@ await t.test(
     })
   },
 )
+
+await t.test('A4: what a tap keeps is counted, and what may not be kept is not read', (t) => {
+  const MIB = 1024 * 1024
+  const answer = Buffer.from(JSON.stringify({ padding: 'x'.repeat(2 * MIB), usage: { prompt_tokens: 7 } }))
+  for (const [share, usage] of [
+    [3, { input_tokens: 7 }],
+    [1, {}],
+  ] as const) {
+    const budget = new Budget({ whole: 100 * MIB, share: share * MIB, little: MIB }, () => {})
+    const held = budget.open()
+    held.by({ principal: { id: 'alice', capabilities: ['x'] } })
+    const tap = usageTap(openai.usage, 'application/json', 'identity', held)
+    for (let at = 0; at < answer.length; at += 65_536) tap.observe(answer.subarray(at, at + 65_536))
+    t.strictSame(tap.usage(), usage)
+    t.ok(budget.held > 0 && budget.held <= share * MIB)
+    held.end()
+    t.equal(budget.held, 0)
+  }
+  t.end()
+})

@@ -81,6 +81,7 @@ await t.test('so it is where the body broke before anybody could look at it', as
       credentials: { headers: {}, tls: null, traces: [] },
       limits: { maxMessageBytes: 1, maxAnswerBytes: 1 },
       session: 'named',
+      held: null,
       settled: (answered) => settled.push(answered),
     },
   )

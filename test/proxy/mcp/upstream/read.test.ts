@@ -214,6 +214,7 @@ await t.test('a read of its own session leaves those of callers alone', async (t
     headers: {},
     client: { capabilities: {}, clientInfo: null },
     signal: new AbortController().signal,
+    held: null,
   }
   const ping = async () => {
     for await (const _ of (await upstream.call(call)).messages);
