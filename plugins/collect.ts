@@ -1,8 +1,11 @@
 import type { Readable } from 'node:stream'
 import type { Held } from './arrival.ts'
+import { AT_ONCE, inTurns, type Steps } from './turns.ts'
 
 /** The least that is allocated at once. Bytes. */
 const LEAST_STEP = 4096
+/** Bytes. */
+const COPIED_AT_ONCE = 1_048_576
 const NOTHING = Buffer.alloc(0)
 
 /**
@@ -62,10 +65,13 @@ export class Collector {
 
   /** Returns everything in one piece, which stays as it is whatever is added later. */
   bytes(): Buffer {
-    this.#whole ??= this.#joined()
-    this.#segments = []
-    this.#free = 0
-    return this.#whole
+    const joining = this.#joining()
+    for (let step = joining.next(); ; step = joining.next()) if (step.done) return step.value
+  }
+
+  /** As {@link bytes}, in slices. Nothing may be added until it resolves. */
+  bytesInTurns(): Promise<Buffer> {
+    return inTurns(this.#joining())
   }
 
   /** True: everything was dropped, and each further piece is. */
@@ -113,15 +119,26 @@ export class Collector {
     this.#free = segment.length - rest
   }
 
-  #joined(): Buffer {
+  *#joining(): Steps<Buffer> {
+    this.#whole ??= yield* this.#joined()
+    this.#segments = []
+    this.#free = 0
+    return this.#whole
+  }
+
+  *#joined(): Steps<Buffer> {
     const [first] = this.#segments
     if (!first) return NOTHING
     if (this.#segments.length === 1) return first.subarray(0, this.#length)
     const whole = Buffer.allocUnsafeSlow(this.#length)
     let at = 0
     for (const segment of this.#segments) {
-      segment.copy(whole, at, 0, Math.min(segment.length, this.#length - at))
-      at += segment.length
+      const end = Math.min(segment.length, this.#length - at)
+      for (let from = 0; from < end; from += COPIED_AT_ONCE) {
+        segment.copy(whole, at + from, from, Math.min(from + COPIED_AT_ONCE, end))
+        yield
+      }
+      at += end
       // Freed here and now: until the next collection of garbage there would be everything twice.
       segment.buffer.transfer(0)
     }
@@ -145,7 +162,7 @@ export async function collect(
     held?.takeAnswer(piece.length)
     if (!collector.add(piece)) return null
   }
-  return collector.bytes()
+  return collector.length > AT_ONCE ? collector.bytesInTurns() : collector.bytes()
 }
 
 /**

@@ -29,6 +29,8 @@ export interface Recorded {
   readonly demand: Demand
   readonly call: CallSummary
   readonly body: Buffer
+  /** Of a body that is too long to be digested at once. */
+  readonly bodySha256?: string
 }
 
 /** The means to write rows: the ledger, and the digest of the configuration that judged. */
@@ -182,9 +184,9 @@ function identity(facts: Known, configDigest: string): Omit<Entry, 'at' | 'statu
 }
 
 // Digests and sizes, never the content itself (docs/ledger.md).
-function content({ body, call }: Known): JsonObject {
+function content({ body, bodySha256, call }: Known): JsonObject {
   if (!body) return {}
-  const digest = { body_sha256: hash('sha256', body), body_bytes: body.length }
+  const digest = { body_sha256: bodySha256 ?? hash('sha256', body), body_bytes: body.length }
   return call ? { ...digest, stream: call.stream, ...call.detail } : digest
 }
 

@@ -1,4 +1,4 @@
-import { parseJsonObject } from '../json-body/scan.ts'
+import { parseJsonObject } from '../json-body/object.ts'
 
 /** A JWS in its compact form, taken apart and not yet believed. */
 export interface Jwt {

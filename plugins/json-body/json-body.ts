@@ -1,7 +1,9 @@
-import { isObject, type Members } from '../../db/json.ts'
+import { createHash } from 'node:crypto'
+import { isObject } from '../../db/json.ts'
 import type { Arrival, Caller, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
-import { type Scan, scanJson } from './scan.ts'
+import { AT_ONCE, inTurns, type Steps } from '../turns.ts'
+import { type Scan, scanJson, scanning } from './scan.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
@@ -11,6 +13,8 @@ export interface JsonBody {
   readonly json: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value in `body`. */
   readonly spans: Scan['spans']
+  /** Hex SHA-256 of a long body, which takes too long to be made at once. Absent: of any other. */
+  readonly bodySha256?: string
 }
 
 interface Options {
@@ -38,8 +42,12 @@ export function jsonBody({
       checkHeaders(arrival.headers)
       const body = await arrival.readBody(limit, arrival)
       if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
-      const { spans } = scanJson(body)
-      return { body, json: parseObject(body, otherwise), spans }
+      if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
+      const isLong = body.length > AT_ONCE
+      const { value, spans } = isLong ? await inTurns(scanning(body), arrival.signal) : scanJson(body)
+      if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
+      if (!isLong) return { body, json: value, spans }
+      return { body, json: value, spans, bodySha256: await inTurns(digesting(body), arrival.signal) }
     },
   }
 }
@@ -67,25 +75,14 @@ function isJsonType(value: string): boolean {
     .every((parameter) => /^charset="?utf-?8"?$/.test(parameter))
 }
 
-function parseObject(body: Buffer, otherwise: RefusalReason): Members {
-  let value: unknown
-  try {
-    value = JSON.parse(body.toString('utf8'))
-  } catch (error) {
-    throw refused(sentence(body, error))
-  }
-  if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-  return value
-}
+/** The digest is made in pieces of so many bytes. */
+const PIECE = 262_144
 
-/**
- * Says where the reader stopped. Its own message quotes the body, which may be a prompt, so nothing else of
- * it is kept.
- */
-function sentence(body: Buffer, error: unknown): string {
-  if (body.length === 0) return 'The body is empty; a JSON object is expected.'
-  const position = error instanceof Error ? /at position (\d+)/.exec(error.message)?.[1] : undefined
-  return position === undefined
-    ? 'The body is not valid JSON; it ends too early or holds something else.'
-    : `The body is not valid JSON (at character ${position}).`
+function* digesting(body: Buffer): Steps<string> {
+  const digest = createHash('sha256')
+  for (let at = 0; at < body.length; at += PIECE) {
+    digest.update(body.subarray(at, at + PIECE))
+    yield
+  }
+  return digest.digest('hex')
 }

@@ -1,20 +1,32 @@
 import { isUtf8 } from 'node:buffer'
-import { isObject, type Members } from '../../db/json.ts'
 import { Refusal } from '../refusal.ts'
+import type { Steps } from '../turns.ts'
+import { pieceEnd } from './pieces.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
 const MAX_DEPTH = 64
 /** Object members in the whole body. */
 const MAX_MEMBERS = 100_000
-/** Commas in the whole body: bounds what JSON.parse builds. A batch of embedded tokens stays well below. */
+/** Objects and arrays in the whole body. */
+const MAX_CONTAINERS = 100_000
+/** Commas in the whole body. A batch of embedded tokens stays well below. */
 const MAX_VALUES = 1_000_000
 /**
+ * Characters of a member's name, and of a number. A longer name V8 hashes by its length alone: two thousand
+ * of them in one object cost three seconds.
+ */
+const MAX_TOKEN = 16_383
+/**
  * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read
- * an escaped name as another one that it has seen before (nodejs/node#63785), and then judge what nobody
- * behind us will see.
+ * an escaped name as another one that it has seen before (nodejs/node#63785), and a reader behind us would
+ * see what nobody has judged.
  */
 const JUDGED_DEPTH = 2
-/** Strings shorter than this are read byte by byte: a native search costs more than it saves. */
+/** A step ends after so many tokens, or so many bytes; a string is read in pieces of so many bytes. */
+const STEP_TOKENS = 512
+const STEP_BYTES = 16_384
+const PIECE = 262_144
+/** A string that ends so soon is read byte by byte: a native search costs more than it saves. */
 const SHORT = 48
 
 const QUOTE = 0x22
@@ -25,178 +37,264 @@ const BACKSLASH = 0x5c
 const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
+const BOM = Buffer.from('\ufeff')
+const ENDS_WORD = Array.from({ length: 256 }, (_, byte) => Buffer.from(' \n\r\t",:[]{}').includes(byte))
 
-/** The place of a value in the body. Byte offsets, `end` exclusive, without the white space around it. */
+/** The place of a value in the text. Byte offsets, `end` exclusive, without the white space around it. */
 export interface Span {
   readonly start: number
   readonly end: number
 }
 
 export interface Scan {
+  /** What JSON.parse would return, but that no name is misread. */
+  readonly value: unknown
   /** The value of each member of the outermost object, by unescaped name. */
   readonly spans: ReadonlyMap<string, Span>
-  /**
-   * True where any member's name, at whatever depth, is written with an escape: the parser may have misread
-   * it.
-   */
+  /** True where any member's name, at whatever depth, is written with an escape: a reader may misread it. */
   readonly escapedNames: boolean
 }
 
-/** An object that is open at this point of the scan, or an array, which has no keys. */
-interface Container {
-  /** Null until the first member: a list may hold a million empty objects. */
-  keys: Set<string> | null
-  /** True after `{` and, in an object, after a comma. */
-  expectsKey: boolean
-  readonly isObject: boolean
-}
-
 /**
- * Looks at the bytes of a JSON text once and refuses with `body_invalid` what two readers could take for two
- * different things, or what costs out of all proportion (docs/threats.md#t14, #threat-31): invalid UTF-8, a
- * byte order mark, nesting deeper than 64, more than 100,000 members or 1,000,000 commas, a name twice in one
- * object (escapes resolved), an escape in the name of an outer member. Linear in the length of the body,
- * whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2. Does NOT check the
- * grammar: JSON.parse does, afterwards. For a text that JSON.parse accepts the spans are exact.
+ * Reads a JSON text once, as JSON.parse does, and refuses with `body_invalid` what that would not take, what
+ * two readers could take for two different things, and what costs out of all proportion (docs/threats.md#t14,
+ * #threat-31, #a5): invalid UTF-8, a byte order mark, nesting deeper than 64, more than 100,000 members,
+ * 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object (escapes resolved), a name or
+ * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
+ * the text, whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2.
  */
 export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Scan {
-  if (!isUtf8(bytes)) throw invalid('is not valid UTF-8', 0)
-  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
-    throw invalid('starts with a byte order mark', 0)
+  const steps = scanning(bytes, judgedDepth)
+  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value
+}
+
+/** Does what {@link scanJson} does, in steps far below a millisecond. */
+export function scanning(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Steps<Scan> {
+  return new Scanner(bytes, judgedDepth).steps()
+}
+
+/** What may come next. */
+const [VALUE, VALUE_OR_END, NAME, NAME_OR_END, COLON_AFTER_NAME, COMMA_OR_END] = [0, 1, 2, 3, 4, 5] as const
+
+/** An object or array that is open at this point of the scan. */
+interface Open {
+  readonly container: Record<string, unknown> | unknown[]
+  /** In an object: the member that is being read, and where its value starts. */
+  name: string
+  start: number
+}
+
+const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
+
+class Scanner {
+  readonly #bytes: Buffer
+  readonly #judgedDepth: number
+  readonly #open: Open[] = []
+  #inside: Open | null = null
+  #next: number = VALUE
+  #at = 0
+  #members = 0
+  #containers = 0
+  #commas = 0
+  #value: unknown
+  readonly #spans = new Map<string, Span>()
+  #escapedNames = false
+
+  constructor(bytes: Buffer, judgedDepth: number) {
+    this.#bytes = bytes
+    this.#judgedDepth = judgedDepth
   }
-  return walk(bytes, judgedDepth)
+
+  *steps(): Steps<Scan> {
+    const { length } = this.#bytes
+    if (this.#bytes.subarray(0, 3).equals(BOM)) throw invalid('starts with a byte order mark', 0)
+    while (this.#at < length) {
+      const until = Math.min(this.#at + STEP_BYTES, length)
+      for (let tokens = 0; tokens < STEP_TOKENS && this.#skipSpace(until); tokens += 1) {
+        if (!this.#token()) yield* this.#longString()
+      }
+      if (this.#at < length) yield
+    }
+    if (this.#inside || this.#next !== COMMA_OR_END) throw this.#wrong()
+    return { value: this.#value, spans: this.#spans, escapedNames: this.#escapedNames }
+  }
+
+  /** Returns false where there is nothing but white space until there. */
+  #skipSpace(until: number): boolean {
+    let at = this.#at
+    for (let byte = this.#bytes[at]; at < until && isSpace(byte); byte = this.#bytes[at]) at += 1
+    this.#at = at
+    return at < until
+  }
+
+  /** Takes a token. Returns false where it is a string that is too long for one step. */
+  #token(): boolean {
+    const byte = this.#bytes[this.#at] ?? 0
+    if (this.#next === VALUE || this.#next === VALUE_OR_END) return this.#startOfValue(byte)
+    if (this.#next === COMMA_OR_END) this.#endOfValue(byte)
+    else if (this.#next === COLON_AFTER_NAME) this.#pass(byte === COLON, VALUE)
+    else if (this.#next === NAME_OR_END && byte === CLOSE_BRACE) this.#close()
+    else this.#name(byte)
+    return true
+  }
+
+  /** Passes a byte that is `right`. */
+  #pass(right: boolean, next: number): void {
+    if (!right) throw this.#wrong()
+    this.#at += 1
+    this.#next = next
+  }
+
+  #name(byte: number): void {
+    const at = this.#at
+    const inside = this.#inside
+    if (byte !== QUOTE || !inside) throw this.#wrong()
+    const end = this.#pieceEnd(at + 1)
+    const name = unescaped(this.#bytes, at + 1, end)
+    if (this.#bytes[end] !== QUOTE || name.length > MAX_TOKEN) {
+      throw invalid(`has a member name longer than ${MAX_TOKEN} characters`, at)
+    }
+    // What is as long as it is written is written plainly.
+    if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
+      if (this.#open.length <= this.#judgedDepth) {
+        throw invalid('escapes a character in the name of an outer member', at)
+      }
+      this.#escapedNames = true
+    }
+    this.#members += 1
+    this.#bound(this.#members, MAX_MEMBERS, 'members')
+    if (Object.hasOwn(inside.container, name)) throw invalid('names a member twice in one object', at)
+    inside.name = name
+    this.#at = end + 1
+    this.#next = COLON_AFTER_NAME
+  }
+
+  #startOfValue(byte: number): boolean {
+    const at = this.#at
+    if (byte === CLOSE_BRACKET && this.#next === VALUE_OR_END) {
+      this.#close()
+      return true
+    }
+    if (this.#inside) this.#inside.start = at
+    if (byte === QUOTE) {
+      const end = this.#pieceEnd(at + 1)
+      const isWhole = this.#bytes[end] === QUOTE
+      if (isWhole) this.#put(unescaped(this.#bytes, at + 1, end), end + 1)
+      return isWhole
+    }
+    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#openContainer(byte === OPEN_BRACE)
+    else this.#numberOrWord()
+    return true
+  }
+
+  /** Finds where a piece of a string ends: at its closing quote, or where it may be divided. */
+  #pieceEnd(start: number): number {
+    for (let at = start; at < start + SHORT; at += 1) {
+      if (this.#bytes[at] === QUOTE) return at
+      if (this.#bytes[at] === BACKSLASH) at += 1
+    }
+    const end = pieceEnd(this.#bytes, start, PIECE)
+    if (this.#bytes[end] === QUOTE || start + PIECE < this.#bytes.length) return end
+    throw invalid('ends inside a string', this.#at)
+  }
+
+  *#longString(): Steps<void> {
+    let text = ''
+    let start = this.#at + 1
+    let end = this.#pieceEnd(start)
+    for (; this.#bytes[end] !== QUOTE; end = this.#pieceEnd(start)) {
+      text += unescaped(this.#bytes, start, end)
+      start = end
+      yield
+    }
+    this.#put(text + unescaped(this.#bytes, start, end), end + 1)
+  }
+
+  #openContainer(isObject: boolean): void {
+    if (this.#open.length === MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, this.#at)
+    this.#containers += 1
+    this.#bound(this.#containers, MAX_CONTAINERS, 'objects and arrays')
+    this.#inside = { container: isObject ? {} : [], name: '', start: -1 }
+    this.#open.push(this.#inside)
+    this.#pass(true, isObject ? NAME_OR_END : VALUE_OR_END)
+  }
+
+  /** A number, true, false or null. */
+  #numberOrWord(): void {
+    const start = this.#at
+    let end = start
+    const most = Math.min(start + MAX_TOKEN, this.#bytes.length)
+    while (end < most && !ENDS_WORD[this.#bytes[end] ?? 0]) end += 1
+    this.#put(parsed(this.#bytes.toString('latin1', start, end), start), end)
+  }
+
+  #endOfValue(byte: number): void {
+    if (!this.#inside) throw this.#wrong()
+    const isList = Array.isArray(this.#inside.container)
+    if (byte === (isList ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close()
+    else {
+      this.#commas += 1
+      this.#bound(this.#commas, MAX_VALUES, 'values')
+      this.#pass(byte === COMMA, isList ? VALUE : NAME)
+    }
+  }
+
+  #close(): void {
+    const closed = this.#open.pop()
+    this.#inside = this.#open.at(-1) ?? null
+    this.#put(closed?.container, this.#at + 1)
+  }
+
+  /** Puts a value that has ended where it belongs. */
+  #put(value: unknown, end: number): void {
+    this.#at = end
+    this.#next = COMMA_OR_END
+    const inside = this.#inside
+    if (!inside) this.#value = value
+    else if (Array.isArray(inside.container)) inside.container.push(value)
+    else {
+      const { container, name, start } = inside
+      // Assigned, it would be the prototype.
+      if (name === '__proto__') Object.defineProperty(container, name, { value, ...PLAIN_MEMBER })
+      else container[name] = value
+      if (this.#open.length === 1) this.#spans.set(name, { start, end })
+    }
+  }
+
+  #bound(count: number, most: number, what: string): void {
+    if (count > most) throw invalid(`holds more than ${most} ${what}`, this.#at)
+  }
+
+  #wrong(): Refusal {
+    return invalid('is not valid JSON', this.#at)
+  }
+}
+
+const isSpace = (byte: number | undefined): boolean =>
+  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
+
+/** Reads what stands between the quotes of a string, or a part of it. */
+function unescaped(bytes: Buffer, start: number, end: number): string {
+  const text = bytes.toString('utf8', start, end)
+  const isDoubtful = text.includes('\ufffd')
+  if (isDoubtful && !isUtf8(bytes.subarray(start, end))) throw invalid('is not valid UTF-8', start)
+  return /[\\\x00-\x1f]/.test(text) ? String(parsed(`"${text}"`, start)) : text
+}
+
+/** Parses a text without objects and arrays. */
+function parsed(text: string, at: number): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // Its own message quotes the text.
+    throw invalid('is not valid JSON', at)
+  }
 }
 
 /** `problem` completes the sentence "The body …". `offset` is in bytes. */
-export function invalid(problem: string, offset: number): Refusal {
+function invalid(problem: string, offset: number): Refusal {
   return new Refusal('body_invalid', {
     message: `The body ${problem} (at byte ${offset}).`,
     detail: { offset },
   })
-}
-
-function walk(bytes: Buffer, judgedDepth: number): Scan {
-  const spans = new Map<string, Span>()
-  const open: Container[] = []
-  let inside: Container | undefined
-  let members = 0
-  let commas = 0
-  let escapedNames = false
-  // Of the outermost object: the member that is being read, where its value starts, and where the last token
-  // ended.
-  let name: string | null = null
-  let start = -1
-  let end = 0
-
-  const finishMember = () => {
-    if (open.length !== 1 || name === null || start < 0) return
-    spans.set(name, { start, end })
-    name = null
-    start = -1
-  }
-
-  let at = 0
-  while (at < bytes.length) {
-    const byte = bytes[at]
-    if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) {
-      at += 1
-      continue
-    }
-    if (byte === COMMA) {
-      commas += 1
-      if (commas > MAX_VALUES) throw invalid(`holds more than ${MAX_VALUES} values`, at)
-      finishMember()
-      if (inside?.isObject) inside.expectsKey = true
-      at += 1
-      continue
-    }
-    if (byte === COLON) {
-      at += 1
-      continue
-    }
-    if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
-      finishMember()
-      open.pop()
-      inside = open.at(-1)
-      at += 1
-      end = at
-      continue
-    }
-    if (byte === QUOTE && inside?.expectsKey) {
-      const after = stringEnd(bytes, at)
-      const key = memberName(bytes, at, after)
-      if (bytes.subarray(at, after).includes(BACKSLASH)) {
-        if (open.length <= judgedDepth) {
-          throw invalid('escapes a character in the name of an outer member', at)
-        }
-        escapedNames = true
-      }
-      members += 1
-      if (members > MAX_MEMBERS) throw invalid(`holds more than ${MAX_MEMBERS} members`, at)
-      inside.keys ??= new Set()
-      if (inside.keys.has(key)) throw invalid('names a member twice in one object', at)
-      inside.keys.add(key)
-      inside.expectsKey = false
-      if (open.length === 1) name = key
-      at = after
-      continue
-    }
-    if (open.length === 1 && name !== null && start < 0) start = at
-    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-      if (open.length === MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, at)
-      const isObject = byte === OPEN_BRACE
-      inside = { keys: null, expectsKey: isObject, isObject }
-      open.push(inside)
-      at += 1
-    } else {
-      at = byte === QUOTE ? stringEnd(bytes, at) : at + 1
-      end = at
-    }
-  }
-  return { spans, escapedNames }
-}
-
-/** The offset after the closing quote of the string that opens at `quote`. */
-function stringEnd(bytes: Buffer, quote: number): number {
-  let at = quote + 1
-  while (at < bytes.length) {
-    for (const stop = at + SHORT; at < stop && at < bytes.length; at += 1) {
-      if (bytes[at] === QUOTE) return at + 1
-      if (bytes[at] === BACKSLASH) at += 1
-    }
-    const found = bytes.indexOf(QUOTE, at)
-    if (found < 0) break
-    // Backslashes are counted no further back than where the search began, so each is counted once.
-    let slashes = 0
-    while (found - slashes > at && bytes[found - slashes - 1] === BACKSLASH) slashes += 1
-    at = found + 1
-    if (slashes % 2 === 0) return at
-  }
-  throw invalid('ends inside a string', quote)
-}
-
-function memberName(bytes: Buffer, start: number, end: number): string {
-  const escaped = bytes.subarray(start + 1, end - 1).includes(BACKSLASH)
-  if (!escaped) return bytes.toString('utf8', start + 1, end - 1)
-  try {
-    // A JSON string literal parses to a string and to nothing else.
-    return JSON.parse(bytes.toString('utf8', start, end)) as string
-  } catch {
-    throw invalid('has a member name that is not a JSON string', start)
-  }
-}
-
-/** Reads the JSON object that the bytes are, strictly; null where they are anything else. */
-export function parseJsonObject(bytes: Buffer): Members | null {
-  try {
-    const text = bytes.toString()
-    const value: unknown = JSON.parse(text)
-    // What is written back to the same bytes has no member twice and no name that reads as another: nothing
-    // to look for.
-    if (!isUtf8(bytes) || JSON.stringify(value) !== text) scanJson(bytes)
-    return isObject(value) ? value : null
-  } catch {
-    // Whatever is wrong with it: it is not one.
-    return null
-  }
 }

@@ -68,8 +68,7 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
 
 function resultOf(bytes: Buffer): unknown {
   // Two members named result would be two answers.
-  scanJson(bytes)
-  const answer: unknown = JSON.parse(bytes.toString())
+  const { value: answer } = scanJson(bytes)
   if (!isObject(answer)) throw new Error('the answer is no JSON object')
   return answer.result
 }

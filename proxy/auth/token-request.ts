@@ -1,4 +1,4 @@
-import { parseJsonObject } from '../../plugins/json-body/scan.ts'
+import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import type { Arrival, Caller, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { TOKEN_LIFE_MAX_S } from './token-keys.ts'

@@ -5,6 +5,7 @@ import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import { Collector } from '../../plugins/collect.ts'
 import type { Arrival, Caller, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { AT_ONCE } from '../../plugins/turns.ts'
 import type { Account } from './open-calls.ts'
 
 /**
@@ -101,7 +102,7 @@ function readBody(reading: Reading, limit: number, caller: Caller): Promise<Buff
       if (counted && !held.tries(chunk.length)) refuse(held.refusal())
       else if (!body.add(chunk)) refuse(tooLarge(limit))
     })
-    req.on('end', () => resolve(body.bytes()))
+    req.on('end', () => resolve(body.length > AT_ONCE ? body.bytesInTurns() : body.bytes()))
     req.on('error', (cause) => reject(brokenOff(cause)))
     req.on('close', () => {
       if (!req.complete) reject(brokenOff())

@@ -99,13 +99,14 @@ async function attempt(target: ProviderTarget, facts: LlmFacts, upstream: Upstre
 function requestTo(target: ProviderTarget, { granted, body, spans, headers, signal }: LlmFacts) {
   const { provider } = target
   const requested = granted.target
-  const bytes = target.model === requested.model ? body : withModel(body, spans.get('model'), target.model)
+  const parts = target.model === requested.model ? [body] : withModel(body, spans.get('model'), target.model)
+  const length = parts.reduce((sum, part) => sum + part.length, 0)
   return {
     permit: granted,
     method: 'POST',
     url: urlOf(target, requested.endpoint.upstreamPath),
-    headers: requestHeaders(provider, headers, bytes.length),
-    body: bytes,
+    headers: requestHeaders(provider, headers, length),
+    body: parts,
     timeouts: target.timeouts,
     signal,
   } as const
@@ -118,13 +119,9 @@ function urlOf({ urls, provider }: ProviderTarget, path: string): URL {
 }
 
 /** Writes another model name into the body; every other byte stays as it was. */
-function withModel(body: Buffer, span: Span | undefined, model: string): Buffer {
+function withModel(body: Buffer, span: Span | undefined, model: string): readonly Buffer[] {
   if (!span) throw new Error('the body has no member model, though a call was made of it')
-  return Buffer.concat([
-    body.subarray(0, span.start),
-    Buffer.from(JSON.stringify(model)),
-    body.subarray(span.end),
-  ])
+  return [body.subarray(0, span.start), Buffer.from(JSON.stringify(model)), body.subarray(span.end)]
 }
 
 /**

@@ -10,6 +10,7 @@ import { exchange } from '../../proxy/mcp/upstream/exchange.ts'
 import { readWhole } from '../../proxy/mcp/upstream/message.ts'
 import { drip } from '../support/dripping.ts'
 import { CHAT, testGateway } from '../support/gateway.ts'
+import { holdOf } from '../support/loop-hold.ts'
 import { rawConnect, requestBytes, statuses } from '../support/raw.ts'
 
 setFlagsFromString('--expose-gc')
@@ -84,38 +85,6 @@ await t.test('A3 what the usage tap keeps of an answer costs no more than its le
   t.end()
 })
 
-/** Looks at every turn of the loop until `done`. */
-async function everyTurn(done: Promise<unknown>, look: () => void): Promise<void> {
-  let over = false
-  const ended = done.finally(() => {
-    over = true
-  })
-  while (!over) {
-    await new Promise((resolve) => setImmediate(resolve))
-    look()
-  }
-  await ended
-}
-
-/**
- * Measures the longest time that the loop was held up until `done`: in time of the processor, for the machine
- * may be busy with other tests. ms.
- */
-async function longestHold(done: Promise<unknown>): Promise<number> {
-  const spent = (): number => {
-    const { user, system } = process.threadCpuUsage()
-    return (user + system) / 1000
-  }
-  let longest = 0
-  let last = spent()
-  await everyTurn(done, () => {
-    const now = spent()
-    longest = Math.max(longest, now - last)
-    last = now
-  })
-  return longest
-}
-
 for (const [type, before, after] of [
   ['application/json', '{', '}'],
   ['text/event-stream', 'data: {', '}\n\n'],
@@ -137,10 +106,9 @@ for (const [type, before, after] of [
       for await (const event of eventData(body, limits)) length += event.length
       return length
     }
-    const length = read()
-    const longest = await longestHold(length)
-    t.comment(`${longest.toFixed(0)} ms`)
-    t.equal(await length, 600_002, 'it is read whole')
-    t.ok(longest < 150, `the loop was held up for ${longest} ms`)
+    const { value: length, worstMs } = await holdOf(read)
+    t.comment(`${worstMs.toFixed(0)} ms`)
+    t.equal(length, 600_002, 'it is read whole')
+    t.ok(worstMs < 150, `the loop was held up for ${worstMs} ms`)
   })
 }

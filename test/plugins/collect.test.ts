@@ -80,3 +80,13 @@ await t.test('A2 a stream past the limit is destroyed, and its failure is thrown
   const broken = new Readable({ read: () => broken.destroy(new Error('cut')) })
   await t.rejects(collect(broken, 1), { message: 'cut' })
 })
+
+await t.test('A5 what is joined in turns is what came', async (t) => {
+  const pieces = Array.from({ length: 40 }, (_, i) => Buffer.alloc(150_000, i))
+  const collector = new Collector(ENDLESS)
+  for (const piece of pieces) collector.add(piece)
+  const whole = await collector.bytesInTurns()
+  t.ok(whole.equals(Buffer.concat(pieces)))
+  t.equal(await collector.bytesInTurns(), whole, 'the same again')
+  t.equal(collector.capacity, whole.length)
+})

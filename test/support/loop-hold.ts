@@ -1,11 +1,24 @@
+import { type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks'
+
 /** What a piece of work did to the loop while it was under way. */
 export interface Held<T> {
   /** The work's own result. */
   readonly value: T
   /** The longest single turn of the loop. ms. */
   readonly worstMs: number
+  /**
+   * The longest without the pauses of the garbage collector: they come when they come, and are long where its
+   * helpers find the machine busy. ms.
+   */
+  readonly ownMs: number
   /** Turns of the loop. */
   readonly turns: number
+}
+
+interface Turn {
+  readonly from: number
+  readonly to: number
+  readonly held: number
 }
 
 /**
@@ -16,10 +29,13 @@ export interface Held<T> {
  * answers large bodies belongs in another process. Rejects as `work` does.
  */
 export async function holdOf<T>(work: () => Promise<T>): Promise<Held<T>> {
-  let over = false
-  let worstMs = 0
+  const pauses: PerformanceEntry[] = []
+  const collections = new PerformanceObserver((list) => void pauses.push(...list.getEntries()))
+  const held: Turn[] = []
   let turns = 0
+  let over = false
   await turn()
+  collections.observe({ entryTypes: ['gc'] })
   let last = now()
   const done = work().finally(() => {
     over = true
@@ -29,11 +45,24 @@ export async function holdOf<T>(work: () => Promise<T>): Promise<Held<T>> {
   while (!over) {
     await turn()
     const next = now()
-    worstMs = Math.max(worstMs, Math.min(next.passed - last.passed, next.computed - last.computed))
+    const least = Math.min(next.passed - last.passed, next.computed - last.computed)
+    if (least >= 1) held.push({ from: last.passed, to: next.passed, held: least })
     turns += 1
     last = next
   }
-  return { value: await done, worstMs, turns }
+  // A pause is reported in a later turn.
+  for (let later = 0; later < 3; later += 1) await turn()
+  collections.disconnect()
+  const paused = ({ from, to }: Turn): number =>
+    pauses
+      .filter(({ startTime }) => startTime >= from && startTime < to)
+      .reduce((sum, { duration }) => sum + duration, 0)
+  return {
+    value: await done,
+    worstMs: Math.max(0, ...held.map((one) => one.held)),
+    ownMs: Math.max(0, ...held.map((one) => one.held - paused(one))),
+    turns,
+  }
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

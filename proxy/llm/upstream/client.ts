@@ -5,17 +5,16 @@ import type { Stream } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
+import { AT_ONCE } from '../../../plugins/turns.ts'
 import { type PacedAgents, pacedAgents } from '../../egress/paced-agents.ts'
 import { UpstreamError } from './error.ts'
+import { writeLong } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
 /** A pooled connection is dropped after so long without a request, before the other side does it. ms. */
 const POOL_IDLE_MS = 20_000
-/**
- * No answer of a model takes longer; an upstream that keeps a stream alive with nothing in it might (threat
- * 38). ms.
- */
+/** No answer of a model takes longer; a stream that is kept alive with nothing in it might (threat 38). ms. */
 const MAX_DURATION_MS = 3_600_000
 
 export interface Timeouts {
@@ -36,7 +35,8 @@ export interface UpstreamRequest {
   readonly url: URL
   /** The whole set, `host` and `content-length` included. Nothing is added but `connection`. */
   readonly headers: Readonly<Record<string, string>>
-  readonly body: Buffer | null
+  /** Sent one after the other. Empty: no body. */
+  readonly body: readonly Buffer[]
   readonly timeouts: Timeouts
   /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
   readonly signal: AbortSignal
@@ -131,12 +131,13 @@ class Exchange {
 
   run(proxy: ProxyServer, { http, https }: PacedAgents): Promise<UpstreamAnswer> {
     const { url, body, signal } = this.#request
+    const isEncrypted = url.protocol === 'https:'
     exchanges.set(this.#response, this)
     signal.addEventListener('abort', this.#aborted, { once: true })
     proxy.web(
       requestStandIn(this.#request),
       this.#response,
-      { target: url, agent: url.protocol === 'https:' ? https : http, buffer: bodyStandIn(body) },
+      { target: url, agent: isEncrypted ? https : http, buffer: bodyStandIn(body, isEncrypted) },
       (error) => this.#failed(error),
     )
     return this.#answer.promise
@@ -276,11 +277,13 @@ export function responseStandIn(): ServerResponse {
   return Object.assign(new EventEmitter(), members) as unknown as ServerResponse
 }
 
-/**
- * Stands for a stream of the body: the library pipes it to the outgoing request, which gets it in one write.
- */
-export function bodyStandIn(body: Buffer | null): Stream {
-  const standIn = { pipe: (destination: ClientRequest) => destination.end(body ?? undefined) }
-  // `pipe` is all that the library calls.
-  return standIn as unknown as Stream
+/** Stands for a stream of the body, which the library pipes to the request. */
+export function bodyStandIn(body: readonly Buffer[], isEncrypted: boolean): Stream {
+  const isLong = body.reduce((sum, { length }) => sum + length, 0) > AT_ONCE
+  const pipe = (request: ClientRequest): void => {
+    if (isLong) writeLong(body, request, isEncrypted)
+    else request.end(body.length > 1 ? Buffer.concat(body) : body[0])
+  }
+  // It is all that the library calls.
+  return { pipe } as unknown as Stream
 }

@@ -30,7 +30,7 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
     method: 'GET',
     url: urlOf(provider, format.upstreamPath),
     headers: { ...requestHeaders(provider, {}, null), accept: 'application/json' },
-    body: null,
+    body: [],
     timeouts: timeoutsOf(provider),
     signal,
   })

@@ -20,10 +20,9 @@ export interface JsonText {
 
 /** Reads the bytes of one JSON object strictly. Throws a Refusal or a SyntaxError for anything else. */
 export function readObject(bytes: Buffer): JsonText {
-  const scan = scanJson(bytes, 1)
-  const value: unknown = JSON.parse(bytes.toString('utf8'))
+  const { value, spans, escapedNames } = scanJson(bytes, 1)
   if (!isObject(value)) throw new SyntaxError('a JSON object was expected')
-  return { bytes, value, ...scan }
+  return { bytes, value, spans, escapedNames }
 }
 
 /**

@@ -1,9 +1,11 @@
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { Collector } from '../../../plugins/collect.ts'
+import { AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
+import { longBody } from './long-body.ts'
 
 /** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
 const REST_BYTES = 65_536
@@ -75,8 +77,15 @@ class Exchange implements Dispatcher.DispatchHandler {
     }
     signal.addEventListener('abort', this.#aborted, { once: true })
     const path = `${url.pathname}${url.search}`
+    const long = body !== null && body.length > AT_ONCE ? longBody(body) : null
     agent.dispatch(
-      { origin: url.origin, path, method, body, headers: { ...headers, ...credentials.headers } },
+      {
+        origin: url.origin,
+        path,
+        method,
+        body: long?.body ?? body,
+        headers: { ...headers, ...credentials.headers, ...long?.headers },
+      },
       this,
     )
   }

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
@@ -272,3 +273,21 @@ await t.test(
     }
   },
 )
+
+await t.test('A5 the digest of a long body comes with it; of a short one it is made later', async (t) => {
+  const long = JSON.stringify({ model: 'm', input: 'é'.repeat(50_000) })
+  const { json, spans, bodySha256 } = await admit(long)
+  t.strictSame(json, JSON.parse(long))
+  t.strictSame([...spans.keys()], ['model', 'input'])
+  t.equal(bodySha256, hash('sha256', long))
+  t.equal((await admit('{"model":"m"}')).bodySha256, undefined)
+})
+
+await t.test('A5 a long body of a caller who has hung up is not read', async (t) => {
+  const signal = AbortSignal.abort()
+  const facts = { ...arrival(JSON.stringify({ input: 'a'.repeat(100_000) })), signal }
+  await t.rejects(async () => jsonBody({ limit: 1_000_000 }).admit(facts), {
+    reason: 'client_gone',
+    message: /hung up/,
+  })
+})

@@ -24,7 +24,7 @@ const post = (base: string, more: Partial<UpstreamRequest> = {}): UpstreamReques
     method: 'POST',
     url,
     headers: { host: url.host, 'content-length': String(body.length), 'content-type': 'application/json' },
-    body,
+    body: [body],
     timeouts: LONG,
     signal: new AbortController().signal,
     ...more,

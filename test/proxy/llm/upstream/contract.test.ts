@@ -94,7 +94,7 @@ function send(url: string, method: 'GET' | 'POST' = 'POST') {
     proxy.web(
       standIns.request,
       standIns.response,
-      { target: new URL(url), buffer: noted(bodyStandIn(method === 'GET' ? null : BODY), uses.body) },
+      { target: new URL(url), buffer: noted(bodyStandIn(method === 'GET' ? [] : [BODY], false), uses.body) },
       (...args) => failed.resolve(args),
     )
   } finally {
