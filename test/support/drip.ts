@@ -48,8 +48,9 @@ function server([type = '', before = '', bytes = '', after = '']: string[]) {
     req.on('end', () => {
       const id = /"id":(\d+)/.exec(body)?.[1] ?? '0'
       const text = `${before.replace('$id', id)}${' '.repeat(Number(bytes))}${after}`
-      res.socket?.write(`HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ntransfer-encoding: chunked\r\n\r\n`)
-      res.socket?.write(`${chunked(text)}0\r\n\r\n`)
+      // Written past `res`, so the connection serves no second request.
+      const head = `HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\nconnection: close\r\ntransfer-encoding: chunked`
+      res.socket?.end(`${head}\r\n\r\n${chunked(text)}0\r\n\r\n`)
     })
   })
   served.listen(0, '127.0.0.1', () => {
