@@ -2,7 +2,7 @@ import { Refusal } from './refusal.ts'
 
 /*
  * Work that would hold up everybody else is done in slices, one in a turn of the loop, whoever's it is: a
- * hundred long bodies take as long as their sum, and each turn stays short (docs/threats.md#a5).
+ * hundred long bodies take as long as their sum, and each turn stays short (docs/threats.md#a5, #a6).
  */
 
 /** Work in steps, each of them far shorter than a slice. */

@@ -63,11 +63,10 @@ const hexOf = (character: string): string => (character.codePointAt(0) ?? 0).toS
  */
 export const visibleJson = (json: string): string =>
   // Most characters of any text need no look.
-  json.replace(/[^\x20-\x7e]/gu, escaped)
+  json.replace(/[^\x20-\x7e]+/g, (run) => run.replace(EVERY_HIDDEN, escaped))
 
-/** Returns a character, or the `\uXXXX` of its code units where it hides. */
+/** Returns the `\uXXXX` of the code units of a character. */
 function escaped(character: string): string {
-  if (visible(character) === character) return character
   const units = Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
   return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')
 }

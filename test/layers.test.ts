@@ -82,14 +82,16 @@ await t.test(
  */
 const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   protocol: ['version.ts'],
+  aside: ['mcp/protocol'],
+  'aside-thread.ts': ['mcp/aside', 'mcp/pinning', 'mcp/schema', 'mcp/upstream'],
   schema: ['mcp/protocol', 'visible.ts'],
-  upstream: ['mcp/protocol', 'mcp/options.ts', 'egress', 'version.ts'],
+  upstream: ['mcp/aside', 'mcp/protocol', 'mcp/options.ts', 'egress', 'version.ts'],
   'http-get': ['egress', 'version.ts'],
-  pinning: ['mcp/upstream', 'mcp/schema', 'mcp/protocol', 'visible.ts'],
+  pinning: ['mcp/aside', 'mcp/upstream', 'mcp/schema', 'mcp/protocol', 'visible.ts'],
   state: ['mcp/protocol'],
-  gate: ['mcp/pinning', 'mcp/state', 'mcp/schema', 'mcp/protocol', 'mcp/http-get'],
+  gate: ['mcp/aside', 'mcp/pinning', 'mcp/state', 'mcp/schema', 'mcp/protocol', 'mcp/http-get'],
   handlers: [
-    ...['mcp/gate', 'mcp/pinning', 'mcp/state', 'mcp/upstream', 'mcp/protocol', 'mcp/http-get'],
+    ...['mcp/aside', 'mcp/gate', 'mcp/pinning', 'mcp/state', 'mcp/upstream', 'mcp/protocol', 'mcp/http-get'],
     ...['mcp/refusal.ts', 'http'],
   ],
   'options.ts': ['mcp/http-get'],

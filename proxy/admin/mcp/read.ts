@@ -20,7 +20,7 @@ export async function readUpstream(
 ): Promise<void> {
   const { database, mcp } = context
   const result = await inspectWithin(mcp.inspect, withinMs)(resource, caller.signal)
-  const applied = applyRead({ database, at: caller.at }, resource, result)
+  const applied = await applyRead({ database, at: caller.at }, resource, result)
   try {
     await changeAll(context, caller, applied)
   } catch (error) {

@@ -3,8 +3,8 @@ import { z } from 'zod'
 import type { Json, JsonObject } from '../../../db/json.ts'
 import { capabilityOf, type McpResource, type McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { inParts } from '../in-parts.ts'
 import { instant, sha256, token } from '../shapes.ts'
 import { authType } from './fields.ts'
 
@@ -77,10 +77,31 @@ export const resourceDetail = z
  * A resource with its tools as operators see it (docs/protocol.md#mcp-resources). The revision is the ETag,
  * not a field.
  */
-export const mcpResourceView = async (resource: McpResource, tools: readonly McpTool[]) => ({
-  ...fieldsOf(resource),
-  tools: await inParts(tools, AT_ONCE, (tool) => toolView(resource, tool)),
-})
+export async function mcpResourceView(resource: McpResource, tools: readonly McpTool[]) {
+  return { ...fieldsOf(resource), tools: await toolViews(resource, tools, () => ({})) }
+}
+
+/** The tools that take so long are shown at once. ms. */
+const SLICE_MS = 3
+
+/** Shows tools as all views do, each with `more` of it. */
+async function toolViews<More>(
+  resource: McpResource,
+  tools: readonly McpTool[],
+  more: (tool: McpTool) => More,
+) {
+  const views = []
+  let since = performance.now()
+  for (const tool of tools) {
+    const changes = tool.state === 'quarantined' ? await pendingChanges(tool) : null
+    views.push({ ...toolView(resource, tool), ...(changes && { changes }), ...more(tool) })
+    if (performance.now() - since < SLICE_MS) continue
+    // Each may have two definitions of 256 KiB.
+    await turn()
+    since = performance.now()
+  }
+  return views
+}
 
 const fieldsOf = (resource: McpResource) => ({
   resource_id: resource.resource_id,
@@ -106,15 +127,14 @@ const fieldsOf = (resource: McpResource) => ({
  * an approval: the facts that the server gave of itself, each definition whole, and the names in
  * `tool_capabilities` that no tool has ever had.
  */
-export const mcpResourceDetail = async (resource: McpResource, tools: readonly McpTool[]) => ({
-  ...fieldsOf(resource),
-  server: serverOf(resource),
-  unknown_tools: unknownTools(resource, tools),
-  tools: await inParts(tools, AT_ONCE, (tool) => ({ ...toolView(resource, tool), ...definitionsOf(tool) })),
-})
-
-/** Tools that are shown at once: each may have two definitions to be read. */
-const AT_ONCE = 16
+export async function mcpResourceDetail(resource: McpResource, tools: readonly McpTool[]) {
+  return {
+    ...fieldsOf(resource),
+    server: serverOf(resource),
+    unknown_tools: unknownTools(resource, tools),
+    tools: await toolViews(resource, tools, definitionsOf),
+  }
+}
 
 /**
  * The server's words about itself; null where it was never read. JSON leaves out those that it did not say.
@@ -157,7 +177,6 @@ function toolView(resource: McpResource, tool: McpTool) {
     flags,
     pinned_at,
     changed_at,
-    ...(state === 'quarantined' && { changes: pendingChanges(tool) }),
   }
 }
 

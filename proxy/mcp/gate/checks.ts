@@ -1,15 +1,19 @@
+import type { Members } from '../../../db/json.ts'
 import { holds, missing } from '../../../plugins/capability.ts'
 import type { AccessToken, ToolCall } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { calls } from '../aside/aside.ts'
+import { Unanswered } from '../aside/threads.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
-import { headerParamFault } from '../pinning/header-params.ts'
+import { type HeaderParam, headerParamFault } from '../pinning/header-params.ts'
 import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
 import type { McpMessage } from '../protocol/message.ts'
-import { argumentsFault } from '../schema/arguments.ts'
+import { compileSmall, NOT_CHECKED, quickFault } from '../schema/arguments.ts'
 import { isUsable, type PinnedTool } from '../state/registry.ts'
 import { type RequestStates, stateRefused } from '../state/request-state.ts'
+import type { LargeParams } from './large-params.ts'
 import { destinationOf, type McpTarget, stateOwnerOf } from './target.ts'
 
 const CALL = 'mcp.tools.call'
@@ -22,6 +26,7 @@ interface Asking {
 
 interface Called extends Arrival, Asking {
   readonly toolCall: ToolCall
+  readonly largeParams: LargeParams | null
 }
 
 /**
@@ -42,32 +47,64 @@ export function methodGate(enforced: boolean): Plugin<Asking, object> {
 /**
  * Checks a tool right before it is called: its definition is the approved one (`mcp_tool_quarantined`), the
  * arguments fit it (`mcp_params_invalid`), and so do the headers that repeat them (`mcp_header_mismatch`).
+ * Waits only where the schema or the arguments are large, or the schema was not seen lately.
  */
-export const mcpTool: Plugin<Called, object> = {
+export const mcpTool: Plugin<Called, { headerParams: readonly HeaderParam[] }> = {
   name: 'mcp_tool',
-  admit: ({ granted: { target }, toolCall, message, headers }) => {
-    if (target.kind === 'built_in') checkArguments(BUILT_IN, toolCall)
-    if (target.kind !== 'tool') return {}
+  admit: (facts) => {
+    const { target } = facts.granted
+    if (target.kind === 'built_in') return checked(facts, BUILT_IN)
+    if (target.kind !== 'tool') return { headerParams: [] }
     const { tool, resource } = target.pinned
     if (!isUsable(resource, tool)) throw quarantined(target.pinned)
     const definition = definitionOf(tool)
-    checkArguments(definition, toolCall)
-    if (message.era === 'modern') {
-      const fault = headerParamFault(definition.headerParams, headers, toolCall.arguments ?? {})
-      if (fault !== null) throw new Refusal('mcp_header_mismatch', { message: fault })
-    }
-    return {}
+    return definition instanceof Promise
+      ? definition.then((known) => checked(facts, known))
+      : checked(facts, definition)
   },
 }
 
-const BUILT_IN = { digest: 'built-in http.get', inputSchema: HTTP_GET_TOOL.inputSchema }
+type Checked = Pick<PinnedDefinition, 'digest' | 'text' | 'inputSchema' | 'headerParams'>
 
-function checkArguments(
-  definition: Pick<PinnedDefinition, 'digest' | 'inputSchema'>,
-  { arguments: args }: ToolCall,
-): void {
-  const fault = argumentsFault(definition, args ?? {})
-  if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
+const BUILT_IN: Checked = {
+  digest: 'built-in http.get',
+  text: JSON.stringify(HTTP_GET_TOOL),
+  inputSchema: HTTP_GET_TOOL.inputSchema,
+  headerParams: [],
+}
+
+function checked(facts: Called, definition: Checked) {
+  const { message, toolCall, headers, largeParams } = facts
+  const args = toolCall.arguments ?? {}
+  const passed = (fault: string | null): Pick<Checked, 'headerParams'> => {
+    if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
+    const { headerParams } = definition
+    const mismatch = message.era === 'modern' ? headerParamFault(headerParams, headers, args) : null
+    if (mismatch !== null) throw new Refusal('mcp_header_mismatch', { message: mismatch })
+    return { headerParams }
+  }
+  const fault = largeParams === null ? quickFault(definition.digest, args) : undefined
+  return fault === undefined ? faultAside(facts, definition, args).then(passed) : passed(fault)
+}
+
+/** Finds the fault of arguments on a thread, since the one that serves may not take so long. */
+async function faultAside(
+  { granted, signal, largeParams }: Called,
+  definition: Checked,
+  args: Members,
+): Promise<string | null> {
+  const { digest, text } = definition
+  const span = largeParams?.spans.get('arguments')
+  const bytes = span && largeParams?.text.subarray(span.start, span.end)
+  const asked = { digest, definition: text, args: bytes ?? JSON.stringify(args) }
+  try {
+    const { fault, small } = await calls.ask('judgeArguments', asked, { key: granted.principal.id, signal })
+    if (small) compileSmall(definition)
+    return fault
+  } catch (error) {
+    if (error instanceof Unanswered) return NOT_CHECKED
+    throw error
+  }
 }
 
 const quarantined = ({ resource, tool }: PinnedTool): Refusal =>

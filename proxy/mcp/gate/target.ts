@@ -1,10 +1,11 @@
 import { hash } from 'node:crypto'
-import { isObject, type JsonObject } from '../../../db/json.ts'
+import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
 import { capabilityOf, type McpResource } from '../../../db/mcp/resources.ts'
 import type { CallSummary, Demand, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { SMALL } from '../aside/aside.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { canonicalText } from '../protocol/json-values.ts'
 import type { McpMessage, Peeked } from '../protocol/message.ts'
@@ -14,6 +15,7 @@ import type { StateOwner } from '../state/request-state.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { demandNow, type Reached } from './demand-now.ts'
 import type { ResourcePath } from './endpoint.ts'
+import { type LargeParams, readLargeParams } from './large-params.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
@@ -62,7 +64,7 @@ export function subjectOf({ params: { name, uri } }: McpMessage, to: Destination
   return typeof own === 'string' ? own : null
 }
 
-interface Needs extends Arrival, ResourcePath, Pick<JsonBody, 'json'> {
+interface Needs extends Arrival, ResourcePath, JsonBody {
   readonly principal: Principal
   readonly message: McpMessage
   readonly peeked: Peeked
@@ -73,6 +75,8 @@ interface Gives {
   readonly demand: Demand
   readonly call: CallSummary
   readonly toolCall: ToolCall
+  /** Null where the message is so small that they are read wherever they are needed. */
+  readonly largeParams: LargeParams | null
 }
 
 /** A target, and the capability that it demands. */
@@ -100,12 +104,12 @@ export function mcpTarget(
       const { message, peeked } = facts
       const aim = await aimOf(facts, { registry, serverRequests, httpGet })
       const args = judgedArguments(message, aim.target)
-      const canonical = args && canonicalText(args)
-      const sha256 = canonical && hash('sha256', canonical)
+      const largeParams = args && isLarge(facts) ? await largeParamsOf(facts) : null
+      const canonical = largeParams ?? (args && canonicalOf(args))
       const detail: JsonObject = {
         mcp_version: message.version,
         ...(aim.resource && { resource: aim.resource.name }),
-        ...(canonical && { arguments_sha256: sha256, arguments_bytes: Buffer.byteLength(canonical) }),
+        ...(canonical && { arguments_sha256: canonical.sha256, arguments_bytes: canonical.bytes }),
       }
       return {
         target: aim.target,
@@ -118,11 +122,27 @@ export function mcpTarget(
           resource: aim.resource?.name ?? null,
           method: message.method,
           arguments: args,
-          argumentsSha256: sha256,
+          argumentsSha256: canonical?.sha256 ?? null,
         },
+        largeParams,
       }
     },
   }
+}
+
+const isLarge = ({ body, spans }: JsonBody): boolean => body.length > SMALL && spans.has('params')
+
+/** Reads the parameters of a large message, of which `body` is what came and `params` what was read of it. */
+function largeParamsOf({ body, spans, message, principal, signal }: Needs): Promise<LargeParams> {
+  const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
+  const member = message.method === 'tools/call' ? 'arguments' : null
+  const given = { bytes: body.subarray(start, end), value: message.params, member } as const
+  return readLargeParams(given, { key: principal.id, signal })
+}
+
+function canonicalOf(args: Members): Pick<LargeParams, 'sha256' | 'bytes'> {
+  const text = canonicalText(args)
+  return { sha256: hash('sha256', text), bytes: Buffer.byteLength(text) }
 }
 
 interface Sources {

@@ -4,7 +4,8 @@ import { modernMeta } from '../protocol/versions.ts'
 import { responseOf } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import { resultOf } from '../upstream/message.ts'
+import { listItems } from '../upstream/large-message.ts'
+import { type Message, resultOf } from '../upstream/message.ts'
 import { cursorOf } from '../upstream/tools.ts'
 import { refusalOfUpstream } from './relay.ts'
 import { clientOf, type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
@@ -83,9 +84,10 @@ async function itemsOf(
       signal,
       held,
     })
-    const result = resultOf(await responseOf(answer))
+    const response = await responseOf(answer)
+    const result = resultOf(response)
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
-    for (const item of listOf(result, resource, member)) {
+    for (const item of await listOf(response, resource, { member, signal })) {
       left -= item.length
       if (left < 0) return items
       items.push(item)
@@ -99,12 +101,18 @@ async function itemsOf(
   return items
 }
 
-function listOf(result: Readonly<Record<string, unknown>>, { name }: McpResource, member: string): string[] {
-  const list = result[member]
-  if (!Array.isArray(list)) throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
-  return list.filter(isObject).map((item) => {
-    if (member !== 'prompts') return JSON.stringify(item)
-    if (typeof item.name !== 'string') throw new McpUpstreamError('failed', 'a prompt has no name')
-    return JSON.stringify({ ...item, name: `${name}.${item.name}` })
+async function listOf(
+  response: Message,
+  { name, resource_id: key }: McpResource,
+  { member, signal }: { readonly member: string; readonly signal: AbortSignal },
+): Promise<readonly string[]> {
+  const prefix = member === 'prompts' ? `${name}.` : ''
+  const items = await listItems(response, { member, prefix }, { key, signal })
+  if (items === null) throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
+  return items.texts.filter((text, index): text is string => {
+    if (text !== null && prefix !== '' && items.names[index] === null) {
+      throw new McpUpstreamError('failed', 'a prompt has no name')
+    }
+    return text !== null
   })
 }

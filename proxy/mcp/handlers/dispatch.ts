@@ -3,11 +3,13 @@ import type { JsonObject } from '../../../db/json.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
+import { SMALL } from '../aside/aside.ts'
 import { destinationOf, HTTP_GET, type McpTarget, noServerRequest } from '../gate/target.ts'
 import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, memberText, resultMessage } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, META } from '../protocol/versions.ts'
 import { aggregate } from './aggregate.ts'
+import { joinedBytes, responseBytes, sha256Of } from './large-answer.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
 import type { Dispatched } from './rewrite.ts'
@@ -56,12 +58,18 @@ async function aggregated(sources: McpSources, facts: McpFacts, member: string):
   return listed(facts, member, items, detail)
 }
 
-function listed(facts: McpFacts, member: string, items: readonly string[], detail: JsonObject): Reply {
-  const list = `${JSON.stringify(member)}:[${items.join(',')}]`
+async function listed(
+  facts: McpFacts,
+  member: string,
+  items: readonly string[],
+  detail: JsonObject,
+): Promise<Reply> {
+  const before = `{${modern(facts) ? '"resultType":"complete",' : ''}${JSON.stringify(member)}:[`
   // The list depends on the caller, so it is nobody else's (MCP 2026-07-28, caching).
-  const result = modern(facts)
-    ? `{"resultType":"complete",${list},"ttlMs":0,"cacheScope":"private",${OURS}}`
-    : `{${list}}`
+  const after = modern(facts) ? `],"ttlMs":0,"cacheScope":"private",${OURS}}` : ']}'
+  const length = items.reduce((sum, item) => sum + item.length, 0)
+  const result =
+    length > SMALL ? await joinedBytes(before, items, after) : `${before}${items.join(',')}${after}`
   return done(facts, result, { detail })
 }
 
@@ -79,13 +87,19 @@ async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply
   })
 }
 
-function done({ message }: McpFacts, result: string, { detail, ...report }: Report): Reply {
-  if (message.id === null) throw new Error('a notification was dispatched as a request')
-  const digest = { result_sha256: hash('sha256', result), result_bytes: Buffer.byteLength(result) }
+async function done(
+  { message: { id } }: McpFacts,
+  result: string | Buffer,
+  { detail, ...report }: Report,
+): Promise<Reply> {
+  if (id === null) throw new Error('a notification was dispatched as a request')
+  const isText = typeof result === 'string'
+  const sha256 = isText ? hash('sha256', result) : await sha256Of(result)
+  const digest = { result_sha256: sha256, result_bytes: Buffer.byteLength(result) }
   return {
     status: 200,
     headers: { 'content-type': 'application/json' },
-    body: resultMessage(message.id, result),
+    body: isText ? resultMessage(id, result) : responseBytes(id, 'result', result),
     report: () => ({ ...report, detail: { ...detail, ...digest } }),
   }
 }

@@ -5,6 +5,7 @@ import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
+import { editedBytes } from './large-answer.ts'
 import { type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
 
 /** The number of requests of an upstream that are put to the caller during one call. */
@@ -40,7 +41,7 @@ export class ServerRequestForwarder {
    * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError
    * where there is no end of them.
    */
-  async forward(message: Message): Promise<string | null> {
+  async forward(message: Message): Promise<string | Buffer | null> {
     this.#count()
     const { session } = this.#facts
     if (session === null || !this.#reachesCaller(session, message)) return this.#answer(message)
@@ -69,14 +70,15 @@ export class ServerRequestForwarder {
     return legacy && canBeAsked(session, message)
   }
 
-  #put(session: CallerSession, message: Message): string {
+  #put(session: CallerSession, message: Message): string | Buffer {
     if (this.#open.length === MAX_FORWARDED) throw endless()
     const { resource, pinned } = this.#to
     const { demand } = this.#facts.granted
     const upstreamId = memberText(message, 'id') ?? 'null'
     const id = this.#sources.serverRequests.open({ resource, pinned, session, demand, upstreamId })
     this.#open.push(id)
-    return edited(message, { id: JSON.stringify(id) })
+    const own = { id: JSON.stringify(id) }
+    return message.objects ? editedBytes(message, own) : edited(message, own)
   }
 
   async #answer(message: Message): Promise<null> {

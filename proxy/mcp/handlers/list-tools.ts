@@ -3,9 +3,10 @@ import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { holds } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { HTTP_GET } from '../gate/target.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
-import { definitionOf } from '../pinning/pinned-definition.ts'
+import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
 import { edited } from '../protocol/json-text.ts'
 import { isUsable, type Registry } from '../state/registry.ts'
 
@@ -22,6 +23,9 @@ export interface ListOptions {
   readonly httpGet: boolean
 }
 
+/** The tools that take so long are listed at once. ms. */
+const SLICE_MS = 3
+
 const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
@@ -37,19 +41,26 @@ export async function listTools(
   const may = (capability: string): boolean => holds(principal, token, capability)
   if (enforced && !may('mcp.tools.call')) return []
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
-  const lists = await Promise.all(
-    resources.map(async (resource) => {
-      const tools = await registry.tools(resource)
-      return tools
-        .filter((tool) => isUsable(resource, tool))
-        .filter((tool) => may(capabilityOf(resource, tool.name)))
-        .map((tool) => listed(resource, tool, pathResource !== null))
-    }),
-  )
-  return [...(httpGet && !pathResource && may(HTTP_GET) ? [BUILT_IN] : []), ...lists.flat()]
+  const list: string[] = httpGet && !pathResource && may(HTTP_GET) ? [BUILT_IN] : []
+  let since = performance.now()
+  for (const resource of resources) {
+    for (const tool of await registry.tools(resource)) {
+      if (!isUsable(resource, tool) || !may(capabilityOf(resource, tool.name))) continue
+      const text = pathResource ? tool.definition : named(resource, tool)
+      list.push(typeof text === 'string' ? text : await text)
+      if (performance.now() - since < SLICE_MS) continue
+      // There may be thousands.
+      await turn()
+      since = performance.now()
+    }
+  }
+  return list
 }
 
-const listed = ({ name: resource }: McpResource, tool: PinnedMcpTool, scoped: boolean): string =>
-  scoped
-    ? tool.definition
-    : edited(definitionOf(tool).object, { name: JSON.stringify(`${resource}.${tool.name}`) })
+/** Returns the definition of a tool under its whole name. */
+function named({ name: resource }: McpResource, tool: PinnedMcpTool): string | Promise<string> {
+  const definition = definitionOf(tool)
+  const written = ({ object }: PinnedDefinition): string =>
+    edited(object, { name: JSON.stringify(`${resource}.${tool.name}`) })
+  return definition instanceof Promise ? definition.then(written) : written(definition)
+}

@@ -4,7 +4,7 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
 import { type Destination, stateOwnerOf } from '../gate/target.ts'
-import { errorMessage, eventOf, memberObject, resultMessage } from '../protocol/json-text.ts'
+import { errorMessage, eventOf, resultMessage } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
@@ -13,8 +13,9 @@ import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpAnswer } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import type { Message } from '../upstream/message.ts'
+import { type Message, objectOf } from '../upstream/message.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
+import { eventPieces, responseBytes, sha256Of } from './large-answer.ts'
 import { type Dispatched, outgoing, shapedError, shapedResult, upstreamEra } from './rewrite.ts'
 
 export interface RelaySources {
@@ -123,8 +124,8 @@ class Relayed {
     throw new McpUpstreamError('failed', 'the answer ended without a response')
   }
 
-  #last(message: Message, status: number): Reply {
-    const { body, failed } = this.#response(message)
+  async #last(message: Message, status: number): Promise<Reply> {
+    const { body, failed } = await this.#response(message)
     return {
       status: failed && this.#era === 'modern' ? this.#statusOf(status) : 200,
       headers: { 'content-type': 'application/json' },
@@ -160,7 +161,8 @@ class Relayed {
     try {
       for await (const message of answer.messages) {
         const text = await this.#passedOn(message)
-        if (text !== null) yield Buffer.from(eventOf(text))
+        if (typeof text === 'string') yield Buffer.from(eventOf(text))
+        else if (text) yield* eventPieces(text)
       }
     } catch (error) {
       // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
@@ -172,33 +174,35 @@ class Relayed {
     }
   }
 
-  async #passedOn(message: Message): Promise<string | null> {
-    if (isResponse(message)) return this.#response(message).body
+  async #passedOn(message: Message): Promise<string | Buffer | null> {
+    if (isResponse(message)) return (await this.#response(message)).body
     if (message.value.id === undefined) return this.#noted(message)
     return this.#serverRequests.forward(message)
   }
 
   /** Returns a notification as it is; null where it is for this gateway. */
-  #noted({ value, bytes }: Message): string | null {
-    if (value.method !== 'notifications/tools/list_changed') return bytes.toString('utf8')
+  #noted({ value, bytes, objects }: Message): string | Buffer | null {
+    if (value.method !== 'notifications/tools/list_changed') return objects ? bytes : bytes.toString('utf8')
     // The list here changes when an operator approves the change, not before.
     this.#sources.onToolsChanged(this.#to.resource)
     return null
   }
 
   /** Returns the response to the caller, and notes what the outcome row says of it. */
-  #response(response: Message): { body: string; failed: boolean } {
+  async #response(response: Message): Promise<{ body: string | Buffer; failed: boolean }> {
     const { granted, message } = this.#facts
     const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
-    const result = memberObject(response, 'result')
+    const result = objectOf(response, 'result')
     if (result === null) {
-      const error = memberObject(response, 'error')
+      const error = objectOf(response, 'error')
       if (error === null) throw new McpUpstreamError('failed', 'a response is neither a result nor an error')
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (docs/ledger.md#leaf: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
-      return { body: errorMessage(id, shapedError(error)), failed: true }
+      const text = shapedError(error)
+      const body = typeof text === 'string' ? errorMessage(id, text) : responseBytes(id, 'error', text)
+      return { body, failed: true }
     }
     const shaped = shapedResult(result, {
       method: message.method,
@@ -206,14 +210,16 @@ class Relayed {
       upstream: this.#era,
       seal: (state) => this.#sources.states.seal(state, stateOwnerOf(granted.principal, message, this.#to)),
     })
-    this.#note(result.value, shaped)
-    return { body: resultMessage(id, shaped), failed: false }
+    this.#note(result.value)
+    const { detail } = this.#report
+    detail.result_bytes = Buffer.byteLength(shaped)
+    detail.result_sha256 = typeof shaped === 'string' ? hash('sha256', shaped) : await sha256Of(shaped)
+    const body = typeof shaped === 'string' ? resultMessage(id, shaped) : responseBytes(id, 'result', shaped)
+    return { body, failed: false }
   }
 
-  #note(result: Readonly<Record<string, unknown>>, text: string): void {
+  #note(result: Readonly<Record<string, unknown>>): void {
     const { detail } = this.#report
-    detail.result_sha256 = hash('sha256', text)
-    detail.result_bytes = Buffer.byteLength(text)
     if (result.resultType === 'input_required') detail.input_required = true
     if (this.#facts.message.method !== 'tools/call') return
     detail.isError = result.isError === true

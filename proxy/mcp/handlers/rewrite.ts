@@ -5,10 +5,11 @@ import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { SMALL } from '../aside/aside.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
+import type { LargeParams } from '../gate/large-params.ts'
 import { type Destination, type McpTarget, subjectOf } from '../gate/target.ts'
-import { headerParamHeaders } from '../pinning/header-params.ts'
-import { definitionOf } from '../pinning/pinned-definition.ts'
+import { type HeaderParam, headerParamHeaders } from '../pinning/header-params.ts'
 import { encodeHeaderValue } from '../protocol/header-values.ts'
 import { type Edits, edited, type JsonText, readObject } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
@@ -18,6 +19,7 @@ import { OUR_CODES } from '../refusal.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { UpstreamCall } from '../upstream/client.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
+import { editedBytes } from './large-answer.ts'
 
 /** The facts about a call before it is dispatched. */
 export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
@@ -26,6 +28,10 @@ export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body'
   readonly toolCall: ToolCall
   /** The upstream's own state of a multi round-trip request, where the caller sent one that is its own. */
   readonly requestState: string | null
+  /** The arguments of the tool that headers repeat. */
+  readonly headerParams: readonly HeaderParam[]
+  /** Null where the message is so small that they are read here. */
+  readonly largeParams: LargeParams | null
 }
 
 /**
@@ -59,7 +65,7 @@ export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'sess
  * from them and none of the caller's, and of the caller's capabilities those that this exchange can carry.
  */
 export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal): UpstreamCall {
-  const { message, session, toolCall, requestState } = facts
+  const { message, session, requestState } = facts
   const era = upstreamEra(to.resource, session)
   return {
     permit: facts.granted,
@@ -67,7 +73,7 @@ export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal
     owner: ownerOf(facts),
     method: message.method,
     params: upstreamParams(facts, { era, name: to.name, requestState }),
-    headers: era === 'modern' ? repeatingHeaders(message, to, toolCall) : {},
+    headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
     client: clientOf(session, era),
     signal,
     held: facts.held,
@@ -79,18 +85,17 @@ export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal
  * know.
  */
 function repeatingHeaders(
-  message: McpMessage,
+  { message, toolCall, headerParams }: Dispatched,
   to: Destination,
-  { arguments: args }: ToolCall,
 ): Record<string, string> {
   const subject = subjectOf(message, to)
   return {
     ...(NAMED.has(message.method) && subject !== null && { 'mcp-name': encodeHeaderValue(subject) }),
-    ...(to.pinned && headerParamHeaders(definitionOf(to.pinned.tool).headerParams, args ?? {})),
+    ...headerParamHeaders(headerParams, toolCall.arguments ?? {}),
   }
 }
 
-type CallerMessage = Pick<Dispatched, 'body' | 'spans' | 'message' | 'session'>
+type CallerMessage = Pick<Dispatched, 'body' | 'spans' | 'message' | 'session' | 'largeParams'>
 
 interface Rewriting {
   /** The era of the upstream. */
@@ -103,8 +108,12 @@ interface Rewriting {
 
 const EMPTY = readObject(Buffer.from('{}'))
 
-/** Reads a message's parameters as they stand in the body. */
-function paramsText({ body, spans }: Pick<CallerMessage, 'body' | 'spans'>): JsonText {
+/** Reads a message's parameters as they stand in the body, or were read before. */
+function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonText {
+  if (largeParams) {
+    const { text: bytes, spans: own } = largeParams
+    return { bytes, spans: own, value: message.params, escapedNames: false }
+  }
   const span = spans.get('params')
   return span ? readObject(body.subarray(span.start, span.end)) : EMPTY
 }
@@ -113,15 +122,15 @@ function paramsText({ body, spans }: Pick<CallerMessage, 'body' | 'spans'>): Jso
  * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
  * are rewritten. Returns null where there is nothing to send.
  */
-function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | null {
+function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | Buffer | null {
   const params = paramsText(call)
-  const text = edited(params, {
+  const text = written(params, {
     ...judgedEdit(params),
     ...nameEdit(params, call.message.method, name),
     ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
     ...metaEdit(call, era),
   })
-  return text === '{}' && params === EMPTY ? null : text
+  return params === EMPTY && text === '{}' ? null : text
 }
 
 function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
@@ -169,15 +178,15 @@ interface Shaping {
 }
 
 /**
- * Writes an upstream's result in the caller's era, JSON text: its bytes but for the members that the caller's
+ * Writes an upstream's result in the caller's era, JSON text, a large one as bytes: its own but for the members that the caller's
  * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
  * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express.
  */
-export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string {
+export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string | Buffer {
   const { value } = result
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
-    if (!incomplete) return result.bytes.toString('utf8')
+    if (!incomplete) return written(result, {})
     throw new Refusal('mcp_failed', {
       message: 'The MCP server asks for input in a way that this protocol version does not have.',
     })
@@ -192,7 +201,13 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
     ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value)),
     ...(incomplete && typeof state === 'string' && { requestState: JSON.stringify(seal(state)) }),
   }
-  return Object.keys(edits).length === 0 ? result.bytes.toString('utf8') : edited(result, edits)
+  return written(result, edits)
+}
+
+function written(object: JsonText, edits: Edits): string | Buffer {
+  const same = Object.keys(edits).length === 0
+  if (object.bytes.length > SMALL) return same ? object.bytes : editedBytes(object, edits)
+  return same ? object.bytes.toString('utf8') : edited(object, edits)
 }
 
 const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
@@ -201,10 +216,13 @@ const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
   cacheScope: '"private"',
 })
 
-/** Writes an upstream's JSON-RPC error for the caller, JSON text: its own, unless it has one of our codes. */
-export function shapedError(error: JsonText): string {
+/**
+ * Writes an upstream's JSON-RPC error for the caller, JSON text, a large one as bytes: its own, unless it has
+ * one of our codes.
+ */
+export function shapedError(error: JsonText): string | Buffer {
   const { code, message } = error.value
-  if (!OUR_CODES.has(code)) return error.bytes.toString('utf8')
+  if (!OUR_CODES.has(code)) return written(error, {})
   throw new Refusal('mcp_failed', {
     detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },
   })

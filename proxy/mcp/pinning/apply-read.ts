@@ -7,6 +7,7 @@ import { type McpResource, recordRead } from '../../../db/mcp/resources.ts'
 import { type McpTool, putMcpTool } from '../../../db/mcp/tools.ts'
 import type { Statement } from '../../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
+import { inTurns, type Steps } from '../../../plugins/turns.ts'
 import type { Inspection } from './inspect.ts'
 import type { PinPlan } from './plan.ts'
 
@@ -36,22 +37,31 @@ export interface AppliedRead {
  * since the epoch. The unit is refused as a `conflict` where the read was overtaken by a change of the
  * resource or by another read.
  */
-export function applyRead(
+export async function applyRead(
   { database, at }: { readonly database: Database; readonly at: number },
   resource: McpResource,
   result: Inspection,
-): AppliedRead {
+): Promise<AppliedRead> {
   if (!result.ok) {
     return { statements: [recordRead(database, resource, { problem: sentence(result.problem) })], notes: [] }
   }
   const { era, protocolVersion, facts, pins } = result
+  const read = recordRead(database, resource, { era, protocolVersion, facts, at })
+  const puts = await inTurns(putAll(database, pins.tools))
   return {
-    statements: [
-      recordRead(database, resource, { era, protocolVersion, facts, at }),
-      ...pins.tools.map((tool) => putMcpTool(database, tool)),
-    ],
+    statements: [read, ...puts],
     notes: [...pinned(resource, pins), ...instructed(resource, facts), ...quarantined(resource, pins)],
   }
+}
+
+/** Making a statement takes some 0.1 ms, and there may be thousands. */
+function* putAll(database: Database, tools: readonly McpTool[]): Steps<readonly Statement[]> {
+  const statements: Statement[] = []
+  for (const tool of tools) {
+    statements.push(putMcpTool(database, tool))
+    yield
+  }
+  return statements
 }
 
 interface Storing {
@@ -71,7 +81,7 @@ export async function storeRead(
   resource: McpResource,
   result: Inspection,
 ): Promise<boolean> {
-  const { statements, notes } = applyRead(
+  const { statements, notes } = await applyRead(
     { database, at },
     resource,
     withoutNewInstructions(resource, result),

@@ -1,14 +1,15 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../../db/database.ts'
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
+import { readings } from '../aside/aside.ts'
+import { type Asker, Unanswered } from '../aside/threads.ts'
 import type { Era } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type PinPlan, planPins } from './plan.ts'
-import { readTools } from './tool-definition.ts'
+import { type AskedTool, type JudgedTool, judgeTools } from './tool-definition.ts'
 
 /** The result of reading an upstream. */
 export type Inspection =
@@ -34,8 +35,9 @@ export const inspector =
       // Made here alone: a resource is there because an operator has registered it.
       const permit = { kind: 'reading', resourceId: resource.resource_id } as OperatorPermit
       const { era, protocolVersion, facts, tools } = await upstream.read(permit, resource, signal)
-      const listed = await withoutHurry(readTools(tools))
-      const known = await listMcpTools(database, resource.resource_id)
+      const { resource_id: key } = resource
+      const known = await listMcpTools(database, key)
+      const listed = await judgeTools(tools, known, (asked) => judgedAside(asked, { key, signal }))
       const pins = planPins({
         resourceId: resource.resource_id,
         known,
@@ -63,14 +65,13 @@ export const inspectWithin =
     return { ok: false, problem: `it did not answer in time (${withinMs} ms)` }
   }
 
-/** Collects the items, with everybody else's turn in between: a long list must not hold up calls. */
-async function withoutHurry<Made>(work: Iterable<Made>): Promise<Made[]> {
-  const made: Made[] = []
-  for (const one of work) {
-    made.push(one)
-    await nextTurn()
+async function judgedAside(asked: AskedTool, asker: Asker): Promise<JudgedTool> {
+  try {
+    return await readings.ask('judgeTool', asked, asker)
+  } catch (error) {
+    if (!(error instanceof Unanswered)) throw error
+    throw new Error(`tool ${asked.index + 1} of the list takes too long to judge`, { cause: error })
   }
-  return made
 }
 
 /** Says to the operator what is wrong, without anything that the upstream could have put into it. */

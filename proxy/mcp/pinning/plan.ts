@@ -1,7 +1,6 @@
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { timestamp } from '../../../db/statement.ts'
-import { pendingChanges } from './tool-changes.ts'
-import type { ToolDefinition } from './tool-definition.ts'
+import type { ListedTool } from './tool-definition.ts'
 
 /** The changes that a read of a resource's tools brings. */
 export interface PinPlan {
@@ -22,7 +21,7 @@ interface Read {
   readonly resourceId: string
   /** Every tool that the resource has a row of, gone ones too. */
   readonly known: readonly McpTool[]
-  readonly listed: readonly ToolDefinition[]
+  readonly listed: readonly ListedTool[]
   /** The resource was never read before: what it lists is taken as approved. */
   readonly first: boolean
   /** ms since the epoch. */
@@ -42,33 +41,36 @@ export function planPins({ resourceId, known, listed, first, at }: Read): PinPla
   const gone = known
     .filter(({ name, state }) => state !== 'gone' && !names.has(name))
     .map((row): McpTool => ({ ...row, state: 'gone', changed_at: now }))
-  const changed = listed.flatMap((tool) => {
+  const changed = listed.flatMap((tool): readonly McpTool[] => {
     const row = rows.get(tool.name)
     if (row) return comparedWith(row, tool, now)
-    return first ? approvedNow(resourceId, tool, now) : newcomer(resourceId, tool, now)
+    return [first ? approvedNow(resourceId, tool, now) : newcomer(resourceId, tool, now)]
   })
-  const quarantined = changed.filter(({ state }) => state === 'quarantined').map(quarantineOf)
+  const changes = new Map(listed.map(({ name, news }) => [name, news?.changes ?? []]))
+  const quarantined = changed
+    .filter(({ state }) => state === 'quarantined')
+    .map(({ name, pending_digest: digest }) => ({
+      tool: name,
+      changes: changes.get(name) ?? [],
+      digest: digest ?? '',
+    }))
   return { tools: [...gone, ...changed], quarantined }
 }
 
 /** Makes the row as it is to be, or nothing where it stays as it is. */
-function comparedWith(
-  row: McpTool,
-  { digest, text, flags }: ToolDefinition,
-  now: string,
-): readonly McpTool[] {
+function comparedWith(row: McpTool, { digest, text, news }: ListedTool, now: string): readonly McpTool[] {
+  if (news === null) return []
+  const { flags } = news
   if (digest === row.digest) {
-    if (row.state === 'approved') return []
     const settled = { pending_definition: null, pending_digest: null }
     return [{ ...row, ...settled, state: 'approved', flags, changed_at: now }]
   }
-  if (row.state === 'quarantined' && digest === row.pending_digest) return []
   const pending = { pending_definition: text, pending_digest: digest }
   return [{ ...row, ...pending, state: 'quarantined', flags, changed_at: now }]
 }
 
-function approvedNow(resourceId: string, tool: ToolDefinition, now: string): PinnedMcpTool {
-  const { name, text, digest, flags } = tool
+function approvedNow(resourceId: string, tool: ListedTool, now: string): PinnedMcpTool {
+  const { name, text, digest, news } = tool
   return {
     resource_id: resourceId,
     name,
@@ -77,13 +79,13 @@ function approvedNow(resourceId: string, tool: ToolDefinition, now: string): Pin
     state: 'approved',
     pending_definition: null,
     pending_digest: null,
-    flags,
+    flags: news?.flags ?? [],
     pinned_at: now,
     changed_at: null,
   }
 }
 
-function newcomer(resourceId: string, tool: ToolDefinition, now: string): McpTool {
+function newcomer(resourceId: string, tool: ListedTool, now: string): McpTool {
   return {
     ...approvedNow(resourceId, tool, now),
     definition: null,
@@ -94,9 +96,3 @@ function newcomer(resourceId: string, tool: ToolDefinition, now: string): McpToo
     pending_digest: tool.digest,
   }
 }
-
-const quarantineOf = (tool: McpTool): Quarantine => ({
-  tool: tool.name,
-  changes: pendingChanges(tool),
-  digest: tool.pending_digest ?? '',
-})

@@ -1,6 +1,7 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { cut, placeOf, visible } from '../../visible.ts'
+import { readings, SMALL } from '../aside/aside.ts'
 
 type Path = readonly (string | number)[]
 
@@ -11,19 +12,35 @@ const MAX_PLACE = 200
 const CONTEXT = 20
 
 /**
- * Says what would change if the pending definition of a tool were approved, as {@link toolChanges} does. Of a
- * tool that was never approved, everything: that there is nothing to compare it with is no reason to approve
- * it unseen.
+ * Says what would change if the pending definition of a tool were approved, as {@link changesOf} does; of
+ * large ones on a thread.
  */
-export function pendingChanges({ definition, pending_definition: pending }: McpTool): readonly string[] {
-  const after = membersOf(pending)
-  return definition === null
-    ? ['new tool', ...toolChanges({}, after)]
-    : toolChanges(membersOf(definition), after)
+export function pendingChanges(tool: McpTool): readonly string[] | Promise<readonly string[]> {
+  const { resource_id: key, definition: pinned, pending_definition: pending } = tool
+  const asked = { pinned, pending: pending ?? '{}' }
+  if ((pinned?.length ?? 0) + asked.pending.length <= SMALL) return changesBetween(asked)
+  return readings.ask('changesBetween', asked, { key })
 }
 
-function membersOf(definition: string | null): Members {
-  const value: unknown = JSON.parse(definition ?? '{}')
+interface Pair {
+  /** The approved definition, JSON text; null where there is none. */
+  readonly pinned: string | null
+  readonly pending: string
+}
+
+/** Compares two definitions, JSON text, as {@link changesOf} does. */
+export const changesBetween = ({ pinned, pending }: Pair): readonly string[] =>
+  changesOf(pinned, membersOf(pending))
+
+/**
+ * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. Of a tool that was never
+ * approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
+ */
+export const changesOf = (pinned: string | null, after: Members): readonly string[] =>
+  pinned === null ? ['new tool', ...toolChanges({}, after)] : toolChanges(membersOf(pinned), after)
+
+function membersOf(definition: string): Members {
+  const value: unknown = JSON.parse(definition)
   return isObject(value) ? value : {}
 }
 

@@ -15,6 +15,8 @@ type Check = (value: unknown) => string | null
 
 /** The steps of one check. One takes 1 to 20 ns. */
 const MAX_STEPS = 20_000_000
+/** The steps of one check on the thread that serves. */
+const MAX_QUICK_STEPS = 100_000
 const MAX_DEPTH = 64
 const MAX_VALUES = 1_000_000
 const MAX_SENTENCE = 300
@@ -40,9 +42,14 @@ const metaChecks = new Map<Dialect, Check>()
 
 interface Compiled {
   readonly check: Check
+  /** True where compiling it takes 7 ms at worst. */
+  readonly small: boolean
   /** Characters of the compiled code and memory of its patterns together. Bytes. */
   readonly weight: number
 }
+
+/** A schema of no more than this is small: characters of JSON, values, and instructions of its patterns. */
+const SMALL_SCHEMA = { size: 16_384, values: 120, patternWeight: 300 }
 
 /** The weight of the smallest schema. Bytes. */
 const MIN_WEIGHT = 8 * 1024
@@ -53,6 +60,12 @@ const cache = new LRUCache<string, Compiled>({
   sizeCalculation: ({ weight }) => weight,
 })
 
+/** A tool's schema, and the digest of the definition that it stands in. */
+interface ToolSchema {
+  readonly digest: string
+  readonly inputSchema: unknown
+}
+
 /**
  * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds
  * no value of theirs. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever
@@ -60,11 +73,47 @@ const cache = new LRUCache<string, Compiled>({
  * is compiled once for its digest. Does NOT check formats, nor a pattern that RE2 does not take: the tool's
  * flags name it.
  */
-export function argumentsFault(
-  definition: { readonly digest: string; readonly inputSchema: unknown },
+export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknown): string | null {
+  return compiledFor(digest, () => inputSchema).check(args === undefined ? {} : args)
+}
+
+/**
+ * Checks arguments as {@link argumentsFault} does, on a thread where that may take its time. `inputSchema` is
+ * read where the digest is new. Tells also whether the schema is so small that {@link compileSmall} may take
+ * it.
+ */
+export function judgedArguments(
+  { digest, inputSchema }: { readonly digest: string; readonly inputSchema: () => unknown },
   args: unknown,
-): string | null {
-  return checkFor(definition)(args === undefined ? {} : args)
+): { readonly fault: string | null; readonly small: boolean } {
+  const { check, small } = compiledFor(digest, inputSchema)
+  return { fault: check(args), small }
+}
+
+// By digest: small schemas, compiled for the thread that serves.
+const quick = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
+
+/**
+ * Checks arguments as {@link argumentsFault} does, within some 5 ms for those of 32 KiB. Returns undefined
+ * where that does not suffice, or {@link compileSmall} was not called with this digest, lately.
+ */
+export function quickFault(digest: string, args: unknown): string | null | undefined {
+  return quick.get(digest)?.(args)
+}
+
+/** Compiles a schema for {@link quickFault}: one that {@link judgedArguments} has found small. */
+export function compileSmall({ digest, inputSchema }: ToolSchema): void {
+  const prepared = prepareSchema(inputSchema)
+  if ('problem' in prepared || !isSmall(prepared)) return
+  const budget = stepBudgetOf(MAX_QUICK_STEPS)
+  const judge = compileSchema(prepared, budget)
+  quick.set(digest, (value) => {
+    try {
+      return judge(value)
+    } catch {
+      return undefined
+    }
+  })
 }
 
 /** Prepares a schema that arguments can be checked against, or says why it is none. Compiles nothing. */
@@ -75,29 +124,35 @@ export function usableSchema(inputSchema: unknown): PreparedSchema | SchemaFault
   return fault === null ? prepared : { code: 'schema_unusable', problem: `it is not valid: ${fault}` }
 }
 
-function checkFor({ digest, inputSchema }: { digest: string; inputSchema: unknown }): Check {
+function compiledFor(digest: string, inputSchema: () => unknown): Compiled {
   const known = cache.get(digest)
-  if (known) return known.check
-  const compiled = compiledFrom(inputSchema)
+  if (known) return known
+  const compiled = compiledFrom(inputSchema())
   cache.set(digest, compiled)
-  return compiled.check
+  return compiled
 }
 
 function compiledFrom(inputSchema: unknown): Compiled {
   const usable = usableSchema(inputSchema)
-  if ('problem' in usable) return { check: () => refused(usable.problem), weight: MIN_WEIGHT }
+  if ('problem' in usable) return unusable(usable.problem)
   // Compiled code is some ten times as long as its schema.
   const weight = MIN_WEIGHT + 10 * usable.size + usable.patterns * PATTERN_MEMORY
+  const budget = stepBudgetOf(MAX_STEPS)
   try {
-    return { check: compileSchema(usable), weight }
+    return { check: patient(compileSchema(usable, budget)), weight, small: isSmall(usable) }
   } catch {
     // The compiler says what it does not take by throwing.
-    return { check: () => refused('it cannot be compiled'), weight: MIN_WEIGHT }
+    return unusable('it cannot be compiled')
   }
 }
 
-const refused = (problem: string): string =>
-  `cannot be checked, for the schema of this tool is unusable: ${problem}`
+function unusable(problem: string): Compiled {
+  const sentence = `cannot be checked, for the schema of this tool is unusable: ${problem}`
+  return { check: () => sentence, weight: MIN_WEIGHT, small: false }
+}
+
+const isSmall = ({ size, values, patternWeight }: PreparedSchema): boolean =>
+  size <= SMALL_SCHEMA.size && values <= SMALL_SCHEMA.values && patternWeight <= SMALL_SCHEMA.patternWeight
 
 /** Checks a schema by the rules of its own dialect. Returns one sentence, or null. */
 function metaFault({ dialect, schema }: PreparedSchema): string | null {
@@ -105,17 +160,16 @@ function metaFault({ dialect, schema }: PreparedSchema): string | null {
   if (known) return known(schema)
   const budget = stepBudgetOf(MAX_STEPS)
   const ajv = validator(dialect, budget, true)
-  const check = checkOf(ajv.compile({ $ref: META[dialect] }), budget)
+  const check = patient(checkOf(ajv.compile({ $ref: META[dialect] }), budget))
   metaChecks.set(dialect, check)
   return check(schema)
 }
 
 /**
- * Compiles a schema. Throws an Error where the compiler does not take it. Blocks for some 0.1 ms for each
- * schema in it.
+ * Compiles a schema into a check that throws where its budget does not suffice. Throws an Error where the
+ * compiler does not take it. Blocks for some 0.1 ms for each schema in it.
  */
-function compileSchema({ dialect, schema }: PreparedSchema): Check {
-  const budget = stepBudgetOf(MAX_STEPS)
+function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): Check {
   // A validator of its own: nothing that one schema declares is known to another.
   const validate = validator(dialect, budget, false).compile(schema)
   // Code that is nested too deeply to run shows on the first run.
@@ -133,14 +187,23 @@ const checkOf =
     if (depth > MAX_DEPTH || values > MAX_VALUES) return 'too much to be checked'
     // No validator sees what such a member holds, and a careless reader takes it for something else.
     if (proto) return 'must not have a member named __proto__'
+    budget.start()
+    return validate(value) === true ? null : sentenceOf(validate.errors?.[0])
+  }
+
+const patient =
+  (check: Check): Check =>
+  (value) => {
     try {
-      budget.start()
-      return validate(value) === true ? null : sentenceOf(validate.errors?.[0])
+      return check(value)
     } catch {
       // Out of steps, or out of stack: what was not checked does not pass.
-      return 'cannot be checked with reasonable effort'
+      return NOT_CHECKED
     }
   }
+
+/** The fault of arguments that take too much work to check. */
+export const NOT_CHECKED = 'cannot be checked with reasonable effort'
 
 function sentenceOf(error: ErrorObject | undefined): string {
   if (!error) return 'do not fit the schema'

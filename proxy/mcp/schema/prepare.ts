@@ -11,7 +11,10 @@ export interface PreparedSchema {
   readonly schema: Record<string, unknown>
   /** Characters of JSON. */
   readonly size: number
+  readonly values: number
   readonly patterns: number
+  /** Of all patterns together: {@link linearPattern}. */
+  readonly patternWeight: number
   /** The places of patterns that will not be checked. */
   readonly unchecked: readonly string[]
 }
@@ -60,13 +63,12 @@ export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   if (!dialect) return { code: 'dialect_unknown', problem: 'its dialect is not supported' }
   // A copy without ties to the original. JSON.parse of an object's text gives an object.
   const schema = JSON.parse(text) as Record<string, unknown>
-  return prepared(schema, dialect, text.length)
+  return prepared(schema, { dialect, size: text.length, values })
 }
 
 function prepared(
   schema: Record<string, unknown>,
-  dialect: Dialect,
-  size: number,
+  of: Pick<PreparedSchema, 'dialect' | 'size' | 'values'>,
 ): PreparedSchema | SchemaFault {
   const all = subschemas(schema)
   if (all.length > MAX_SUBSCHEMAS || sum(all.map(repeatedIn)) > MAX_REPEATED) return TOO_LARGE
@@ -85,7 +87,7 @@ function prepared(
   }
   if (weight > MAX_PATTERN_WEIGHT) return TOO_LARGE
   for (const { schema } of all) leaveOutForeign(schema)
-  return { dialect, schema, size, patterns: patterns.length, unchecked }
+  return { ...of, schema, patterns: patterns.length, patternWeight: weight, unchecked }
 }
 
 const TOO_LARGE: SchemaFault = { code: 'schema_too_large', problem: 'it is too large' }

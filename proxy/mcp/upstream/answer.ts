@@ -1,10 +1,13 @@
 import type { Readable } from 'node:stream'
+import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Held } from '../../../plugins/plugin.ts'
+import { SMALL } from '../aside/aside.ts'
 import type { Era } from '../protocol/versions.ts'
 import { echoes, type UpstreamCredentials } from './connections.ts'
-import { failed } from './errors.ts'
+import { failed, McpUpstreamError } from './errors.ts'
 import { eventData, type SizeLimits } from './events.ts'
 import { drain, type Head, isEncoded, mediaTypeOf } from './exchange.ts'
+import { readLarge } from './large-message.ts'
 import { kindOfMessage, type Message, readMessage, readWhole } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
@@ -34,6 +37,9 @@ export interface Expectation {
   readonly limits: SizeLimits
   /** The account that the answer is counted on; null where no caller waits for it. */
   readonly held: Held | null
+  readonly resource: Pick<McpResource, 'resource_id'>
+  /** Fires when nobody waits for the answer any more. */
+  readonly signal: AbortSignal
   /**
    * The session that the request was sent in, in the legacy era: none, one without an id, or one that it
    * named.
@@ -98,22 +104,36 @@ async function accepted(
  * that the session is unknown.
  */
 async function errorAnswer({ status, body }: Head, type: string, expectation: Expectation): Promise<Message> {
-  const { requestId, credentials, limits, session, held } = expectation
+  const { requestId, limits, session, held } = expectation
   const bytes = await readWhole(body, limits.maxMessageBytes, held)
-  const message = type === 'application/json' ? messageIn(bytes) : null
+  const message = type === 'application/json' ? await messageIn(bytes, expectation) : null
   const named = session === 'named'
   if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
     throw failed('the upstream does not know the session', { status, cure: 'new_session' })
   }
   if (message === null || !answers(message, requestId)) throw failed(`HTTP status ${status}`, { status })
-  if (echoes(credentials, bytes)) throw failed('an answer holds the secret of our credentials', { status })
+  if (holdsSecret(message, expectation)) {
+    throw failed('an answer holds the secret of our credentials', { status })
+  }
   return message
 }
 
-function messageIn(bytes: Buffer): Message | null {
+/** Reads a message. A large one that holds the secret of our credentials is none. */
+function messageOf(bytes: Buffer, expectation: Expectation): Message | Promise<Message> {
+  const { credentials, resource, signal } = expectation
+  if (bytes.length <= SMALL) return readMessage(bytes)
+  return readLarge(bytes, { key: resource.resource_id, signal, traces: credentials.traces })
+}
+
+/** Tells of a small message whether it holds the secret of our credentials. */
+const holdsSecret = ({ bytes, objects }: Message, { credentials }: Expectation): boolean =>
+  objects === null && echoes(credentials, bytes)
+
+async function messageIn(bytes: Buffer, expectation: Expectation): Promise<Message | null> {
   try {
-    return readMessage(bytes)
-  } catch {
+    return await messageOf(bytes, expectation)
+  } catch (error) {
+    if (!(error instanceof McpUpstreamError)) throw error
     // A page or nothing: it answers no request.
     return null
   }
@@ -135,7 +155,8 @@ async function* oneMessage(
   progress: Progress,
 ): AsyncGenerator<Message> {
   const { limits, held } = expectation
-  const message = judged(readMessage(await readWhole(body, limits.maxMessageBytes, held)), expectation)
+  const bytes = await readWhole(body, limits.maxMessageBytes, held)
+  const message = judged(await messageOf(bytes, expectation), expectation)
   if (kindOfMessage(message) !== 'response') throw failed('the answer is not a response')
   progress.answered = true
   yield message
@@ -150,7 +171,7 @@ async function* eventMessages(
   const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false })
   try {
     for await (const data of eventData(chunks, expectation.limits, expectation.held)) {
-      const message = judged(readMessage(data), expectation)
+      const message = judged(await messageOf(data, expectation), expectation)
       progress.answered = kindOfMessage(message) === 'response'
       yield message
       if (progress.answered) return
@@ -163,8 +184,9 @@ async function* eventMessages(
 }
 
 /** Returns a message that may be passed on. */
-function judged(message: Message, { era, requestId, credentials }: Expectation): Message {
-  if (echoes(credentials, message.bytes)) throw failed('a message holds the secret of our credentials')
+function judged(message: Message, expectation: Expectation): Message {
+  const { era, requestId } = expectation
+  if (holdsSecret(message, expectation)) throw failed('a message holds the secret of our credentials')
   const kind = kindOfMessage(message)
   if (kind === 'response' && message.value.id !== requestId) throw failed('a response to another request')
   // 2026-07-28, streamable HTTP: what a server wants to know it asks for in a result.

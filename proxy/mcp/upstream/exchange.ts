@@ -18,7 +18,7 @@ export interface Outgoing {
   readonly method: 'POST' | 'DELETE'
   /** Beside the credentials, which the connection brings, `host` and `content-length`. */
   readonly headers: Readonly<Record<string, string>>
-  readonly body: string | null
+  readonly body: string | Buffer | null
   /** For all of it, from the connection to the last byte of the answer. ms. */
   readonly totalMs: number
   /** The request is destroyed at once when it fires, at whatever stage it is. */

@@ -11,18 +11,18 @@ export interface LongBody {
 }
 
 /** Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. */
-export const longBody = (text: string): LongBody => ({
+export const longBody = (text: string | Buffer): LongBody => ({
   body: Readable.from(piecesOf(text), { objectMode: false }),
   headers: { 'content-length': String(Buffer.byteLength(text)) },
 })
 
-async function* piecesOf(text: string): AsyncGenerator<Buffer> {
+async function* piecesOf(text: string | Buffer): AsyncGenerator<Buffer> {
   for (let at = 0, end = 0; at < text.length; at = end) {
     await turn()
     end = Math.min(at + PIECE, text.length)
     // The two halves of a character are written together.
-    if (end < text.length && isFirstHalf(text.charCodeAt(end - 1))) end -= 1
-    yield Buffer.from(text.slice(at, end))
+    if (typeof text === 'string' && end < text.length && isFirstHalf(text.charCodeAt(end - 1))) end -= 1
+    yield typeof text === 'string' ? Buffer.from(text.slice(at, end)) : text.subarray(at, end)
   }
 }
 

@@ -3,6 +3,7 @@ import { isObject, type Members } from '../../../db/json.ts'
 import { collect } from '../../../plugins/collect.ts'
 import { type Span, scanJson } from '../../../plugins/json-body/scan.ts'
 import type { Held } from '../../../plugins/plugin.ts'
+import { type JsonText, memberObject } from '../protocol/json-text.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
@@ -12,6 +13,8 @@ export interface Message {
   readonly value: Members
   /** The place in `bytes` of each outermost member's value. */
   readonly spans: ReadonlyMap<string, Span>
+  /** Of a large message: its result, error and params. Null: they are read when they are wanted. */
+  readonly objects: ReadonlyMap<string, JsonText> | null
 }
 
 export type MessageKind = 'request' | 'notification' | 'response'
@@ -28,8 +31,12 @@ export function readMessage(bytes: Buffer): Message {
   const value = parse(bytes)
   if (!isObject(value)) throw failed('a message is not one JSON object')
   if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
-  return { bytes, value, spans }
+  return { bytes, value, spans, objects: null }
 }
+
+/** Returns the result, error or params of a message, where it is an object. */
+export const objectOf = (message: Message, name: 'result' | 'error' | 'params'): JsonText | null =>
+  message.objects ? (message.objects.get(name) ?? null) : memberObject(message, name)
 
 /** Returns the kind of a message of {@link readMessage}. */
 export function kindOfMessage({ value }: Message): MessageKind {

@@ -11,7 +11,7 @@ export interface ModernCall {
   readonly resource: McpResource
   readonly method: string
   /** JSON text of the params object, as the upstream must see it; null for none. */
-  readonly params: string | null
+  readonly params: string | Buffer | null
   /** `mcp-name` and `mcp-param-*`. Any other is left out; the rest is put in here. */
   readonly headers: Headers
   /** The caller hung up: the request is destroyed at once. */

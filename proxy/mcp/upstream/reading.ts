@@ -62,7 +62,7 @@ async function readModern(reader: Reader, result: Members | null): Promise<Readi
   // Where the upstream did not say what it has, asking for its tools tells.
   const hasTools = result === null || isObject(capabilitiesOf(result).tools)
   const page = (params: Members) => askModern(reader, 'tools/list', params)
-  const tools = hasTools ? await listTools(page, reader.transport.limits.maxAnswerBytes) : []
+  const tools = hasTools ? await toolsBy(page, reader) : []
   const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(reader) }
   return { era: 'modern', protocolVersion: MODERN, facts, tools }
 }
@@ -106,12 +106,18 @@ async function readLegacy({ transport, permit, resource, signal }: Reader): Prom
       return responseOf(answer)
     }
     const hasTools = isObject(capabilitiesOf(result).tools)
-    const tools = hasTools ? await listTools(page, transport.limits.maxAnswerBytes) : []
+    const tools = hasTools ? await toolsBy(page, { transport, permit, resource, signal }) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
     await endSession(transport, resource, session)
   }
 }
+
+const toolsBy = (
+  page: (params: Members) => Promise<Message>,
+  { transport, resource, signal }: Reader,
+): Promise<readonly RawTool[]> =>
+  listTools(page, transport.limits.maxAnswerBytes, { key: resource.resource_id, signal })
 
 const capabilitiesOf = ({ capabilities }: Members): Members => (isObject(capabilities) ? capabilities : {})
 

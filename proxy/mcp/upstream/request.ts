@@ -36,8 +36,8 @@ export interface Request extends Pick<Expectation, 'requestId' | 'era' | 'sessio
   readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly method: string
-  /** JSON text of an object, or null for none. */
-  readonly params: string | null
+  /** JSON text of an object, or null for none. Bytes: a large one. */
+  readonly params: string | Buffer | null
   /** The headers of the era, the session and the call. */
   readonly headers: Headers
   readonly signal: AbortSignal
@@ -51,12 +51,12 @@ export async function send(
   transport: Transport,
   request: Request,
 ): Promise<{ head: Head; answer: McpAnswer }> {
-  const { resource, requestId, method, params, settled } = request
+  const { resource, settled } = request
   let connection: Connection
   let head: Head
   try {
     connection = await transport.connections.of(resource)
-    head = await exchange(connection, post(transport, requestMessage(requestId, method, params), request))
+    head = await exchange(connection, post(transport, messageOf(request), request))
   } catch (error) {
     // Silence, and a caller who gave up, say nothing of the upstream: it may be at work.
     settled(error instanceof McpUpstreamError && error.kind !== 'timeout')
@@ -64,6 +64,12 @@ export async function send(
   }
   const { credentials } = connection
   return { head, answer: await answerOf(head, { ...request, credentials, limits: transport.limits }) }
+}
+
+function messageOf({ requestId, method, params }: Request): string | Buffer {
+  if (params === null || typeof params === 'string') return requestMessage(requestId, method, params)
+  const head = `{"jsonrpc":"2.0","id":${requestId},"method":${JSON.stringify(method)},"params":`
+  return Buffer.concat([Buffer.from(head), params, Buffer.from('}')])
 }
 
 export interface Notification {
@@ -90,6 +96,6 @@ export async function notify(transport: Transport, { resource, text, ...rest }: 
 
 const post = (
   { limits }: Transport,
-  body: string,
+  body: string | Buffer,
   { headers, signal }: { readonly headers: Headers; readonly signal: AbortSignal },
 ): Outgoing => ({ method: 'POST', headers: { ...headers, ...FIXED }, body, totalMs: limits.totalMs, signal })

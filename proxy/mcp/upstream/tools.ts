@@ -1,6 +1,7 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import type { Members } from '../../../db/json.ts'
 import { METHOD_NOT_FOUND } from '../protocol/json-text.ts'
 import { failed, McpUpstreamError } from './errors.ts'
+import { listItems } from './large-message.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 
 const MAX_PAGES = 100
@@ -13,23 +14,24 @@ const MAX_LIST = 4 * 1024 * 1024
 
 /** A tool as its server defines it. */
 export interface RawTool {
+  readonly name: string
   /**
-   * The definition as JSON text, written anew from `value`: so that the definition that is judged, pinned and
-   * listed is one and the same, however the server spelt it.
+   * The definition as JSON text, written anew from what was read: so that the definition that is judged,
+   * pinned and listed is one and the same, however the server spelt it.
    */
   readonly text: string
-  readonly value: Members
 }
 
 /**
  * Reads all tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one
- * request with these params. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or
+ * request with these params; `asker` waits for large pages. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or
  * `maxAnswerBytes`, `failed` where a page is none, a cursor comes back, or two tools have one name. A server
  * without that method has no tools. Does NOT look at a definition beyond its name.
  */
 export async function listTools(
   send: (params: Members) => Promise<Message>,
   maxAnswerBytes: number,
+  asker: Asker,
 ): Promise<readonly RawTool[]> {
   const tools = new Map<string, RawTool>()
   const cursors = new Set<string>()
@@ -42,7 +44,7 @@ export async function listTools(
     if (total > Math.min(maxAnswerBytes, MAX_LIST))
       throw new McpUpstreamError('too_large', 'its list of tools is too large')
     const result = pageOf(response)
-    for (const value of toolsOf(result)) add(tools, value)
+    await addAll(tools, response, asker)
     const cursor = cursorOf(result)
     if (cursor === null) return [...tools.values()]
     if (cursors.has(cursor)) throw failed('its list of tools goes round in a circle')
@@ -60,18 +62,21 @@ function pageOf(response: Message): Members {
   return result
 }
 
-function toolsOf({ tools }: Members): readonly unknown[] {
-  if (Array.isArray(tools)) return tools
-  throw failed('a page of its tools holds no list')
-}
+/** The party that a list is read for. */
+type Asker = Parameters<typeof listItems>[2]
 
-function add(tools: Map<string, RawTool>, value: unknown): void {
-  if (!isObject(value) || typeof value.name !== 'string' || value.name === '') {
-    throw failed('one of its tools has no name')
+async function addAll(tools: Map<string, RawTool>, response: Message, asker: Asker): Promise<void> {
+  const items = await listItems(response, { member: 'tools', prefix: '' }, asker)
+  if (items === null) throw failed('a page of its tools holds no list')
+  for (const [index, name] of items.names.entries()) {
+    const text = items.texts[index] ?? null
+    if (name === null || name === '' || text === null) throw failed('one of its tools has no name')
+    if (tools.has(name)) throw failed('two of its tools have one name')
+    if (tools.size === MAX_TOOLS) {
+      throw new McpUpstreamError('too_large', `it has more than ${MAX_TOOLS} tools`)
+    }
+    tools.set(name, { name, text })
   }
-  if (tools.has(value.name)) throw failed('two of its tools have one name')
-  if (tools.size === MAX_TOOLS) throw new McpUpstreamError('too_large', `it has more than ${MAX_TOOLS} tools`)
-  tools.set(value.name, { text: JSON.stringify(value), value })
 }
 
 /**

@@ -150,8 +150,9 @@ await t.test('row 23: while many tools are judged, calls go on', async (t) => {
   })
   await listed.promise
   // In one piece, all would be judged before the first of them is heard.
-  for (let count = 0; count < 20; count += 1) t.equal((await ping()).status, 200)
-  t.notOk(over)
+  let answered = 0
+  for (; !over; answered += 1) t.equal((await ping()).status, 200)
+  t.ok(answered > 5, `${answered} meanwhile`)
   await refreshed
   agent.destroy()
 })

@@ -7,7 +7,7 @@ import { findMcpResource, insertMcpResource, type McpResource } from '../../../.
 import { listMcpTools } from '../../../../db/mcp/tools.ts'
 import { applyRead, storeRead } from '../../../../proxy/mcp/pinning/apply-read.ts'
 import { planPins } from '../../../../proxy/mcp/pinning/plan.ts'
-import { readTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import { judgeTool, judgeTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
 import { AT, fieldsOf } from '../../../support/db/mcp-rows.ts'
 
 const FOUND = { ok: true, era: 'modern', protocolVersion: '2026-07-28', facts: {} } as const
@@ -23,16 +23,13 @@ async function registered(t: Parameters<typeof openedAt>[0]) {
     if (!found) throw new Error('it is not there')
     return found
   }
-  const inspected = async (resource: McpResource, ...texts: string[]) => ({
-    ...FOUND,
-    pins: planPins({
-      resourceId: resource_id,
-      known: await listMcpTools(database, resource_id),
-      listed: [...readTools(texts.map((text) => ({ text, value: JSON.parse(text) })))],
-      first: resource.last_read_at === null,
-      at: AT,
-    }),
-  })
+  const inspected = async (resource: McpResource, ...texts: string[]) => {
+    const known = await listMcpTools(database, resource_id)
+    const raw = texts.map((text) => ({ name: JSON.parse(text).name, text }))
+    const listed = await judgeTools(raw, known, judgeTool)
+    const first = resource.last_read_at === null
+    return { ...FOUND, pins: planPins({ resourceId: resource_id, known, listed, first, at: AT }) }
+  }
   let at = AT
   const store = async (resource: McpResource, ...texts: string[]) => {
     at += 1
@@ -132,7 +129,8 @@ t.test('why a read failed stands on one line, with nothing hidden in it', async 
   const { database, current, ledger, rows } = await registered(t)
   const problem = `down\u001b[2J\n\u202eup ${'x'.repeat(1000)}`
   const resource = await current()
-  t.strictSame(applyRead({ database, at: AT }, resource, { ok: false, problem }).notes, [])
+  const { notes } = await applyRead({ database, at: AT }, resource, { ok: false, problem })
+  t.strictSame(notes, [])
   await storeRead({ database, ledger, configDigest: 'c', at: AT }, resource, { ok: false, problem })
   const { last_error: error } = await current()
   t.match(error, /^down \[2J up x+$/)

@@ -2,30 +2,32 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { McpTool } from '../../../../db/mcp/tools.ts'
 import { type PinPlan, planPins } from '../../../../proxy/mcp/pinning/plan.ts'
-import { readTools, type ToolDefinition } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import { judgeTool, judgeTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import type { RawTool } from '../../../../proxy/mcp/upstream/tools.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 
-function listed(
-  descriptions: Readonly<Record<string, string>>,
-  more: object = {},
-): readonly ToolDefinition[] {
-  const raw = Object.entries(descriptions).map(([name, description]) => {
+function listed(descriptions: Readonly<Record<string, string>>, more: object = {}): readonly RawTool[] {
+  return Object.entries(descriptions).map(([name, description]) => {
     const value = { name, description, inputSchema: { type: 'object' }, ...more }
-    return { text: JSON.stringify(value), value }
+    return { name, text: JSON.stringify(value) }
   })
-  return [...readTools(raw)]
 }
 
-const read = (known: readonly McpTool[], tools: readonly ToolDefinition[], first = false): PinPlan =>
-  planPins({ resourceId: 'r', known, listed: tools, first, at: AT })
+async function read(known: readonly McpTool[], tools: readonly RawTool[], first = false): Promise<PinPlan> {
+  const judged = await judgeTools(tools, known, judgeTool)
+  return planPins({ resourceId: 'r', known, listed: judged, first, at: AT })
+}
+
+const digestsOf = async (tools: readonly RawTool[]): Promise<ReadonlyMap<string, string>> =>
+  new Map((await judgeTools(tools, [], judgeTool)).map(({ name, digest }) => [name, digest]))
 
 function after(known: readonly McpTool[], plan: PinPlan): readonly McpTool[] {
   const rows = new Map([...known, ...plan.tools].map((row) => [row.name, row]))
   return [...rows.values()]
 }
 
-const pinned = after([], read([], listed({ a: 'one', b: 'two' }), true))
+const pinned = after([], await read([], listed({ a: 'one', b: 'two' }), true))
 const rowOf = (rows: readonly McpTool[], name: string) => rows.find((row) => row.name === name)
 
 t.test('threat 17: the first read approves all tools, a later one none', async (t) => {
@@ -36,8 +38,8 @@ t.test('threat 17: the first read approves all tools, a later one none', async (
     pinned_at: '2026-01-01T00:00:00.000Z',
     changed_at: null,
   })
-  const plan = read(pinned, listed({ a: 'one', b: 'two', c: 'new' }))
-  const [{ digest } = { digest: '' }] = listed({ c: 'new' })
+  const plan = await read(pinned, listed({ a: 'one', b: 'two', c: 'new' }))
+  const digest = (await digestsOf(listed({ c: 'new' }))).get('c') ?? ''
   t.match(plan.quarantined, [
     { tool: 'c', changes: ['new tool', /^name: /, /^description: added "new"$/], digest },
   ])
@@ -45,11 +47,11 @@ t.test('threat 17: the first read approves all tools, a later one none', async (
     { name: 'c', state: 'quarantined', definition: null, digest: null, pending_digest: digest },
   ])
   const again = after(pinned, plan)
-  t.same(read(again, listed({ a: 'one', b: 'two', c: 'new' })), { tools: [], quarantined: [] })
+  t.same(await read(again, listed({ a: 'one', b: 'two', c: 'new' })), { tools: [], quarantined: [] })
 })
 
 t.test('threat 17: a changed definition is quarantined beside what was approved', async (t) => {
-  const plan = read(pinned, listed({ a: 'evil', b: 'two' }))
+  const plan = await read(pinned, listed({ a: 'evil', b: 'two' }))
   t.equal(plan.tools.length, 1)
   const before = rowOf(pinned, 'a')
   t.match(plan.tools[0], { state: 'quarantined', definition: before?.definition, digest: before?.digest })
@@ -57,33 +59,40 @@ t.test('threat 17: a changed definition is quarantined beside what was approved'
   t.same(plan.quarantined[0]?.changes, ['description: "one" → "evil"'])
 
   const rows = after(pinned, plan)
-  t.same(read(rows, listed({ a: 'evil', b: 'two' })).quarantined, [], 'the same change is told once')
-  t.match(read(rows, listed({ a: 'worse', b: 'two' })).quarantined, [{ tool: 'a' }], 'another one again')
-  const back = read(rows, listed({ a: 'one', b: 'two' }))
+  t.same((await read(rows, listed({ a: 'evil', b: 'two' }))).quarantined, [], 'the same change is told once')
+  t.match(
+    (await read(rows, listed({ a: 'worse', b: 'two' }))).quarantined,
+    [{ tool: 'a' }],
+    'another one again',
+  )
+  const back = await read(rows, listed({ a: 'one', b: 'two' }))
   t.match(back.tools, [{ state: 'approved', pending_definition: null, pending_digest: null }])
   t.same(back.quarantined, [])
 })
 
 t.test('what the digest leaves out changes nothing: what is listed is what was approved', async (t) => {
-  t.same(read(pinned, listed({ a: 'one', b: 'two' }, { _meta: { x: 1 } })), { tools: [], quarantined: [] })
+  t.same(await read(pinned, listed({ a: 'one', b: 'two' }, { _meta: { x: 1 } })), {
+    tools: [],
+    quarantined: [],
+  })
 })
 
 t.test('a tool that vanished is gone, and comes back approved only unchanged', async (t) => {
-  const plan = read(pinned, listed({ a: 'one' }))
+  const plan = await read(pinned, listed({ a: 'one' }))
   t.match(plan.tools, [{ name: 'b', state: 'gone', digest: rowOf(pinned, 'b')?.digest }])
   const rows = after(pinned, plan)
-  t.same(read(rows, listed({ a: 'one' })).tools, [], 'it vanishes once')
-  t.match(read(rows, listed({ a: 'one', b: 'two' })).tools, [{ name: 'b', state: 'approved' }])
-  const changed = read(rows, listed({ a: 'one', b: 'evil' }))
+  t.same((await read(rows, listed({ a: 'one' }))).tools, [], 'it vanishes once')
+  t.match((await read(rows, listed({ a: 'one', b: 'two' }))).tools, [{ name: 'b', state: 'approved' }])
+  const changed = await read(rows, listed({ a: 'one', b: 'evil' }))
   t.match(changed.tools, [{ name: 'b', state: 'quarantined' }])
   t.match(changed.quarantined, [{ tool: 'b' }])
 })
 
 t.test('a tool that was never approved does not become so by vanishing', async (t) => {
-  const fresh = after(pinned, read(pinned, listed({ a: 'one', b: 'two', c: 'x' })))
-  const gone = after(fresh, read(fresh, listed({ a: 'one', b: 'two' })))
+  const fresh = after(pinned, await read(pinned, listed({ a: 'one', b: 'two', c: 'x' })))
+  const gone = after(fresh, await read(fresh, listed({ a: 'one', b: 'two' })))
   t.match(rowOf(gone, 'c'), { state: 'gone', digest: null })
-  const back = read(gone, listed({ a: 'one', b: 'two', c: 'x' }))
+  const back = await read(gone, listed({ a: 'one', b: 'two', c: 'x' }))
   t.match(back.tools, [{ name: 'c', state: 'quarantined' }])
 })
 
@@ -91,21 +100,21 @@ t.test(
   'property: after any history nothing is approved but what the first read saw, and a read twice is a read once',
   async () => {
     const list = fc.dictionary(fc.constantFrom('a', 'b', 'c'), fc.constantFrom('1', '2', '3'))
-    fc.assert(
-      fc.property(fc.array(list, { minLength: 1, maxLength: 8 }), (history) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(list, { minLength: 1, maxLength: 8 }), async (history) => {
         const [start = {}, ...later] = history
-        const first = new Map(listed(start).map(({ name, digest }) => [name, digest]))
-        let rows = after([], read([], listed(start), true))
+        const first = await digestsOf(listed(start))
+        let rows = after([], await read([], listed(start), true))
         for (const descriptions of later) {
           const now = listed(descriptions)
-          rows = after(rows, read(rows, now))
-          const again = read(rows, now)
+          const digests = await digestsOf(now)
+          rows = after(rows, await read(rows, now))
+          const again = await read(rows, now)
           if (again.tools.length + again.quarantined.length > 0) return false
           for (const { name, state, digest } of rows) {
-            const lists = now.find((tool) => tool.name === name)
+            const lists = digests.get(name)
             if ((state === 'gone') !== (lists === undefined)) return false
-            if ((state === 'approved') !== (lists !== undefined && lists.digest === first.get(name)))
-              return false
+            if ((state === 'approved') !== (lists !== undefined && lists === first.get(name))) return false
             if (digest !== (first.get(name) ?? null)) return false
           }
         }

@@ -1,6 +1,12 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { readTools, type ToolDefinition } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import type { McpTool } from '../../../../db/mcp/tools.ts'
+import {
+  type AskedTool,
+  type JudgedTool,
+  judgeTool,
+  judgeTools,
+} from '../../../../proxy/mcp/pinning/tool-definition.ts'
 
 const TOOL = {
   name: 'a',
@@ -8,9 +14,9 @@ const TOOL = {
   inputSchema: { type: 'object', properties: { x: { type: 'string' } } },
 }
 
-function read(...values: readonly Record<string, unknown>[]): readonly ToolDefinition[] {
-  return [...readTools(values.map((value) => ({ text: JSON.stringify(value), value })))]
-}
+const judged = (text: string, index = 0): JudgedTool => judgeTool({ text, index, pinned: null, known: [] })
+const read = (...values: readonly Record<string, unknown>[]): readonly JudgedTool[] =>
+  values.map((value, index) => judged(JSON.stringify(value), index))
 const digestOf = (value: Record<string, unknown>): string | undefined => read(value)[0]?.digest
 
 t.test('threat 17: the digest covers what a model and a gateway go by, and nothing else', async (t) => {
@@ -51,8 +57,7 @@ t.test('the digest does not depend on the order of members (RFC 8785)', async ()
 
 t.test('a definition keeps its text as it was written', async (t) => {
   const text = `{ "name":"a", "x-unknown": 1.0, "inputSchema": {"type":"object"} }`
-  t.match([...readTools([{ text, value: JSON.parse(text) }])], [{ name: 'a', text, flags: [] }])
-  t.same(read(), [])
+  t.match(await judgeTools([{ name: 'a', text }], [], judgeTool), [{ name: 'a', text, news: { flags: [] } }])
 })
 
 t.test(
@@ -64,9 +69,8 @@ t.test(
       t.throws(() => read(TOOL, { ...TOOL, name }), /^tool 2 of the list has /, JSON.stringify(name))
     }
     for (const name of ['getUser', 'DATA_EXPORT_v2', 'admin.tools.list', 'a/b:c-d', 'x'.repeat(128)]) {
-      t.equal(read({ ...TOOL, name })[0]?.name, name)
+      t.match(read({ ...TOOL, name }), [{ news: { flags: [] } }], name)
     }
-    t.throws(() => read(TOOL, TOOL), /^the tool a is listed twice$/)
     for (const inputSchema of [undefined, null, true, [], {}, { type: 'string' }, { type: ['object'] }]) {
       t.throws(() => read({ ...TOOL, inputSchema }), /is not the schema of an object$/)
     }
@@ -76,9 +80,38 @@ t.test(
 
 t.test('T14: a definition that two readers could take for two tools is refused', async (t) => {
   const twice = '{"name":"a","description":"evil","description":"good","inputSchema":{"type":"object"}}'
-  t.throws(() => [...readTools([{ text: twice, value: JSON.parse(twice) }])], /not unambiguous JSON$/)
+  t.throws(() => judged(twice), /not unambiguous JSON$/)
   const surrogate = '{"name":"a","description":"\\ud800","inputSchema":{"type":"object"}}'
-  t.throws(() => [...readTools([{ text: surrogate, value: JSON.parse(surrogate) }])], /not unambiguous JSON$/)
+  t.throws(() => judged(surrogate), /not unambiguous JSON$/)
   const deep = `{"name":"a","inputSchema":{"type":"object","x":${'['.repeat(20_000)}${']'.repeat(20_000)}}}`
-  t.throws(() => [...readTools([{ text: deep, value: JSON.parse(deep) }])], /not unambiguous JSON$/)
+  t.throws(() => judged(deep), /not unambiguous JSON$/)
+})
+
+t.test('A6: a definition that is as it was is not judged again', async (t) => {
+  const text = JSON.stringify(TOOL)
+  const { digest } = judged(text)
+  const approved = { state: 'approved', pending_definition: null, pending_digest: null } as const
+  const row = {
+    ...{ resource_id: 'r', name: 'a', flags: [], changed_at: null, pinned_at: '', definition: text, digest },
+    ...approved,
+  }
+  const asked: string[] = []
+  const judge = (tool: AskedTool): JudgedTool => {
+    asked.push(tool.text)
+    return judgeTool(tool)
+  }
+  const read = async (known: McpTool, listed: string) =>
+    (await judgeTools([{ name: 'a', text: listed }], [known], judge))[0]
+  t.same(await read(row, text), { name: 'a', text, digest, news: null })
+  t.same(asked, [], 'the approved one')
+  const other = JSON.stringify({ ...TOOL, description: 'e' })
+  const pending = { pending_definition: other, pending_digest: judged(other).digest }
+  const waiting = { ...row, ...pending, state: 'quarantined' } as const
+  t.match(await read(waiting, other), { digest: pending.pending_digest, news: null })
+  t.same(asked, [], 'the one that waits')
+  const respelt = JSON.stringify({ ...TOOL, _meta: { a: 1 } })
+  t.match(await read(row, respelt), { digest, news: null })
+  t.same(asked, [respelt], 'another text of the same digest: no flags are looked for')
+  t.match(await read(waiting, text), { digest, news: { flags: [], changes: [] } }, 'the approved one again')
+  t.match(await read({ ...row, state: 'gone' }, text), { digest, news: { flags: [] } }, 'it came back')
 })

@@ -82,6 +82,8 @@ await t.test('so it is where the body broke before anybody could look at it', as
       limits: { maxMessageBytes: 1, maxAnswerBytes: 1 },
       session: 'named',
       held: null,
+      resource: { resource_id: 'r' },
+      signal: new AbortController().signal,
       settled: (answered) => settled.push(answered),
     },
   )

@@ -30,8 +30,8 @@ await t.test('2026-07-28 a server of the modern era is known by its answer to se
   })
   t.same(Object.keys(reading.facts).length, 4)
   t.same(
-    reading.tools.map(({ value }) => value),
-    named(2),
+    reading.tools.map(({ name }) => name),
+    named(2).map(({ name }) => name),
   )
   t.same(
     reading.tools.map(({ text }) => text),
@@ -65,7 +65,7 @@ await t.test('2026-07-28 an error that only the modern era has makes a server mo
     const raw = await rawMcp(t, (res, told) =>
       told.rpc === 'server/discover' ? sendJson(res, error(told.id, code, 'no', data), 400) : list(res, told),
     )
-    t.match(await read(t, raw), { era: 'modern', facts: {}, tools: [{ value: { name: 't0' } }] }, `${code}`)
+    t.match(await read(t, raw), { era: 'modern', facts: {}, tools: [{ name: 't0' }] }, `${code}`)
     t.match((await read(t, raw)).facts, { legacy: false }, 'it answered initialize with no handshake')
   }
 })
@@ -96,7 +96,7 @@ await t.test(
         era: 'legacy',
         protocolVersion: '2025-11-25',
         facts: { capabilities: { tools: {} }, serverInfo: { name: 'raw' } },
-        tools: [{ value: { name: 't0' } }, { value: { name: 't1' } }],
+        tools: [{ name: 't0' }, { name: 't1' }],
       })
       t.same(
         raw.told.map(({ rpc, session }) => `${rpc} ${session}`),

@@ -13,7 +13,7 @@ const LIMITS = { maxMessageBytes: 4_000_000, maxAnswerBytes: 16_000_000 }
 const read = (upstream: McpUpstream, url: string): Promise<Reading> =>
   upstream.read(READING, resourceAt(url, { era: null }), new AbortController().signal)
 
-const names = ({ tools }: Reading): unknown[] => tools.map(({ value }) => value.name)
+const names = ({ tools }: Reading): unknown[] => tools.map(({ name }) => name)
 
 const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',

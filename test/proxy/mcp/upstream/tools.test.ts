@@ -14,7 +14,7 @@ await t.test('all pages of tools are read', async (t) => {
   )
   const { tools } = await read(t, raw)
   t.same(
-    tools.map(({ value }) => value.name),
+    tools.map(({ name }) => name),
     ['t0', 't1', 't2', 't3', 't4', 't5', 't6', 't7'],
   )
   t.equal(raw.of('tools/list').length, 4)

@@ -1,0 +1,131 @@
+import type { RefusalReason } from '../../../plugins/refusal.ts'
+
+/** The place of a value in JSON text. Byte offsets, `end` exclusive. */
+interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+/** The parameters of a call, read. */
+export interface ReadParams {
+  /** Of the judged arguments in canonical form (RFC 8785): lower-case hex SHA-256, and bytes. */
+  readonly sha256: string
+  readonly bytes: number
+  /** The place of each member's value in the parameters. */
+  readonly spans: ReadonlyMap<string, Span>
+}
+
+/** The verdict on the arguments of a call. */
+export interface ArgumentsVerdict {
+  /** Null, or one sentence that holds no value of theirs. */
+  readonly fault: string | null
+  /** True where the schema is so small that the thread that serves may compile it too. */
+  readonly small: boolean
+}
+
+/** A tool of a list, as far as it has to be known. */
+export interface JudgedTool {
+  readonly digest: string
+  /** Null where the digest is one of the known. */
+  readonly news: { readonly flags: readonly string[]; readonly changes: readonly string[] } | null
+}
+
+/** An argument that a header repeats. */
+interface HeaderParam {
+  readonly header: string
+  readonly path: readonly string[]
+  readonly type: 'boolean' | 'integer' | 'string'
+}
+
+/** A large message of an upstream, without what is large in it. */
+export interface CutMessage {
+  /** True where one of the traces is in it. */
+  readonly echo: boolean
+  readonly value: Readonly<Record<string, unknown>>
+  /** The place of each outermost member's value. */
+  readonly spans: ReadonlyMap<string, Span>
+  /** By name, the members that are looked into, and the places of their members' values in them. */
+  readonly inner: ReadonlyMap<
+    string,
+    { readonly spans: ReadonlyMap<string, Span>; readonly escapedNames: boolean }
+  >
+}
+
+/** The items of a list in a result: no more than 10,000 of a large one. */
+export interface ListItems {
+  /** JSON text of each, written anew. Null for what is no object. */
+  readonly texts: readonly (string | null)[]
+  /** The name of each as the server wrote it. Null where it has none that is text. */
+  readonly names: readonly (string | null)[]
+}
+
+/** The work of the threads: what each takes, and what it gives. */
+export interface Tasks {
+  /**
+   * Reads parameters, and makes the canonical form of `member`, or of all but `_meta`. Text: what was read
+   * before, written anew. Gives null for bytes where a name is written with an escape: only their text tells
+   * how it was read.
+   */
+  readonly readParams: (asked: {
+    readonly params: Uint8Array | string
+    readonly member: 'arguments' | null
+  }) => ReadParams | null
+
+  /** Checks arguments, JSON text of an object, against the schema of a tool's definition. */
+  readonly judgeArguments: (asked: {
+    readonly digest: string
+    readonly definition: string
+    readonly args: Uint8Array | string
+  }) => ArgumentsVerdict
+
+  /**
+   * Judges the tool at `index` of a list: `pinned` is its approved definition, `known` the digests that need
+   * no judgement.
+   */
+  readonly judgeTool: (asked: {
+    readonly text: string
+    readonly index: number
+    readonly pinned: string | null
+    readonly known: readonly string[]
+  }) => JudgedTool
+
+  /** Reads a message of an upstream. */
+  readonly readMessage: (asked: {
+    readonly bytes: Uint8Array
+    readonly traces: readonly Uint8Array[]
+  }) => CutMessage
+
+  /**
+   * Reads the list that a member of a message's result is; null where it is none. `prefix` goes before each
+   * name.
+   */
+  readonly listItems: (asked: {
+    readonly bytes: Uint8Array
+    readonly member: string
+    readonly prefix: string
+  }) => ListItems | null
+
+  /** Compares two definitions of a tool. */
+  readonly changesBetween: (asked: {
+    readonly pinned: string | null
+    readonly pending: string
+  }) => readonly string[]
+
+  /** Takes a pinned definition apart. */
+  readonly takeApart: (definition: string) => {
+    readonly headerParams: readonly HeaderParam[]
+    readonly spans: ReadonlyMap<string, Span>
+  }
+}
+
+export type Task = keyof Tasks
+
+export interface Question {
+  readonly task: Task
+  readonly input: Parameters<Tasks[Task]>[0]
+}
+
+export type Answer =
+  | { readonly kind: 'done'; readonly value: unknown }
+  | { readonly kind: 'refused'; readonly reason: RefusalReason; readonly message: string }
+  | { readonly kind: 'failed'; readonly message: string }

@@ -1,0 +1,53 @@
+// Runs on the threads only.
+import { hash } from 'node:crypto'
+import { isObject, type Members } from '../../../db/json.ts'
+import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { canonicalText } from '../protocol/json-values.ts'
+import type { Tasks } from './messages.ts'
+
+/** Members of one object of which each has a place of its own. A thousand times as many as MCP knows. */
+const MAX_SPANS = 1_000
+
+/** Reads parameters: {@link Tasks.readParams}. Throws as `canonicalText` does. */
+export const readParams: Tasks['readParams'] = ({ params, member }) => {
+  const bytes = bufferOf(params)
+  const scan = scanJson(bytes, 1)
+  if (scan.escapedNames && typeof params !== 'string') return null
+  const value = exactly(bytes, scan)
+  if (value === null || scan.spans.size > MAX_SPANS) throw invalid()
+  const canonical = canonicalText(judged(value, member))
+  return { sha256: hash('sha256', canonical), bytes: Buffer.byteLength(canonical), spans: scan.spans }
+}
+
+function judged(params: Members, member: 'arguments' | null): Members {
+  if (member === null) {
+    const { _meta, ...rest } = params
+    return rest
+  }
+  const { [member]: given = {} } = params
+  if (!isObject(given)) throw invalid()
+  return given
+}
+
+/**
+ * Reads JSON text, which is valid, as an object. Null where it is none, or a name in it was read as another
+ * (nodejs/node#63785): that shows where it is written anew.
+ */
+export function objectIn(text: Uint8Array | string): Members | null {
+  const bytes = bufferOf(text)
+  return exactly(bytes, scanJson(bytes, 1))
+}
+
+function exactly(bytes: Buffer, { escapedNames }: Pick<Scan, 'escapedNames'>): Members | null {
+  const text = bytes.toString()
+  const value: unknown = JSON.parse(text)
+  if (escapedNames && JSON.stringify(value) !== text) return null
+  return isObject(value) ? value : null
+}
+
+/** A copy came through the port: its memory is the thread's own. */
+export const bufferOf = (text: Uint8Array | string): Buffer =>
+  typeof text === 'string' ? Buffer.from(text) : Buffer.from(text.buffer, text.byteOffset, text.byteLength)
+
+const invalid = (): Refusal => new Refusal('mcp_params_invalid', { message: 'params cannot be told apart.' })

@@ -1,0 +1,40 @@
+import type { Members } from '../../../db/json.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { calls } from '../aside/aside.ts'
+import type { ReadParams } from '../aside/messages.ts'
+import { type Asker, Unanswered } from '../aside/threads.ts'
+
+/** The parameters of a call as they were judged and go out, read away from the thread that serves. */
+export interface LargeParams extends ReadParams {
+  readonly text: Buffer
+}
+
+interface Given {
+  /** As they came. */
+  readonly bytes: Buffer
+  /** As they were read. */
+  readonly value: Members
+  /** The member that is judged. Null: all but `_meta`. */
+  readonly member: 'arguments' | null
+}
+
+/**
+ * Reads large parameters on a thread, and makes the canonical form of those that are judged. Refuses with
+ * `mcp_params_invalid`, also where that takes too long, and with `overloaded`.
+ */
+export async function readLargeParams({ bytes, value, member }: Given, asker: Asker): Promise<LargeParams> {
+  try {
+    const read = await calls.ask('readParams', { params: bytes, member }, asker)
+    if (read) return { ...read, text: bytes }
+    // An escaped name may have been read as another one (nodejs/node#63785): what was read goes out.
+    const text = JSON.stringify(value)
+    const anew = await calls.ask('readParams', { params: text, member }, asker)
+    if (!anew) throw tooMuch()
+    return { ...anew, text: Buffer.from(text) }
+  } catch (error) {
+    throw error instanceof Unanswered ? tooMuch() : error
+  }
+}
+
+const tooMuch = (): Refusal =>
+  new Refusal('mcp_params_invalid', { message: 'params cannot be read with reasonable effort.' })

@@ -1,0 +1,76 @@
+import { webcrypto } from 'node:crypto'
+import { inTurns, type Steps, turn } from '../../../plugins/turns.ts'
+import type { Edits, JsonText } from '../protocol/json-text.ts'
+
+/** The amount of a large answer that is written in one turn of the loop. Bytes. */
+const PIECE = 64 * 1024
+const LF = 0x0a
+const CR = 0x0d
+
+/** Writes an object with these edits as `edited` does, as bytes: text of megabytes is slow to make and to send. */
+export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: Edits): Buffer {
+  const pieces: Buffer[] = []
+  const add = (name: string, value: Buffer): void => {
+    pieces.push(Buffer.from(`${pieces.length === 0 ? '{' : ','}${JSON.stringify(name)}:`), value)
+  }
+  for (const [name, { start, end }] of spans) {
+    const edit = Object.hasOwn(edits, name) ? edits[name] : undefined
+    if (edit === null) continue
+    add(name, edit === undefined ? bytes.subarray(start, end) : Buffer.from(edit))
+  }
+  for (const [name, text] of Object.entries(edits)) {
+    if (text !== null && !spans.has(name)) add(name, Buffer.from(text))
+  }
+  pieces.push(Buffer.from(pieces.length === 0 ? '{}' : '}'))
+  return Buffer.concat(pieces)
+}
+
+/** Writes a response as `resultMessage` and `errorMessage` do. */
+export const responseBytes = (id: string, member: 'result' | 'error', value: Buffer): Buffer =>
+  Buffer.concat([Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`), value, Buffer.from('}')])
+
+/** Joins many items with commas, in turns with everybody else. */
+export const joinedBytes = (before: string, items: readonly string[], after: string): Promise<Buffer> =>
+  inTurns(joining(before, items, after))
+
+function* joining(before: string, items: readonly string[], after: string): Steps<Buffer> {
+  const pieces: Buffer[] = []
+  let text = before
+  for (const [index, item] of items.entries()) {
+    text += index === 0 ? item : `,${item}`
+    if (text.length < PIECE) continue
+    pieces.push(Buffer.from(text))
+    text = ''
+    yield
+  }
+  return Buffer.concat([...pieces, Buffer.from(text + after)])
+}
+
+/** The SHA-256 of many bytes, in lower-case hex, made on another thread. */
+export async function sha256Of(bytes: Buffer): Promise<string> {
+  // A view of our own memory, which nobody shares.
+  const digest = await webcrypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>)
+  return Buffer.from(digest).toString('hex')
+}
+
+/** Writes a message as a server-sent event as `eventOf` does, in pieces, with everybody else's turn in between. */
+export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
+  yield Buffer.from('event: message\n')
+  const oneLine = !message.includes(LF) && !message.includes(CR)
+  for (let from = 0; from < message.length; from += PIECE) {
+    const piece = message.subarray(from, from + PIECE)
+    if (oneLine) yield from === 0 ? Buffer.concat([Buffer.from('data: '), piece]) : piece
+    else yield lines(piece, message[from - 1])
+    await turn()
+  }
+  yield Buffer.from('\n\n')
+}
+
+/** Begins each line of a piece as one of data. `before`: the byte in front of it, if there is one. */
+function lines(piece: Buffer, before: number | undefined): Buffer {
+  // One byte for one character, whatever it is.
+  const text = piece.toString('latin1')
+  const rest = before === CR && text.startsWith('\n') ? text.slice(1) : text
+  const begun = before === undefined ? 'data: ' : ''
+  return Buffer.from(begun + rest.replace(/\r\n|\r|\n/g, '\ndata: '), 'latin1')
+}

@@ -1,0 +1,155 @@
+import { isObject } from '../../../db/json.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { calls } from '../aside/aside.ts'
+import type { CutMessage, ListItems } from '../aside/messages.ts'
+import { Unanswered } from '../aside/threads.ts'
+import { type JsonText, memberObject } from '../protocol/json-text.ts'
+import { extentOf } from '../protocol/json-values.ts'
+import { failed } from './errors.ts'
+import { type Message, readMessage, resultOf } from './message.ts'
+
+/** The members of a message that are looked into. */
+const LOOKED_INTO = ['result', 'error', 'params'] as const
+/** Members of one object of which each has a place of its own. A hundred times as many as MCP knows. */
+const MAX_SPANS = 1_000
+/**
+ * What is kept of a large message's objects and lists, beside the message itself: bytes of JSON, and values,
+ * which cost the thread that serves some 1 µs each.
+ */
+const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
+
+/** The items of one message that are listed. */
+const MAX_ITEMS = 10_000
+
+/** The party that a message is read for. */
+interface Reading {
+  /** Whoever wrote it. */
+  readonly key: string
+  readonly signal: AbortSignal
+  /** What it must not hold. */
+  readonly traces: readonly Buffer[]
+}
+
+/**
+ * Reads a large message on a thread, as `readMessage` does, and throws as that does. Objects and lists in its
+ * `value` are emptied where they are not at the top, or the top of its result, error or params, and together
+ * larger than {@link MAX_KEPT}. Throws McpUpstreamError `failed` also where it has more than 1,000 members there, holds
+ * one of the traces, or takes too long to read.
+ */
+export async function readLarge(bytes: Buffer, { key, signal, traces }: Reading): Promise<Message> {
+  const { echo, value, spans, inner } = await read(bytes, { key, signal, traces })
+  if (echo) throw failed('a message holds the secret of our credentials')
+  const objects = new Map<string, JsonText>()
+  for (const [name, scan] of inner) {
+    const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
+    // Proven by cutMessage: those alone are objects in it.
+    const own = value[name] as JsonText['value']
+    objects.set(name, { ...scan, bytes: bytes.subarray(start, end), value: own })
+  }
+  return { bytes, value, spans, objects }
+}
+
+async function read(bytes: Buffer, { key, signal, traces }: Reading): Promise<CutMessage> {
+  try {
+    return await calls.ask('readMessage', { bytes, traces }, { key, signal })
+  } catch (error) {
+    throw upstreamFault(error, signal)
+  }
+}
+
+/** The list that is meant. */
+interface List {
+  readonly member: string
+  /** Goes before each name. */
+  readonly prefix: string
+}
+
+/**
+ * Lists the items of a message's result, on a thread where it is large; null where there is no list. Throws
+ * as {@link readLarge} does.
+ */
+export async function listItems(
+  message: Message,
+  list: List,
+  { key, signal }: Pick<Reading, 'key' | 'signal'>,
+): Promise<ListItems | null> {
+  if (message.objects === null) return itemsIn(message, list)
+  try {
+    return await calls.ask('listItems', { bytes: message.bytes, ...list }, { key, signal })
+  } catch (error) {
+    throw upstreamFault(error, signal)
+  }
+}
+
+/** {@link listItems} of a message that was not cut. */
+export function itemsIn(message: Message, { member, prefix }: List): ListItems | null {
+  const list = resultOf(message)?.[member]
+  if (!Array.isArray(list)) return null
+  const items: readonly unknown[] = list.slice(0, MAX_ITEMS)
+  const names = items.map((item) => (isObject(item) && typeof item.name === 'string' ? item.name : null))
+  const texts = items.map((item, index) => {
+    if (!isObject(item)) return null
+    const name = names[index] ?? null
+    return JSON.stringify(prefix === '' || name === null ? item : { ...item, name: `${prefix}${name}` })
+  })
+  return { texts, names }
+}
+
+/** Turns what a thread throws into what this folder throws. */
+function upstreamFault(error: unknown, signal: AbortSignal): unknown {
+  // A refusal says that it has no turn for it.
+  if (signal.aborted || error instanceof Refusal || !(error instanceof Error)) return error
+  if (error instanceof Unanswered) return failed('a message takes too long to read', { cause: error })
+  return failed(error.message.replace(FAILED, ''))
+}
+
+/** The beginning of a sentence of {@link failed}. */
+const FAILED = /^mcp upstream failed: /
+
+/** Reads a message, and cuts what is large out of its value. For a thread. */
+export function cutMessage(bytes: Buffer, traces: readonly Buffer[]): CutMessage {
+  const message = readMessage(bytes)
+  const inner = new Map<string, Pick<JsonText, 'spans' | 'escapedNames'>>()
+  for (const name of LOOKED_INTO) {
+    const object = memberObject(message, name)
+    if (object) inner.set(name, { spans: object.spans, escapedNames: object.escapedNames })
+  }
+  if ([message, ...inner.values()].some(({ spans }) => spans.size > MAX_SPANS)) {
+    throw failed('a message has too many members')
+  }
+  const room: Room = { ...MAX_KEPT }
+  const value = kept(message, room, (name) => {
+    const scan = inner.get(name)
+    const own = message.value[name]
+    return scan && kept({ value: own as JsonText['value'], spans: scan.spans }, room)
+  })
+  const echo = traces.some((trace) => bytes.includes(trace))
+  return { echo, value, spans: message.spans, inner }
+}
+
+interface Room {
+  bytes: number
+  values: number
+}
+
+/** Copies an object, with what `instead` gives of a member, or an emptied one where there is no room. */
+function kept(
+  { value, spans }: Pick<JsonText, 'value' | 'spans'>,
+  room: Room,
+  instead: (name: string) => object | undefined = () => undefined,
+): Record<string, unknown> {
+  const members = Object.entries(value).map(([name, member]) => {
+    const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
+    return [name, instead(name) ?? small(member, end - start, room)] as const
+  })
+  return Object.fromEntries(members)
+}
+
+function small(member: unknown, length: number, room: Room): unknown {
+  if (typeof member !== 'object' || member === null) return member
+  const values = length > room.bytes ? room.values + 1 : extentOf(member, room.values).values
+  if (values > room.values) return Array.isArray(member) ? [] : {}
+  room.bytes -= length
+  room.values -= values
+  return member
+}
