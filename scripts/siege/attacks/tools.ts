@@ -7,7 +7,15 @@ import { type Attack, oneOf } from './target.ts'
 export const answers: Attack = (siege) =>
   lanes(siege, 6, 1_500, async () => {
     const socket = await openTls(siege, siege.target.rogue, someAddress(siege.random))
-    const name = oneOf(siege.random, ['h-drip', 'h-endless', 'h-heavy', 'h-big'])
+    const name = oneOf(siege.random, [
+      'h-drip',
+      'h-endless',
+      'h-heavy',
+      'h-arrays',
+      'h-big',
+      'h-lines',
+      'h-events',
+    ])
     await write(socket, callOf(`${name}.tool`, '{}'))
     if (siege.random() < 0.3) socket.pause()
     await linger(socket, 6_000)
