@@ -15,7 +15,7 @@ export interface Reply {
   readonly report?: () => Report
 }
 
-/** A body that is passed on as it comes, with back-pressure and without re-chunking. */
+/** A body that is passed on as it comes, with back-pressure; what came together is one chunk. */
 export interface Streamed {
   readonly source: Readable
   /** Gets every chunk after it was written. Must not throw and must not keep the chunk's caller waiting. */

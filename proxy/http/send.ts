@@ -94,8 +94,8 @@ function inPieces(res: ServerResponse, body: string | Buffer): void {
 const isFirstHalf = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdbff
 
 /**
- * Passes a source on as it comes: each chunk is written once, observed after it was written, and the source
- * waits while the client does. A source that breaks off is never ended cleanly: SDK loops would take the cut
+ * Passes a source on as it comes: what came together is written once, however small the pieces it was sent in, observed
+ * after it was written, and the source waits while the client does. A source that breaks off is never ended cleanly: SDK loops would take the cut
  * text for the whole answer (docs/threats.md#t4). It gets the dialect's own error event, and then the
  * connection is destroyed.
  */
@@ -108,6 +108,8 @@ class Stream {
   #bytes = 0
   #stall: NodeJS.Timeout | null = null
   #over = false
+  /** True while the client has yet to take what was written. */
+  #waits = false
   #head: NodeJS.Immediate | undefined
 
   constructor(res: ServerResponse, body: Streamed, status: number, options: SendOptions) {
@@ -124,7 +126,7 @@ class Stream {
     const source = this.#body.source
     // With the first chunk in one write, unless that lets the client wait for the head.
     this.#head = setImmediate(() => this.#res.flushHeaders())
-    source.on('data', (chunk: Buffer) => this.#pass(chunk))
+    source.on('readable', () => this.#take())
     source.once('end', () => this.#finish())
     source.once('error', () => this.#breakOff('upstream_broken'))
     source.once('close', () => this.#breakOff('upstream_broken'))
@@ -134,16 +136,26 @@ class Stream {
     this.#options.onStream((reason) => this.#breakOff(reason))
   }
 
+  // Not by `data`, which has an event, and a write, for each piece: those of one byte would hold up everybody
+  // (docs/threats.md#a3).
+  #take(): void {
+    while (!this.#over && !this.#waits) {
+      // Without an encoding, and each chunk a buffer.
+      const chunk = this.#body.source.read() as Buffer | null
+      if (chunk === null) return
+      this.#pass(chunk)
+    }
+  }
+
   #pass(chunk: Buffer): void {
-    if (this.#over) return
     if (this.#bytes === 0) clearImmediate(this.#head)
     this.#bytes += chunk.length
-    if (!this.#res.write(chunk)) this.#pause()
+    if (!this.#res.write(chunk)) this.#wait()
     this.#body.observe?.(chunk)
   }
 
-  #pause(): void {
-    this.#body.source.pause()
+  #wait(): void {
+    this.#waits = true
     this.#watchStall()
   }
 
@@ -155,8 +167,9 @@ class Stream {
   }
 
   #resume(): void {
+    this.#waits = false
     this.#clearStall()
-    this.#body.source.resume()
+    this.#take()
   }
 
   #finish(): void {
