@@ -15,16 +15,21 @@ export interface Usage {
 }
 
 export interface UsageTap {
-  /** Takes a chunk after it was passed on. Never throws; keeps at most 4 MiB. */
+  /** Takes a chunk after it was passed on. Never throws; keeps at most 3 MiB. */
   readonly observe: (chunk: Buffer) => void
   /** The counts stated so far. */
   readonly usage: () => Usage
 }
 
 /** Bytes. A longer JSON answer, or line of an event stream, is not read: its usage stays unknown. */
-const MAX_KEPT = 4 * 1024 * 1024
+const MAX_KEPT = 3 * 1024 * 1024
 /** Characters of a model's name. */
 const MAX_MODEL = 256
+/**
+ * Bytes. A longer document is not parsed whole, which would hold up everybody for as long as 0.1 s
+ * (docs/threats.md#a3): the members that count are cut out of it first.
+ */
+const PARSED_WHOLE = 65_536
 const NEWLINE = 0x0a
 const NEEDLE = Buffer.from('"usage"')
 const NOTHING_YET = Buffer.from('"usage":null')
@@ -112,7 +117,7 @@ class StatedUsage {
   }
 
   read(bytes: Buffer): void {
-    const root = parse(bytes)
+    const root = parse(bytes.length <= PARSED_WHOLE ? bytes : excerptOf(bytes, this.#names.holders))
     if (!isObject(root)) return
     for (const holder of [root, ...this.#names.holders.map((name) => root[name])]) {
       if (!isObject(holder) || !isObject(holder.usage)) continue
@@ -175,4 +180,75 @@ function parse(bytes: Buffer): unknown {
     // Not our document to judge: the caller gets it as it is, and its usage stays unknown.
     return undefined
   }
+}
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
+const CLOSE_BRACKET = 0x5d
+const OPEN_BRACE = 0x7b
+const CLOSE_BRACE = 0x7d
+
+/** Writes an object anew with its outer members usage and model alone, and with those holders, written so too. */
+function excerptOf(bytes: Buffer, holders: readonly string[]): Buffer {
+  const kept = [...outerMembers(bytes, ['usage', 'model', ...holders])].flatMap(([name, value]) => {
+    if (holders.includes(name)) return [`"${name}":${excerptOf(value, []).toString()}`]
+    return value.length <= PARSED_WHOLE ? [`"${name}":${value.toString()}`] : []
+  })
+  return Buffer.from(`{${kept.join()}}`)
+}
+
+/**
+ * Finds the values of an object's outer members of these names: of one that stands twice the last. Looks at each byte
+ * once and makes nothing of all the others. Does NOT check the grammar, nor read escapes in names.
+ */
+function outerMembers(bytes: Buffer, names: readonly string[]): ReadonlyMap<string, Buffer> {
+  const wanted = names.map((name) => Buffer.from(name))
+  const found = new Map<string, Buffer>()
+  const keep = (nameStart: number, nameEnd: number, start: number, end: number): void => {
+    const name = wanted.find((one) => isAt(bytes, nameStart, nameEnd, one))
+    if (name) found.set(name.toString(), bytes.subarray(start, end))
+  }
+  let depth = 0
+  let nameStart = 0
+  let nameEnd = 0
+  let valueStart = -1
+  const { length } = bytes
+  for (let at = 0; at < length; at += 1) {
+    const byte = bytes[at]
+    if (byte === QUOTE) {
+      const start = at + 1
+      at = closingQuote(bytes, at)
+      if (depth === 1 && valueStart < 0) {
+        nameStart = start
+        nameEnd = at
+      }
+    } else if (byte === COLON) {
+      if (depth === 1 && valueStart < 0) valueStart = at + 1
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth += 1
+    else if (byte === COMMA || byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+      if (depth === 1 && valueStart >= 0) {
+        keep(nameStart, nameEnd, valueStart, at)
+        valueStart = -1
+      }
+      if (byte !== COMMA) depth -= 1
+    }
+  }
+  return found
+}
+
+/** The offset of the quote that ends the string of the one at `quote`, or the end of all. */
+function closingQuote(bytes: Buffer, quote: number): number {
+  let at = quote + 1
+  while (at < bytes.length && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1
+  return at
+}
+
+// By hand: a text or a comparison made for each of a million names would take longer than reading them.
+function isAt(bytes: Buffer, start: number, end: number, text: Buffer): boolean {
+  if (end - start !== text.length) return false
+  for (let i = 0; i < text.length; i += 1) if (bytes[start + i] !== text[i]) return false
+  return true
 }

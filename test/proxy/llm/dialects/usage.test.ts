@@ -5,6 +5,7 @@ import { anthropic } from '../../../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../../../proxy/llm/dialects/openai.ts'
 import { type Usage, usageTap } from '../../../../proxy/llm/dialects/usage.ts'
+import { holdOf } from '../../../support/loop-hold.ts'
 
 const SSE = 'text/event-stream; charset=utf-8'
 
@@ -142,7 +143,7 @@ await t.test('§3 what the answer merely talks about is not its usage', async (t
 })
 
 await t.test(
-  'threat 38 nothing an upstream sends makes the tap throw, or keep more than 4 MiB',
+  'threat 38 nothing an upstream sends makes the tap throw, or keep more than 3 MiB',
   async (t) => {
     t.strictSame(readOpenai('application/json', ['{"usage":']), {})
     t.strictSame(readOpenai('application/json', ['null']), {})
@@ -176,8 +177,9 @@ await t.test(
   },
 )
 
+const MIB = 1024 * 1024
+
 await t.test('A4: what a tap keeps is counted, and what may not be kept is not read', (t) => {
-  const MIB = 1024 * 1024
   const answer = Buffer.from(JSON.stringify({ padding: 'x'.repeat(2 * MIB), usage: { prompt_tokens: 7 } }))
   for (const [share, usage] of [
     [3, { input_tokens: 7 }],
@@ -194,4 +196,47 @@ await t.test('A4: what a tap keeps is counted, and what may not be kept is not r
     t.equal(budget.held, 0)
   }
   t.end()
+})
+
+/** The end of such a document from within its usage. */
+const USAGE_TAIL = 30
+const USAGE = { prompt_tokens: 6, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 4 } }
+const COUNTED = { input_tokens: 6, output_tokens: 7, cached_tokens: 4, upstream_model: 'm"\\' }
+
+await t.test('§3 the usage of a long answer is read as that of a short one', async (t) => {
+  const data = Array.from({ length: 8_000 }, (_, i) => ({ index: i, usage: USAGE, text: '"}],\\' }))
+  const long = { object: 'list', data, model: 'm"\\', usage: USAGE }
+  t.strictSame(readOpenai('application/json', [JSON.stringify(long)]), COUNTED)
+  t.strictSame(readOpenai('application/json', [JSON.stringify(long, null, 2)]), COUNTED)
+  t.strictSame(readOpenai(SSE, [event({ response: long })]), COUNTED, 'and of one in an event')
+  t.strictSame(
+    readOpenai('application/json', [JSON.stringify({ data, other: long })]),
+    {},
+    'none but the outer one',
+  )
+  t.strictSame(readOpenai('application/json', [JSON.stringify([data, long])]), {})
+  const cut = JSON.stringify(long).slice(0, -USAGE_TAIL)
+  t.strictSame(readOpenai('application/json', [cut]), {}, 'nor half of one')
+})
+
+await t.test('A3 a long answer does not hold up everybody while its usage is read', async (t) => {
+  for (const [what, filling] of [
+    ['empty arrays', '[],'],
+    ['arrays in arrays', '['],
+    ['empty strings', '"",'],
+    ['numbers', '1,'],
+    ['quotes', '"\\""'],
+  ] as const) {
+    const text = `{"usage":{"prompt_tokens":6},"a":[${filling.repeat(Math.floor((2.9 * MIB) / filling.length))}0]}`
+    const { value, worstMs } = await holdOf(async () => readOpenai('application/json', [text]))
+    t.equal(value.input_tokens, 6, what)
+    // Parsed whole it took up to 0.3 s.
+    t.ok(worstMs < 60, `${what}: ${worstMs} ms`)
+  }
+  const members = Array.from({ length: 150_000 }, (_, i) => `"n${i}":${i}`).join()
+  const { value, worstMs } = await holdOf(async () =>
+    readOpenai(SSE, [`data: {${members},"usage":{"prompt_tokens":6}}\n`]),
+  )
+  t.equal(value.input_tokens, 6)
+  t.ok(worstMs < 60, `members: ${worstMs} ms`)
 })
