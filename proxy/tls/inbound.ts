@@ -9,6 +9,7 @@ const TURN_MS = 5
 const LIGHT_MS = 10
 /** The part of all time that a sender may take for good and still count as light. */
 const LIGHT_SHARE = 0.02
+const NOTHING = Buffer.alloc(0)
 /** What is handed to TLS at once: at first, and at least, and at most. Bytes. */
 const FIRST_PIECE = 4_096
 const LEAST_PIECE = 1_024
@@ -192,7 +193,7 @@ export class Inbound extends Duplex implements Work {
   /** True once the client has ended its side: nothing comes behind what is held. */
   #ended = false
   #piece = FIRST_PIECE
-  /** True while this stands in line for a turn. */
+  /** True while this stands in line for a turn, or has it. */
   #waits = false
   /** True while TLS takes what comes. */
   #wanted = false
@@ -206,7 +207,11 @@ export class Inbound extends Duplex implements Work {
     this.#flight = flight
     this.#sender = sender
     socket.on('data', (bytes: Buffer) => this.#take(bytes))
-    socket.on('end', () => this.#end())
+    // Also while it is paused.
+    socket.on('end', () => {
+      this.#ended = true
+      this.#next()
+    })
     socket.on('error', (error) => this.destroy(error))
     socket.on('close', () => this.destroy())
   }
@@ -226,11 +231,10 @@ export class Inbound extends Duplex implements Work {
   }
 
   turn(): boolean {
-    this.#waits = false
-    const held = this.#held
-    if (held === null || this.destroyed) return false
+    const held = this.#held ?? NOTHING
     const piece = held.length > this.#piece ? held.subarray(0, this.#piece) : held
     this.#held = piece === held ? null : held.subarray(piece.length)
+    // Still in line meanwhile: its reader may ask for more before it has returned.
     const from = performance.now()
     this.#hand(piece)
     this.#fit(performance.now() - from)
@@ -266,12 +270,6 @@ export class Inbound extends Duplex implements Work {
     if (this.#held !== null) this.#socket.pause()
   }
 
-  /** A socket that is paused says all the same that it has ended. */
-  #end(): void {
-    this.#ended = true
-    this.#next()
-  }
-
   /** Goes on to what is behind what was held. */
   #next(): void {
     if (this.#held !== null) return
@@ -286,6 +284,7 @@ export class Inbound extends Duplex implements Work {
   }
 
   #hand(piece: Buffer): void {
+    if (this.destroyed) return
     try {
       const bytes = this.#flight === null || this.#flight.done ? piece : this.#flight.add(piece)
       if (bytes.length > 0) this.#wanted = this.push(bytes)
