@@ -151,10 +151,10 @@ const REPLAY: Why = { reason: 'proof_invalid', by: 'dpop', more: {} }
 const denied = (facts: Known, { reason, by, more }: Why, configDigest: string): Entry =>
   decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
 
-const repeated = ({ id, at, body }: Known, { by, more }: Why) => ({
-  requestId: id,
-  at,
-  bodySha256: body ? hash('sha256', body) : null,
+const repeated = (facts: Known, { by, more }: Why) => ({
+  requestId: facts.id,
+  at: facts.at,
+  bodySha256: facts.body ? sha256Of(facts.body, facts) : null,
   refusedBy: by,
   requiredCapability: more.required_capability ?? null,
 })
@@ -184,11 +184,15 @@ function identity(facts: Known, configDigest: string): Omit<Entry, 'at' | 'statu
 }
 
 // Digests and sizes, never the content itself (docs/ledger.md).
-function content({ body, bodySha256, call }: Known): JsonObject {
+function content(facts: Known): JsonObject {
+  const { body, call } = facts
   if (!body) return {}
-  const digest = { body_sha256: bodySha256 ?? hash('sha256', body), body_bytes: body.length }
+  const digest = { body_sha256: sha256Of(body, facts), body_bytes: body.length }
   return call ? { ...digest, stream: call.stream, ...call.detail } : digest
 }
+
+/** A long body was digested in slices, when it was read. */
+const sha256Of = (body: Buffer, { bodySha256 }: Known): string => bodySha256 ?? hash('sha256', body)
 
 const grace = ({ principal, holder = principal }: Known): JsonObject =>
   holder?.inGrace ? { certificate: 'previous' } : {}
