@@ -8,6 +8,8 @@ import { Handshakes } from './handshakes.ts'
 import { Inbound, Sender, Turns } from './inbound.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
+/** What a socket tells of its two ends. */
+const ADDRESSES = ['remoteAddress', 'remotePort', 'remoteFamily', 'localAddress', 'localPort'] as const
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000
 
@@ -77,8 +79,8 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
     tls.once('secure', () => {
       over()
       inbound.established()
-      // TLS over anything but a socket of TCP would not know.
-      Object.defineProperty(tls, 'remoteAddress', { value: remoteAddress })
+      // TLS over anything but a socket of TCP does not know them.
+      for (const name of ADDRESSES) Object.defineProperty(tls, name, { value: socket[name] })
       server.emit('secureConnection', tls)
     })
   }

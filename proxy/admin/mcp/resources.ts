@@ -14,6 +14,7 @@ import {
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { change, onLatest } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
@@ -84,6 +85,7 @@ export const listAllMcpResources = operation({
     const value: Awaited<ReturnType<typeof mcpResourceView>>[] = []
     for (const resource of await listMcpResources(database)) {
       value.push(await mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
+      await turn()
     }
     return { value }
   },

@@ -27,9 +27,18 @@ export const jktOf = (jwk: z.output<typeof publicJwk>): string => proofKey(jwk)?
 
 const wrapped = z.strictObject({ jwk: publicJwk, grace_hours: graceHours.optional() })
 
+/** The members of a JWK, and of what it may be wrapped in: more only cost the time to look at them. */
+const MAX_MEMBERS = 64
+
+const hasFewMembers = (value: unknown): boolean =>
+  !isObject(value) || Object.keys(value).length <= MAX_MEMBERS
+
 /** The JWK itself, or `{"jwk": …}`. Not a union: the faults are those of the form that was meant. */
 const registration = z
   .unknown()
+  .refine((value) => hasFewMembers(value) && (!isObject(value) || hasFewMembers(value.jwk)), {
+    message: `must have at most ${MAX_MEMBERS} members`,
+  })
   .transform((value, context): z.output<typeof wrapped> => {
     const bare = !isObject(value) || !('jwk' in value)
     const parsed = wrapped.safeParse(bare ? { jwk: value } : value)
