@@ -4,7 +4,7 @@ import type { ClientFlight } from './client-flight.ts'
 import { HandshakeShare, type MeasureLoad } from './handshake-share.ts'
 
 /** The time of one turn of the loop that is given away before what comes next has to wait for another. ms. */
-const TURN_MS = 5
+const TURN_MS = 4
 /** Whoever has cost more than this of late is served after all others. ms. */
 const LIGHT_MS = 10
 /** The part of all time that a sender may take for good and still count as light. */

@@ -5,7 +5,18 @@ import { CHAT, PLUGIN_FILES, testGateway } from '../support/gateway.ts'
 import { holdOf } from '../support/loop-hold.ts'
 
 /** What the bound of 20 ms is on a machine that does other things at the same time. ms. */
-const HELD_MS = 40
+const HELD_MS = 30
+const TRIES = 4
+
+/** Measures the least of the longest holds of several tries, the pauses of the garbage collector left out. ms. */
+async function leastHold(work: () => Promise<unknown>): Promise<number> {
+  let least = Number.POSITIVE_INFINITY
+  for (let tries = 0; tries < TRIES && least >= HELD_MS; tries += 1) {
+    const { ownMs } = await holdOf(work)
+    least = Math.min(least, ownMs)
+  }
+  return least
+}
 
 const body = JSON.stringify(CHAT)
 
@@ -21,13 +32,12 @@ for (const [type, before] of [
     const gateway = await testGateway(t, { files })
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const args = ['caller', new URL(gateway.url).port, '2', '/v1/chat/completions', body]
-    const { value, worstMs } = await holdOf(async () => {
-      const [answers] = await once(drip(t, args, bot).stdout, 'data')
-      return JSON.parse(String(answers))
-    })
     const whole = [200, before.length + 60_001]
-    t.same(value, [whole, whole])
-    t.ok(worstMs < HELD_MS, `the loop was held up for ${worstMs} ms`)
+    const ms = await leastHold(async () => {
+      const [answers] = await once(drip(t, args, bot).stdout, 'data')
+      t.same(JSON.parse(String(answers)), [whole, whole])
+    })
+    t.ok(ms < HELD_MS, `the loop was held up for ${ms} ms`)
   })
 }
 
@@ -36,7 +46,7 @@ await t.test('A3 bodies in chunks of one byte on many connections hold nobody up
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const head = 'POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n'
   const args = ['client', new URL(gateway.url).port, '24', '20000', JSON.stringify(head), 'chunks']
-  const { worstMs } = await holdOf(() => once(drip(t, args, bot).stdout, 'data'))
-  t.ok(worstMs < HELD_MS, `the loop was held up for ${worstMs} ms`)
+  const ms = await leastHold(() => once(drip(t, args, bot).stdout, 'data'))
+  t.ok(ms < HELD_MS, `the loop was held up for ${ms} ms`)
   t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
 })
