@@ -29,7 +29,7 @@ class PacedHttpsAgent extends HttpsAgent {
   // The request decides about the connection's time-out, so TLS has it and the socket below has none.
   override createConnection(options: ClientRequestArgs, callback?: Created): Duplex | null | undefined {
     const { timeout: _, ...where } = options
-    const socket = new Inbound(connect(where as NetConnectOpts), this.#turns, null, new Sender())
+    const socket = new Inbound(connect(where as NetConnectOpts), this.#turns, new Sender())
     return super.createConnection({ ...options, socket } as ClientRequestArgs, callback)
   }
 }
@@ -54,7 +54,7 @@ const ASKED = ['setTimeout', 'setKeepAlive', 'setNoDelay', 'ref', 'unref'] as co
 
 /** Makes a stream for Node's client of a socket, which answers what is asked of one. */
 function paced(socket: Socket, turns: Turns): Duplex {
-  const inbound = new Inbound(socket, turns, null, new Sender())
+  const inbound = new Inbound(socket, turns, new Sender())
   for (const name of ASKED) Object.defineProperty(inbound, name, { value: socket[name].bind(socket) })
   Object.defineProperty(inbound, 'bytesRead', { get: Reflect.get.bind(null, socket, 'bytesRead') })
   for (const event of ['connect', 'timeout']) socket.on(event, inbound.emit.bind(inbound, event))

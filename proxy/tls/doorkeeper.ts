@@ -8,8 +8,6 @@ import { Handshakes } from './handshakes.ts'
 import { Inbound, Sender, Turns } from './inbound.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
-/** What a socket tells of its two ends. */
-const ADDRESSES = ['remoteAddress', 'remotePort', 'remoteFamily', 'localAddress', 'localPort'] as const
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000
 
@@ -35,23 +33,16 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
   const senders = new LRUCache<string, Sender>({ max: MAX_ADDRESSES })
 
   const admit = (socket: Socket): void => {
-    const { remoteAddress } = socket
+    const { remoteAddress, remotePort, remoteFamily, localAddress, localPort } = socket
     // Gone already.
     if (remoteAddress === undefined) return void socket.destroy()
+    const ends = { remoteAddress, remotePort, remoteFamily, localAddress, localPort }
     const address = senderOf(remoteAddress)
     const sender = senders.get(address) ?? new Sender()
     senders.set(address, sender)
     let reader: RecordReader | null = null
-    const inbound = new Inbound(socket, turns, new ClientFlight(() => reader), sender)
-    const tls = new TLSSocket(inbound, {
-      isServer: true,
-      secureContext: context(),
-      requestCert: true,
-      rejectUnauthorized: false,
-      ALPNProtocols: ['http/1.1'],
-    })
-    // Not so of what it is made on: TLS has a last word when its client has ended.
-    tls.allowHalfOpen = false
+    const flight = new ClientFlight(() => reader)
+    const inbound: Inbound = new Inbound(socket, turns, sender, { flight, begin: () => begin() })
     const end = (why: HandshakeFault): void => {
       if (inbound.destroyed) return
       if (inbound.isHandshake) onFault(why)
@@ -63,26 +54,38 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
       clearTimeout(timer)
       leave()
     }
-    tls.on('keylog', function listen(line: Buffer) {
-      const secret = clientSecretIn(line)
-      if (!secret) return
-      tls.off('keylog', listen)
-      reader = new RecordReader(tls.getCipher().standardName, secret)
-    })
-    // Of TLS: before and after the handshake. Nobody can be told but by the end.
-    tls.on('_tlsError', () => end('handshake_failed'))
-    tls.on('error', () => {})
     inbound.on('error', (error) => {
       if (error instanceof FlightError) onFault(error.fault)
     })
     inbound.once('close', over)
-    tls.once('secure', () => {
-      over()
-      inbound.established()
-      // TLS over anything but a socket of TCP does not know them.
-      for (const name of ADDRESSES) Object.defineProperty(tls, name, { value: socket[name] })
-      server.emit('secureConnection', tls)
-    })
+
+    const begin = (): void => {
+      const tls = new TLSSocket(inbound, {
+        isServer: true,
+        secureContext: context(),
+        requestCert: true,
+        rejectUnauthorized: false,
+        ALPNProtocols: ['http/1.1'],
+      })
+      // Not so of what it is made on: TLS has a last word when its client has ended.
+      tls.allowHalfOpen = false
+      tls.on('keylog', function listen(line: Buffer) {
+        const secret = clientSecretIn(line)
+        if (!secret) return
+        tls.off('keylog', listen)
+        reader = new RecordReader(tls.getCipher().standardName, secret)
+      })
+      // Of TLS: before and after the handshake. Nobody can be told but by the end.
+      tls.on('_tlsError', () => end('handshake_failed'))
+      tls.on('error', () => {})
+      tls.once('secure', () => {
+        over()
+        inbound.established()
+        // TLS over anything but a socket of TCP does not know them.
+        for (const [name, value] of Object.entries(ends)) Object.defineProperty(tls, name, { value })
+        server.emit('secureConnection', tls)
+      })
+    }
   }
 
   server.removeAllListeners('connection')

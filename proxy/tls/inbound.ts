@@ -39,6 +39,9 @@ export class Sender {
   }
 }
 
+/** What a client's bytes pass until TLS stands, and what lays TLS over them, in a turn of its own. */
+type Client = { readonly flight: ClientFlight; readonly begin: () => void }
+
 /** Something that a sender's bytes ask the loop to do, a short piece at a time. */
 export interface Work {
   readonly sender: Sender
@@ -159,22 +162,18 @@ export class Turns {
   }
 
   #light({ light, heavy }: Queue): boolean {
-    for (let work = first(light); work; work = first(light)) {
-      if (work.sender.isLight(this.#now())) return this.#onward(work)
-      // It was, when it came.
-      heavy.add(work)
-    }
-    return false
+    let work = first(light)
+    for (; work && !work.sender.isLight(this.#now()); work = first(light)) heavy.add(work)
+    return this.#onward(work)
   }
 
   #heavy({ heavy }: Queue): boolean {
-    const work = first(heavy)
-    return work !== undefined && this.#onward(work)
+    return this.#onward(first(heavy))
   }
 
-  #onward(work: Work): true {
-    if (this.#do(work, this.#now())) this.#wait(work, this.#now())
-    return true
+  #onward(work: Work | undefined): boolean {
+    if (work && this.#do(work, this.#now())) this.#wait(work, this.#now())
+    return work !== undefined
   }
 }
 
@@ -187,6 +186,7 @@ export class Inbound extends Duplex implements Work {
   readonly #socket: Socket
   readonly #turns: Turns
   #flight: ClientFlight | null
+  #begin: (() => void) | null
   #sender: Sender
   /** Bytes that were not handed on yet. */
   #held: Buffer | null = null
@@ -198,22 +198,28 @@ export class Inbound extends Duplex implements Work {
   /** True while TLS takes what comes. */
   #wanted = false
 
-  /** `flight`, for a client: what it passes until TLS stands. `sender`: who is charged until then, or always. */
-  constructor(socket: Socket, turns: Turns, flight: ClientFlight | null, sender: Sender) {
+  /** `sender`: who is charged, of a client until TLS stands. */
+  constructor(socket: Socket, turns: Turns, sender: Sender, client: Client | null = null) {
     // Whoever ends its side may still read, as on the socket itself.
     super({ allowHalfOpen: true })
     this.#socket = socket
     this.#turns = turns
-    this.#flight = flight
     this.#sender = sender
+    this.#flight = client?.flight ?? null
+    this.#begin = client?.begin ?? null
     socket.on('data', (bytes: Buffer) => this.#take(bytes))
     // Also while it is paused.
     socket.on('end', () => {
       this.#ended = true
       this.#next()
     })
+    if (client) socket.resume()
     socket.on('error', (error) => this.destroy(error))
-    socket.on('close', () => this.destroy())
+    socket.on('close', () => {
+      // What came before the end has still to be taken.
+      if (this.#ended && !this.readableEnded) this.once('end', () => this.destroy())
+      else this.destroy()
+    })
   }
 
   get sender(): Sender {
@@ -231,13 +237,19 @@ export class Inbound extends Duplex implements Work {
   }
 
   turn(): boolean {
+    const begin = this.destroyed ? null : this.#begin
+    this.#begin = null
+    begin?.()
+    if (begin) return true
     const held = this.#held ?? NOTHING
     const piece = held.length > this.#piece ? held.subarray(0, this.#piece) : held
     this.#held = piece === held ? null : held.subarray(piece.length)
     // Still in line meanwhile: its reader may ask for more before it has returned.
     const from = performance.now()
     this.#hand(piece)
-    this.#fit(performance.now() - from)
+    const ms = performance.now() - from
+    if (ms > PIECE_MS) this.#piece = Math.max(LEAST_PIECE, this.#piece / 2)
+    else if (ms < PIECE_MS / 4) this.#piece = Math.min(LARGEST_PIECE, this.#piece * 2)
     this.#next()
     this.#waits = this.#held !== null && this.#wanted && !this.destroyed
     return this.#waits
@@ -266,15 +278,16 @@ export class Inbound extends Duplex implements Work {
 
   #take(bytes: Buffer): void {
     this.#held = this.#held === null ? bytes : Buffer.concat([this.#held, bytes])
-    if (this.#wanted) this.#offer()
+    if (this.#wanted || this.#begin) this.#offer()
     if (this.#held !== null) this.#socket.pause()
   }
 
   /** Goes on to what is behind what was held. */
   #next(): void {
     if (this.#held !== null) return
-    if (this.#ended) this.push(null)
-    else this.#socket.resume()
+    if (!this.#ended) this.#socket.resume()
+    else if (this.#begin) this.destroy()
+    else this.push(null)
   }
 
   #offer(): void {
@@ -287,14 +300,11 @@ export class Inbound extends Duplex implements Work {
     if (this.destroyed) return
     try {
       const bytes = this.#flight === null || this.#flight.done ? piece : this.#flight.add(piece)
-      if (bytes.length > 0) this.#wanted = this.push(bytes)
+      if (bytes.length === 0) return
+      this.#wanted = false
+      if (this.push(bytes)) this.#wanted = true
     } catch (error) {
       this.destroy(error instanceof Error ? error : new Error('the handshake failed', { cause: error }))
     }
-  }
-
-  #fit(ms: number): void {
-    if (ms > PIECE_MS) this.#piece = Math.max(LEAST_PIECE, this.#piece / 2)
-    else if (ms < PIECE_MS / 4) this.#piece = Math.min(LARGEST_PIECE, this.#piece * 2)
   }
 }

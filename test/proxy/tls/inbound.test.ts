@@ -1,6 +1,8 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { Sender, Turns, type Work } from '../../../proxy/tls/inbound.ts'
+import { Inbound, Sender, Turns, type Work } from '../../../proxy/tls/inbound.ts'
 
 /** A loop whose clock goes on only by what is done, and by `idle`. */
 function stage() {
@@ -121,4 +123,22 @@ await t.test('A1: callers do not wait where handshakes must', async (t) => {
   t.ok(shaken < 20, 'some of them wait for a timer')
   idle(60_000)
   while (count('handshake') < 20) await nextTurn()
+})
+
+await t.test('A3: what a peer has sent before it closed comes whole, however long it waits', async (t) => {
+  const sent = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251))
+  const server = createServer((socket) => socket.end(sent)).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const inbound = new Inbound(connect(port, '127.0.0.1'), new Turns(), new Sender())
+  const received: Buffer[] = []
+  inbound.on('data', (piece: Buffer) => {
+    received.push(piece)
+    // Dear enough to be handed on in the smallest pieces.
+    for (const until = performance.now() + 3; performance.now() < until; );
+  })
+  await once(inbound, 'close')
+  t.ok(Buffer.concat(received).equals(sent))
+  t.ok(received.length > 30, `in ${received.length} pieces`)
 })
