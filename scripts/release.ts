@@ -5,6 +5,7 @@ import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import { verbOf } from './command.ts'
 import { SBOM, writeSbom } from './sbom.ts'
+import { signatureVerdict } from './signatures.ts'
 
 /** Run by make alone: a release is made from a checkout, never by an installed package. */
 const verb = verbOf({
@@ -112,6 +113,22 @@ async function pack(root: string, { name, version }: Candidate): Promise<string>
   return path
 }
 
+/** Has npm check the registry's signatures of all installed packages, where the registry offers them. */
+function checkSignatures(root: string): void {
+  const args = ['audit', 'signatures', '--json']
+  process.stdout.write(`\n== npm ${args.join(' ')}\n`)
+  const verdict = signatureVerdict(spawnSync('npm', args, { cwd: root, encoding: 'utf8' }).stdout ?? '')
+  if (!verdict.checked) {
+    process.stdout.write(`not checked: ${verdict.why}\n`)
+    return
+  }
+  const { invalid, missing } = verdict
+  if (invalid.length > 0) throw new Error(`wrongly signed: ${invalid.join(', ')}: nothing was tagged`)
+  process.stdout.write(
+    missing.length > 0 ? `without a signature: ${missing.join(', ')}\n` : 'all are signed\n',
+  )
+}
+
 /** Says what is left to a person. */
 function nextSteps({ version, tag }: Candidate, tarball: string, notes: string, dry: boolean): string {
   const lines = dry
@@ -127,6 +144,7 @@ function nextSteps({ version, tag }: Candidate, tarball: string, notes: string, 
 
 async function release(root: string, dry: boolean): Promise<void> {
   const candidate = candidateOf(root)
+  checkSignatures(root)
   for (const script of ['lint', 'typecheck', 'test']) run(root, 'npm', 'run', script)
   const tarball = await pack(root, candidate)
   const notes = join(OUTPUT, `notes-${candidate.version}.md`)
