@@ -1,5 +1,5 @@
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
+import { BACKSLASH, QUOTE } from './bytes.ts'
+
 const SMALL_U = 0x75
 /** Bytes that are looked at one by one: a native search costs more than it saves. */
 const SHORT = 48

@@ -1,6 +1,16 @@
 import { isUtf8 } from 'node:buffer'
 import { Refusal } from '../refusal.ts'
 import type { Steps } from '../turns.ts'
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from './bytes.ts'
 import { pieceEnd } from './pieces.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
@@ -29,14 +39,6 @@ const PIECE = 262_144
 /** A string that ends so soon is read byte by byte: a native search costs more than it saves. */
 const SHORT = 48
 
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_BRACKET = 0x5b
-const BACKSLASH = 0x5c
-const CLOSE_BRACKET = 0x5d
-const OPEN_BRACE = 0x7b
-const CLOSE_BRACE = 0x7d
 const BOM = Buffer.from('\ufeff')
 const ENDS_WORD = Array.from({ length: 256 }, (_, byte) => Buffer.from(' \n\r\t",:[]{}').includes(byte))
 

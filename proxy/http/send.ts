@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { piecesOf } from '../../plugins/text-pieces.ts'
 import type { Reply, Streamed } from './reply.ts'
 
 /**
@@ -74,30 +75,20 @@ const PIECE = 65_536
  * UTF-8 and encrypted.
  */
 function inPieces(res: ServerResponse, body: string | Buffer): void {
-  let at = 0
+  const pieces = piecesOf(body, PIECE)
   const goOn = (): void => {
-    while (at < body.length) {
-      const from = at
-      at += PIECE
-      // Never through the middle of a character.
-      if (typeof body === 'string' && isFirstHalf(body.charCodeAt(at - 1))) at += 1
-      const piece = typeof body === 'string' ? body.slice(from, at) : body.subarray(from, at)
-      if (!res.write(piece)) return
-    }
+    for (let piece = pieces.next(); !piece.done; piece = pieces.next()) if (!res.write(piece.value)) return
     res.off('drain', goOn).end()
   }
   res.on('drain', goOn)
   goOn()
 }
 
-/** Tells whether a code unit is the first of the two that make one character (UTF-16). */
-const isFirstHalf = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdbff
-
 /**
- * Passes a source on as it comes: what came together is written once, however small the pieces it was sent in, observed
- * after it was written, and the source waits while the client does. A source that breaks off is never ended cleanly: SDK loops would take the cut
- * text for the whole answer (docs/threats.md#t4). It gets the dialect's own error event, and then the
- * connection is destroyed.
+ * Passes a source on as it comes: what came together is written once, however small the pieces it was sent
+ * in, observed after it was written, and the source waits while the client does. A source that breaks off is
+ * never ended cleanly: SDK loops would take the cut text for the whole answer (docs/threats.md#t4). It gets the
+ * dialect's own error event, and then the connection is destroyed.
  */
 class Stream {
   readonly ended: Promise<Ending>

@@ -1,12 +1,12 @@
-import { rmSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
 import type { LedgerPoint } from './alone/ledger.ts'
 import { measureLedger } from './alone/measure.ts'
-import { type Children, coresOf, openChildren } from './ground/children.ts'
-import { layGround, makeDirectory, removeDirectory } from './ground/ground.ts'
+import { type Children, coresOf } from './ground/children.ts'
+import { layGround } from './ground/ground.ts'
 import { nginxVersion } from './ground/nginx.ts'
+import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
@@ -28,28 +28,11 @@ export interface BenchOptions {
 /** Runs the benchmark and prints its report. Whatever happens, its processes end and its directory goes. */
 export async function bench(options: BenchOptions): Promise<void> {
   const conditions = conditionsOf(options)
-  const directory = await makeDirectory(options.parent)
-  const children = openChildren(directory)
-  const interrupted = Promise.withResolvers<never>()
-  const stop = (signal: NodeJS.Signals): void => interrupted.reject(new Error(`stopped by ${signal}`))
-  // Also where nothing is caught any more, such as a reader of our output that went away.
-  process.once('exit', () => {
-    children.killAll()
-    rmSync(directory, { recursive: true, force: true })
-  })
-  process.once('SIGINT', stop)
-  process.once('SIGTERM', stop)
-  try {
-    const results = await Promise.race([
-      measure(options, conditions, directory, children),
-      interrupted.promise,
-    ])
+  await inScratch({ name: 'bench', parent: options.parent }, async ({ directory, children }) => {
+    const results = await measure(options, conditions, directory, children)
     process.stdout.write(report(results))
     if (options.jsonFile) await writeFile(options.jsonFile, `${JSON.stringify(results, null, 2)}\n`)
-  } finally {
-    children.killAll()
-    await removeDirectory(directory)
-  }
+  })
 }
 
 async function measure(

@@ -1,9 +1,7 @@
-import { rmSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { openChildren } from '../bench/ground/children.ts'
+import { inScratch } from '../bench/ground/scratch.ts'
 import { ATTACK_NAMES, type AttackName } from './attacks/attacks.ts'
 import { randomOf } from './attacks/target.ts'
 import type { Wish } from './callers.ts'
@@ -36,28 +34,15 @@ const SAMPLE_S = 10
  * processes end and its directory goes.
  */
 export async function siege(options: SiegeOptions): Promise<boolean> {
-  const directory = await mkdtemp(join(options.parent ?? tmpdir(), 'sallyport-siege-'))
-  const children = openChildren(directory)
-  const interrupted = Promise.withResolvers<never>()
-  const stop = (signal: NodeJS.Signals): void => interrupted.reject(new Error(`stopped by ${signal}`))
-  process.once('exit', () => {
-    children.killAll()
-    rmSync(directory, { recursive: true, force: true })
-  })
-  process.once('SIGINT', stop)
-  process.once('SIGTERM', stop)
-  try {
-    const stage = await Promise.race([setStage(directory, children), interrupted.promise])
-    const found = await Promise.race([run(stage, options, directory), interrupted.promise])
+  return inScratch({ name: 'siege', parent: options.parent }, async ({ directory, children }) => {
+    const stage = await setStage(directory, children)
+    const found = await run(stage, options, directory)
     const judged = judge(found, options.p99Ms)
     process.stdout.write(report(found, judged))
     if (options.jsonFile)
       await writeFile(options.jsonFile, `${JSON.stringify({ ...found, judged }, null, 2)}\n`)
     return judged.every(({ holds }) => holds !== false)
-  } finally {
-    children.killAll()
-    await rm(directory, { recursive: true, force: true, maxRetries: 3 })
-  }
+  })
 }
 
 async function run(stage: Stage, options: SiegeOptions, directory: string): Promise<Found> {

@@ -1,5 +1,15 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import { Collector, most } from '../../../plugins/collect.ts'
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from '../../../plugins/json-body/bytes.ts'
 import type { Held } from '../../../plugins/plugin.ts'
 import type { UsageNames } from './dialect.ts'
 
@@ -181,15 +191,6 @@ function parse(bytes: Buffer): unknown {
     return undefined
   }
 }
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_BRACKET = 0x5b
-const BACKSLASH = 0x5c
-const CLOSE_BRACKET = 0x5d
-const OPEN_BRACE = 0x7b
-const CLOSE_BRACE = 0x7d
 
 /** Writes an object anew with its outer members usage and model alone, and with those holders, written so too. */
 function excerptOf(bytes: Buffer, holders: readonly string[]): Buffer {

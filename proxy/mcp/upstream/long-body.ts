@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { piecesOf } from '../../../plugins/text-pieces.ts'
 import { turn } from '../../../plugins/turns.ts'
 
 /** Characters that are written, and so encoded and encrypted, at once. */
@@ -12,18 +13,13 @@ export interface LongBody {
 
 /** Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. */
 export const longBody = (text: string | Buffer): LongBody => ({
-  body: Readable.from(piecesOf(text), { objectMode: false }),
+  body: Readable.from(inTurn(text), { objectMode: false }),
   headers: { 'content-length': String(Buffer.byteLength(text)) },
 })
 
-async function* piecesOf(text: string | Buffer): AsyncGenerator<Buffer> {
-  for (let at = 0, end = 0; at < text.length; at = end) {
+async function* inTurn(text: string | Buffer): AsyncGenerator<string | Buffer> {
+  for (const piece of piecesOf(text, PIECE)) {
     await turn()
-    end = Math.min(at + PIECE, text.length)
-    // The two halves of a character are written together.
-    if (typeof text === 'string' && end < text.length && isFirstHalf(text.charCodeAt(end - 1))) end -= 1
-    yield typeof text === 'string' ? Buffer.from(text.slice(at, end)) : text.subarray(at, end)
+    yield piece
   }
 }
-
-const isFirstHalf = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdbff

@@ -1,6 +1,5 @@
 import type { JsonWebKey } from 'node:crypto'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openDataDirectory } from '../../../proxy/data-directory.ts'
 import { readSettings } from '../../../proxy/settings.ts'
@@ -35,12 +34,6 @@ export interface Ground {
   /** Holds the same as `allowed`, and has a DPoP key. */
   readonly proven: ProvenIdentity
 }
-
-/** Makes the run's directory, alone: it is known, and can be removed, before anything can fail. */
-export const makeDirectory = (parent = tmpdir()): Promise<string> => mkdtemp(join(parent, 'sallyport-bench-'))
-
-export const removeDirectory = (directory: string): Promise<void> =>
-  rm(directory, { recursive: true, force: true, maxRetries: 3 })
 
 /**
  * Makes a CA, a database with three agents and two MCP servers (the upstream, which must run), the operator's

@@ -3,22 +3,16 @@ import { exportedRows } from '../../../db/audit/export.ts'
 import type { RowFilter } from '../../../db/audit/find.ts'
 import { exportLines, listRows, verifyDatabase } from '../../../db/audit/read.ts'
 import { verify } from '../../../db/audit/verify.ts'
-import { type Database, openDatabase } from '../../../db/database.ts'
 import {
   AT,
   appendCalls,
   entry,
   open,
+  reader,
   rowsOf,
   scratchDatabase,
   withRaw,
 } from '../../support/db/scratch-ledger.ts'
-
-async function reader(t: { teardown: (work: () => Promise<void>) => void }, file: string): Promise<Database> {
-  const database = await openDatabase(`sqlite:${file}`)
-  t.teardown(database.close)
-  return database
-}
 
 t.test(
   'docs/protocol.md#audit-api the audit list shows the columns of docs/ledger.md#row, detail as an object, result in rows of the MCP path',

@@ -1,7 +1,7 @@
 import { rename } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { json, text } from 'node:stream/consumers'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import type { Entry } from '../../../db/audit/entry.ts'
 import { type RowFilter, rowsQuery, spanEndQuery } from '../../../db/audit/find.ts'
 import type { StoredRow } from '../../../db/audit/leaf.ts'
@@ -13,6 +13,7 @@ import {
   appendCalls,
   entry,
   open,
+  reader,
   rowsOf,
   scratchDatabase,
   withRaw,
@@ -20,12 +21,6 @@ import {
 
 const ROWS = 6_000
 const NEVER = new AbortController().signal
-
-async function database(t: Test, file: string): Promise<Database> {
-  const opened = await openDatabase(`sqlite:${file}`)
-  t.teardown(opened.close)
-  return opened
-}
 
 const pageOf = async (db: Database, filter: RowFilter): Promise<Page> =>
   (await json(Readable.from(await db.audit.list(filter, NEVER)))) as Page
@@ -101,7 +96,7 @@ t.test('A7: every filter in both orders gives what a plain question to the table
   const file = await scratchDatabase(t.testdir())
   fillLedger(file, ROWS, rowOf)
   const all = rowsOf(file)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   for (const order of ['asc', 'desc'] as const) {
     for (const filter of FILTERS) {
       const expected = oracle(all, { ...filter, order })
@@ -122,7 +117,7 @@ t.test('A7: a cursor that another filter gave means the same place', async (t) =
   const file = await scratchDatabase(t.testdir())
   fillLedger(file, ROWS, rowOf)
   const all = rowsOf(file)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   for (const order of ['asc', 'desc'] as const) {
     const whole = oracle(all, { order })
     for (const limit of [1, 700, 1_000]) {
@@ -147,7 +142,7 @@ t.test('A7: pages meet while rows are appended', async (t) => {
   const ledger = await open(file)
   t.teardown(() => ledger.close())
   await appendCalls(ledger, 200)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   for (const order of ['asc', 'desc'] as const) {
     const before = oracle(rowsOf(file), { order })
     const seen: number[] = []
@@ -165,7 +160,7 @@ t.test('A7: pages meet while rows are appended', async (t) => {
 
 t.test('A7: each question goes by an index, in which it reads one span', async (t) => {
   const file = await scratchDatabase(t.testdir())
-  const { kysely } = await database(t, file)
+  const { kysely } = await reader(t, file)
   const spans: readonly Parameters<typeof rowsQuery>[2][] = [
     { from: { recorded_at: 'b' }, edge: 'a' },
     { from: { recorded_at: 'b', stream: 'main', seq: 1 }, edge: 'a' },
@@ -196,7 +191,7 @@ t.test('A7: each question goes by an index, in which it reads one span', async (
 t.test('A7: an answer that is not read holds no snapshot, and ends with its signal', async (t) => {
   const file = await scratchDatabase(t.testdir())
   fillLedger(file, 3_000, rowOf)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   const gone = new AbortController()
   const [exported] = await Promise.all([db.audit.export(gone.signal)])
   const ledger = await open(file)
@@ -216,7 +211,7 @@ t.test('A7: an answer that is not read holds no snapshot, and ends with its sign
 t.test('A7: a page does not wait for the long questions that were asked before', async (t) => {
   const file = await scratchDatabase(t.testdir())
   fillLedger(file, 3 * ROWS, rowOf)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   const answered: string[] = []
   const noted = (what: string, work: Promise<unknown>) => work.then(() => answered.push(what))
   await Promise.all([
@@ -230,7 +225,7 @@ t.test('A7: a page does not wait for the long questions that were asked before',
 t.test('A7: a thread that ends fails its question, and the next one starts another', async (t) => {
   const file = await scratchDatabase(t.testdir())
   fillLedger(file, 10, rowOf)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   await rename(file, `${file}-away`)
   await t.rejects(db.audit.verify(NEVER), /unable to open database file/)
   await rename(`${file}-away`, file)
@@ -240,7 +235,7 @@ t.test('A7: a thread that ends fails its question, and the next one starts anoth
 t.test('A7: a question that is aborted leaves the thread to the others', async (t) => {
   const file = await scratchDatabase(t.testdir())
   fillLedger(file, 3_000, rowOf)
-  const db = await database(t, file)
+  const db = await reader(t, file)
   const gone = new AbortController()
   const asked = Array.from({ length: 16 }, () => db.audit.list({ status: 'nothing' }, gone.signal))
   await t.rejects(db.audit.list({}, NEVER), { code: 'busy' })

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
+import type { Test } from 'tap'
 import type { Entry } from '../../../db/audit/entry.ts'
 import type { StoredRow } from '../../../db/audit/leaf.ts'
 import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/ledger.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
-import { openDatabase } from '../../../db/database.ts'
+import { type Database, openDatabase } from '../../../db/database.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
 
 export const VERSION = '0.6.4'
@@ -17,6 +18,13 @@ export async function scratchDatabase(directory: string): Promise<string> {
   const database = await openDatabase(`sqlite:${file}`)
   await database.close()
   return file
+}
+
+/** Opens a database to read it. It is closed with the test. */
+export async function reader(t: Pick<Test, 'teardown'>, file: string): Promise<Database> {
+  const database = await openDatabase(`sqlite:${file}`)
+  t.teardown(database.close)
+  return database
 }
 
 export const open = (file: string, options: Partial<LedgerOptions> = {}): Promise<Ledger> =>
