@@ -15,7 +15,8 @@ export const verb = verbOf({
   agent.crt    the certificate, leaf and intermediate
   agent.key    the private key; the service keeps no copy
   dpop.jwk     the private key that signs its DPoP proofs; the service knows the public one
-  org-ca.crt   what the agent trusts the gateway by
+  org-ca.crt   what the agent trusts the gateway by: the root
+  ca-chain.pem the same with the intermediate, under the name that the Python helper looks for
   gateway.json where the gateway is; change it where the agent lives on another machine`,
   options: {
     caps: {
@@ -57,7 +58,9 @@ async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<v
     const enrolled = expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201)
     await writePrivate(key, String(enrolled.private_key_pem))
     await writePrivate(join(directory, 'agent.crt'), String(enrolled.cert_chain_pem))
-    await writePrivate(join(directory, 'org-ca.crt'), String((await call('GET', '/pki/ca.crt')).body))
+    const publicPem = async (path: string): Promise<string> => String((await call('GET', path)).body)
+    await writePrivate(join(directory, 'org-ca.crt'), await publicPem('/pki/ca.crt'))
+    await writePrivate(join(directory, 'ca-chain.pem'), await publicPem('/pki/ca-chain.pem'))
     const path = `/v1/admin/agents/${String(enrolled.agent_id)}/dpop-jwk`
     expect(await call('POST', path, publicJwk(dpopKeyIn(directory))), 200)
     return enrolled

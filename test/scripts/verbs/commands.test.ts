@@ -19,10 +19,12 @@ await t.test('make agent beside a running gateway: the identity works at once', 
   t.equal(ran.code, 0, ran.err)
   t.match(ran.out, /enrolled acme::bot \(capabilities: llm\.chat, http\.get\)/)
   t.match(ran.out, /curl --cacert .* --cert .* --key /)
-  for (const name of ['agent.crt', 'agent.key', 'org-ca.crt']) {
+  for (const name of ['agent.crt', 'agent.key', 'org-ca.crt', 'ca-chain.pem']) {
     t.equal((await stat(join(out, name))).mode & 0o777, 0o600, name)
   }
   t.equal(await readFile(join(out, 'org-ca.crt'), 'utf8'), gateway.ca)
+  const chain = await gateway.call(null, 'GET', '/pki/ca-chain.pem')
+  t.equal(await readFile(join(out, 'ca-chain.pem'), 'utf8'), chain.text, 'what the Python helper looks for')
   const answered = await gateway.call(await identityIn(out, 'acme::bot'), 'POST', '/v1/chat/completions', {
     body: CHAT,
   })
