@@ -138,10 +138,16 @@ const codex = (base: string): string[] => [
   'wire_api = "responses"',
 ]
 
+// An SSLContext, since httpx 0.28 and httpx2 drop `cert=` beside `verify="…"`; the SDKs' own client, since its kind must
+// be the one that they were written for.
 const python = (url: string, { ca, cert, key }: Files): string[] => [
-  'import httpx, openai',
-  `client = httpx.Client(verify=${JSON.stringify(ca)}, cert=(${JSON.stringify(cert)}, ${JSON.stringify(key)}))`,
-  `openai.OpenAI(base_url="${url}/v1", api_key="unused", http_client=client)`,
+  'import ssl',
+  `context = ssl.create_default_context(cafile=${JSON.stringify(ca)})`,
+  `context.load_cert_chain(${JSON.stringify(cert)}, ${JSON.stringify(key)})`,
+  'import openai  # httpx or httpx2 by itself: httpx.Client(verify=context)',
+  `client = openai.OpenAI(base_url="${url}/v1", api_key="unused", http_client=openai.DefaultHttpxClient(verify=context))`,
+  'import anthropic',
+  `claude = anthropic.Anthropic(base_url="${url}", api_key="unused", http_client=anthropic.DefaultHttpxClient(verify=context))`,
 ]
 
 /** Returns the word of a POSIX shell that stands for exactly this text. */

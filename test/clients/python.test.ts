@@ -1,4 +1,7 @@
-import t from 'tap'
+import { dirname } from 'node:path'
+import t, { type Test } from 'tap'
+import { exportLines } from '../../scripts/verbs/env.ts'
+import { sectionOf } from '../support/clients/alone.ts'
 import { fileBeside, identityFiles, run } from '../support/clients/files.ts'
 import { mockProvider, SAID } from '../support/clients/sdk.ts'
 import { CHAT, testGateway } from '../support/gateway.ts'
@@ -63,6 +66,70 @@ await t.test(
     t.match(JSON.parse(denied.text), { reason: 'capability_missing' })
   },
 )
+
+/** Runs the first lines of what `make env` prints for Python, and then a program; gives what that prints. */
+async function recipe(t: Test, first: RegExp, program: (url: string) => readonly string[]): Promise<string> {
+  const { files } = await mockProvider(t)
+  const gateway = await testGateway(t, { files })
+  const bot = identityFiles(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+  const identity = { directory: dirname(bot.ca), url: gateway.url }
+  const section = sectionOf(
+    exportLines({ port: 8787, identity, direct: false }),
+    'Python with the certificate',
+  )
+  const [lines = ''] = first.exec(section.replaceAll(/^# {3}/gm, '')) ?? []
+  const script = fileBeside(bot, 'recipe.py', [lines, ...program(gateway.url)].join('\n'))
+  // What httpx drops it warns of, at most.
+  const python = ['python3', '-W', 'error::DeprecationWarning']
+  const ran = await run('env', ['no_proxy=localhost', ...python, script])
+  if (ran.code !== 0) throw new Error(ran.err)
+  return ran.out
+}
+
+/** The lines up to the one that first uses what is not Python's own. */
+const CONTEXT = /^import ssl\n.*\ncontext\.load_cert_chain.*\n/
+
+await t.test(
+  'the lines that make env prints make a context that presents the certificate',
+  { skip },
+  async (t) => {
+    const out = await recipe(t, CONTEXT, (url) => [
+      'import urllib.request',
+      `print(urllib.request.urlopen("${url}/v1/models", context=context).status)`,
+    ])
+    t.equal(out, '200\n')
+  },
+)
+
+for (const client of ['httpx', 'httpx2']) {
+  await t.test(`${client} takes that context`, { skip: await lacking(client) }, async (t) => {
+    const out = await recipe(t, CONTEXT, (url) => [
+      `import ${client}`,
+      `print(${client}.Client(verify=context).get("${url}/v1/models").status_code)`,
+    ])
+    t.equal(out, '200\n')
+  })
+}
+
+const sdks = await lacking('openai', 'anthropic')
+await t.test('the OpenAI and Anthropic SDKs speak by the lines as they are', { skip: sdks }, async (t) => {
+  const out = await recipe(t, /^.+$/s, () => [
+    '',
+    'chat, hello = client.chat.completions, [{"role": "user", "content": "hello"}]',
+    'print(chat.create(model="gpt-test", messages=hello).choices[0].message.content)',
+    'pieces = chat.create(model="gpt-test", messages=hello, stream=True)',
+    'print("".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices))',
+    'print(claude.messages.create(model="claude-test", max_tokens=99, messages=hello).content[0].text)',
+  ])
+  t.equal(out, `${SAID}\n`.repeat(3))
+})
+
+/** For tap: which of these packages is not installed, or false. */
+async function lacking(...packages: readonly string[]): Promise<string | false> {
+  if (skip) return skip
+  const { code } = await run('python3', ['-c', `import ${packages.join(', ')}`])
+  return code === 0 ? false : `not installed here: pip install ${packages.join(' ')}`
+}
 
 function saidIn(stream: string): string {
   const events = [...stream.matchAll(/^data: (\{.*)$/gm)].map(([, event = '']) => JSON.parse(event))
