@@ -14,7 +14,7 @@ import {
 import { type Check, loadOperatorModule } from '../plugins/operator-files/module.ts'
 import { checkOrder } from '../plugins/order.ts'
 import type { PinOptions } from '../plugins/pin/options.ts'
-import { type LlmOptions, llmOptions } from './llm/options.ts'
+import { type LlmOptions, llmOptions, withKeyVariables } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
 
 /** The operator's files, read and checked as a whole. */
@@ -62,8 +62,8 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     await closeAll(checks)
     throw new ConfigError(directory, problems)
   }
-  const optionsOf = (plugin: keyof typeof CATALOGUE) =>
-    read.files.find((file) => file.plugin === plugin)?.options
+  const fileOf = (plugin: keyof typeof CATALOGUE) => read.files.find((file) => file.plugin === plugin)
+  const optionsOf = (plugin: keyof typeof CATALOGUE) => fileOf(plugin)?.options
   // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
   const dpop = CATALOGUE.dpop.options.parse(optionsOf('dpop'))
   return {
@@ -72,7 +72,7 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     noDowngrade: dpop.no_downgrade,
     pin: CATALOGUE.pin.options.parse(optionsOf('pin')),
     audit: CATALOGUE.audit.options.parse(optionsOf('audit')),
-    llm: llmOptions.parse(optionsOf('llm')),
+    llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     checks: [...checks.values()].map(({ check }) => check),
     files: read.files,

@@ -68,11 +68,13 @@ async function nextSteps(settings: Settings, gateway: Gateway): Promise<string> 
   return `${lines.map((line) => `sallyport: ${line}`).join('\n')}\n`
 }
 
+/** Says which providers have no key, and what gives them one. Never a key, nor a part of one. */
 function keyless(gateway: Gateway): string[] {
-  const without = gateway
-    .configuration()
-    .llm.providers.filter(({ api_key: key, auth }) => key === '' && auth !== 'passthrough')
-  if (without.length === 0) return []
-  const names = without.map(({ name }) => name).join(', ')
-  return [`no key for ${names}: set it in the environment (see plugins/config/50-llm.yaml) and start again`]
+  const { llm, files } = gateway.configuration()
+  const file = files.find(({ plugin }) => plugin === 'llm')?.file
+  return llm.providers
+    .filter(({ api_key: key, auth }) => key === '' && auth !== 'passthrough')
+    .map(({ name, keyVariable: variable = `its api_key in ${file}` }) => {
+      return `no key for ${name}: set ${variable} and start again; until then its models are answered 503`
+    })
 }

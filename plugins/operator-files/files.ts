@@ -7,7 +7,7 @@ import type { Environment } from './expand.ts'
 import { explainIssue } from './explain-issue.ts'
 import { nearestName } from './nearest-name.ts'
 import { errorCode, isWorldWritable } from './secret-file.ts'
-import { type OperatorYaml, readOperatorYaml } from './yaml.ts'
+import { type OperatorYaml, type Path, readOperatorYaml } from './yaml.ts'
 
 /** One file of the operator, checked. */
 export interface OperatorFile {
@@ -19,6 +19,8 @@ export interface OperatorFile {
   readonly options: Readonly<Record<string, unknown>>
   /** The place of the plugin's name. */
   readonly position: Position
+  /** Returns the scalar at `path` as the operator wrote it, never expanded. */
+  readonly written: (path: Path) => string | undefined
 }
 
 export interface OperatorFiles {
@@ -113,18 +115,19 @@ function readOne(
   if (!yaml) return null
   const { plugin, ...options } = yaml.value
   const position = yaml.positionOf(['plugin'])
+  const { written } = yaml
   if (typeof plugin !== 'string') {
     faults.push({ ...position, message: 'must begin with plugin: NAME, such as plugin: pin' })
     return null
   }
-  if (isModulePath(plugin)) return { plugin, file, options, position }
+  if (isModulePath(plugin)) return { plugin, file, options, position, written }
   const schema = schemas.get(plugin)
   if (!schema) {
     faults.push({ ...position, message: unknownPlugin(plugin, schemas) })
     return null
   }
   const checked = validate(options, { plugin, schema, yaml }, faults)
-  return checked && { plugin, file, options: checked, position }
+  return checked && { plugin, file, options: checked, position, written }
 }
 
 function decode(bytes: Buffer, faults: Fault[]): string | null {

@@ -119,5 +119,28 @@ export const llmOptions = z
     }
   })
 
-export type LlmOptions = z.output<typeof llmOptions>
-export type Provider = LlmOptions['providers'][number]
+type Parsed = z.output<typeof llmOptions>
+
+export interface Provider extends z.output<typeof provider> {
+  /** The environment variable that the file takes the key from; absent where it names none. */
+  readonly keyVariable?: string
+}
+
+export interface LlmOptions extends Omit<Parsed, 'providers'> {
+  readonly providers: readonly Provider[]
+}
+
+/**
+ * Tells of each provider which environment variable its key comes from. `written`: the scalar at a path of
+ * the file as it stands there, never expanded.
+ */
+export const withKeyVariables = (
+  options: Parsed,
+  written: (path: readonly PropertyKey[]) => string | undefined,
+): LlmOptions => ({
+  ...options,
+  providers: options.providers.map((one, index) => {
+    const [, name] = /\$\{env:(\w+)/.exec(written(['providers', index, 'api_key']) ?? '') ?? []
+    return name === undefined ? one : { ...one, keyVariable: name }
+  }),
+})

@@ -43,8 +43,13 @@ export function refusalOfStatus(
 export const unusableAnswer = (status: number, provider: Provider, cause?: unknown): Refusal =>
   new Refusal('provider_failed', { detail: { provider: provider.name, upstream_status: status }, cause })
 
-export const notConfigured = (provider: Provider): Refusal =>
-  new Refusal('provider_not_configured', { detail: { provider: provider.name } })
+export const notConfigured = ({ name, keyVariable }: Provider): Refusal =>
+  new Refusal('provider_not_configured', {
+    detail: { provider: name },
+    ...(keyVariable !== undefined && {
+      message: `The provider ${name} has no key here: set ${keyVariable} where the gateway is started, and start it again.`,
+    }),
+  })
 
 /** Picks the headers in which the provider tells when to come back, and how much is left. */
 function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {

@@ -167,7 +167,7 @@ await t.test(
       `  - {name: ${name}, dialect: ${dialect}, base_url: UPSTREAM/v1, api_key: "${key}", models: [${model}]}\n`
     const gateway = await testGateway(t, {
       files: {
-        '50-llm.yaml': `plugin: llm\nproviders:\n${provider('keyless', 'openai', '', 'gpt-keyless')}${provider('other', 'anthropic', 'k', 'claude-1')}${provider('refusing', 'openai', 'k', 'gpt-refusing')}`,
+        '50-llm.yaml': `plugin: llm\nproviders:\n${provider('keyless', 'openai', '', 'gpt-keyless')}${provider('unset', 'openai', `\${env:NO_SUCH_KEY:-}`, 'gpt-unset')}${provider('other', 'anthropic', 'k', 'claude-1')}${provider('refusing', 'openai', 'k', 'gpt-refusing')}`,
       },
     })
     gateway.upstream.answer = (res) => {
@@ -184,7 +184,14 @@ await t.test(
       const error = await caught(client.chat.completions.create({ ...hello(), model }), OpenAI.APIError)
       t.match(error, { status, code })
     }
-    for (const [, status, code] of expected) t.equal((await answersOf(gateway, status)).length, 1, code)
+    const unset = await caught(
+      client.chat.completions.create({ ...hello(), model: 'gpt-unset' }),
+      OpenAI.APIError,
+    )
+    t.match(unset, { status: 503, code: 'provider_not_configured' })
+    t.match(unset.message, 'The provider unset has no key here: set NO_SUCH_KEY where the gateway is started')
+    for (const [, status, code] of expected)
+      t.equal((await answersOf(gateway, status)).length, status === 503 ? 2 : 1, code)
   },
 )
 

@@ -1,0 +1,28 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { scratch } from '../support/gateway.ts'
+import { environment, startProcess } from '../support/process.ts'
+
+const PROVIDERS = `plugin: llm
+providers:
+  - {name: one, dialect: openai, base_url: "http://127.0.0.1:9/v1", api_key: "\${env:FIRST_KEY:-}"}
+  - {name: two, dialect: openai, base_url: "http://127.0.0.1:9/v1"}
+  - {name: three, dialect: openai, base_url: "http://127.0.0.1:9/v1", api_key: "\${env:THIRD_KEY}"}
+  - {name: four, dialect: openai, base_url: "http://127.0.0.1:9/v1", auth: passthrough}
+`
+
+await t.test('the start says which providers have no key, and what would give them one', async (t) => {
+  const root = await scratch(t)
+  const env = await environment(root, '')
+  await mkdir(join(root, 'config'), { recursive: true })
+  await writeFile(join(root, 'config', '50-llm.yaml'), PROVIDERS)
+  const { ready, output } = startProcess(t, { ...env, THIRD_KEY: 'sk-third-secret' })
+  await ready
+  const then = 'and start again; until then its models are answered 503'
+  t.same(output().match(/^sallyport: no key .*$/gm), [
+    `sallyport: no key for one: set FIRST_KEY ${then}`,
+    `sallyport: no key for two: set its api_key in 50-llm.yaml ${then}`,
+  ])
+  t.notMatch(output(), 'sk-third')
+})
