@@ -26,11 +26,14 @@ ready: $(INSTALLED)
 	{ echo "Node $(NEEDED) or newer is needed, this is $${have#v}: install it from https://nodejs.org" \
 	"(npm ci brings one for Linux on x64 and arm64 only)" >&2; exit 1; }
 
-start: ready ## start the gateway on https://localhost:9443 (data in ./data)
-	@exec node --disable-sigusr1 proxy/main.ts
+# Only where it is said to make itself: a PORT that happens to be in the environment is meant for something else.
+LISTEN := $(if $(filter command%,$(origin PORT)),MCP_PROXY_LISTEN=127.0.0.1:$(PORT))
 
-dev: ready ## the same, started anew whenever a source changes: make dev [ARGS=--inspect]
-	@exec node --watch --watch-preserve-output $(ARGS) proxy/main.ts
+start: ready ## start the gateway on https://localhost:9443 (data in ./data): make start [PORT=9543]
+	@exec env $(LISTEN) node --disable-sigusr1 proxy/main.ts
+
+dev: ready ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
+	@exec env $(LISTEN) node --watch --watch-preserve-output $(ARGS) proxy/main.ts
 
 test: ready ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
 	exec tap $(T)

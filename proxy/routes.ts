@@ -40,6 +40,8 @@ export interface Routers {
   readonly control: Router
 }
 
+const SERVER_METADATA = '/.well-known/oauth-authorization-server'
+
 /**
  * Makes the routers, with every route of every listener. `adminApart`: administration has a listener of its
  * own; else it shares the runtime's.
@@ -54,10 +56,12 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
   const control = onSurface('admin', adminRoutes(p.control, h))
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
   const common = onSurface('public', publicRoutes(p, h, every))
+  // The command line reads there where clients reach the gateway: only a running one knows its port.
+  const whereabouts = runtime.filter(({ path }) => path === SERVER_METADATA)
   return {
     runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
     admin: router([...admin, ...common]),
-    control: router([...control, ...common]),
+    control: router([...control, ...common, ...whereabouts]),
   }
 }
 
@@ -104,7 +108,6 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
   const login = '/v1/auth/login-challenge'
   const sign = '/v1/auth/sign-challenged-assertion'
-  const server = '/.well-known/oauth-authorization-server'
   const resource = '/.well-known/oauth-protected-resource'
   const resourceMcp = `${resource}/v1/mcp`
   const service = protectedResource(baseUrls, '', proofRequired)
@@ -113,7 +116,10 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     documented(open('POST', '/v1/auth/token', p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
     documented(open('POST', login, p.login, logins.challenge, s.anonymous), auth.LOGIN_CHALLENGE),
     documented(open('POST', sign, p.login, logins.sign, s.anonymous), auth.SIGN_ASSERTION),
-    documented(open('GET', server, p.anyone, authorizationServer(baseUrls)), auth.AUTHORIZATION_SERVER),
+    documented(
+      open('GET', SERVER_METADATA, p.anyone, authorizationServer(baseUrls)),
+      auth.AUTHORIZATION_SERVER,
+    ),
     documented(open('GET', resource, p.anyone, service), auth.PROTECTED_RESOURCE),
     documented(open('GET', resourceMcp, p.anyone, serviceMcp), auth.PROTECTED_MCP),
     documented(open('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)), auth.JWKS),

@@ -72,8 +72,8 @@ export async function openListeners(
 function listen(server: Server, { host, port }: Address, variable: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
-      const why =
-        error.code === 'EADDRINUSE' ? 'another process listens there' : (error.code ?? error.message)
+      const taken = `another process listens there; take another port, e.g. ${another(variable, host, port)}`
+      const why = error.code === 'EADDRINUSE' ? taken : (error.code ?? error.message)
       reject(new Error(`cannot listen on ${host}:${port} (${variable}): ${why}`, { cause: error }))
     })
     server.listen(port, host, () => {
@@ -81,6 +81,13 @@ function listen(server: Server, { host, port }: Address, variable: string): Prom
       resolve()
     })
   })
+}
+
+/** Says how to ask for a port that is probably free. */
+function another(variable: string, host: string, taken: number): string {
+  const port = taken < 65_000 ? taken + 100 : 9543
+  const setting = `${variable}=${host.includes(':') ? `[${host}]` : host}:${port}`
+  return variable === 'MCP_PROXY_LISTEN' ? `make start PORT=${port}, or ${setting}` : setting
 }
 
 // Host names, not the address that is listened on: they are in the certificate, which a wildcard address is

@@ -5,7 +5,7 @@ import { readSettings, type Settings } from '../../proxy/settings.ts'
 import { gatewayText } from '../client/identity-files.ts'
 import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
 import { verbOf } from '../command.ts'
-import { expect, withControl } from '../control-client.ts'
+import { type Call, expect, withControl } from '../control-client.ts'
 
 export const verb = verbOf({
   name: 'sallyport agent',
@@ -54,7 +54,7 @@ async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<v
   await mkdir(directory, { recursive: true, mode: 0o700 })
   if (await exists(key))
     throw new Error(`${key} exists already: choose another NAME, or move that identity away`)
-  const agent = await withControl(settings, async (call) => {
+  const { agent, url } = await withControl(settings, async (call) => {
     const enrolled = expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201)
     await writePrivate(key, String(enrolled.private_key_pem))
     await writePrivate(join(directory, 'agent.crt'), String(enrolled.cert_chain_pem))
@@ -63,20 +63,21 @@ async function enrollAgent({ name, capabilities, directory }: Wanted): Promise<v
     await writePrivate(join(directory, 'ca-chain.pem'), await publicPem('/pki/ca-chain.pem'))
     const path = `/v1/admin/agents/${String(enrolled.agent_id)}/dpop-jwk`
     expect(await call('POST', path, publicJwk(dpopKeyIn(directory))), 200)
-    return enrolled
+    return { agent: enrolled, url: await urlOf(settings, call) }
   })
-  await writePrivate(join(directory, 'gateway.json'), gatewayText(urlOf(settings), String(agent.agent_id)))
-  process.stdout.write(summary(urlOf(settings), agent, directory))
+  await writePrivate(join(directory, 'gateway.json'), gatewayText(url, String(agent.agent_id)))
+  process.stdout.write(summary(url, agent, directory))
 }
 
 /**
- * The URL by which clients reach the gateway, as far as its settings tell: they do not know a port that is
- * picked at each start.
+ * The URL by which clients reach the gateway: as the running one says; where none runs, as far as the settings
+ * tell, which do not know a port that is picked at each start.
  */
-function urlOf({ publicUrls, hostnames, listen }: Settings): string {
+async function urlOf({ publicUrls, hostnames, listen }: Settings, call: Call): Promise<string> {
+  const { issuer } = expect(await call('GET', '/.well-known/oauth-authorization-server'), 200)
   const [host = 'localhost'] = hostnames
-  return new URL(publicUrls?.[0] ?? `https://${host.includes(':') ? `[${host}]` : host}:${listen.port}`)
-    .origin
+  const told = publicUrls?.[0] ?? `https://${host.includes(':') ? `[${host}]` : host}:${listen.port}`
+  return new URL(typeof issuer === 'string' && issuer !== '' ? issuer : told).origin
 }
 
 function summary(url: string, agent: Record<string, unknown>, directory: string): string {

