@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo certs agent mcp connect env admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege clean
+.PHONY: help ready start dev test coverage demo certs agent mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -56,8 +56,11 @@ mcp: ready ## MCP servers behind the gateway: make mcp ARGS="add files https://â
 connect: ready ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
 	@exec node --disable-sigusr1 scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
 
-env: ready ## print what to tell the common clients: make env IDENTITY=agents/my-agent
-	@exec node scripts/sallyport.ts env --identity "$(IDENTITY)"
+env: ready ## print what to tell the common clients: make env IDENTITY=agents/my-agent [PORT=8787]
+	@exec node scripts/sallyport.ts env $(if $(IDENTITY),--identity "$(IDENTITY)") --port "$(or $(PORT),8787)"
+
+sallyport: ready ## any verb of the command line: make sallyport ARGS="export-audit --help", ARGS=--help
+	@exec node scripts/sallyport.ts $(ARGS)
 
 admin-secret: ready ## set a new operator secret and print it once
 	@exec node scripts/sallyport.ts admin-secret

@@ -153,6 +153,16 @@ const flagOf = (name: string, { value }: Option): string =>
 const sayOf = ({ description, default: usual }: Option): string =>
   typeof usual === 'string' && usual !== '' ? `${description} (default ${usual})` : description
 
+/** True in the compiled package, which has no Makefile. */
+export const PACKAGED = import.meta.filename.endsWith('.js')
+
+/**
+ * Returns the command that whoever reads it has: make's in a checkout, the installed package's elsewhere.
+ * `make` and `verb`: the words after each, e.g. `env IDENTITY=DIR` and `env --identity DIR`.
+ */
+export const commandOf = (make: string, verb: string): string =>
+  PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
+
 /** The options of the verbs that know the sidecar: its port, and the gateway behind it. */
 export const SIDECAR_OPTIONS = {
   port: { type: 'string', value: 'PORT', default: '8787', description: 'where the sidecar listens' },

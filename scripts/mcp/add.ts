@@ -1,7 +1,7 @@
 import { bindTo } from './bind.ts'
 import { toolTotals, unknownLines } from './lines.ts'
 import { RESOURCES, type WholeResource, wholeResource } from './resources.ts'
-import { subcommandOf } from './subcommand.ts'
+import { mcpCommand, subcommandOf } from './subcommand.ts'
 
 /**
  * `mcp add`: registers a server, prints what its tools came to, and binds principals to it. A server that
@@ -45,7 +45,7 @@ export const add = subcommandOf({
   },
   work: (values, [name, url, ...rest]) => {
     if (!name || !url || rest.length > 0)
-      throw new Error('say a name and where the server is: mcp add NAME URL')
+      throw new Error(`say a name and where the server is: ${mcpCommand('add NAME URL')}`)
     const body = {
       name,
       endpoint_url: url,
@@ -84,11 +84,11 @@ function registered(resource: WholeResource): readonly string[] {
     return [
       ...lines,
       `it could not be read yet, so it has no tools: ${error}`,
-      `try: sallyport mcp refresh ${name}`,
+      `try: ${mcpCommand(`refresh ${name}`)}`,
     ]
   }
   const flagged = tools.filter(({ flags }) => flags.length > 0).length
   lines.push(`read ${name}: ${toolTotals(tools)}, pinned as they are now`)
-  if (flagged > 0) lines.push(`${flagged} of them should be looked at: sallyport mcp show ${name}`)
+  if (flagged > 0) lines.push(`${flagged} of them should be looked at: ${mcpCommand(`show ${name}`)}`)
   return [...lines, ...unknownLines(resource)]
 }

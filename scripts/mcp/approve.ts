@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline'
 import { expect } from '../control-client.ts'
 import { pendingLines } from './lines.ts'
 import { resourcePath, toolNamed, type WholeTool, wholeResourceNamed } from './resources.ts'
-import { subcommandOf } from './subcommand.ts'
+import { mcpCommand, subcommandOf } from './subcommand.ts'
 
 /**
  * `mcp approve`: shows the pending definition, whole, and how it differs, asks, and approves the definition
@@ -20,7 +20,8 @@ export const approve = subcommandOf({
     yes: { type: 'boolean', default: false, description: 'whatever is shown, without asking' },
   },
   work: ({ digest: chosen, yes }, [name, toolName, ...rest]) => {
-    if (!name || !toolName || rest.length > 0) throw new Error('say which tool: mcp approve NAME TOOL')
+    if (!name || !toolName || rest.length > 0)
+      throw new Error(`say which tool: ${mcpCommand('approve NAME TOOL')}`)
     return async (call, say) => {
       const resource = await wholeResourceNamed(call, name)
       const tool = toolNamed(resource, toolName)

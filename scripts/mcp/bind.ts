@@ -1,7 +1,7 @@
 import { messageOf } from '../../db/error-message.ts'
 import { type Call, expect } from '../control-client.ts'
 import { BINDINGS, bindingsOf, resourceNamed, type ShownResource } from './resources.ts'
-import { type Say, type Subcommand, subcommandOf } from './subcommand.ts'
+import { mcpCommand, type Say, type Subcommand, subcommandOf } from './subcommand.ts'
 
 const CONFLICT = 409
 
@@ -23,7 +23,8 @@ function withIds(name: string, about: string, work: WithIds): Subcommand {
     about,
     options: {},
     work: (_, [server, ...ids]) => {
-      if (!server || ids.length === 0) throw new Error(`say which server and whose: mcp ${name} NAME ID…`)
+      if (!server || ids.length === 0)
+        throw new Error(`say which server and whose: ${mcpCommand(`${name} NAME ID…`)}`)
       return async (call, say) => work(call, say, await resourceNamed(call, server), ids)
     },
   })

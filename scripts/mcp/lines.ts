@@ -1,5 +1,6 @@
 import { visible, visibleJson } from '../../proxy/visible.ts'
 import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
+import { mcpCommand } from './subcommand.ts'
 
 /**
  * Joins lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a
@@ -20,7 +21,7 @@ export function resourceTable(
   all: readonly ShownResource[],
   bindings: readonly ShownBinding[],
 ): readonly string[] {
-  if (all.length === 0) return ['no MCP server is registered: sallyport mcp add NAME URL']
+  if (all.length === 0) return [`no MCP server is registered: ${mcpCommand('add NAME URL')}`]
   const bound = Map.groupBy(bindings, (binding) => binding.resource_id)
   const rows = all.map((one) => [
     one.name,

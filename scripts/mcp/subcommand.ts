@@ -1,6 +1,9 @@
-import { argumentsOf, type Options, type Values } from '../command.ts'
+import { argumentsOf, commandOf, type Options, type Values } from '../command.ts'
 import type { Call } from '../control-client.ts'
 import { resourceNamed, type ShownResource } from './resources.ts'
+
+/** Returns the command that does this with MCP servers, e.g. `make mcp ARGS="show files"`. */
+export const mcpCommand = (words: string): string => commandOf(`mcp ARGS="${words}"`, `mcp ${words}`)
 
 /** Tells the operator something, each text on a line of its own. */
 export type Say = (...lines: readonly string[]) => void
@@ -48,7 +51,7 @@ export function onServer(
     about,
     options: {},
     work: (_, [server, ...rest]) => {
-      if (!server || rest.length > 0) throw new Error(`say which server: mcp ${name} NAME`)
+      if (!server || rest.length > 0) throw new Error(`say which server: ${mcpCommand(`${name} NAME`)}`)
       return async (call, say) => work(call, say, await resourceNamed(call, server))
     },
   })

@@ -4,7 +4,7 @@ import { writePrivate } from '../../certs/authority/key-store.ts'
 import { readSettings, type Settings } from '../../proxy/settings.ts'
 import { gatewayText } from '../client/identity-files.ts'
 import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
-import { verbOf } from '../command.ts'
+import { commandOf, verbOf } from '../command.ts'
 import { type Call, expect, withControl } from '../control-client.ts'
 
 export const verb = verbOf({
@@ -30,7 +30,10 @@ and an agent that holds none is refused everywhere`,
   },
   notes: 'Works beside a running gateway and without one.',
   run: async ({ caps, out }, [name, ...rest]) => {
-    if (!name || rest.length > 0) throw new Error('say one name: make agent NAME=my-agent CAPS=llm.chat')
+    if (!name || rest.length > 0)
+      throw new Error(
+        `say one name: ${commandOf('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}`,
+      )
     const capabilities = caps.split(',').flatMap((token) => token.trim() || [])
     await enrollAgent({ name, capabilities, directory: out ?? `agents/${name}` })
   },
@@ -90,7 +93,7 @@ try it:
   curl --cacert ${directory}/org-ca.crt --cert ${directory}/agent.crt --key ${directory}/agent.key \\
     ${url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'
-or let any client of this machine speak as it, by DPoP: make connect IDENTITY=${directory}
+or let any client of this machine speak as it, by DPoP: ${commandOf(`connect IDENTITY=${directory}`, `connect --identity ${directory}`)}
 `
 }
 

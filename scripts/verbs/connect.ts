@@ -1,7 +1,7 @@
 import { readIdentity } from '../client/identity.ts'
 import { startSidecar } from '../client/sidecar.ts'
 import { sessionOf } from '../client/signing/session.ts'
-import { portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
+import { commandOf, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 
 const GRACE_MS = 10_000
 
@@ -15,7 +15,7 @@ certificate (Codex), or sign (curl, Python). Streams pass event by event; a brok
       type: 'string',
       value: 'DIR',
       needed: true,
-      description: "the agent's files, as `sallyport agent` writes them",
+      description: `the agent's files, as \`${commandOf('agent', 'agent')}\` writes them`,
     },
     ...SIDECAR_OPTIONS,
     host: {
@@ -28,7 +28,7 @@ speaks as the agent`,
   },
   notes: `Port 0 picks one. Prints {"msg":"ready","url":…} on standard output when it takes calls. SIGTERM and SIGINT let running calls
 end, 10 s at most; the same signal again ends it at once. Other users of this machine can reach the port too: run it where
-there are none. \`sallyport env\` prints what to tell the clients.`,
+there are none. \`${commandOf('env', 'env')}\` prints what to tell the clients.`,
   run: async ({ identity: directory, port: wanted, host, gateway }) => {
     if (!directory) throw new Error('say whose calls these are: --identity DIR')
     const port = portOf(wanted)

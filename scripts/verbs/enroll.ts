@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
 import { type Enrolled, type EnrollOptions, enrollByoca, enrollSpiffe, mint } from '../client/enroll.ts'
-import { verbOf } from '../command.ts'
+import { commandOf, verbOf } from '../command.ts'
 
 type Values = Readonly<Record<string, string | undefined>>
 
@@ -111,6 +111,6 @@ function summary({ agentId, directory, capabilities, apiKey }: Enrolled): string
   const key = apiKey === null ? '' : `API key, shown this once: ${apiKey}\n`
   return `enrolled ${agentId} (capabilities: ${held}) in ${directory}
 ${key}try it:
-  sallyport connect --identity ${directory}
+  ${commandOf(`connect IDENTITY=${directory}`, `connect --identity ${directory}`)}
 `
 }

@@ -1,12 +1,12 @@
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { gatewayIn } from '../client/identity.ts'
-import { portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
+import { commandOf, PACKAGED, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 
 export const verb = verbOf({
   name: 'sallyport env',
-  make: 'make env IDENTITY=DIR',
-  about: `Prints what to tell the common clients, to be read, or sourced by a shell (. <(sallyport env)): OpenAI and Anthropic SDKs,
-Claude Code, Codex, Python. The lines in force go through the sidecar (\`sallyport connect\`); the others stand beside as comments.`,
+  make: 'make env IDENTITY=DIR [PORT=8787]',
+  about: `Prints what to tell the common clients, to be read, or sourced by a shell (. <(${commandOf('env', 'env')})): OpenAI and Anthropic SDKs,
+Claude Code, Codex, Python. The lines in force go through the sidecar (\`${commandOf('connect', 'connect')}\`); the others stand beside as comments.`,
   options: {
     identity: {
       type: 'string',
@@ -46,20 +46,16 @@ export function exportLines({ port, identity, direct }: Wanted): string {
   const base = `http://127.0.0.1:${port}`
   const files = identity && filesIn(identity.directory)
   const sections = [
-    section(
-      !direct,
-      `through the sidecar: sallyport connect --identity ${files?.directory ?? 'DIR'} --port ${port}`,
-      [
-        ...variables(
-          { OPENAI_BASE_URL: `${base}/v1`, OPENAI_API_KEY: 'unused' },
-          'OpenAI SDKs, also in Python',
-        ),
-        ...variables(
-          { ANTHROPIC_BASE_URL: base, ANTHROPIC_API_KEY: 'unused' },
-          'Anthropic SDKs, also in Python, and Claude Code',
-        ),
-      ],
-    ),
+    section(!direct, `through the sidecar: ${connect(files?.directory ?? 'DIR', port)}`, [
+      ...variables(
+        { OPENAI_BASE_URL: `${base}/v1`, OPENAI_API_KEY: 'unused' },
+        'OpenAI SDKs, also in Python',
+      ),
+      ...variables(
+        { ANTHROPIC_BASE_URL: base, ANTHROPIC_API_KEY: 'unused' },
+        'Anthropic SDKs, also in Python, and Claude Code',
+      ),
+    ]),
     section(false, 'Codex, in ~/.codex/config.toml, through the sidecar', codex(base)),
     section(false, 'MCP tools in Claude Code, through the sidecar', mcp(base)),
   ]
@@ -126,8 +122,21 @@ const node = (url: string, { directory }: Files): string[] => [
     OPENAI_BASE_URL: `${url}/v1`,
     OPENAI_API_KEY: 'unused',
   }),
-  '# node --import sallyport/register app.mjs  (where sallyport is installed)',
+  `# node --import ${REGISTER} app.mjs  (Node 24.21 or newer)`,
 ]
+
+/** What a Node program preloads: the checkout's own file, or the installed package's. */
+const REGISTER = PACKAGED ? 'sallyport/register' : quoted(join(import.meta.dirname, '../register.ts'))
+
+/** Returns the command that starts the sidecar. */
+function connect(directory: string, port: number): string {
+  // A dollar sign is make's own.
+  const identity = directory.replaceAll('$', '$$$$')
+  return commandOf(
+    `connect IDENTITY=${identity} PORT=${port}`,
+    `connect --identity ${directory} --port ${port}`,
+  )
+}
 
 const codex = (base: string): string[] => [
   'model_provider = "sallyport"',

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { exportLine, type StoredRow } from '../../db/audit/leaf.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
 import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
-import { verbOf, WrongUsage } from '../command.ts'
+import { commandOf, verbOf, WrongUsage } from '../command.ts'
 
 const FAILED = 9
 const ROWS_PER_CHUNK = 256
@@ -13,7 +13,7 @@ export const verb = verbOf({
   name: 'sallyport export-audit',
   takes: 'DATABASE',
   about: `Writes the audit ledger of a SQLite database as NDJSON, one row per line. The database is only read, also while the
-gateway runs. \`sallyport verify-audit\` verifies what was written.`,
+gateway runs. \`${commandOf('verify-audit', 'verify-audit')}\` verifies what was written.`,
   options: {
     out: {
       type: 'string',

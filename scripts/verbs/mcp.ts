@@ -25,7 +25,7 @@ import {
   wholeResource,
   wholeResourceNamed,
 } from '../mcp/resources.ts'
-import { onServer, type Say, type Subcommand, subcommandOf } from '../mcp/subcommand.ts'
+import { mcpCommand, onServer, type Say, type Subcommand, subcommandOf } from '../mcp/subcommand.ts'
 
 const list = subcommandOf({
   takes: '',
@@ -46,7 +46,8 @@ const show = subcommandOf({
 whole definition, as it was approved and as it waits`,
   options: {},
   work: (_, [name, tool, ...rest]) => {
-    if (!name || tool === '' || rest.length > 0) throw new Error('say which server: mcp show NAME [TOOL]')
+    if (!name || tool === '' || rest.length > 0)
+      throw new Error(`say which server: ${mcpCommand('show NAME [TOOL]')}`)
     return async (call, say) => {
       const resource = await wholeResourceNamed(call, name)
       if (tool === undefined) say(...resourceLines(resource, await bindingsOf(call, resource)))
@@ -113,7 +114,9 @@ export async function perform(
 ): Promise<void> {
   const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined
   if (!subcommand)
-    throw new Error(`say what to do: mcp ${Object.keys(SUBCOMMANDS).join('|')}; --help says more`)
+    throw new Error(
+      `say what to do: ${Object.keys(SUBCOMMANDS).join(', ')}; ${mcpCommand('--help')} says more`,
+    )
   const work = subcommand.understand(args)
   const say: Say = (...lines) => void write(printable(lines))
   try {
@@ -129,7 +132,8 @@ async function refresh(call: Call, say: Say, { name, resource_id }: ShownResourc
   if (now.last_error !== null) throw new Error(`${name} could not be read: ${now.last_error}`)
   say(`${name} was read: ${toolTotals(now.tools)}`)
   const waiting = now.tools.filter(({ state }) => state === 'quarantined')
-  if (waiting.length > 0) say(...toolLines(waiting), `look at it, then: sallyport mcp approve ${name} TOOL`)
+  if (waiting.length > 0)
+    say(...toolLines(waiting), `look at it, then: ${mcpCommand(`approve ${name} TOOL`)}`)
   say(...unknownLines(now))
 }
 

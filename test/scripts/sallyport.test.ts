@@ -1,6 +1,6 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { VERSION } from '../../proxy/version.ts'
@@ -121,6 +121,34 @@ await t.test('env prints lines that a shell takes as they are', async (t) => {
   t.match(direct.out, new RegExp(`^export ANTHROPIC_BASE_URL=${GATEWAY_URL}$`, 'm'))
   t.notMatch(direct.out, /^export .*127\.0\.0\.1:8787/m)
   t.match(await sallyport(['env', '--direct']), { code: 1, err: /--direct needs the certificate/ })
+})
+
+await t.test('what is printed names commands that a checkout has, and no bare sallyport', async (t) => {
+  const directory = t.testdir(GATEWAY_FILE)
+  const said = await Promise.all([
+    sallyport(['env', '--identity', directory, '--port', '9999']),
+    sallyport(['env', '--help']),
+    sallyport(['connect', '--help']),
+    sallyport(['mcp', '--help']),
+    sallyport(['mcp', 'show']),
+    sallyport(['agent', '']),
+  ])
+  for (const { out, err } of said) {
+    t.notMatch(
+      (out + err).replace(/^usage: .*$/m, ''),
+      new RegExp(`(?<![:\\w/] ?)\\bsallyport (${VERBS.join('|')})\\b`),
+    )
+  }
+  const [{ out: lines }] = said
+  const sidecar = /^# through the sidecar: make (.*)$/m.exec(lines)?.[1] ?? ''
+  t.equal(sidecar, `connect IDENTITY=${directory} PORT=9999`)
+  // That such a program then speaks as the agent: test/scripts/client/register.test.ts.
+  const preloaded = /^# {3}# (node --import \S+) app\.mjs /m.exec(lines)?.[1] ?? ''
+  const loaded = spawnSync('sh', ['-c', `${preloaded} -e ''`], {
+    env: { PATH: `${dirname(process.execPath)}:${process.env.PATH}`, SALLYPORT_IDENTITY: directory },
+    encoding: 'utf8',
+  })
+  t.match(loaded.stderr, 'it has no agent.key', 'the preloaded file is there')
 })
 
 await t.test('env quotes what a shell would take apart', async (t) => {

@@ -10,7 +10,7 @@ import { operator } from '../../support/scripts/operator.ts'
 await t.test('arguments that say nothing are refused before anything is opened', async (t) => {
   const add = ['add', 'files', 'https://mcp.example.com/mcp']
   const cases: readonly (readonly [RegExp, readonly string[]])[] = [
-    [/^say what to do: mcp add\|list\|/, []],
+    [/^say what to do: add, list, .* remove; make mcp ARGS="--help" says more$/, []],
     [/^say what to do: /, ['constructor']],
     [/^say a name and where the server is: /, ['add', 'files']],
     [/^say a name and where the server is: /, [...add, 'more']],
@@ -18,15 +18,15 @@ await t.test('arguments that say nothing are refused before anything is opened',
     [/^--tool-capability must be TOOL=CAPABILITY, got "read"$/, [...add, '--tool-capability', 'read']],
     [/^--tool-capability must be TOOL=CAPABILITY, got "=a"$/, [...add, '--tool-capability', '=a']],
     [/names the tool "r" twice$/, [...add, '--tool-capability', 'r=a', '--tool-capability', 'r=b']],
-    [/^say which server: mcp show NAME \[TOOL\]$/, ['show']],
-    [/^say which server: mcp show NAME \[TOOL\]$/, ['show', 'a', 'b', 'c']],
-    [/^say which server: mcp disable NAME$/, ['disable']],
-    [/^say which server: mcp enable NAME$/, ['enable', 'a', 'b']],
-    [/^say which server: mcp refresh NAME$/, ['refresh', 'a', 'b']],
-    [/^say which server: mcp remove NAME$/, ['remove', '']],
-    [/^say which tool: mcp approve NAME TOOL$/, ['approve', 'files']],
-    [/^say which server and whose: mcp bind NAME ID…$/, ['bind', 'files']],
-    [/^say which server and whose: mcp unbind NAME ID…$/, ['unbind', 'files']],
+    [/^say which server: make mcp ARGS="show NAME \[TOOL\]"$/, ['show']],
+    [/^say which server: make mcp ARGS="show NAME \[TOOL\]"$/, ['show', 'a', 'b', 'c']],
+    [/^say which server: make mcp ARGS="disable NAME"$/, ['disable']],
+    [/^say which server: make mcp ARGS="enable NAME"$/, ['enable', 'a', 'b']],
+    [/^say which server: make mcp ARGS="refresh NAME"$/, ['refresh', 'a', 'b']],
+    [/^say which server: make mcp ARGS="remove NAME"$/, ['remove', '']],
+    [/^say which tool: make mcp ARGS="approve NAME TOOL"$/, ['approve', 'files']],
+    [/^say which server and whose: make mcp ARGS="bind NAME ID…"$/, ['bind', 'files']],
+    [/^say which server and whose: make mcp ARGS="unbind NAME ID…"$/, ['unbind', 'files']],
     [/more/, ['list', 'more']],
   ]
   const opened = (): never => {

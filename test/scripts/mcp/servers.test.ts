@@ -51,7 +51,7 @@ await t.test('mcp add, list and show: what was read is said, and a bound agent m
   const { stage, spawned: mcp } = await operator(t)
   const bot = await stage.enroll('bot', ['mcp.tools.list', 'files.use'])
   const server = await changingServer(t, tool('read'), tool('write'))
-  t.match(await mcp('list'), { code: 0, out: 'no MCP server is registered: sallyport mcp add NAME URL\n' })
+  t.match(await mcp('list'), { code: 0, out: 'no MCP server is registered: make mcp ARGS="add NAME URL"\n' })
   const added = await mcp(
     ...['add', 'files', `${server.url}?key=hidden`, '--capability', 'files.use'],
     ...['--tool-capability', 'write=files.write', '--bind', bot.id],
