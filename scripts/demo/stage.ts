@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { errorCode } from '../../plugins/operator-files/secret-file.ts'
 import { showAudit } from './audit.ts'
 import { playCalls } from './calls.ts'
 import { startDemoGateway } from './gateway.ts'
@@ -28,7 +29,9 @@ export async function demo(wanted: Wanted): Promise<void> {
     await play(wanted, stage, interrupted)
   } catch (error) {
     // Ctrl-C reaches the gateway too, so that a call under way fails for that reason.
-    throw interrupted.aborted ? interrupted.reason : error
+    const why: unknown = interrupted.aborted ? interrupted.reason : error
+    // Whoever has read enough, as head does, wants to hear no more.
+    if (errorCode(why) !== 'EPIPE') throw why
   }
 }
 
@@ -61,12 +64,13 @@ async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interru
   await Promise.race([once(interrupted, 'abort'), gateway.ended.then(complain)])
 }
 
-/** Aborts at Ctrl-C, or when this process is told to end. */
+/** Aborts at Ctrl-C, when this process is told to end, or when nobody reads on. */
 function interruption(): AbortSignal {
   const controller = new AbortController()
   const abort = (): void => controller.abort(new Error('the demo was stopped before its end'))
   process.once('SIGINT', abort)
   process.once('SIGTERM', abort)
+  process.stdout.on('error', (error) => controller.abort(error))
   return controller.signal
 }
 

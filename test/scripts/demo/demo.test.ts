@@ -7,6 +7,9 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 
+// Several whole demos, one after the other: run alone, this file has as long as among the others.
+t.setTimeout(120_000)
+
 const ROOT = join(import.meta.dirname, '../../..')
 
 /**
@@ -40,6 +43,8 @@ function start(t: Test, ...args: readonly string[]) {
   return {
     /** Asks the demo to end, as Ctrl-C does. */
     interrupt: () => signal('SIGINT'),
+    /** Reads no more of what it prints, as `head` does. */
+    hangUp: () => child.stdout.destroy(),
     /** All that the demo has printed, once that holds these words. */
     printed: async (words: string): Promise<string> => {
       while (!said.out.includes(words)) {
@@ -141,6 +146,16 @@ await t.test('Ctrl-C before the end stops what was started, and says so', async 
   const { code, err, left } = await demo.ended()
   t.equal(err, 'sallyport: the demo was stopped before its end\n')
   t.equal(code, 1)
+  t.same(left, [])
+})
+
+await t.test('when nobody reads on it ends, in silence, and leaves nothing behind', async (t) => {
+  const demo = start(t, '--port', '0')
+  await demo.printed('  gateway ')
+  demo.hangUp()
+  const { code, err, left } = await demo.ended()
+  t.equal(err, '')
+  t.equal(code, 0)
   t.same(left, [])
 })
 
