@@ -15,8 +15,10 @@ INSTALLED := node_modules/.package-lock.json
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# npm shows on a terminal how far it is, and says nothing elsewhere until its end.
 $(INSTALLED): package.json package-lock.json
-	npm ci
+	@echo 'npm ci: installing the packages of package-lock.json into node_modules, a minute or two' >&2
+	@npm ci
 	@touch $@
 
 # Asked each time: where npm brings no Node, its versions are switched from one day to the next.

@@ -74,3 +74,24 @@ t.test('make start PORT=… listens there; a PORT of the environment is none of 
   const env = { MCP_PROXY_LISTEN: '0.0.0.0:1234' }
   t.equal(makeStart(t, '24.21.0', { env }).stdout, `${started} on 0.0.0.0:1234\n`)
 })
+
+t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
+  const root = t.testdir({ 'package.json': '{}', 'package-lock.json': '{}', own: {} })
+  copyFileSync(join(ROOT, 'Makefile'), join(root, 'Makefile'))
+  const npm = join(root, 'own/npm')
+  writeFileSync(npm, '#!/bin/sh\necho "npm $@ shows this"; echo "and this" >&2; mkdir node_modules\n')
+  chmodSync(npm, 0o755)
+  const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
+  const make = () =>
+    spawnSync('make', ['node_modules/.package-lock.json'], { cwd: root, encoding: 'utf8', env: { PATH } })
+  const { status, stdout, stderr } = make()
+  t.equal(status, 0)
+  t.match(
+    stderr,
+    /^npm ci: installing .*, a minute or two\nand this\n$/,
+    'before it, and not for who sources what is printed',
+  )
+  t.equal(stdout, 'npm ci shows this\n')
+  t.notMatch(make().stderr, 'npm ci', 'once')
+  t.end()
+})
