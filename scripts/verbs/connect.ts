@@ -30,7 +30,10 @@ speaks as the agent`,
 end, 10 s at most; the same signal again ends it at once. Other users of this machine can reach the port too: run it where
 there are none. \`${commandOf('env', 'env')}\` prints what to tell the clients.`,
   run: async ({ identity: directory, port: wanted, host, gateway }) => {
-    if (!directory) throw new Error('say whose calls these are: --identity DIR')
+    if (!directory)
+      throw new Error(
+        `say whose calls these are: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`,
+      )
     const port = portOf(wanted)
     const identity = readIdentity(directory, gateway)
     const session = sessionOf(identity)

@@ -22,13 +22,13 @@ function writeNode(directory: string, version: string): void {
 interface Asked {
   /** The version of the Node that npm brought. */
   readonly pinned?: string
-  /** Further words for make. */
+  /** Words for make, in place of `start`. */
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** Runs `make start` after npm ci, on a machine with a Node of this version. */
-function makeStart(t: Test, own: string, { pinned, words = [], env = {} }: Asked = {}) {
+/** Runs make after npm ci, by default `make start`, on a machine with a Node of this version. */
+function make(t: Test, own: string, { pinned, words = ['start'], env = {} }: Asked = {}) {
   const root = t.testdir({ node_modules: { '.package-lock.json': '{}' } })
   for (const file of ['Makefile', 'package.json', 'package-lock.json']) {
     copyFileSync(join(ROOT, file), join(root, file))
@@ -38,7 +38,7 @@ function makeStart(t: Test, own: string, { pinned, words = [], env = {} }: Asked
   writeNode(join(root, 'own'), own)
   if (pinned !== undefined) writeNode(join(root, PINNED), pinned)
   const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
-  return spawnSync('make', ['start', ...words], { cwd: root, encoding: 'utf8', env: { ...env, PATH } })
+  return spawnSync('make', words, { cwd: root, encoding: 'utf8', env: { ...env, PATH } })
 }
 
 const skip = without('make')
@@ -46,13 +46,13 @@ const skip = without('make')
 t.test("where npm brings no Node, the machine's own serves if it is new enough", { skip }, async (t) => {
   for (const version of ['24.21.0', '24.100.1', '25.0.0', '100.0.0']) {
     t.match(
-      makeStart(t, version),
+      make(t, version),
       { status: 0, stdout: `${version} started --disable-sigusr1 proxy/main.ts\n` },
       version,
     )
   }
   for (const version of ['24.20.9', '24.3.0', '22.99.0', '4.30.0', '0.12.0']) {
-    const { status, stdout, stderr } = makeStart(t, version)
+    const { status, stdout, stderr } = make(t, version)
     t.equal(status, 2, version)
     t.notMatch(stdout, /started/, `${version}: nothing runs`)
     const sentence = `Node 24.21 or newer is needed, this is ${version}: install it from https://nodejs.org (npm ci`
@@ -61,7 +61,7 @@ t.test("where npm brings no Node, the machine's own serves if it is new enough",
 })
 
 t.test('where npm brings one, it is used, linked in .bin or not', { skip }, async (t) => {
-  t.match(makeStart(t, '22.12.0', { pinned: '24.21.0' }), {
+  t.match(make(t, '22.12.0', { pinned: '24.21.0' }), {
     status: 0,
     stdout: '24.21.0 started --disable-sigusr1 proxy/main.ts\n',
   })
@@ -69,10 +69,18 @@ t.test('where npm brings one, it is used, linked in .bin or not', { skip }, asyn
 
 t.test('make start PORT=… listens there; a PORT of the environment is none of ours', { skip }, async (t) => {
   const started = '24.21.0 started --disable-sigusr1 proxy/main.ts'
-  t.equal(makeStart(t, '24.21.0', { words: ['PORT=9543'] }).stdout, `${started} on 127.0.0.1:9543\n`)
-  t.equal(makeStart(t, '24.21.0', { env: { PORT: '3000' } }).stdout, `${started}\n`)
+  t.equal(make(t, '24.21.0', { words: ['start', 'PORT=9543'] }).stdout, `${started} on 127.0.0.1:9543\n`)
+  t.equal(make(t, '24.21.0', { env: { PORT: '3000' } }).stdout, `${started}\n`)
   const env = { MCP_PROXY_LISTEN: '0.0.0.0:1234' }
-  t.equal(makeStart(t, '24.21.0', { env }).stdout, `${started} on 0.0.0.0:1234\n`)
+  t.equal(make(t, '24.21.0', { env }).stdout, `${started} on 0.0.0.0:1234\n`)
+})
+
+t.test('make env and make connect take the sidecar’s PORT; env needs no IDENTITY', { skip }, async (t) => {
+  const ran = (...words: string[]) => make(t, '24.21.0', { words }).stdout
+  const started = '24.21.0 started scripts/sallyport.ts env'
+  t.equal(ran('env'), `${started} --port 8787\n`)
+  t.equal(ran('env', 'IDENTITY=agents/bot', 'PORT=9'), `${started} --identity agents/bot --port 9\n`)
+  t.match(ran('connect', 'IDENTITY=agents/bot', 'PORT=9'), 'connect --identity agents/bot --port 9\n')
 })
 
 t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
@@ -82,9 +90,9 @@ t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
   writeFileSync(npm, '#!/bin/sh\necho "npm $@ shows this"; echo "and this" >&2; mkdir node_modules\n')
   chmodSync(npm, 0o755)
   const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
-  const make = () =>
+  const announced = () =>
     spawnSync('make', ['node_modules/.package-lock.json'], { cwd: root, encoding: 'utf8', env: { PATH } })
-  const { status, stdout, stderr } = make()
+  const { status, stdout, stderr } = announced()
   t.equal(status, 0)
   t.match(
     stderr,
@@ -92,6 +100,6 @@ t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
     'before it, and not for who sources what is printed',
   )
   t.equal(stdout, 'npm ci shows this\n')
-  t.notMatch(make().stderr, 'npm ci', 'once')
+  t.notMatch(announced().stderr, 'npm ci', 'once')
   t.end()
 })

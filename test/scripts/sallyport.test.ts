@@ -56,7 +56,10 @@ await t.test('a verb gets the arguments after it, and its exit code is the progr
   t.match(await sallyport(['check-config', 'nowhere']), { code: 1, out: '' })
   t.match(await sallyport(['check-config', 'a', 'b']), { code: 2 })
   t.match(await sallyport(['verify-audit', 'nowhere']), { code: 9 })
-  t.match(await sallyport(['connect']), { code: 1, err: /^sallyport: say whose calls these are: / })
+  t.match(await sallyport(['connect']), {
+    code: 1,
+    err: /^sallyport: say whose calls these are: make connect IDENTITY=DIR\n$/,
+  })
   t.match(await sallyport(['connect', '--identity', 'x', '--port', '65536']), {
     code: 1,
     err: /--port must be/,
