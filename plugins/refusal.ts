@@ -1,4 +1,5 @@
 import type { FieldError } from '../db/capabilities.ts'
+import type { JsonObject } from '../db/json.ts'
 import type { Receipt, Summarised } from './arrival.ts'
 
 /** The outside of a refusal: its HTTP status, the vendors' word for its kind, and one plain sentence. */
@@ -137,6 +138,8 @@ export const REASONS = {
   provider_auth_failed: lasting(fault(502, "The provider refused this gateway's key. Tell the operator.")),
   provider_unreachable: fault(502, 'The provider could not be reached.'),
   provider_failed: fault(502, 'The provider answered with an error.'),
+  // Anthropic's own status, by which clients choose another model.
+  provider_overloaded: { status: 529, type: 'overloaded_error', message: 'The provider is overloaded.' },
   provider_timeout: fault(504, 'The provider did not answer in time.'),
   provider_rate_limited: {
     status: 429,
@@ -200,6 +203,13 @@ export const FORMER_PLUGIN_NAMES = {
   'token-request': 'token_request',
 } as const
 
+/** The words in which a provider refused, for `error` of the answer. Absent: ours. */
+export interface OthersWords {
+  readonly type?: string
+  readonly code?: string
+  readonly param?: string
+}
+
 interface Options {
   /** For the caller. Never holds anything internal. */
   readonly detail?: Readonly<Record<string, unknown>>
@@ -207,6 +217,10 @@ interface Options {
   readonly cause?: unknown
   /** A better sentence than the reason's own. For the caller. */
   readonly message?: string
+  /** The kind of error in another service's words, that go with its message. For the caller. */
+  readonly said?: OthersWords
+  /** Further members of the outcome row. Not for the caller. */
+  readonly report?: JsonObject
   /** The error code of a 401's challenge, where it is not the reason's own. */
   readonly challenge?: string
   /** Headers of the answer, e.g. WWW-Authenticate or Retry-After. */
@@ -221,6 +235,8 @@ export class Refusal extends Error {
   readonly status: number
   readonly type: ErrorType
   readonly detail: Readonly<Record<string, unknown>>
+  readonly said: OthersWords
+  readonly report: JsonObject
   readonly headers: Readonly<Record<string, string>>
   /** True where an SDK should leave off: it cannot cure this by sending the same again. */
   readonly final: boolean
@@ -241,6 +257,8 @@ export class Refusal extends Error {
     this.status = status
     this.type = type
     this.detail = options.detail ?? {}
+    this.said = options.said ?? {}
+    this.report = options.report ?? {}
     this.headers = options.headers ?? {}
     this.final = final
     this.challenge = options.challenge ?? challenge ?? null

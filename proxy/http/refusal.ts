@@ -20,11 +20,13 @@ export function refusalReply(refusal: Refusal, requestId: string): Reply {
 }
 
 /** Renders the body of {@link refusalReply} alone: JSON text. */
-export function refusalBody({ reason, type, message, detail }: Refusal, requestId: string): string {
+export function refusalBody(refusal: Refusal, requestId: string): string {
+  const { reason, message, detail, said } = refusal
+  const { type = refusal.type, code = reason, param = null } = said
   const fields = { reason, ...detail, request_id: requestId }
   return JSON.stringify({
     type: 'error',
-    error: { type, code: reason, param: null, message, details: { error_code: reason, ...detail } },
+    error: { type, code, param, message, details: { error_code: reason, ...detail } },
     message,
     ...fields,
     detail: fields,

@@ -1,5 +1,6 @@
 import type { IncomingMessage, RequestListener } from 'node:http'
 import type { Logger } from 'pino'
+import { isObject } from '../../db/json.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -221,7 +222,7 @@ function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settleme
  */
 function reportOf({ report, refusal }: Pick<Ended, 'report' | 'refusal'>): Report | null {
   if (report || !refusal) return report
-  const { reason, cause, detail } = refusal
+  const { reason, cause, detail, report: more } = refusal
   const { provider, resource, tool, upstream_status: status } = detail
   const name = provider ?? resource
   return {
@@ -229,7 +230,7 @@ function reportOf({ report, refusal }: Pick<Ended, 'report' | 'refusal'>): Repor
     cause,
     ...(typeof name === 'string' && { provider: name }),
     ...(typeof tool === 'string' && { tool }),
-    detail: typeof status === 'number' ? { upstream_status: status } : {},
+    detail: { ...(typeof status === 'number' && { upstream_status: status }), ...more },
   }
 }
 
@@ -256,10 +257,11 @@ function count(
   // A call that a plugin refused has reached no upstream.
   if (!report?.provider || (refusal && by !== 'handler')) return
   if (surface === 'mcp') metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
-  const { input_tokens: input, output_tokens: output } = report.detail
-  if (typeof input === 'number') metrics.tokens.inc({ provider: report.provider, direction: 'input' }, input)
-  if (typeof output === 'number')
-    metrics.tokens.inc({ provider: report.provider, direction: 'output' }, output)
+  const { tokens } = report.detail
+  if (!isObject(tokens)) return
+  const { provider } = report
+  for (const direction of ['input', 'output'])
+    metrics.tokens.inc({ provider, direction }, Number(tokens[direction] ?? 0))
 }
 
 // The caller's own id for the request, when it is sane: for the log only.

@@ -9,11 +9,22 @@ import type { LlmTarget } from './call.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
 import { type Usage, usageTap } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
-import { brokenOffEvent, notConfigured, refusalOfError, refusalOfStatus, unusableAnswer } from './refusals.ts'
+import {
+  type Attempt,
+  attemptOf,
+  brokenOffEvent,
+  type Failure,
+  failureOfError,
+  isPassing,
+  notConfigured,
+  reasonOfStatus,
+  refusalOf,
+} from './refusals.ts'
 import { type ProviderTarget, routing } from './routing.ts'
 import type { Upstream, UpstreamAnswer } from './upstream/client.ts'
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
 import { discard } from './upstream/stream.ts'
+import { type QuotesSecret, secretsOf, wordsOf } from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
@@ -27,8 +38,14 @@ export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: G
 interface Answered {
   readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
-  /** Providers that were asked, this one included. */
-  readonly attempts: number
+  /** The providers that were asked before, and failed. */
+  readonly failed: readonly Attempt[]
+}
+
+/** What all calls of a configuration need. */
+interface Means {
+  readonly upstream: Upstream
+  readonly quotesSecret: QuotesSecret
 }
 
 /**
@@ -40,61 +57,81 @@ interface Answered {
  */
 export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
+  const means = { upstream, quotesSecret: secretsOf(options) }
   return async (facts) => {
     const { model, dialect } = facts.granted.target
     const targets = targetsOf(model, dialect)
-    const answered = await firstAnswer(targets, facts, upstream)
-    return answered.answer.status < 300 ? streamed(answered, facts) : ownRefusal(answered, facts)
+    const answered = await firstAnswer(targets, facts, means)
+    return answered.answer.status < 300
+      ? streamed(answered, facts)
+      : ownRefusal(answered, facts, means.quotesSecret)
   }
 }
 
 async function firstAnswer(
   targets: readonly ProviderTarget[],
   facts: LlmFacts,
-  upstream: Upstream,
+  means: Means,
 ): Promise<Answered> {
-  let refusal: Refusal | null = null
-  let attempts = 0
+  const failed: Attempt[] = []
+  let last: Failure | null = null
   for (const target of targets) {
     // A target without a key was not asked, so it does not hide what another one answered.
     if (!hasCredentials(target.provider, facts.headers)) {
-      refusal ??= notConfigured(target.provider)
+      last ??= notConfigured(target.provider)
       continue
     }
-    attempts += 1
-    const outcome = await attempt(target, facts, upstream)
-    if ('answer' in outcome) return { target, answer: outcome.answer, attempts }
-    refusal = outcome.refusal
+    const outcome = await attempt(target, facts, means)
+    if ('answer' in outcome) return { target, answer: outcome.answer, failed }
+    last = outcome.failure
+    failed.push(attemptOf(last))
     if (!outcome.mayTryNext) break
   }
-  throw refusal ?? new Error('routing gave no target')
+  if (!last) throw new Error('routing gave no target')
+  throw await refusalOf(last, failed)
 }
 
-type Attempt =
+type Outcome =
   | { readonly answer: UpstreamAnswer }
-  | { readonly refusal: Refusal; readonly mayTryNext: boolean }
+  | { readonly failure: Failure; readonly mayTryNext: boolean }
 
-async function attempt(target: ProviderTarget, facts: LlmFacts, upstream: Upstream): Promise<Attempt> {
+async function attempt(
+  target: ProviderTarget,
+  facts: LlmFacts,
+  { upstream, quotesSecret }: Means,
+): Promise<Outcome> {
   const { provider } = target
   let answer: UpstreamAnswer
   try {
     answer = await upstream.call(requestTo(target, facts))
   } catch (error) {
     // The signal's reason is thrown on from here: nobody is left to try another provider for.
-    return { refusal: refusalOfError(error, provider), mayTryNext: true }
+    return { failure: failureOfError(error, provider), mayTryNext: true }
   }
-  const succeeded = answer.status >= 200 && answer.status < 300
-  const refusal = succeeded ? null : refusalOfStatus(answer.status, answer.headers, provider)
-  if (refusal) {
-    discard(answer.stream)
-    return { refusal, mayTryNext: answer.status === 429 || answer.status >= 500 }
+  const { status, headers, stream } = answer
+  const succeeded = status >= 200 && status < 300
+  const reason = succeeded ? null : reasonOfStatus(status)
+  if (reason !== null) {
+    const mayTryNext = isPassing(status)
+    // Any other may quote our key, or has nothing to say to the caller.
+    const words = mayTryNext ? { words: wordsOf(answer, quotesSecret, facts.held) } : {}
+    if (!mayTryNext) discard(stream)
+    return { failure: { provider, reason, status, headers, ...words }, mayTryNext }
   }
   if (!isApiContent(answer)) {
-    answer.stream.destroy()
-    return { refusal: unusableAnswer(answer.status, provider), mayTryNext: false }
+    stream.destroy()
+    return { failure: unusable(target, answer), mayTryNext: false }
   }
   return { answer }
 }
+
+/** The failure of an answer whose content is none of its API's, e.g. an HTML page of something in between. */
+const unusable = ({ provider }: ProviderTarget, { status }: UpstreamAnswer, cause?: unknown): Failure => ({
+  provider,
+  reason: 'provider_failed',
+  status,
+  cause,
+})
 
 function requestTo(target: ProviderTarget, { granted, body, spans, headers, signal }: LlmFacts) {
   const { provider } = target
@@ -133,20 +170,22 @@ function isApiContent({ headers }: UpstreamAnswer): boolean {
 }
 
 /** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
-async function ownRefusal({ target, answer, attempts }: Answered, { held }: LlmFacts): Promise<Reply> {
-  const { status, headers, stream } = answer
-  const body = await collect(stream, MAX_ERROR_BODY, held).catch((error: unknown) => {
-    if (error instanceof Refusal) throw error
-    throw unusableAnswer(status, target.provider, error)
-  })
-  const key = target.provider.api_key
-  if (body === null || (key !== '' && body.includes(key))) throw unusableAnswer(status, target.provider)
-  return {
-    status,
-    headers: responseHeaders(headers),
-    body,
-    report: () => reportOf({ target, answer, attempts }, {}),
+async function ownRefusal(
+  answered: Answered,
+  { held }: LlmFacts,
+  quotesSecret: QuotesSecret,
+): Promise<Reply> {
+  const { target, answer, failed } = answered
+  const refused = (cause?: unknown): Promise<Refusal> => {
+    const failure = unusable(target, answer, cause)
+    return refusalOf(failure, [...failed, attemptOf(failure)])
   }
+  const { status, headers, stream } = answer
+  const body = await collect(stream, MAX_ERROR_BODY, held).catch(async (error: unknown) => {
+    throw error instanceof Refusal ? error : await refused(error)
+  })
+  if (body === null || quotesSecret(body)) throw await refused()
+  return { status, headers: responseHeaders(headers), body, report: () => reportOf(answered, {}) }
 }
 
 function streamed(answered: Answered, { granted, id, held }: LlmFacts): Reply {
@@ -183,14 +222,16 @@ function lengthOf({ headers }: UpstreamAnswer): Record<string, string> {
   return length === undefined ? {} : { 'content-length': length }
 }
 
-function reportOf({ target, answer, attempts }: Answered, usage: Usage): Report {
-  const requestId = requestIdOf(answer.headers)
+function reportOf({ target, answer, failed }: Answered, usage: Usage): Report {
+  const { status, headers } = answer
+  const requestId = requestIdOf(headers)
+  const { name } = target.provider
   return {
-    provider: target.provider.name,
+    provider: name,
     detail: {
-      upstream_status: answer.status,
+      upstream_status: status,
       ...(requestId !== null && { upstream_request_id: requestId }),
-      attempts,
+      attempts: [...failed, { provider: name, status }],
       ...usage,
     },
   }

@@ -1,9 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { JsonObject } from '../../db/json.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { Provider } from './options.ts'
 import { UpstreamError, type UpstreamErrorKind } from './upstream/error.ts'
-import { responseHeaders } from './upstream/headers.ts'
+import { requestIdOf, responseHeaders } from './upstream/headers.ts'
+import type { ProviderWords } from './upstream/words.ts'
 
 const OF_KIND = {
   connect: 'provider_unreachable',
@@ -11,45 +13,80 @@ const OF_KIND = {
   timeout: 'provider_timeout',
 } as const satisfies Record<UpstreamErrorKind, RefusalReason>
 
-/**
- * Makes the refusal of a call that itself went wrong (docs/protocol.md#upstream-failures). Throws all but an
- * {@link UpstreamError}.
- */
-export function refusalOfError(error: unknown, provider: Provider): Refusal {
-  if (!(error instanceof UpstreamError)) throw error
-  return new Refusal(OF_KIND[error.kind], { detail: { provider: provider.name }, cause: error })
+/** The failure of one provider, of which a refusal is made where no other provider answers. */
+export interface Failure {
+  readonly provider: Provider
+  readonly reason: RefusalReason
+  /** Of the provider's answer; null where there was none. */
+  readonly status: number | null
+  readonly headers?: IncomingHttpHeaders
+  /** What the provider says of it. Never rejects. */
+  readonly words?: Promise<ProviderWords | null>
+  /** For the log. */
+  readonly cause?: unknown
 }
 
-/**
- * Makes the refusal in place of an answer that is not passed on: 401, 403, 429, 5xx, redirects; null where
- * the status is the provider's own answer to this request. Nothing of its body is used: it may quote our key.
- */
-export function refusalOfStatus(
-  status: number,
-  headers: IncomingHttpHeaders,
-  provider: Provider,
-): Refusal | null {
-  const detail = { provider: provider.name, upstream_status: status }
-  if (status === 401 || status === 403) return new Refusal('provider_auth_failed', { detail })
-  if (status === 429)
-    return new Refusal('provider_rate_limited', { detail, headers: waitingHeaders(headers) })
-  if (status < 200 || status >= 500 || (status >= 300 && status < 400)) {
-    return new Refusal('provider_failed', { detail, headers: waitingHeaders(headers) })
-  }
-  return null
+/** One provider that was asked, as outcome rows say it. No reason: its answer was passed on. */
+export interface Attempt extends JsonObject {
+  readonly provider: string
+  readonly status: number | null
+  readonly reason?: RefusalReason
 }
 
-/** Refuses an answer whose content is none of its API's, e.g. an HTML page of something in between. */
-export const unusableAnswer = (status: number, provider: Provider, cause?: unknown): Refusal =>
-  new Refusal('provider_failed', { detail: { provider: provider.name, upstream_status: status }, cause })
+export const attemptOf = ({ provider, status, reason }: Failure): Attempt => ({
+  provider: provider.name,
+  status,
+  reason,
+})
 
-export const notConfigured = ({ name, keyVariable }: Provider): Refusal =>
-  new Refusal('provider_not_configured', {
-    detail: { provider: name },
-    ...(keyVariable !== undefined && {
-      message: `The provider ${name} has no key here: set ${keyVariable} where the gateway is started, and start it again.`,
-    }),
+/**
+ * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words where it has
+ * any that may be passed on. `attempts`: every provider that was asked.
+ */
+export async function refusalOf(failure: Failure, attempts: readonly Attempt[]): Promise<Refusal> {
+  const { provider, reason, status, headers = {}, cause } = failure
+  const { message = ownWords(failure), ...said } = (await failure.words) ?? {}
+  const requestId = requestIdOf(headers)
+  return new Refusal(reason, {
+    detail: { provider: provider.name, ...(status !== null && { upstream_status: status }) },
+    ...(message !== undefined && { message, said }),
+    headers: reason === 'provider_auth_failed' ? {} : waitingHeaders(headers),
+    report: { attempts, ...(requestId !== null && { upstream_request_id: requestId }) },
+    cause,
   })
+}
+
+/** Names the variable that would give a provider its key, never a value; undefined where nothing better is to be said. */
+const ownWords = ({ reason, provider: { name, keyVariable } }: Failure): string | undefined =>
+  reason === 'provider_not_configured' && keyVariable !== undefined
+    ? `The provider ${name} has no key here: set ${keyVariable} where the gateway is started, and start it again.`
+    : undefined
+
+/** Returns the failure of a call that itself went wrong. Throws all but an {@link UpstreamError}. */
+export function failureOfError(error: unknown, provider: Provider): Failure {
+  if (!(error instanceof UpstreamError)) throw error
+  return { provider, reason: OF_KIND[error.kind], status: null, cause: error }
+}
+
+/**
+ * Returns the reason why an answer of a status is not passed on: 401, 403, 429, 5xx, redirects; null where the
+ * status is the provider's own answer to this request.
+ */
+export function reasonOfStatus(status: number): RefusalReason | null {
+  if (status === 401 || status === 403) return 'provider_auth_failed'
+  if (status === 429) return 'provider_rate_limited'
+  if (status === 529) return 'provider_overloaded'
+  return status < 200 || status >= 500 || (status >= 300 && status < 400) ? 'provider_failed' : null
+}
+
+/** Tells whether a status says that another provider may well answer the same request. */
+export const isPassing = (status: number): boolean => status === 429 || status >= 500
+
+export const notConfigured = (provider: Provider): Failure => ({
+  provider,
+  reason: 'provider_not_configured',
+  status: null,
+})
 
 /** Picks the headers in which the provider tells when to come back, and how much is left. */
 function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {

@@ -30,6 +30,7 @@ const REASONS: readonly RefusalReason[] = [
   'provider_auth_failed',
   'provider_unreachable',
   'provider_failed',
+  'provider_overloaded',
   'provider_timeout',
   'provider_rate_limited',
 ]

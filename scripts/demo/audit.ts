@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { AuditRow } from '../../db/audit/read.ts'
-import type { Json, JsonObject } from '../../db/json.ts'
+import { isObject, type Json, type JsonObject } from '../../db/json.ts'
 import type { DemoGateway } from './gateway.ts'
 
 /** The time that the last outcome rows may take, which are written after the caller has the answer. ms. */
@@ -48,7 +48,8 @@ function whatOf({ status, model, tool, detail }: AuditRow): string {
 }
 
 function outcomeOf({ http_status: http, latency_ms: ms, ...detail }: JsonObject): string {
-  const { input_tokens: input, output_tokens: output, result_bytes: bytes } = detail
+  const { tokens, result_bytes: bytes } = detail
+  const { input, output }: JsonObject = isObject(tokens) ? tokens : {}
   const size = bytes === undefined ? `${text(input)} + ${text(output)} tokens` : `${text(bytes)} bytes`
   return `${text(http)}, ${size}, ${text(ms)} ms`
 }

@@ -100,6 +100,7 @@ async function scenario(t: Parameters<typeof rawConnect>[0], gateway: TestGatewa
     [422, 502],
     [429, 429],
     [500, 502],
+    [529, 529],
     [302, 502],
   ] as const) {
     gateway.upstream.answer = (res, { headers }) => {

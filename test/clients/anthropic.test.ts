@@ -61,10 +61,7 @@ await t.test('§4 the Anthropic SDK streams, and its usage is in the outcome row
 
   t.match(
     (await outcomesOf(gateway, 'anthropic')).map(({ detail }) => detail),
-    [
-      { input_tokens: 7, output_tokens: 9 },
-      { input_tokens: 7, output_tokens: 9 },
-    ],
+    [{ tokens: { input: 7, output: 9 } }, { tokens: { input: 7, output: 9 } }],
   )
 })
 
@@ -143,9 +140,32 @@ await t.test(
       Anthropic.RateLimitError,
     )
     t.equal(error.type, 'rate_limit_error')
+    t.match(error.message, /slow down/)
     t.equal(error.headers.get('retry-after'), '7')
   },
 )
+
+for (const stream of [false, true]) {
+  await t.test(
+    `a 529 stays one, streaming or not (${stream}): clients then choose another model`,
+    async (t) => {
+      const gateway = await testGateway(t)
+      gateway.upstream.answer = (res) => {
+        res.writeHead(529, { 'content-type': 'application/json', 'retry-after': '5' })
+        res.end(
+          '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"up"}',
+        )
+      }
+      const client = anthropicOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+      const call = client.messages.create({ ...hello(), stream }, { maxRetries: 0 })
+      const error = await caught(call, Anthropic.APIError)
+      t.match(error, { status: 529, type: 'overloaded_error' })
+      t.match(error.error, { error: { message: 'Overloaded' }, reason: 'provider_overloaded' })
+      t.equal(error.headers?.get('retry-after'), '5')
+      t.equal(error.headers?.get('x-should-retry'), null)
+    },
+  )
+}
 
 await t.test(
   "docs/protocol.md#llm the provider's own refusal of a request reaches the SDK as it is",

@@ -70,10 +70,7 @@ await t.test('§4 the OpenAI SDK streams: chat completions and responses', async
 
   t.match(
     (await outcomesOf(gateway, 'openai')).map(({ detail }) => detail),
-    [
-      { input_tokens: 7, output_tokens: 9 },
-      { input_tokens: 7, output_tokens: 9 },
-    ],
+    [{ tokens: { input: 7, output: 9 } }, { tokens: { input: 7, output: 9 } }],
     'and their usage is in the outcome rows',
   )
 })
@@ -143,11 +140,42 @@ await t.test(
       client.chat.completions.create(hello('too fast'), { maxRetries: 0 }),
       OpenAI.RateLimitError,
     )
-    t.equal(error.code, 'provider_rate_limited')
+    t.equal(error.message, '429 slow down', 'in the words of the provider')
+    t.match(error, { code: 'provider_rate_limited', type: 'rate_limit_error' })
     t.equal(error.headers.get('retry-after'), '7')
     t.equal(error.headers.get('x-should-retry'), null, 'a retry may help')
   },
 )
+
+await t.test("the provider's own code reaches the OpenAI SDK: a quota is no rate", async (t) => {
+  const gateway = await testGateway(t)
+  gateway.upstream.answer = (res) => {
+    res.writeHead(429, { 'content-type': 'application/json', 'retry-after': '9', 'x-request-id': 'up_3' })
+    res.end(
+      '{"error":{"message":"You exceeded your quota.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}',
+    )
+  }
+  const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
+  const error = await caught(
+    client.chat.completions.create(hello(), { maxRetries: 0 }),
+    OpenAI.RateLimitError,
+  )
+  t.match(error, { code: 'insufficient_quota', type: 'insufficient_quota', param: null })
+  t.equal(error.message, '429 You exceeded your quota.')
+  t.match(error.error, { details: { error_code: 'provider_rate_limited', provider: 'openai' } })
+  t.match(await outcomesOf(gateway, 'openai'), [
+    {
+      status: 'error',
+      detail: {
+        reason: 'provider_rate_limited',
+        upstream_status: 429,
+        upstream_request_id: 'up_3',
+        attempts: [{ provider: 'openai', status: 429, reason: 'provider_rate_limited' }],
+      },
+    },
+  ])
+  t.notMatch(JSON.stringify([gateway.log, await gateway.rows()]), /quota/, 'its words are the caller’s alone')
+})
 
 await t.test(
   'docs/protocol.md#llm a call that is too large is answered 413, though the SDK is still sending',

@@ -10,7 +10,7 @@ import {
 import { Refusal } from '../../plugins/refusal.ts'
 import { arrival } from '../support/plugins/arrival.ts'
 
-const ENDED: Settlement = { at: 7, status: 'success', provider: 'openai', detail: { output_tokens: 12 } }
+const ENDED: Settlement = { at: 7, status: 'success', provider: 'openai', detail: { tokens: { output: 12 } } }
 
 /** Counts what it let through and what of that has ended. */
 function counter(name: string, log: string[]): Plugin<Arrival, object> {
@@ -55,7 +55,7 @@ await t.test(
     t.strictSame(log, [
       'tokens let it through',
       'recorded success',
-      'tokens settled req_test success {"output_tokens":12}',
+      'tokens settled req_test success {"tokens":{"output":12}}',
     ])
   },
 )
@@ -91,7 +91,7 @@ await t.test('a plugin that throws while it is told keeps nobody else from being
   const decision = await pipeline.decide(arrival(), recorder)
   decision.settled(ENDED, (by, error) => faults.push(`${by}: ${String(error)}`))
   t.strictSame(faults, ['audit: Error: no row', 'broken: Error: on fire'])
-  t.equal(log.at(-1), 'tokens settled req_test success {"output_tokens":12}')
+  t.equal(log.at(-1), 'tokens settled req_test success {"tokens":{"output":12}}')
 })
 
 /** Finds so many calls overtaken, and records those after them. */
@@ -143,8 +143,8 @@ await t.test('B1 a call that was overtaken is judged once more, by what is so no
     'tail let it through',
     'allowed true',
     'recorded success',
-    `head settled ${id} success {"output_tokens":12}`,
-    `tail settled ${id} success {"output_tokens":12}`,
+    `head settled ${id} success {"tokens":{"output":12}}`,
+    `tail settled ${id} success {"tokens":{"output":12}}`,
   ])
 })
 

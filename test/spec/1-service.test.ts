@@ -53,7 +53,7 @@ await t.test('§1 every decision is recorded before the work begins, and its out
   t.equal(outcome?.request_id, decision?.request_id)
   t.equal(decision?.request_id, answered.headers['x-request-id'])
   t.match(decision, { principal_id: 'acme::bot', principal_type: 'agent', model: 'gpt-test' })
-  t.match(outcome, { provider: 'openai', detail: { http_status: 200, input_tokens: 7, output_tokens: 3 } })
+  t.match(outcome, { provider: 'openai', detail: { http_status: 200, tokens: { input: 7, output: 3 } } })
   t.match(answered.headers['audit-receipt'], `stream=main, seq=${decision?.seq}, hash=${decision?.row_hash}`)
 })
 
@@ -75,5 +75,12 @@ await t.test('§1 the outcome of a call that the provider failed says so, with i
   t.notMatch(text, 'secret internals')
   await gateway.close(0)
   const [outcome] = await gateway.rows({ action: 'egress_llm_chat', status: 'error' })
-  t.match(outcome, { provider: 'openai', detail: { reason: 'provider_failed', upstream_status: 500 } })
+  t.match(outcome, {
+    provider: 'openai',
+    detail: {
+      reason: 'provider_failed',
+      upstream_status: 500,
+      attempts: [{ provider: 'openai', status: 500, reason: 'provider_failed' }],
+    },
+  })
 })

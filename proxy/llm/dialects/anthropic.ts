@@ -62,9 +62,14 @@ export const anthropic: Dialect<'anthropic'> = {
   usage: {
     // The event message_start.
     holders: ['message'],
-    input: ['input_tokens'],
-    output: ['output_tokens'],
-    cached: ['cache_read_input_tokens'],
+    tokens: {
+      input: ['input_tokens'],
+      output: ['output_tokens'],
+      cache_read: ['cache_read_input_tokens'],
+      cache_write_5m: ['cache_creation.ephemeral_5m_input_tokens'],
+      cache_write_1h: ['cache_creation.ephemeral_1h_input_tokens'],
+      reasoning: ['output_tokens_details.thinking_tokens'],
+    },
     // Read from the cache, and written there.
     besideInput: ['cache_read_input_tokens', 'cache_creation_input_tokens'],
   },

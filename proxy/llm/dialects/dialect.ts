@@ -101,14 +101,15 @@ export interface ModelListFormat {
   readonly render: (models: readonly OfferedModel[]) => unknown
 }
 
+/** What is counted in tokens, as outcome rows name it. */
+export type TokenCount = 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'reasoning'
+
 /** The members by which an answer, or an event of a stream, states its token counts. */
 export interface UsageNames {
-  /** Members that may hold `usage` and `model`, beside the answer itself. */
+  /** Members that may hold `usage`, `model` and `service_tier`, beside the answer itself. */
   readonly holders: readonly string[]
   /** Members of `usage`, a dot for one level down; the first that was stated counts. */
-  readonly input: readonly string[]
-  readonly output: readonly string[]
-  readonly cached: readonly string[]
+  readonly tokens: Readonly<Record<TokenCount, readonly string[]>>
   /** The members that the vendor counts beside `input`, though the prompt includes them. */
   readonly besideInput: readonly string[]
 }

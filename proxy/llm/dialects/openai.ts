@@ -77,9 +77,15 @@ export const openai: Dialect<'openai'> = {
   usage: {
     // The events of the Responses API.
     holders: ['response'],
-    input: ['prompt_tokens', 'input_tokens'],
-    output: ['completion_tokens', 'output_tokens'],
-    cached: ['prompt_tokens_details.cached_tokens', 'input_tokens_details.cached_tokens'],
+    tokens: {
+      input: ['prompt_tokens', 'input_tokens'],
+      output: ['completion_tokens', 'output_tokens'],
+      cache_read: ['prompt_tokens_details.cached_tokens', 'input_tokens_details.cached_tokens'],
+      // What is written to its cache stays there for other times.
+      cache_write_5m: [],
+      cache_write_1h: [],
+      reasoning: ['completion_tokens_details.reasoning_tokens', 'output_tokens_details.reasoning_tokens'],
+    },
     besideInput: [],
   },
 }

@@ -11,15 +11,14 @@ import {
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
 import type { Held } from '../../../plugins/plugin.ts'
-import type { UsageNames } from './dialect.ts'
+import type { TokenCount, UsageNames } from './dialect.ts'
 
-/** Token counts as a provider stated them. Whole numbers; a member is absent where nothing was stated. */
+/** What an answer cost, as its provider stated it. A member is absent where nothing was stated. */
 export interface Usage {
-  /** The whole prompt, cached tokens included, however the vendor counts. */
-  readonly input_tokens?: number
-  readonly output_tokens?: number
-  /** The tokens of the prompt that the provider read from its cache. */
-  readonly cached_tokens?: number
+  /** Whole numbers. `input` is everything that the model read, cached parts included, however the vendor counts. */
+  readonly tokens?: Readonly<Partial<Record<TokenCount, number>>>
+  /** The class of service that the call got. */
+  readonly service_tier?: string
   /** The model that answered, as the provider names it. */
   readonly upstream_model?: string
 }
@@ -33,8 +32,8 @@ export interface UsageTap {
 
 /** Bytes. A longer JSON answer, or line of an event stream, is not read: its usage stays unknown. */
 const MAX_KEPT = 3 * 1024 * 1024
-/** Characters of a model's name. */
-const MAX_MODEL = 256
+/** Characters of the name of a model or of a service tier. */
+const MAX_NAME = 256
 /**
  * Bytes. A longer document is not parsed whole, which would hold up everybody for as long as 0.1 s
  * (docs/threats.md#a3): the members that count are cut out of it first.
@@ -120,7 +119,8 @@ function readLine(line: Buffer, found: StatedUsage): void {
 class StatedUsage {
   readonly #names: UsageNames
   readonly #stated = new Map<string, number>()
-  #model: string | null = null
+  #model: string | undefined
+  #tier: string | undefined
 
   constructor(names: UsageNames) {
     this.#names = names
@@ -132,37 +132,33 @@ class StatedUsage {
     for (const holder of [root, ...this.#names.holders.map((name) => root[name])]) {
       if (!isObject(holder) || !isObject(holder.usage)) continue
       this.#collect(holder.usage)
-      this.#note(holder.model)
+      this.#model = nameOf(holder.model) ?? this.#model
+      this.#tier = nameOf(holder.usage.service_tier) ?? nameOf(holder.service_tier) ?? this.#tier
     }
   }
 
   usage(): Usage {
-    const input = this.#input()
-    const output = this.#first(this.#names.output)
-    const cached = this.#first(this.#names.cached)
+    const counts = Object.entries(this.#names.tokens).flatMap(([count, names]) => {
+      const stated = count === 'input' ? this.#input(names) : this.#first(names)
+      return stated === undefined ? [] : [[count, stated] as const]
+    })
     return {
-      ...(input !== undefined && { input_tokens: input }),
-      ...(output !== undefined && { output_tokens: output }),
-      ...(cached !== undefined && { cached_tokens: cached }),
-      ...(this.#model !== null && { upstream_model: this.#model }),
+      ...(counts.length > 0 && { tokens: Object.fromEntries(counts) }),
+      ...(this.#tier !== undefined && { service_tier: this.#tier }),
+      ...(this.#model !== undefined && { upstream_model: this.#model }),
     }
   }
 
   #collect(usage: Members): void {
-    const { input, output, cached, besideInput } = this.#names
-    for (const name of [...input, ...output, ...cached, ...besideInput]) {
+    const { tokens, besideInput } = this.#names
+    for (const name of [...Object.values(tokens).flat(), ...besideInput]) {
       const value = valueAt(usage, name)
       if (Number.isSafeInteger(value) && Number(value) >= 0) this.#stated.set(name, Number(value))
     }
   }
 
-  #note(model: unknown): void {
-    if (typeof model !== 'string' || model === '' || model.length > MAX_MODEL) return
-    this.#model = model.toWellFormed()
-  }
-
-  #input(): number | undefined {
-    const input = this.#first(this.#names.input)
+  #input(names: readonly string[]): number | undefined {
+    const input = this.#first(names)
     if (input === undefined) return undefined
     const beside = this.#names.besideInput.map((name) => this.#stated.get(name) ?? 0)
     const sum = beside.reduce((all, one) => all + one, input)
@@ -172,6 +168,11 @@ class StatedUsage {
   #first(names: readonly string[]): number | undefined {
     return names.map((name) => this.#stated.get(name)).find((value) => value !== undefined)
   }
+}
+
+function nameOf(value: unknown): string | undefined {
+  if (typeof value !== 'string' || value === '' || value.length > MAX_NAME) return undefined
+  return value.toWellFormed()
 }
 
 /** `name`: a member, or with a dot a member of a member. */
@@ -192,12 +193,14 @@ function parse(bytes: Buffer): unknown {
   }
 }
 
-/** Writes an object anew with its outer members usage and model alone, and with those holders, written so too. */
+/** Writes an object anew with the outer members that count alone, and with those holders, written so too. */
 function excerptOf(bytes: Buffer, holders: readonly string[]): Buffer {
-  const kept = [...outerMembers(bytes, ['usage', 'model', ...holders])].flatMap(([name, value]) => {
-    if (holders.includes(name)) return [`"${name}":${excerptOf(value, []).toString()}`]
-    return value.length <= PARSED_WHOLE ? [`"${name}":${value.toString()}`] : []
-  })
+  const kept = [...outerMembers(bytes, ['usage', 'model', 'service_tier', ...holders])].flatMap(
+    ([name, value]) => {
+      if (holders.includes(name)) return [`"${name}":${excerptOf(value, []).toString()}`]
+      return value.length <= PARSED_WHOLE ? [`"${name}":${value.toString()}`] : []
+    },
+  )
   return Buffer.from(`{${kept.join()}}`)
 }
 

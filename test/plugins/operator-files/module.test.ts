@@ -114,19 +114,19 @@ await t.test('a check may be told how a call ended, with copies of the facts it 
   admit() {},
   settled(facts, ended) {
     facts.principal.id += ' as a copy'
-    ended.detail.output_tokens += 1
-    throw new Error(Object.keys(facts).sort().join() + ' ' + ended.status + ' ' + ended.detail.output_tokens)
+    ended.detail.tokens.output += 1
+    throw new Error(Object.keys(facts).sort().join() + ' ' + ended.status + ' ' + ended.detail.tokens.output)
   },
 })`,
   })
   const { check: loaded } = await loadOperatorModule({ path: './count.js', directory, options: {} })
   const given = facts()
-  const detail = { output_tokens: 7 }
+  const detail = { tokens: { output: 7 } }
   // What it throws is the pipeline's to report: here it says what it was given.
   t.throws(() => loaded.settled?.(given, { at: 1, status: 'success', provider: 'openai', detail }), {
     message: 'at,id,method,path,principal,remoteAddress success 8',
   })
-  t.same([given.principal.id, detail], ['acme::bot', { output_tokens: 7 }])
+  t.same([given.principal.id, detail], ['acme::bot', { tokens: { output: 7 } }])
   t.equal((await check(t.testdir({ without: '' }), '() => {}')).settled, undefined)
 })
 

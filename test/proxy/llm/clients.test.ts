@@ -44,7 +44,7 @@ await t.test(
     t.equal(answer.choices[0]?.message.content, TEXT)
     t.match(door.sent.at(-1)?.report?.(), {
       provider: 'openai',
-      detail: { input_tokens: 5, output_tokens: 9 },
+      detail: { tokens: { input: 5, output: 9 } },
     })
   },
 )
@@ -64,7 +64,7 @@ await t.test('§3 the openai SDK streams chat and responses', async (t) => {
   const events = await openaiClient().responses.create({ model: 'gpt-4o', input: 'hello', stream: true })
   for await (const event of events) if (event.type === 'response.output_text.delta') said += event.delta
   t.equal(said, TEXT)
-  t.match(door.sent.at(-1)?.report?.(), { detail: { input_tokens: 5, output_tokens: 9 } })
+  t.match(door.sent.at(-1)?.report?.(), { detail: { tokens: { input: 5, output: 9 } } })
 })
 
 await t.test('§3 the openai SDK gets embeddings', async (t) => {
@@ -80,7 +80,7 @@ await t.test('§3 the Anthropic SDK gets its answer, whole and streamed', async 
   t.match(content, [{ type: 'text', text: TEXT }])
   const stream = anthropicClient().messages.stream(MESSAGES)
   t.equal(await stream.finalText(), TEXT)
-  t.match(door.sent.at(-1)?.report?.(), { provider: 'anthropic', detail: { output_tokens: 9 } })
+  t.match(door.sent.at(-1)?.report?.(), { provider: 'anthropic', detail: { tokens: { output: 9 } } })
 })
 
 await t.test('§3 a provider’s 429 reaches the SDK as a rate limit', async (t) => {

@@ -117,9 +117,8 @@ await t.test(
       detail: {
         upstream_status: 200,
         upstream_request_id: 'up_1',
-        attempts: 1,
-        input_tokens: 3,
-        output_tokens: 4,
+        attempts: [{ provider: 'openai', status: 200 }],
+        tokens: { input: 3, output: 4 },
         upstream_model: 'gpt-4o-2024',
       },
     })
@@ -141,7 +140,7 @@ await t.test('§3 streamed events come as the upstream wrote them, chunk for chu
   const { chunks, brokenOff } = await receive(reply)
   t.strictSame(chunks, ['data: {"a"', ':1}\n\n', usage])
   t.equal(brokenOff, null)
-  t.match(reply.report?.(), { detail: { input_tokens: 3, output_tokens: 4 } })
+  t.match(reply.report?.(), { detail: { tokens: { input: 3, output: 4 } } })
 })
 
 for (const [path, file, event, fields] of [
@@ -205,13 +204,13 @@ for (const [status, reason, ours] of [
   [429, 'provider_rate_limited', 429],
   [500, 'provider_failed', 502],
   [503, 'provider_failed', 502],
-  [529, 'provider_failed', 502],
+  [529, 'provider_overloaded', 529],
   [301, 'provider_failed', 502],
   [304, 'provider_failed', 502],
   [307, 'provider_failed', 502],
 ] as const) {
   await t.test(
-    `§3 an upstream's ${status} is ${ours} ${reason}, and nothing of its body gets out`,
+    `§3 an upstream's ${status} is ${ours} ${reason}, and nothing of a body that quotes our key gets out`,
     async (t) => {
       const headers = {
         'retry-after': '7',
@@ -229,7 +228,10 @@ for (const [status, reason, ours] of [
         mayFailOver ? [openai(url)] : [openai(url), openai(url, { name: 'second' })],
       )
       t.match(error, { reason, status: ours, detail: { provider: 'openai', upstream_status: status } })
-      t.notMatch(JSON.stringify([error.message, error.detail, error.headers]), /canary|sk-up|location|127/)
+      t.notMatch(
+        JSON.stringify([error.message, error.detail, error.said, error.headers]),
+        /canary|sk-up|location|127/,
+      )
       t.equal(seen.length, 1, 'neither retried nor redirected nor sent elsewhere')
       if (mayFailOver) t.equal(error.headers['retry-after'], '7')
     },
@@ -282,7 +284,10 @@ await t.test('threat 38 a compressed answer is passed on as it is, labelled, and
   t.match(seen[0]?.head, /\r\naccept-encoding: identity\r\n/)
   t.equal(reply.headers?.['content-encoding'], 'gzip')
   t.equal((await receive(reply)).text, '\u001f\u008b…')
-  t.strictSame(reply.report?.().detail, { upstream_status: 200, attempts: 1 })
+  t.strictSame(reply.report?.().detail, {
+    upstream_status: 200,
+    attempts: [{ provider: 'openai', status: 200 }],
+  })
 })
 
 await t.test('F-14 nobody there is 502, silence is 504', async (t) => {
@@ -323,12 +328,23 @@ await t.test(
     ])
     await receive(reply)
     t.strictSame(order, ['silent', 'limiting', 'failing', 'good'])
-    t.match(reply.report?.(), { provider: 'good', detail: { attempts: 5 } })
+    t.match(reply.report?.(), { provider: 'good' })
+    t.strictSame(
+      reply.report?.().detail.attempts,
+      [
+        { provider: 'dead', status: null, reason: 'provider_unreachable' },
+        { provider: 'silent', status: null, reason: 'provider_timeout' },
+        { provider: 'limiting', status: 429, reason: 'provider_rate_limited' },
+        { provider: 'failing', status: 503, reason: 'provider_failed' },
+        { provider: 'good', status: 200 },
+      ],
+      'each that was asked, and why it was left',
+    )
   },
 )
 
 await t.test('§3 when all fail, the last one that was asked is told of', async (t) => {
-  const { url } = await rawUpstream(t, failing(429, '{}', { 'retry-after': '3' }))
+  const { url } = await rawUpstream(t, failing(429, '{}', { 'retry-after': '3', 'x-request-id': 'up_9' }))
   const error = await refusal([
     openai(await nobody(), { name: 'dead' }),
     openai(url),
@@ -338,7 +354,112 @@ await t.test('§3 when all fail, the last one that was asked is told of', async 
     reason: 'provider_rate_limited',
     detail: { provider: 'openai' },
     headers: { 'retry-after': '3' },
+    message: 'The provider is rate limiting this gateway.',
   })
+  t.strictSame(error.report, {
+    attempts: [
+      { provider: 'dead', status: null, reason: 'provider_unreachable' },
+      { provider: 'openai', status: 429, reason: 'provider_rate_limited' },
+    ],
+    upstream_request_id: 'up_9',
+  })
+})
+
+const OVERLOADED =
+  '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_up"}'
+const QUOTA =
+  '{"error":{"message":"You exceeded your quota.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}'
+
+for (const [status, ours, body, words] of [
+  [529, 529, OVERLOADED, { message: 'Overloaded', said: { type: 'overloaded_error' } }],
+  [
+    429,
+    429,
+    QUOTA,
+    {
+      message: 'You exceeded your quota.',
+      said: { type: 'insufficient_quota', code: 'insufficient_quota' },
+    },
+  ],
+  [500, 502, '{"error":"model runner has crashed"}', { message: 'model runner has crashed', said: {} }],
+  [
+    503,
+    502,
+    '{"object":"error","message":"no GPU","type":"Busy","code":503,"param":"n"}',
+    { message: 'no GPU', said: { type: 'Busy', code: '503', param: 'n' } },
+  ],
+  [503, 502, '{"detail":"starting"}', { message: 'starting', said: {} }],
+] as const) {
+  await t.test(`the provider's own words of a ${status} reach the caller: ${words.message}`, async (t) => {
+    const { url } = await rawUpstream(t, failing(status, body, { 'retry-after': '7' }))
+    const error = await refusal([openai(url)])
+    t.match(error, { status: ours, message: words.message, headers: { 'retry-after': '7' } })
+    t.strictSame(error.said, words.said)
+    t.equal(error.final, false, 'a retry may help')
+  })
+}
+
+await t.test('a failure is told in our words where the provider’s quote a secret of ours', async (t) => {
+  const ours = 'The provider answered with an error.'
+  for (const [body, file] of [
+    ['{"error":{"message":"key sk-up-1"}}', {}],
+    ['{"error":{"message":"key \\u0073k-up-1"}}', {}],
+    ['{"error":{"message":"x","code":"sk-up-1"}}', {}],
+    ['{"error":{"message":"x"},"headers":{"authorization":"Bearer sk-up-1"}}', {}],
+    ['{"error":{"message":"of another: sk-other-2"}}', {}],
+    ['{"error":{"message":"no team-secret-7"}}', { headers: { 'x-team': 'Team team-secret-7' } }],
+  ] as const) {
+    const { url } = await rawUpstream(t, failing(500, body))
+    const other = openai(url, { name: 'other', api_key: 'sk-other-2', models: [] })
+    const error = await refusal([openai(url, file), other])
+    t.match(error, { reason: 'provider_failed', message: ours })
+    t.strictSame(error.said, {}, body)
+  }
+  const { url } = await rawUpstream(t, failing(400, '{"error":{"message":"of another: sk-other-2"}}'))
+  const other = openai(url, { name: 'other', api_key: 'sk-other-2', models: [] })
+  t.match(await refusal([openai(url), other]), { reason: 'provider_failed', message: ours }, 'nor in a 400')
+})
+
+await t.test(
+  'threat 38 words that are too long, no JSON, late or broken off are not passed on',
+  async (t) => {
+    const ours = 'The provider answered with an error.'
+    const long = `{"error":{"message":"${'x'.repeat(65_536)}"}}`
+    for (const say of [
+      failing(500, long),
+      failing(500, '{"error":{"message":"'),
+      failing(500, '{"error":{"message":7}}'),
+      failing(500, '["error"]'),
+      failing(500, ''),
+      failing(500, '<p>{"error":"a page"}</p>', { 'content-type': 'text/html' }),
+      (socket: Socket) => socket.write(answer(500, '{"error":"late"}', { 'content-length': '99' })),
+      (socket: Socket) => socket.end(answer(500, '{"error":"cut"}', { 'content-length': '99' })),
+    ]) {
+      const { url } = await rawUpstream(t, say)
+      const error = await refusal([openai(url)])
+      t.match(error, { reason: 'provider_failed', status: 502, message: ours })
+      t.strictSame(error.said, {})
+    }
+    const { url } = await rawUpstream(
+      t,
+      failing(500, JSON.stringify({ error: { message: 'y'.repeat(60_000), type: 'z'.repeat(300) } })),
+    )
+    const error = await refusal([openai(url)])
+    t.equal(error.message.length, 4_096)
+    t.strictSame(error.said, {})
+  },
+)
+
+await t.test('nobody waits for the words of a provider where another one answers', async (t) => {
+  const mute = await rawUpstream(t, (socket) =>
+    socket.write(answer(503, '{"error":"never', { 'content-length': '99' })),
+  )
+  const good = await rawUpstream(t, ok)
+  const call = handle([openai(mute.url, { name: 'mute' }), openai(good.url, { name: 'good' })])
+  // Its connection is given up when its words are.
+  const first = await Promise.race([call, mute.closed])
+  t.match(first?.report?.(), { provider: 'good' })
+  t.equal((await receive(await call)).text, '{"ok":true}')
 })
 
 await t.test('§3 an answer that has begun is never tried elsewhere', async (t) => {

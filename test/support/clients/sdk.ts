@@ -25,7 +25,11 @@ export async function mockProvider(
   // Small chunks, each in a write of its own, so that a stream is one.
   const slowly = { chunkSize: 6, latency: 2 }
   const usage = { prompt_tokens: 7, completion_tokens: 9, input_tokens: 7, output_tokens: 9 }
-  mock.onMessage('too fast', { error: { message: 'slow down' }, status: 429, retryAfter: 7 })
+  mock.onMessage('too fast', {
+    error: { message: 'slow down', type: 'rate_limit_error' },
+    status: 429,
+    retryAfter: 7,
+  })
   mock.onMessage('break off', { content: SAID, usage }, { ...slowly, truncateAfterChunks: 4 })
   mock.onMessage(/./, { content: SAID, usage }, slowly)
   mock.onEmbedding(/./, { embedding: [0.25, 0.5, 0.75] })

@@ -74,7 +74,7 @@ for (const dialect of DIALECT_LIST) {
     )
     t.throws(() => models.parse({ error: 'no list' }))
 
-    t.strictSame(statedUsage(dialect), { input_tokens: 10, output_tokens: 5, upstream_model: 'm' })
+    t.strictSame(statedUsage(dialect), { tokens: { input: 10, output: 5 }, upstream_model: 'm' })
     t.strictSame(
       usage.holders.filter((holder) => ['usage', 'model'].includes(holder)),
       [],
@@ -84,7 +84,7 @@ for (const dialect of DIALECT_LIST) {
 
 /** The usage read from a JSON answer that states its first names for input and output. */
 function statedUsage({ usage: names }: Dialect): unknown {
-  const [input = '', output = ''] = [names.input[0], names.output[0]]
+  const [input = '', output = ''] = [names.tokens.input[0], names.tokens.output[0]]
   const tap = usageTap(names, 'application/json')
   tap.observe(Buffer.from(JSON.stringify({ model: 'm', usage: { [input]: 10, [output]: 5 } })))
   return tap.usage()

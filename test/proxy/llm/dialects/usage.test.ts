@@ -35,10 +35,16 @@ const CHAT =
       completion_tokens: 5,
       total_tokens: 15,
       prompt_tokens_details: { cached_tokens: 4 },
+      completion_tokens_details: { reasoning_tokens: 3 },
     },
+    service_tier: 'priority',
   }) +
   'data: [DONE]\n\n'
-const CHAT_USAGE = { input_tokens: 10, output_tokens: 5, cached_tokens: 4, upstream_model: 'gpt-4o-2024' }
+const CHAT_USAGE = {
+  tokens: { input: 10, output: 5, cache_read: 4, reasoning: 3 },
+  service_tier: 'priority',
+  upstream_model: 'gpt-4o-2024',
+}
 
 const MESSAGES =
   event(
@@ -50,19 +56,27 @@ const MESSAGES =
           input_tokens: 3,
           cache_creation_input_tokens: 20,
           cache_read_input_tokens: 100,
+          cache_creation: { ephemeral_5m_input_tokens: 5, ephemeral_1h_input_tokens: 15 },
           output_tokens: 1,
+          service_tier: 'standard',
         },
       },
     },
     'message_start',
   ) +
   event({ type: 'content_block_delta', delta: { text: 'hi' } }, 'content_block_delta') +
-  event({ type: 'message_delta', delta: {}, usage: { output_tokens: 42 } }, 'message_delta') +
+  event(
+    {
+      type: 'message_delta',
+      delta: {},
+      usage: { output_tokens: 42, output_tokens_details: { thinking_tokens: 30 } },
+    },
+    'message_delta',
+  ) +
   event({ type: 'message_stop' }, 'message_stop')
 const MESSAGES_USAGE = {
-  input_tokens: 123,
-  output_tokens: 42,
-  cached_tokens: 100,
+  tokens: { input: 123, output: 42, cache_read: 100, cache_write_5m: 5, cache_write_1h: 15, reasoning: 30 },
+  service_tier: 'standard',
   upstream_model: 'claude-haiku-4-5',
 }
 
@@ -77,13 +91,19 @@ const RESPONSES =
           input_tokens: 7,
           input_tokens_details: { cached_tokens: 2 },
           output_tokens: 9,
+          output_tokens_details: { reasoning_tokens: 0 },
           total_tokens: 16,
         },
+        service_tier: 'default',
       },
     },
     'response.completed',
   )
-const RESPONSES_USAGE = { input_tokens: 7, output_tokens: 9, cached_tokens: 2, upstream_model: 'gpt-5' }
+const RESPONSES_USAGE = {
+  tokens: { input: 7, output: 9, cache_read: 2, reasoning: 0 },
+  service_tier: 'default',
+  upstream_model: 'gpt-5',
+}
 
 for (const [name, read, stream, usage] of [
   ['OpenAI chat', readOpenai, CHAT, CHAT_USAGE],
@@ -117,20 +137,24 @@ for (const [name, read, stream, usage] of [
 await t.test('§3 the usage of a JSON answer is read in both dialects', async (t) => {
   const chat = JSON.stringify({ model: 'gpt-4o', usage: { prompt_tokens: 1, completion_tokens: 2 } })
   t.strictSame(readOpenai('application/json', [chat.slice(0, 9), chat.slice(9)]), {
-    input_tokens: 1,
-    output_tokens: 2,
+    tokens: { input: 1, output: 2 },
     upstream_model: 'gpt-4o',
   })
   const message = { model: 'c', usage: { input_tokens: 1, cache_read_input_tokens: 8, output_tokens: 2 } }
-  t.match(readAnthropic('application/json', [JSON.stringify(message)]), { input_tokens: 9, cached_tokens: 8 })
+  t.match(readAnthropic('application/json', [JSON.stringify(message)]), {
+    tokens: { input: 9, cache_read: 8 },
+  })
   t.match(readOpenai('application/json', [JSON.stringify({ usage: { prompt_tokens: 6 } })]), {
-    input_tokens: 6,
+    tokens: { input: 6 },
   })
 })
 
 await t.test('§3 what is not a whole number is unknown, and a model name that is too long too', async (t) => {
   const odd = { prompt_tokens: 1.5, completion_tokens: -1, prompt_tokens_details: { cached_tokens: '4' } }
-  t.strictSame(readOpenai('application/json', [JSON.stringify({ model: 'm'.repeat(257), usage: odd })]), {})
+  t.strictSame(
+    readOpenai('application/json', [JSON.stringify({ model: 'm'.repeat(257), service_tier: 5, usage: odd })]),
+    {},
+  )
 })
 
 await t.test('§3 what the answer merely talks about is not its usage', async (t) => {
@@ -155,7 +179,7 @@ await t.test(
     )
     // A line that is too long is given up, the next one is read.
     t.match(readOpenai(SSE, [...Array(5).fill(chunk), '\n', event({ usage: { prompt_tokens: 1 } })]), {
-      input_tokens: 1,
+      tokens: { input: 1 },
     })
   },
 )
@@ -171,8 +195,7 @@ await t.test(
   async (t) => {
     const usage = { prompt_tokens: 10, completion_tokens: 2, cache_read_input_tokens: 8 }
     t.strictSame(readOpenai('application/json', [JSON.stringify({ usage })]), {
-      input_tokens: 10,
-      output_tokens: 2,
+      tokens: { input: 10, output: 2 },
     })
   },
 )
@@ -182,7 +205,7 @@ const MIB = 1024 * 1024
 await t.test('A4: what a tap keeps is counted, and what may not be kept is not read', (t) => {
   const answer = Buffer.from(JSON.stringify({ padding: 'x'.repeat(2 * MIB), usage: { prompt_tokens: 7 } }))
   for (const [share, usage] of [
-    [3, { input_tokens: 7 }],
+    [3, { tokens: { input: 7 } }],
     [1, {}],
   ] as const) {
     const budget = new Budget({ whole: 100 * MIB, share: share * MIB, little: MIB }, () => {})
@@ -201,11 +224,15 @@ await t.test('A4: what a tap keeps is counted, and what may not be kept is not r
 /** The end of such a document from within its usage. */
 const USAGE_TAIL = 30
 const USAGE = { prompt_tokens: 6, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 4 } }
-const COUNTED = { input_tokens: 6, output_tokens: 7, cached_tokens: 4, upstream_model: 'm"\\' }
+const COUNTED = {
+  tokens: { input: 6, output: 7, cache_read: 4 },
+  service_tier: 'flex',
+  upstream_model: 'm"\\',
+}
 
 await t.test('§3 the usage of a long answer is read as that of a short one', async (t) => {
   const data = Array.from({ length: 8_000 }, (_, i) => ({ index: i, usage: USAGE, text: '"}],\\' }))
-  const long = { object: 'list', data, model: 'm"\\', usage: USAGE }
+  const long = { object: 'list', data, model: 'm"\\', usage: USAGE, service_tier: 'flex' }
   t.strictSame(readOpenai('application/json', [JSON.stringify(long)]), COUNTED)
   t.strictSame(readOpenai('application/json', [JSON.stringify(long, null, 2)]), COUNTED)
   t.strictSame(readOpenai(SSE, [event({ response: long })]), COUNTED, 'and of one in an event')
@@ -229,7 +256,7 @@ await t.test('A3 a long answer does not hold up everybody while its usage is rea
   ] as const) {
     const text = `{"usage":{"prompt_tokens":6},"a":[${filling.repeat(Math.floor((2.9 * MIB) / filling.length))}0]}`
     const { value, worstMs } = await holdOf(async () => readOpenai('application/json', [text]))
-    t.equal(value.input_tokens, 6, what)
+    t.equal(value.tokens?.input, 6, what)
     // Parsed whole it took up to 0.3 s.
     t.ok(worstMs < 60, `${what}: ${worstMs} ms`)
   }
@@ -237,6 +264,6 @@ await t.test('A3 a long answer does not hold up everybody while its usage is rea
   const { value, worstMs } = await holdOf(async () =>
     readOpenai(SSE, [`data: {${members},"usage":{"prompt_tokens":6}}\n`]),
   )
-  t.equal(value.input_tokens, 6)
+  t.equal(value.tokens?.input, 6)
   t.ok(worstMs < 60, `members: ${worstMs} ms`)
 })
