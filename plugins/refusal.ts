@@ -131,6 +131,11 @@ export const REASONS = {
     type: 'not_found_error',
     message: 'No configured provider serves this model.',
   },
+  model_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is no such model in the list of this service.',
+  },
   dialect_translation_unavailable: lasting(
     fault(501, 'The provider of this model speaks another dialect, and translation is not available yet.'),
   ),

@@ -11,7 +11,7 @@ import type { Configuration } from './configuration.ts'
 import { readiness } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
 import { type LlmFacts, llmHandler } from './llm/handler.ts'
-import { listModels } from './llm/models.ts'
+import { modelHandlers } from './llm/models.ts'
 import { mcpHandler } from './mcp/handlers/dispatch.ts'
 import { endSession, handshake } from './mcp/handlers/handshake.ts'
 import { httpGet } from './mcp/http-get/tool.ts'
@@ -27,7 +27,7 @@ export interface Handlers {
   /** Counts callers that were refused before their principal was known. */
   readonly anonymous: Recorder<Arrival>
   readonly llm: (facts: LlmFacts) => Promise<Reply>
-  readonly models: (facts: Arrival) => Promise<Reply>
+  readonly models: ReturnType<typeof modelHandlers>
   readonly mcp: {
     readonly work: ReturnType<typeof mcpHandler>
     readonly standing: McpStanding
@@ -56,7 +56,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
   return {
     ...recorders(services, configuration),
     llm: llmHandler(configuration.llm, upstream),
-    models: listModels(configuration.llm, services.catalogue),
+    models: modelHandlers(configuration.llm, services.catalogue),
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {
       issue: issueToken({

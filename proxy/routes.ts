@@ -68,7 +68,11 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
 /** Makes the routes that agents and their SDKs call: LLM calls and the list of models. */
 function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const audited = { recorder: s.recorder, recheck: p.stillHolds }
-  const models = (path: string) => documented(open('GET', path, p.known, s.models, s.anonymous), llm.MODELS)
+  const models = (path: string) =>
+    documented(open('GET', path, p.known, s.models.list, s.anonymous), llm.MODELS)
+  const model = (path: string) => documented(open('GET', path, p.known, s.models.get, s.anonymous), llm.MODEL)
+  // An id may hold slashes: `provider/model`, and a model of that name by its maker.
+  const one = ['{id}', '{provider}/{id}', '{provider}/{maker}/{id}']
   return [
     ...ENDPOINTS.map((endpoint) =>
       documented(
@@ -78,6 +82,7 @@ function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     ),
     models('/v1/models'),
     models('/v1/egress/models'),
+    ...['/v1/models', '/v1/egress/models'].flatMap((list) => one.map((id) => model(`${list}/${id}`))),
   ]
 }
 

@@ -1,8 +1,9 @@
 import { deadline } from '../../plugins/deadline.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { type Catalogue, isReadable } from './catalogue.ts'
-import type { ListedModel, OfferedModel } from './dialects/dialect.ts'
+import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
 import { DIALECTS } from './dialects/registry.ts'
 import type { LlmOptions, Provider } from './options.ts'
 import { glob } from './routing.ts'
@@ -18,27 +19,72 @@ interface ListedProvider {
   readonly serves: (model: string) => boolean
 }
 
+interface ModelHandlers {
+  /** GET /v1/models */
+  readonly list: (arrival: Arrival) => Promise<Reply>
+  /** GET /v1/models/{id}. The segments of the path are the id. Refuses with `model_not_found`. */
+  readonly get: (arrival: Arrival) => Promise<Reply>
+}
+
 /**
- * Answers GET /v1/models (docs/protocol.md#models): the models that calls would reach, of the providers that
+ * Answers with the models that calls would reach (docs/protocol.md#models), of the providers that
  * can be called, in the shape of the dialect that the request's headers expect. Reads the catalogue, and
  * sends nothing to anybody; a provider without a list there is listed with the names of its file. Waits for a
  * provider's first reading, at most 3 s. Does NOT list by capability: a principal without `llm.chat` sees the
  * list all the same.
  */
-export function listModels(options: LlmOptions, catalogue: Catalogue): (arrival: Arrival) => Promise<Reply> {
+export function modelHandlers(options: LlmOptions, catalogue: Catalogue): ModelHandlers {
   const listed = options.providers
     .filter((provider) => provider.auth === 'passthrough' || isReadable(provider))
     .map((provider) => prepare(provider, options.default_provider))
   const readable = listed.map(({ provider }) => provider).filter(isReadable)
   const modelsOf = (provider: Provider): readonly ListedModel[] =>
     isReadable(provider) ? catalogue.of(provider).models : []
-  return async ({ headers }) => {
-    await firstReadings(readable, catalogue)
-    const models = distinct(listed.flatMap((one) => offered(one, modelsOf(one.provider))))
-    const [first] = DIALECTS
-    const { models: format } = DIALECTS.find((dialect) => dialect.models.isExpected(headers)) ?? first
-    return json(200, format.render(models))
+  return {
+    list: async ({ headers }) => {
+      await firstReadings(readable, catalogue)
+      const models = distinct(listed.flatMap((one) => offered(one, modelsOf(one.provider))))
+      return json(200, formatFor(headers).render(models))
+    },
+    get: async ({ headers, params }) => {
+      await firstReadings(readable, catalogue)
+      const id = Object.values(params).join('/')
+      const model = prefixed(listed, id, modelsOf) ?? bare(listed, id, modelsOf)
+      if (!model) throw new Refusal('model_not_found')
+      return json(200, formatFor(headers).renderOne(model))
+    },
   }
+}
+
+function formatFor(headers: Arrival['headers']): ModelListFormat {
+  const [first] = DIALECTS
+  return (DIALECTS.find((dialect) => dialect.models.isExpected(headers)) ?? first).models
+}
+
+type ModelsOf = (provider: Provider) => readonly ListedModel[]
+
+/** Finds `provider/model`, as calls are routed: the prefix alone says whom they reach. */
+function prefixed(
+  listed: readonly ListedProvider[],
+  id: string,
+  modelsOf: ModelsOf,
+): OfferedModel | undefined {
+  const [name = ''] = id.split('/', 1)
+  const one = listed.find(({ provider }) => provider.name === name)
+  if (!one) return undefined
+  const rest = id.slice(name.length + 1)
+  const model = [...one.named, ...modelsOf(one.provider)].find((each) => each.id === rest)
+  return model && { ...model, id, provider: name }
+}
+
+/** Finds a model by its own name: of the first provider that serves it. */
+function bare(listed: readonly ListedProvider[], id: string, modelsOf: ModelsOf): OfferedModel | undefined {
+  for (const one of listed) {
+    const models = modelsOf(one.provider).filter((each) => each.id === id)
+    const [model] = offered(one, models).filter((each) => each.id === id)
+    if (model) return model
+  }
+  return undefined
 }
 
 function prepare(provider: Provider, fallback: string | undefined): ListedProvider {

@@ -68,39 +68,54 @@ export function callOf({ doc: { name, summary, example } }: DialectEndpoint): Ro
   return made
 }
 
+const openaiModel = z.strictObject({
+  id: z.string(),
+  object: z.literal('model'),
+  created: z.int(),
+  owned_by: z.string(),
+})
 const openaiList = z.strictObject({
   object: z.literal('list'),
-  data: z.array(
-    z.strictObject({
-      id: z.string(),
-      object: z.literal('model'),
-      created: z.int(),
-      owned_by: z.string(),
-    }),
-  ),
+  data: z.array(openaiModel),
+})
+const anthropicModel = z.strictObject({
+  type: z.literal('model'),
+  id: z.string(),
+  display_name: z.string(),
+  created_at: z.string(),
 })
 const anthropicList = z.strictObject({
-  data: z.array(
-    z.strictObject({
-      type: z.literal('model'),
-      id: z.string(),
-      display_name: z.string(),
-      created_at: z.string(),
-    }),
-  ),
+  data: z.array(anthropicModel),
   has_more: z.literal(false),
   first_id: z.string().nullable(),
   last_id: z.string().nullable(),
 })
+
+const LIST_HEADERS = {
+  ...HEADERS,
+  'anthropic-version': 'Where it is sent, the answer is in the shape of Anthropic.',
+}
 
 /** GET /v1/models */
 export const MODELS: RouteDoc = {
   name: 'listModels',
   summary: 'Lists the models that calls would reach.',
   caller: 'principal',
-  headers: { ...HEADERS, 'anthropic-version': 'Where it is sent, the list is in the shape of Anthropic.' },
+  headers: LIST_HEADERS,
   answers: {
     200: { description: 'The models.', content: [{ schema: z.union([openaiList, anthropicList]) }] },
   },
   reasons: KNOWN,
+}
+
+/** GET /v1/models/{id} */
+export const MODEL: RouteDoc = {
+  name: 'getModel',
+  summary: 'Shows one of the models that calls would reach.',
+  caller: 'principal',
+  headers: LIST_HEADERS,
+  answers: {
+    200: { description: 'The model.', content: [{ schema: z.union([openaiModel, anthropicModel]) }] },
+  },
+  reasons: [...KNOWN, 'model_not_found'],
 }

@@ -32,6 +32,11 @@ await t.test('§4 the OpenAI SDK chats, embeds and lists models with its base UR
   for await (const { id } of client.models.list()) models.push(id)
   t.same(models.toSorted(), ['claude-3-5-sonnet-20241022', 'gpt-4', 'gpt-4o', 'text-embedding-3-small'])
 
+  t.match(await client.models.retrieve('gpt-4o'), { id: 'gpt-4o', object: 'model', owned_by: 'openai' })
+  t.match(await client.models.retrieve('openai/gpt-4o'), { id: 'openai/gpt-4o' }, 'which it percent-encodes')
+  const missing = await caught(client.models.retrieve('gpt-none'), OpenAI.NotFoundError)
+  t.equal(missing.code, 'model_not_found')
+
   const calls = mock.getRequests().filter(({ method }) => method === 'POST')
   t.same(
     calls.map(({ path, response: { status } }) => [path, status]),

@@ -1,4 +1,4 @@
-import type { Dialect, DialectEndpoint, EndpointDoc } from './dialect.ts'
+import type { Dialect, DialectEndpoint, EndpointDoc, OfferedModel } from './dialect.ts'
 import { parseModelList } from './model-list.ts'
 
 /** The version that a provider is asked in when the caller names none. */
@@ -26,6 +26,13 @@ const COUNT_TOKENS: EndpointDoc = {
   example: request,
 }
 
+const modelOf = ({ id, name, created }: OfferedModel) => ({
+  type: 'model',
+  id,
+  display_name: name,
+  created_at: isoDate(created),
+})
+
 /** The Anthropic API. */
 export const anthropic: Dialect<'anthropic'> = {
   name: 'anthropic',
@@ -47,13 +54,9 @@ export const anthropic: Dialect<'anthropic'> = {
     upstreamPath: '/models?limit=1000',
     parse: parseModelList,
     isExpected: (headers) => headers['anthropic-version'] !== undefined,
+    renderOne: modelOf,
     render: (models) => ({
-      data: models.map(({ id, name, created }) => ({
-        type: 'model',
-        id,
-        display_name: name,
-        created_at: isoDate(created),
-      })),
+      data: models.map(modelOf),
       has_more: false,
       first_id: models.at(0)?.id ?? null,
       last_id: models.at(-1)?.id ?? null,

@@ -97,6 +97,8 @@ export interface ModelListFormat {
    * Recognises a caller who expects this dialect's list. The first dialect's is for all whom none recognises.
    */
   readonly isExpected: (headers: IncomingHttpHeaders) => boolean
+  /** Renders the answer to GET /v1/models/{id}. */
+  readonly renderOne: (model: OfferedModel) => unknown
   /** Renders the answer to GET /v1/models. */
   readonly render: (models: readonly OfferedModel[]) => unknown
 }

@@ -1,4 +1,4 @@
-import type { Dialect, DialectEndpoint, EndpointDoc, StreamFault } from './dialect.ts'
+import type { Dialect, DialectEndpoint, EndpointDoc, OfferedModel, StreamFault } from './dialect.ts'
 import { parseModelList } from './model-list.ts'
 
 const errorEvent = (error: StreamFault, requestId: string): string =>
@@ -41,6 +41,13 @@ const EMBEDDINGS: EndpointDoc = {
   example: { model: 'text-embedding-3-small', input: 'hi' },
 }
 
+const modelOf = ({ id, created, provider }: OfferedModel) => ({
+  id,
+  object: 'model',
+  created,
+  owned_by: provider,
+})
+
 /** The OpenAI API, which most other vendors and local servers speak as well. */
 export const openai: Dialect<'openai'> = {
   name: 'openai',
@@ -64,15 +71,8 @@ export const openai: Dialect<'openai'> = {
     parse: parseModelList,
     // Its shape is what a caller gets who says nothing.
     isExpected: () => false,
-    render: (models) => ({
-      object: 'list',
-      data: models.map(({ id, created, provider }) => ({
-        id,
-        object: 'model',
-        created,
-        owned_by: provider,
-      })),
-    }),
+    renderOne: modelOf,
+    render: (models) => ({ object: 'list', data: models.map(modelOf) }),
   },
   usage: {
     // The events of the Responses API.

@@ -2,6 +2,7 @@ import t from 'tap'
 import { catalogueStage } from '../../support/llm/catalogue.ts'
 import { anthropic, openai } from '../../support/llm/facts.ts'
 import { answer, rawUpstream } from '../../support/llm/upstreams.ts'
+import { refused } from '../../support/refused.ts'
 
 const OPENAI_LIST = JSON.stringify({
   object: 'list',
@@ -61,6 +62,44 @@ await t.test('§3 a request that names an anthropic-version gets the Anthropic s
   })
   reload([])
   t.match(await ask({ 'anthropic-version': '1' }), { data: [], first_id: null, last_id: null })
+})
+
+await t.test('GET /v1/models/{id} shows one model of the list, in either shape', async (t) => {
+  const one = await rawUpstream(t, (socket) => socket.write(answer(200, OPENAI_LIST)))
+  const two = await rawUpstream(t, (socket) => socket.write(answer(200, ANTHROPIC_LIST)))
+  const { round, get } = catalogueStage(t, [
+    openai(one.url, { models: ['gpt-*', 'acme/llama'], aliases: { fast: 'gpt-4o' } }),
+    anthropic(two.url),
+    openai(one.url, { name: 'keyless', api_key: '', models: ['literal'] }),
+  ])
+  await round()
+  const gpt = { id: 'gpt-4o', object: 'model', created: 1_715_367_049, owned_by: 'openai' }
+  t.strictSame(await get({ id: 'gpt-4o' }), gpt)
+  t.strictSame(await get({ id: 'fast' }), { ...gpt, id: 'fast', created: 0 })
+  const claude = {
+    type: 'model',
+    id: 'claude-x',
+    display_name: 'Claude X',
+    created_at: '2025-10-01T00:00:00Z',
+  }
+  t.strictSame(await get({ id: 'claude-x' }, { 'anthropic-version': '2023-06-01' }), claude)
+  // By the prefix of a provider, as calls name it: percent-encoded or not, and also what no pattern has.
+  t.strictSame(await get({ id: 'openai/gpt-4o' }), { ...gpt, id: 'openai/gpt-4o' })
+  t.match(await get({ provider: 'openai', id: 'whisper-1' }), { id: 'openai/whisper-1', owned_by: 'openai' })
+  t.match(await get({ provider: 'openai', maker: 'acme', id: 'llama' }), { id: 'openai/acme/llama' })
+  t.match(await get({ provider: 'acme', id: 'llama' }), { id: 'acme/llama', owned_by: 'openai' })
+  for (const id of [
+    'whisper-1',
+    'gpt-6',
+    'gpt-*',
+    'literal',
+    'keyless/literal',
+    'openai/',
+    'openai',
+    'nobody/gpt-4o',
+    '__proto__',
+  ])
+    await t.rejects(get({ id }), refused('model_not_found'), id)
 })
 
 await t.test('§3 no request of a caller sends anything to a provider', async (t) => {

@@ -2,10 +2,8 @@ import { Writable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import type { Arrival } from '../../../plugins/plugin.ts'
-import type { Reply } from '../../../proxy/http/reply.ts'
 import { Catalogue } from '../../../proxy/llm/catalogue.ts'
-import { listModels } from '../../../proxy/llm/models.ts'
+import { modelHandlers } from '../../../proxy/llm/models.ts'
 import { openUpstream, type Upstream } from '../../../proxy/llm/upstream/client.ts'
 import { refreshModels } from '../../../proxy/tasks/refresh-models.ts'
 import type { Json } from '../gateway.ts'
@@ -24,6 +22,8 @@ export interface CatalogueStage {
   readonly reload: (...file: File) => void
   /** Asks for the list as a caller; the answer, parsed. */
   readonly ask: (headers?: Record<string, string>) => Promise<Json>
+  /** Asks for one model by the segments of its path; the answer, parsed. */
+  readonly get: (params: Record<string, string>, headers?: Record<string, string>) => Promise<Json>
   readonly ids: () => Promise<readonly string[]>
   readonly stop: () => Promise<void>
 }
@@ -40,7 +40,7 @@ export function catalogueStage(t: Test, ...file: File): CatalogueStage {
   const catalogue = new Catalogue()
   let at = 0
   let inForce = options(...file)
-  let list: (facts: Arrival) => Promise<Reply> = listModels(inForce, catalogue)
+  let models = modelHandlers(inForce, catalogue)
   const { run, stop } = refreshModels({
     catalogue,
     upstream,
@@ -53,18 +53,23 @@ export function catalogueStage(t: Test, ...file: File): CatalogueStage {
     upstream.close()
   })
   const ask: CatalogueStage['ask'] = async (headers = {}) => {
-    const reply = await list(arrival({ path: '/v1/models', headers }))
+    const reply = await models.list(arrival({ path: '/v1/models', headers }))
     if (reply.status !== 200) throw new Error(`the list was answered with ${reply.status}`)
+    return JSON.parse((await receive(reply)).text)
+  }
+  const get: CatalogueStage['get'] = async (params, headers = {}) => {
+    const reply = await models.get({ ...arrival({ headers }), params })
     return JSON.parse((await receive(reply)).text)
   }
   return {
     begun,
     log,
     ask,
+    get,
     ids: async () => (await ask()).data.map(({ id }: Json) => id),
     reload: (...next) => {
       inForce = options(...next)
-      list = listModels(inForce, catalogue)
+      models = modelHandlers(inForce, catalogue)
     },
     round: async (afterMs = 0) => {
       at += afterMs
