@@ -17,27 +17,51 @@ interface Pattern {
   readonly methods: Map<string, Route>
 }
 
+interface Found {
+  readonly pattern: Pattern
+  readonly params: Match['params']
+}
+
 const NO_PARAMS = Object.freeze({})
 
 /**
  * Makes a {@link Router}. It matches the path exactly as it was sent (docs/threats.md#t17, #threat-32): no
  * normalising, no decoding but that of a variable segment, once, after it has been cut out. Two routes of one
- * method and path are a programming error and throw.
+ * method and path are a programming error and throw. Where several patterns fit, the first one that has the
+ * method counts.
  */
 export function router(routes: readonly Route[]): Router {
   const exact = new Map<string, Pattern>()
   for (const route of routes) add(exact, route)
   const variable = [...exact.values()].filter(({ segments }) => segments.some(isVariable))
-  return (method, path) => {
+  /** Finds the patterns of a path, with its variable segments. One without any stands alone. */
+  const patternsOf = (path: string): readonly Found[] => {
     const found = exact.get(path)
-    if (found && !found.segments.some(isVariable)) return { route: routeOf(found, method), params: NO_PARAMS }
+    if (found && !found.segments.some(isVariable)) return [{ pattern: found, params: NO_PARAMS }]
+    if (path.startsWith(TWICE)) throw new Refusal('base_url_wrong')
     const segments = path.split('/')
-    for (const pattern of variable) {
+    return variable.flatMap((pattern) => {
       const params = paramsOf(pattern.segments, segments)
-      if (params) return { route: routeOf(pattern, method), params }
-    }
-    throw new Refusal(path.startsWith('/v1/v1/') ? 'base_url_wrong' : 'not_found')
+      return params ? [{ pattern, params }] : []
+    })
   }
+  return (method, path) => {
+    const found = patternsOf(path)
+    for (const { pattern, params } of found) {
+      const route = pattern.methods.get(method)
+      if (route) return { route, params }
+    }
+    if (found.length > 0) throw methodNotAllowed(found)
+    const lacksPrefix = !path.startsWith(PREFIX) && patternsOf(`/v1${path}`).length > 0
+    throw new Refusal('not_found', lacksPrefix ? WITHOUT_PREFIX : {})
+  }
+}
+
+const PREFIX = '/v1/'
+const TWICE = '/v1/v1/'
+
+const WITHOUT_PREFIX = {
+  message: 'There is nothing at this path. Append /v1 to the base URL of this client.',
 }
 
 function add(patterns: Map<string, Pattern>, route: Route): void {
@@ -52,10 +76,9 @@ function add(patterns: Map<string, Pattern>, route: Route): void {
 
 const isVariable = (segment: string): boolean => segment.startsWith('{')
 
-function routeOf({ methods }: Pattern, method: string): Route {
-  const route = methods.get(method)
-  if (route) return route
-  throw new Refusal('method_not_allowed', { headers: { allow: [...methods.keys()].join(', ') } })
+function methodNotAllowed(found: readonly Found[]): Refusal {
+  const methods = found.flatMap(({ pattern }) => [...pattern.methods.keys()])
+  return new Refusal('method_not_allowed', { headers: { allow: methods.join(', ') } })
 }
 
 function paramsOf(pattern: readonly string[], segments: readonly string[]): Record<string, string> | null {

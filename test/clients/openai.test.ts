@@ -124,6 +124,22 @@ await t.test('§5 a client without a certificate reads why, and does not retry',
   t.equal((await answersOf(gateway, 401)).length, 1)
 })
 
+await t.test('a base URL without /v1 is explained', async (t) => {
+  const gateway = await testGateway(t)
+  const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']), '')
+  const calls = [
+    () => client.chat.completions.create(hello()),
+    () => client.responses.create({ model: 'gpt-test', input: 'hi' }),
+    () => client.models.list(),
+  ]
+  for (const call of calls) {
+    const { message } = await caught(call(), OpenAI.NotFoundError)
+    t.equal(message, '404 There is nothing at this path. Append /v1 to the base URL of this client.')
+  }
+  const { json } = await gateway.call(null, 'POST', '/mcp', { body: {} })
+  t.match(json.message, /Append \/v1/)
+})
+
 await t.test('a model that no provider serves is a NotFoundError', async (t) => {
   const { files } = await mockProvider(t)
   const gateway = await testGateway(t, { files })

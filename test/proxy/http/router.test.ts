@@ -65,6 +65,44 @@ await t.test('docs/protocol.md#base-url /v1/v1 gets a hint about the base URL', 
   t.end()
 })
 
+const HINT = 'There is nothing at this path. Append /v1 to the base URL of this client.'
+
+await t.test('a base URL without /v1 gets a hint', (t) => {
+  for (const [method, path] of [
+    ['POST', '/agents'],
+    ['GET', '/agents/x'],
+    ['PUT', '/agents'],
+  ] as const)
+    t.throws(() => find(method, path), refused('not_found', { message: HINT }), path)
+  for (const path of ['/agent', '/agents/', '/v1', '/', '', '/v1/agent'])
+    t.throws(
+      () => find('GET', path),
+      refused('not_found', { message: 'There is nothing at this path.' }),
+      path,
+    )
+  t.throws(() => find('GET', '/v1/v1/agents'), refused('base_url_wrong'), 'twice is another mistake')
+  t.end()
+})
+
+await t.test('of two patterns that fit one path each serves its own methods', (t) => {
+  const both = router([
+    route('GET', '/v1/models/{id}'),
+    route('POST', '/v1/{resource}/mcp'),
+    route('DELETE', '/v1/{resource}/mcp'),
+  ])
+  t.match(both('GET', '/v1/models/mcp'), { route: { path: '/v1/models/{id}' }, params: { id: 'mcp' } })
+  t.match(both('POST', '/v1/models/mcp'), {
+    route: { path: '/v1/{resource}/mcp' },
+    params: { resource: 'models' },
+  })
+  t.throws(
+    () => both('PUT', '/v1/models/mcp'),
+    refused('method_not_allowed', { headers: { allow: 'GET, POST, DELETE' } }),
+  )
+  t.throws(() => both('POST', '/v1/v1/mcp'), refused('base_url_wrong'), 'nor is the hint lost')
+  t.end()
+})
+
 await t.test('two routes for one method and path are refused at boot', (t) => {
   t.throws(() => router([route('GET', '/x'), route('GET', '/x')]), /two routes/)
   t.end()

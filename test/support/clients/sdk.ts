@@ -66,9 +66,9 @@ function connection(t: Test, { ca }: TestGateway, who: Identity | null) {
   }
 }
 
-/** The OpenAI SDK, unmodified. Its base URL ends with /v1. */
-export const openaiOf = (t: Test, gateway: TestGateway, who: Identity | null): OpenAI =>
-  new OpenAI({ baseURL: `${gateway.url}/v1`, ...connection(t, gateway, who) })
+/** The OpenAI SDK, unmodified. Its base URL ends with /v1, or does not by mistake. */
+export const openaiOf = (t: Test, gateway: TestGateway, who: Identity | null, path = '/v1'): OpenAI =>
+  new OpenAI({ baseURL: gateway.url + path, ...connection(t, gateway, who) })
 
 /** The Anthropic SDK, unmodified. Its base URL does not end with /v1, or does by mistake. */
 export const anthropicOf = (t: Test, gateway: TestGateway, who: Identity | null, path = ''): Anthropic =>
