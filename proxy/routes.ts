@@ -102,8 +102,11 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   return [
     documented(message('/v1/mcp'), mcp.MESSAGE),
     documented(end('/v1/mcp'), mcp.SESSION_END),
-    documented(message('/v1/mcp/{resource}'), mcp.RESOURCE_MESSAGE),
-    documented(end('/v1/mcp/{resource}'), mcp.RESOURCE_SESSION_END),
+    // The second for clients that know an MCP server by the end of its URL.
+    ...['/v1/mcp/{resource}', '/v1/{resource}/mcp'].flatMap((path) => [
+      documented(message(path), mcp.RESOURCE_MESSAGE),
+      documented(end(path), mcp.RESOURCE_SESSION_END),
+    ]),
   ]
 }
 

@@ -57,7 +57,7 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
       if (!credentials) return { proof: proofOf(facts, null, null, sources, urls), token: null }
       return sources.tokens.verify(credentials.token, facts.at).then((claims) => {
         checkBinding(claims, credentials, facts)
-        checkAudience(claims, facts.path, sources.baseUrls())
+        checkAudience(claims, facts, sources.baseUrls())
         const proof = proofOf(facts, credentials.token, claims, sources, urls)
         return { proof, token: { scope: claims.scope } }
       })
@@ -95,9 +95,15 @@ function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal,
   if (!holds) throw new Refusal('token_invalid')
 }
 
-/** RFC 8707 §2: a token that was asked for one path opens that one and those below it. */
-function checkAudience({ audience }: TokenClaims, path: string, baseUrls: readonly string[]): void {
-  const holds = baseUrls.some((base) => `${base}${path}/`.startsWith(`${audience}/`))
+/** RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either of their names. */
+function checkAudience(
+  { audience }: TokenClaims,
+  { method, path }: Needs,
+  baseUrls: readonly string[],
+): void {
+  // The other name of /v1/mcp/{resource}, which is none of a GET.
+  const named = method === 'GET' ? path : path.replace(/^\/v1\/([^/]+)\/mcp$/, '/v1/mcp/$1')
+  const holds = baseUrls.some((base) => `${base}${named}/`.startsWith(`${audience}/`))
   if (!holds) throw new Refusal('token_invalid')
 }
 

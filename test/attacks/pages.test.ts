@@ -53,6 +53,8 @@ const ROUTES: readonly (readonly [method: string, path: string, body?: unknown])
   ['POST', '/v1/mcp/files', { jsonrpc: '2.0', id: 1, method: 'tools/list' }],
   ['DELETE', '/v1/mcp'],
   ['DELETE', '/v1/mcp/files'],
+  ['POST', '/v1/files/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }],
+  ['DELETE', '/v1/files/mcp'],
 ]
 
 await t.test('D1 a page of another site spends no certificate, at no route', async (t) => {

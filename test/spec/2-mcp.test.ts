@@ -166,7 +166,7 @@ await t.test(
   async (t) => {
     const stage = await mcpStage(t)
     const bot = await stage.enroll('bot', [])
-    for (const path of ['/v1/mcp', '/v1/mcp/x']) {
+    for (const path of ['/v1/mcp', '/v1/mcp/x', '/v1/x/mcp']) {
       for (const [method, headers] of [
         ['GET', {}],
         ['DELETE', {}],
@@ -182,6 +182,34 @@ await t.test(
     t.match([answer.status, answer.text], [202, ''])
   },
 )
+
+await t.test('/v1/{resource}/mcp is another name of /v1/mcp/{resource}, and of no other route', async (t) => {
+  const { stage, files, bot, server } = await filesStage(t, ['mcp.tools.list', 'files.use'])
+  const models = await stage.register('models', server, { required_capability: 'files.use' })
+  const call = (path: string, method: string, params = {}, headers = {}) =>
+    stage.call(bot, 'POST', path, { headers, body: { jsonrpc: '2.0', id: 1, method, params } })
+  const read = { name: 'read', arguments: {} }
+  for (const path of ['/v1/files/mcp', '/v1/none/mcp', '/v1/models/mcp'])
+    t.match((await call(path, 'tools/call', read)).json.error, { code: -32000 }, `${path}: not bound`)
+  await stage.bind(bot, files)
+  await stage.bind(bot, models)
+  for (const path of ['/v1/files/mcp', '/v1/mcp/files', '/v1/models/mcp', '/v1/f%69les/mcp'])
+    t.match((await call(path, 'tools/call', read)).json.result, { content: [{ type: 'text' }] }, path)
+  const denied = await call('/v1/files/mcp', 'tools/call', { name: 'write', arguments: {} })
+  t.match(denied.json.error, { code: -32005, data: { required_capability: 'files.write' } })
+
+  const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'c', version: '1' } }
+  const { headers } = await call('/v1/files/mcp', 'initialize', hello)
+  const session = { 'mcp-session-id': String(headers['mcp-session-id']) }
+  for (const path of ['/v1/mcp/files', '/v1/files/mcp'])
+    t.equal((await call(path, 'tools/call', read, session)).status, 200, 'one session')
+  t.equal((await call('/v1/mcp', 'tools/list', {}, session)).status, 404, 'of this door alone')
+  t.equal((await stage.call(bot, 'DELETE', '/v1/files/mcp', { headers: session })).status, 204)
+
+  t.match((await stage.call(bot, 'GET', '/v1/models/mcp')).json, { reason: 'model_not_found' })
+  t.match((await call('/v1/v1/mcp', 'tools/list')).json, { reason: 'base_url_wrong' })
+  t.match((await stage.call(null, 'POST', '/v1/files/mcp', { body: {} })).status, 401)
+})
 
 await t.test('a page of another origin reaches nothing, by whatever method', async (t) => {
   const stage = await mcpStage(t)

@@ -184,6 +184,11 @@ await t.test('RFC 8707 a token that was asked for one door opens no other', asyn
   t.strictSame(await status({ resource: url }, DOOR), [url, 200])
   t.strictSame(await status({ resource: `${url}/` }, DOOR), [url, 200])
   t.strictSame(await status({ resource: `${url}/v1/mcp` }, DOOR), [`${url}/v1/mcp`, 401])
+  for (const path of ['/v1/mcp', '/v1/mcp/x', '/v1/x/mcp'])
+    t.not((await status({ resource: `${url}/v1/mcp` }, path))[1], 401, path)
+  const { json } = await b.token(null, { resource: `${url}/v1/mcp` })
+  const headers = { authorization: `Bearer ${json.access_token}` }
+  t.equal((await b.send(null, { method: 'GET', path: '/v1/models/mcp', headers })).status, 401)
 })
 
 await t.test('RFC 8725 a token that this gateway has not signed is none', async (t) => {

@@ -62,6 +62,7 @@ await t.test('operations have names of their own, and aliases say of which route
   t.equal(new Set(names).size, names.length)
   t.equal(entryOf('GET', '/healthz')?.doc['x-alias-of'], '/health')
   t.equal(entryOf('POST', '/v1/llm/chat')?.doc['x-alias-of'], '/v1/chat/completions')
+  t.equal(entryOf('POST', '/v1/{resource}/mcp')?.doc['x-alias-of'], '/v1/mcp/{resource}')
   t.end()
 })
 
