@@ -42,10 +42,9 @@ export const issueToken =
     if (request.scope?.some((token) => !principal.capabilities.includes(token)))
       throw new Refusal('scope_invalid')
     const audience = audienceOf(request.resource, sources.baseUrls())
-    const claims = proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : []
-    if (request.clientAssertion !== null) {
-      const { replayKey, expiresAt } = await sources.logins.check(request.clientAssertion, facts)
-      claims.push(claimOnce(sources.database, replayKey, expiresAt))
+    const claims = {
+      proof: proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : [],
+      challenge: await challengeOf(request.clientAssertion, facts, sources),
     }
     const waitS = sources.quota.take(principal.id)
     if (waitS > 0) throw new Refusal('token_throttled', { headers: { 'retry-after': String(waitS) } })
@@ -67,11 +66,27 @@ function audienceOf(resource: string | null, baseUrls: readonly string[]): strin
   throw new Refusal('target_invalid')
 }
 
+/** What may pass once, in the unit of a token's row: the proof that came with the request, and the login's challenge. */
+interface Claims {
+  readonly proof: readonly Statement[]
+  readonly challenge: readonly Statement[]
+}
+
+async function challengeOf(
+  assertion: string | null,
+  facts: Facts,
+  { logins, database }: IssueSources,
+): Promise<readonly Statement[]> {
+  if (assertion === null) return []
+  const { replayKey, expiresAt } = await logins.check(assertion, facts)
+  return [claimOnce(database, replayKey, expiresAt)]
+}
+
 async function record(
   { ledger, configDigest }: IssueSources,
   { id, at, principal, peer, proof }: Facts,
   scope: string,
-  statements: readonly Statement[],
+  claims: Claims,
 ): Promise<void> {
   const entry = {
     ...serviceEntry('token.issued', 'success', { scope }, at, configDigest),
@@ -82,11 +97,28 @@ async function record(
     dpop_jkt: proof?.jkt ?? null,
   }
   try {
-    await ledger.commit({ statements, entries: [entry] })
+    await ledger.commit({ statements: [...claims.proof, ...claims.challenge], entries: [entry] })
   } catch (cause) {
     throw isReplay(cause)
-      ? new Refusal('proof_invalid', { cause })
+      ? new Refusal(await usedBefore(ledger, claims), { cause })
       : new Refusal('audit_unavailable', { cause })
+  }
+}
+
+/** Tells which of two claims was no longer free: where the proof's still is, alone, it was the challenge's. */
+async function usedBefore(
+  ledger: IssueSources['ledger'],
+  { proof, challenge }: Claims,
+): Promise<'proof_invalid' | 'assertion_invalid'> {
+  if (challenge.length === 0) return 'proof_invalid'
+  if (proof.length === 0) return 'assertion_invalid'
+  try {
+    // And used up by that, as by any other refusal.
+    await ledger.commit({ statements: proof, entries: [] })
+    return 'assertion_invalid'
+  } catch (error) {
+    if (isReplay(error)) return 'proof_invalid'
+    throw new Refusal('audit_unavailable', { cause: error })
   }
 }
 

@@ -100,12 +100,36 @@ await t.test(
     await t.test('a second token is not to be had for it', async (t) => {
       const nonce = await challenge(b)
       t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 200)
-      t.equal((await buy(b, assertion(b, b.bot, nonce))).status, 400, 'with another assertion')
+      const second = await buy(b, assertion(b, b.bot, nonce))
+      oauthError(t, second, [401, 'invalid_client'], 'with another assertion')
+      t.equal(second.json.reason, 'assertion_invalid')
+      const bare = { body: { client_assertion: assertion(b, b.bot, nonce) } }
+      const third = await b.gateway.call(b.bot, 'POST', '/v1/auth/token', bare)
+      t.same([third.status, third.json.reason], [401, 'assertion_invalid'], 'and without a proof')
       for (const more of ['.x', '.', '..']) {
         const answered = await buy(b, assertion(b, b.bot, nonce + more))
         oauthError(t, answered, [401, 'invalid_client'], `with something behind it: ${more}`)
       }
     })
+
+    await t.test(
+      'a proof that was used before is told apart from it, and leaves the challenge',
+      async (t) => {
+        const { headers } = await b.askToken(null)
+        const dpop = b.sign({ htu: `${b.gateway.url}/v1/auth/token`, nonce: headers['dpop-nonce'] })
+        const ask = (nonce: string): Promise<Answered> =>
+          b.gateway.call(b.bot, 'POST', '/v1/auth/token', {
+            headers: { dpop },
+            body: { client_assertion: assertion(b, b.bot, nonce) },
+          })
+        const used = await challenge(b)
+        t.equal((await buy(b, assertion(b, b.bot, used))).status, 200)
+        t.equal((await ask(used)).json.reason, 'assertion_invalid')
+        const fresh = await challenge(b)
+        t.equal((await ask(fresh)).json.reason, 'proof_invalid', 'the refusal has used the proof up')
+        t.equal((await buy(b, assertion(b, b.bot, fresh))).status, 200)
+      },
+    )
 
     await t.test('of a hundred logins with one challenge at once exactly one succeeds', async (t) => {
       const nonce = await challenge(b)
