@@ -197,12 +197,15 @@ const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
  */
 function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
   if (!socket?.writable) return void socket?.destroy()
-  const refusal = new Refusal(reason)
+  socket.end(rawRefusal(new Refusal(reason)), () => socket.destroy())
+}
+
+/** Renders a refusal as the whole answer on a connection that then closes. */
+export function rawRefusal(refusal: Refusal): string {
   const body = refusalBody(refusal, 'req_none')
-  socket.end(
+  return (
     `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncache-control: no-store\r\n` +
-      `x-should-retry: false\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-    () => socket.destroy(),
+    `x-should-retry: false\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`
   )
 }
 

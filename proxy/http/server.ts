@@ -2,8 +2,9 @@ import { constants } from 'node:crypto'
 import type { RequestListener } from 'node:http'
 import { createServer, type Server } from 'node:https'
 import { createSecureContext, type SecureContext } from 'node:tls'
+import { Refusal } from '../../plugins/refusal.ts'
 import { type HandshakeFault, keepDoor } from '../tls/doorkeeper.ts'
-import { attach } from './framing.ts'
+import { attach, rawRefusal } from './framing.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
 export interface Timers {
@@ -79,6 +80,7 @@ export function createTlsServer(
   const endHandshakes = keepDoor(server, {
     context: () => context,
     handshakeMs: timers.handshakeMs,
+    plainHttp: PLAIN_HTTP,
     onFault,
   })
   attach(server, handle)
@@ -93,6 +95,10 @@ export function createTlsServer(
     },
   }
 }
+
+const PLAIN_HTTP = rawRefusal(
+  new Refusal('bad_request', { message: 'This port speaks HTTPS: use https:// in the URL.' }),
+)
 
 function secureContext({ certPem, keyPem, clientCaPems, minVersion }: TlsMaterial): SecureContext {
   return createSecureContext({

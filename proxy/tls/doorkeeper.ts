@@ -11,13 +11,23 @@ import { clientSecretIn, RecordReader } from './record-reader.ts'
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000
 
-export type HandshakeFault = FlightFault | 'handshake_failed' | 'handshake_timeout' | 'too_many_handshakes'
+/** The time in which the answer to plain HTTP is read, before bytes that were not read reset the connection. ms. */
+const LINGER_MS = 1_000
+
+export type HandshakeFault =
+  | FlightFault
+  | 'handshake_failed'
+  | 'handshake_timeout'
+  | 'plain_http'
+  | 'too_many_handshakes'
 
 export interface DoorOptions {
   /** The certificate to show, and all else of TLS, in force for the next handshake. */
   readonly context: () => SecureContext
   /** The time from TCP accept to the end of the TLS handshake. ms. */
   readonly handshakeMs: number
+  /** The whole answer to a client that speaks HTTP without TLS. */
+  readonly plainHttp: string
   /** Told of each handshake that did not come to its end, unless the client just left. */
   readonly onFault: (why: HandshakeFault) => void
 }
@@ -27,7 +37,10 @@ export interface DoorOptions {
  * strangers do not take the loop from those who are served (docs/threats.md#a1). TLS itself is Node's. Does
  * NOT verify certificates: the pin decides. Returns a function that ends the handshakes under way.
  */
-export function keepDoor(server: Server, { context, handshakeMs, onFault }: DoorOptions): () => void {
+export function keepDoor(
+  server: Server,
+  { context, handshakeMs, plainHttp, onFault }: DoorOptions,
+): () => void {
   const turns = new Turns()
   const handshakes = new Handshakes()
   const senders = new LRUCache<string, Sender>({ max: MAX_ADDRESSES })
@@ -42,14 +55,14 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
     senders.set(address, sender)
     let reader: RecordReader | null = null
     const flight = new ClientFlight(() => reader)
-    const inbound: Inbound = new Inbound(socket, turns, sender, { flight, begin: () => begin() })
+    const inbound: Inbound = new Inbound(socket, turns, sender, { flight, begin: (first) => begin(first) })
     const end = (why: HandshakeFault): void => {
       if (inbound.destroyed) return
       if (inbound.isHandshake) onFault(why)
       inbound.destroy()
     }
     const leave = handshakes.enter(address, () => end('too_many_handshakes'))
-    const timer = setTimeout(end, handshakeMs, 'handshake_timeout')
+    let timer = setTimeout(end, handshakeMs, 'handshake_timeout')
     const over = (): void => {
       clearTimeout(timer)
       leave()
@@ -59,7 +72,19 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
     })
     inbound.once('close', over)
 
-    const begin = (): void => {
+    const refusePlain = (): void => {
+      onFault('plain_http')
+      clearTimeout(timer)
+      timer = setTimeout(() => inbound.destroy(), LINGER_MS)
+      socket.once('close', () => inbound.destroy())
+      socket.end(plainHttp)
+    }
+
+    const begin = (first: number): boolean => {
+      if (isUpperCase(first)) {
+        refusePlain()
+        return false
+      }
       const tls = new TLSSocket(inbound, {
         isServer: true,
         secureContext: context(),
@@ -85,6 +110,7 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
         for (const [name, value] of Object.entries(ends)) Object.defineProperty(tls, name, { value })
         server.emit('secureConnection', tls)
       })
+      return true
     }
   }
 
@@ -92,3 +118,6 @@ export function keepDoor(server: Server, { context, handshakeMs, onFault }: Door
   server.on('connection', admit)
   return () => handshakes.endAll()
 }
+
+/** Tells the first byte of a method of HTTP: no record of TLS begins with one (RFC 8446 §5.1). */
+const isUpperCase = (byte: number): boolean => byte >= 0x41 && byte <= 0x5a

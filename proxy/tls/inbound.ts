@@ -40,7 +40,11 @@ export class Sender {
 }
 
 /** What a client's bytes pass until TLS stands, and what lays TLS over them, in a turn of its own. */
-type Client = { readonly flight: ClientFlight; readonly begin: () => void }
+interface Client {
+  readonly flight: ClientFlight
+  /** Gets the first byte. Returns false where it is none of TLS: then nothing more is handed on. */
+  readonly begin: (first: number) => boolean
+}
 
 /** Something that a sender's bytes ask the loop to do, a short piece at a time. */
 export interface Work {
@@ -186,7 +190,7 @@ export class Inbound extends Duplex implements Work {
   readonly #socket: Socket
   readonly #turns: Turns
   #flight: ClientFlight | null
-  #begin: (() => void) | null
+  #begin: Client['begin'] | null
   #sender: Sender
   /** Bytes that were not handed on yet. */
   #held: Buffer | null = null
@@ -237,11 +241,14 @@ export class Inbound extends Duplex implements Work {
   }
 
   turn(): boolean {
+    const held = this.#held ?? NOTHING
     const begin = this.destroyed ? null : this.#begin
     this.#begin = null
-    begin?.()
-    if (begin) return true
-    const held = this.#held ?? NOTHING
+    if (begin) {
+      this.#waits = begin(held[0] ?? 0)
+      if (!this.#waits) this.#held = null
+      return this.#waits
+    }
     const piece = held.length > this.#piece ? held.subarray(0, this.#piece) : held
     this.#held = piece === held ? null : held.subarray(piece.length)
     // Still in line meanwhile: its reader may ask for more before it has returned.
