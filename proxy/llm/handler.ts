@@ -114,7 +114,7 @@ async function attempt(
   if (reason !== null) {
     const mayTryNext = isPassing(status)
     // Any other may quote our key, or has nothing to say to the caller.
-    const words = mayTryNext ? { words: wordsOf(answer, quotesSecret, facts.held) } : {}
+    const words = mayTryNext ? { words: wordsOf(answer, quotesSecret) } : {}
     if (!mayTryNext) discard(stream)
     return { failure: { provider, reason, status, headers, ...words }, mayTryNext }
   }

@@ -1,14 +1,16 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import { collect } from '../../../plugins/collect.ts'
 import { deadline } from '../../../plugins/deadline.ts'
-import type { Held } from '../../../plugins/plugin.ts'
 import type { OthersWords } from '../../../plugins/refusal.ts'
 import type { LlmOptions } from '../options.ts'
 import type { UpstreamAnswer } from './client.ts'
 import { discard } from './stream.ts'
 
-/** Bytes. A failure that is told at greater length is told in our words. */
-const MAX_BODY = 65_536
+/**
+ * Bytes. A failure that is told at greater length is told in our words. So little costs less than its connection
+ * does, and is not counted as held: another provider's answer may have ended the call before it has come.
+ */
+const MAX_BODY = 16_384
 /** Characters: of the sentence, and of each name. */
 const MAX_MESSAGE = 4_096
 const MAX_NAME = 256
@@ -38,25 +40,24 @@ export function secretsOf({ providers }: LlmOptions): QuotesSecret {
 
 /**
  * Reads what a provider says of its failure, in the form of either vendor's error or of those who imitate them.
- * Resolves with null where that is not said in a second, is no JSON, longer than 64 KiB, or quotes a secret of ours.
+ * Resolves with null where that is not said in a second, is no JSON, longer than 16 KiB, or quotes a secret of ours.
  * Never rejects.
  */
 export async function wordsOf(
   { headers, stream }: UpstreamAnswer,
   quotesSecret: QuotesSecret,
-  held: Held,
 ): Promise<ProviderWords | null> {
   if (!/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')) {
     discard(stream)
     return null
   }
   try {
-    const body = await deadline({ ms: MAX_WAIT_MS }, () => collect(stream, MAX_BODY, held))
+    const body = await deadline({ ms: MAX_WAIT_MS }, () => collect(stream, MAX_BODY))
     const words = body === null || quotesSecret(body) ? null : wordsIn(JSON.parse(body.toString()))
     // What JSON escapes is plain only now.
     return words && Object.values(words).some(quotesSecret) ? null : words
   } catch {
-    // Late, broken off, no JSON, or more than we may hold: its status is told, in our words.
+    // Late, broken off, or no JSON: its status is told, in our words.
     stream.destroy()
     return null
   }
