@@ -74,8 +74,8 @@ async function request({ req, res, held }: Begun, options: ServeOptions): Promis
     forget()
     if (!res.writableFinished) gone.abort()
   })
-  const { router } = options.mounted
-  const handled = await handle({ req, res, at, signal: gone.signal, held }, router, (holds) => {
+  const incoming = { req, res, at, signal: gone.signal, held }
+  const handled = await handle(incoming, options.mounted.router, (holds) => {
     stillHolds = holds
     call.stillHolds = holds
   })
@@ -248,8 +248,8 @@ function count(
   ended: Ended,
   metrics: Metrics,
 ): void {
-  const { status } = ended.ending
-  metrics.requests.inc({ route: path, method: path === 'none' ? 'none' : arrival.method, status })
+  const method = path === 'none' ? 'none' : arrival.method
+  metrics.requests.inc({ route: path, method, status: ended.ending.status })
   metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
   if (receipt && 'summarised' in receipt) metrics.summarised.inc()
@@ -259,9 +259,8 @@ function count(
   if (surface === 'mcp') metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
   const { tokens } = report.detail
   if (!isObject(tokens)) return
-  const { provider } = report
   for (const direction of ['input', 'output'])
-    metrics.tokens.inc({ provider, direction }, Number(tokens[direction] ?? 0))
+    metrics.tokens.inc({ provider: report.provider, direction }, Number(tokens[direction] ?? 0))
 }
 
 // The caller's own id for the request, when it is sane: for the log only.
