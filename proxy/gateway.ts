@@ -172,7 +172,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
       note,
       log: logs.log,
       metrics,
-      renew: services.clientCasChanged,
+      renew: services.renewCertificate,
     }),
     failed: ledger.failed,
     close,

@@ -129,7 +129,7 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, keys, clientCasChanged }: Services,
+  { dataDirectory, ledger, clock, keys }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
 ): AdminContext {
@@ -142,7 +142,6 @@ function adminContext(
     trustDomain: settings.trustDomain,
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
-    clientCasChanged,
     rotateSigningKey: keys.rotate,
     mcp: {
       inspect: inspector(database, upstream, clock),

@@ -79,8 +79,8 @@ export interface Services {
   /** The plugins that remember something: made once, whichever configuration is in force. */
   readonly plugins: Omit<PipelineSources, 'configuration' | 'mcp'>
   readonly hasAdminSecret: () => Promise<boolean>
-  /** Makes the listeners name the client CAs that are attached now. */
-  readonly clientCasChanged: () => Promise<void>
+  /** Has the listeners show the server's certificate that lies in the data directory now. */
+  readonly renewCertificate: () => Promise<void>
 }
 
 /** The time as the machine says it, and the time that passes whatever it says. ms. */
@@ -162,7 +162,7 @@ export async function openServices(
       claims: { ledger, database },
     },
     hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
-    clientCasChanged: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
+    renewCertificate: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
   }
 }
 

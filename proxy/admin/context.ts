@@ -18,8 +18,6 @@ export interface AdminContext {
    * The time that a certificate or a key stays valid beside its successor where the caller names none. Hours.
    */
   readonly rotationGraceHours: number
-  /** Called when CAs were attached or detached: the TLS listener names those it would like to see. */
-  readonly clientCasChanged: () => Promise<void>
   /**
    * Signs access tokens with a new key from now on; `entry` makes the audit row of its key id, which is
    * returned.

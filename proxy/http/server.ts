@@ -35,8 +35,6 @@ export interface TlsMaterial {
   /** Leaf and intermediate. PEM. */
   readonly certPem: string
   readonly keyPem: string
-  /** CAs that client certificates may chain to: both tiers, for clients that send their leaf alone. PEM. */
-  readonly clientCaPems: readonly string[]
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
 }
 
@@ -100,11 +98,14 @@ const PLAIN_HTTP = rawRefusal(
   new Refusal('bad_request', { message: 'This port speaks HTTPS: use https:// in the URL.' }),
 )
 
-function secureContext({ certPem, keyPem, clientCaPems, minVersion }: TlsMaterial): SecureContext {
+function secureContext({ certPem, keyPem, minVersion }: TlsMaterial): SecureContext {
   return createSecureContext({
     cert: certPem,
     key: keyPem,
-    ca: [...clientCaPems],
+    // None is named in the handshake (RFC 8446 §4.2.4, RFC 5246 §7.4.4): Go and Java send a certificate only where it
+    // chains to one that is named, and an SVID's root, or the tier above a leaf that comes alone, cannot all be
+    // known here.
+    ca: [],
     minVersion,
     ciphers: CIPHERS,
     honorCipherOrder: true,

@@ -1,6 +1,5 @@
 import { join } from 'node:path'
 import { openServerCertificate } from '../../certs/authority/files.ts'
-import { listAttachedCas } from '../../db/attached-cas.ts'
 import type { DataDirectory } from '../data-directory.ts'
 import type { Listeners } from '../http/listeners.ts'
 import type { TlsMaterial } from '../http/server.ts'
@@ -13,7 +12,7 @@ const HOUR_MS = 3_600_000
  * or near its end.
  */
 export async function tlsMaterial(
-  { settings, authority, passphrase, database }: DataDirectory,
+  { settings, authority, passphrase }: DataDirectory,
   at: number,
 ): Promise<TlsMaterial> {
   const { certPem, keyPem } = await openServerCertificate({
@@ -23,9 +22,7 @@ export async function tlsMaterial(
     hostnames: settings.hostnames,
     at,
   })
-  const attached = await listAttachedCas(database)
-  const clientCaPems = [authority.rootPem, authority.intermediatePem, ...attached.map((ca) => ca.ca_pem)]
-  return { certPem, keyPem, clientCaPems, minVersion: settings.tlsMinVersion }
+  return { certPem, keyPem, minVersion: settings.tlsMinVersion }
 }
 
 /** Checks the server's certificate every hour and swaps in the one on the disk, without a restart. */

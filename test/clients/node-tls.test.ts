@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { Agent } from 'node:https'
 import { connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
+import { run, without } from '../support/certs/openssl.ts'
+import { byCorporateCa } from '../support/foreign.ts'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 
 /** The first certificate of a chain. */
@@ -76,6 +78,26 @@ await t.test(
     const { status } = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT, agent })
     t.equal(status, 200)
     agent.destroy()
+  },
+)
+
+await t.test(
+  'docs/protocol.md#listeners a certificate is asked for and no CA is named, whichever are attached',
+  { skip: without('openssl') },
+  async (t) => {
+    const gateway = await testGateway(t, { settings: { MCP_PROXY_TLS_MIN_VERSION: '1.2' } })
+    const { caPem } = await byCorporateCa('bot')
+    const attached = await gateway.admin('POST', '/v1/admin/ca/attach', {
+      ca_pem: caPem,
+      kind: 'organisation',
+    })
+    t.equal(attached.status, 201)
+    for (const version of ['-tls1_3', '-tls1_2']) {
+      const { host } = new URL(gateway.url)
+      const { text } = await run('openssl', '/', ['s_client', '-connect', host, version])
+      t.match(text, /^Requested Signature Algorithms: /m, `${version}: it asks`)
+      t.match(text, /^No client certificate CA names sent$/m, `${version}: and names none`)
+    }
   },
 )
 

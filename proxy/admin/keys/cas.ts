@@ -8,7 +8,7 @@ import { change } from '../change.ts'
 import { DONE, operation } from '../operation.ts'
 import { instant, pem, sha256 } from '../shapes.ts'
 
-// The TLS listener names them all in each handshake, and a handshake's messages have an end.
+// An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100
 
 const KINDS = ['organisation', 'spiffe'] as const
@@ -46,7 +46,6 @@ export const attachCas = operation({
     const statements = cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at }))
     const detail = { kind, digests: cas.map(({ digest }) => digest) }
     await change(context, caller, { action: 'ca.attached', detail, statements }, 'ca_attached_already')
-    await context.clientCasChanged()
     const attached = await listAttachedCas(database, kind)
     return { value: attached.filter(({ digest }) => detail.digests.includes(digest)).map(shown) }
   },
@@ -79,7 +78,6 @@ export const detach = operation({
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })
     const statements = [detachCa(context.database, digest)]
     await change(context, caller, { action: 'ca.detached', detail: { digest, kind: found.kind }, statements })
-    await context.clientCasChanged()
     return DONE
   },
 })

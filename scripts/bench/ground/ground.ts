@@ -59,11 +59,12 @@ export async function layGround(directory: string, upstreamPort: number): Promis
     return enrolled
   })
   const dataDirectory = await openDataDirectory(settings, 1_024, Date.now())
-  const { certPem, keyPem, clientCaPems } = await tlsMaterial(dataDirectory, Date.now())
+  const { certPem, keyPem } = await tlsMaterial(dataDirectory, Date.now())
+  const { rootPem, intermediatePem } = dataDirectory.authority
   await dataDirectory.close()
   await writeFile(join(directory, 'server.crt'), certPem)
   await writeFile(join(directory, 'server.key'), keyPem, { mode: 0o600 })
-  await writeFile(join(directory, 'clients-ca.crt'), clientCaPems.join(''))
+  await writeFile(join(directory, 'clients-ca.crt'), intermediatePem + rootPem)
   return { directory, env, dataDir, ...agents }
 }
 

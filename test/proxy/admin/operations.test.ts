@@ -33,7 +33,6 @@ async function inside(t: Test): Promise<AdminContext> {
     trustDomain: settings.trustDomain,
     configDigest: 'c'.repeat(64),
     rotationGraceHours: 48,
-    clientCasChanged: () => Promise.resolve(),
     rotateSigningKey: () => Promise.resolve('kid'),
     mcp: {
       inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),

@@ -43,7 +43,6 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     trustDomain: 'sallyport.local',
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
-    clientCasChanged: () => Promise.resolve(),
     rotateSigningKey: () => Promise.resolve('kid'),
     mcp: {
       inspect: inspector(database, upstreamFor(t), () => AT),
