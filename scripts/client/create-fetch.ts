@@ -5,7 +5,7 @@ import { type SessionOptions, sessionOf } from './signing/session.ts'
 /** The standard `fetch`. */
 export type Fetch = typeof globalThis.fetch
 
-export interface FetchOptions extends SessionOptions {
+export interface FetchOptions extends Omit<SessionOptions, 'directory'> {
   /** The gateway's base URL, in place of the one in `gateway.json`. */
   readonly url?: string
 }
@@ -16,14 +16,18 @@ export interface FetchOptions extends SessionOptions {
  * option of the OpenAI, Anthropic, AI SDK and MCP clients, whose own `authorization` and `x-api-key` are
  * dropped.
  *
- * `identity`: a directory as `sallyport agent` writes it, or its content. Throws one sentence where it is not
+ * `identity`: a directory as `sallyport agent` writes it, or its content. What is replaced in a directory is
+ * used from the next call on, a second later at most, and once certificate and key belong together. Throws one sentence where it is not
  * whole. The fetch rejects where the URL is of another origin. It never follows a redirect, and sets no limit
  * to how long an answer may stream: pass a `signal`. A streamed request body is kept up to 32 MiB for a
  * second attempt; after more than that a refusal that a second attempt could cure is the answer.
  */
 export function createFetch(identity: string | Identity, options: FetchOptions = {}): Fetch {
   const { url, ...rest } = options
-  const session = sessionOf(typeof identity === 'string' ? readIdentity(identity, url) : identity, rest)
+  const session =
+    typeof identity === 'string'
+      ? sessionOf(readIdentity(identity, url), { ...rest, directory: identity })
+      : sessionOf(identity, rest)
   const signed = async (input: string | URL | Request, init?: globalThis.RequestInit) => {
     const [target, request] = await plain(input, init)
     if (URL.parse(target)?.origin !== session.origin) {

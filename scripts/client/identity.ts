@@ -24,10 +24,11 @@ export interface Identity {
 
 /**
  * Reads an identity directory: `agent.crt`, `agent.key`, `org-ca.crt`, `gateway.json` (`{"url", "agent_id"}`)
- * and `dpop.jwk`, which is made where it is missing. `url` takes the place of the one in `gateway.json`.
- * Throws one sentence where a file is missing, is not what it should be, or a key can be read by others.
+ * and `dpop.jwk`, which is made where it is missing. `url` takes the place of the one in `gateway.json`,
+ * `dpopJwk` of the proof key. Throws one sentence where a file is missing, is not what it should be, or a key
+ * can be read by others.
  */
-export function readIdentity(directory: string, url?: string): Identity {
+export function readIdentity(directory: string, url?: string, dpopJwk?: JsonWebKey): Identity {
   const key = readPrivateSync(join(directory, 'agent.key'))
   if (key === null) throw new Error(`${directory} is not an identity directory: it has no agent.key`)
   const gateway = gatewayIn(directory, url)
@@ -36,7 +37,7 @@ export function readIdentity(directory: string, url?: string): Identity {
     key,
     cert: readFileSync(join(directory, 'agent.crt'), 'utf8'),
     ca: readFileSync(join(directory, 'org-ca.crt'), 'utf8'),
-    dpopJwk: dpopKeyIn(directory),
+    dpopJwk: dpopJwk ?? dpopKeyIn(directory),
   }
 }
 

@@ -26,7 +26,7 @@ export async function install(directory: string): Promise<void> {
   new Headers()
   const { Dispatcher1Wrapper } = await import('undici')
   const { sessionOf } = await import('./signing/session.ts')
-  const { origin, dispatcher } = sessionOf(identity)
+  const { origin, dispatcher } = sessionOf(identity, { directory })
   put(LEGACY, origin, new Dispatcher1Wrapper(dispatcher))
   put(CURRENT, origin, dispatcher)
 }

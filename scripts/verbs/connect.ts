@@ -36,7 +36,8 @@ there are none. \`${commandOf('env', 'env')}\` prints what to tell the clients.`
       )
     const port = portOf(wanted)
     const identity = readIdentity(directory, gateway)
-    const session = sessionOf(identity)
+    const notice = (sentence: string): unknown => process.stderr.write(`${sentence}\n`)
+    const session = sessionOf(identity, { directory, notice })
     const sidecar = await startSidecar(session, host, port).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EADDRINUSE') throw error
       throw new Error(`another process listens on ${host}:${port}: take another port, e.g. PORT=${port + 1}`)

@@ -22,11 +22,18 @@ export function publicJwk({ crv, kty, x, y }: JsonWebKey): JsonWebKey {
  * the file is not such a key, or others can read it.
  */
 export function dpopKeyIn(directory: string): JsonWebKey {
+  const kept = keptDpopKey(directory)
+  if (kept !== null) return kept
   const path = join(directory, FILE)
-  const kept = readPrivateSync(path)
-  if (kept !== null) return parseDpopKey(kept, path)
   writeOnce(directory, path, dpopKeyText(newDpopKey()))
   return parseDpopKey(readPrivateSync(path) ?? '', path)
+}
+
+/** As {@link dpopKeyIn}, but null where there is none. */
+export function keptDpopKey(directory: string): JsonWebKey | null {
+  const path = join(directory, FILE)
+  const text = readPrivateSync(path)
+  return text === null ? null : parseDpopKey(text, path)
 }
 
 /** Writes a key as it lies in `dpop.jwk`. */

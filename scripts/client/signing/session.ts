@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto'
+import { resolve } from 'node:path'
 import { Agent, type Dispatcher } from 'undici'
 import type { Identity } from '../identity.ts'
-import { keepNonces } from './nonces.ts'
-import { proofSigner } from './proof.ts'
-import { type CallSigner, signedDispatch } from './signed-call.ts'
-import { keepToken } from './token.ts'
+import { type CurrentIdentity, watchIdentity } from '../watched-identity.ts'
+import { keepNonces, type Nonces } from './nonces.ts'
+import { type ProofSigner, proofSigner } from './proof.ts'
+import { type CallSigner, SignedDispatcher } from './signed-call.ts'
+import { keepToken, type Tokens } from './token.ts'
 
 export interface SessionOptions {
   /**
@@ -13,6 +15,10 @@ export interface SessionOptions {
   readonly scope?: string
   /** The clock that tokens and proofs go by. ms since the epoch. Default: `Date.now`. */
   readonly now?: () => number
+  /** The directory that the identity was read from: what is replaced there is used from the next call on. */
+  readonly directory?: string
+  /** Told of what has happened in `directory`, in a sentence. Default: nobody. */
+  readonly notice?: (sentence: string) => void
 }
 
 /**
@@ -37,12 +43,14 @@ const FIRST_BYTE_TIMEOUT_MS = 15 * 60_000
 const sessions = new Map<string, Session>()
 
 /**
- * Returns the session of an identity: the same one for the same identity and scope, unless it has a clock of
- * its own.
+ * Returns the session of an identity: the same one for the same identity (or directory) and scope, unless it
+ * has a clock of its own.
  */
 export function sessionOf(identity: Identity, options: SessionOptions = {}): Session {
   if (options.now) return openSession(identity, options)
-  const name = hash('sha256', JSON.stringify([identity, options.scope ?? null]))
+  const { directory, scope = null } = options
+  const whose = directory === undefined ? identity : [identity.url, resolve(directory)]
+  const name = hash('sha256', JSON.stringify([whose, scope]))
   const known = sessions.get(name)
   if (known) return known
   const opened = openSession(identity, options)
@@ -55,28 +63,116 @@ export function sessionOf(identity: Identity, options: SessionOptions = {}): Ses
   return session
 }
 
-function openSession({ url: origin, ca, cert, key, dpopJwk }: Identity, options: SessionOptions): Session {
-  const { scope, now = Date.now } = options
-  const agent = new Agent({
-    // Set explicitly, so that no environment variable switches the check off.
-    connect: { ca, cert, key, rejectUnauthorized: true },
-    allowH2: false,
-    headersTimeout: FIRST_BYTE_TIMEOUT_MS,
-    bodyTimeout: 0,
-  })
-  const sign = proofSigner(dpopJwk)
+function openSession(identity: Identity, options: SessionOptions): Session {
+  const { scope, directory, now = Date.now, notice = () => {} } = options
+  const origin = identity.url
   const nonces = keepNonces()
-  const tokens = keepToken({ origin, agent, sign, nonces, scope, now })
+  const source =
+    directory === undefined ? fixed(identity) : watchIdentity(identity, { directory, now, notice })
+  const open = new Set<Agent>()
+  const boundTo = (to: Identity): Bound => new Bound(to, { scope, now, nonces, open })
+  let bound = boundTo(identity)
+  const entered = async (): Promise<Bound> => {
+    await source.refresh()
+    const latest = source.kept()
+    if (latest !== bound.identity) {
+      bound.retire()
+      bound = boundTo(latest)
+    }
+    return bound.enter()
+  }
   const signer: CallSigner = {
     origin,
     sign: async (method, path) => {
-      const accessToken = await tokens.current()
-      const url = origin + path.replace(/[?#].*$/s, '')
-      const proof = sign({ method, url, accessToken, nonce: nonces.get('resource'), at: now() })
-      return { accessToken, headers: { authorization: `DPoP ${accessToken}`, dpop: proof } }
+      const { agent, tokens, sign, leave } = await entered()
+      try {
+        const accessToken = await tokens.current()
+        const url = origin + path.replace(/[?#].*$/s, '')
+        const proof = sign({ method, url, accessToken, nonce: nonces.get('resource'), at: now() })
+        return {
+          headers: { authorization: `DPoP ${accessToken}`, dpop: proof },
+          dispatch: (wanted, handler) => agent.dispatch(wanted, handler),
+          spoil: () => {
+            tokens.spoil(accessToken)
+            source.doubt()
+          },
+          release: leave,
+        }
+      } catch (error) {
+        source.doubt()
+        leave()
+        throw error
+      }
     },
     learn: (headers) => nonces.learn('resource', headers),
-    spoil: tokens.spoil,
   }
-  return { origin, dispatcher: agent.compose(signedDispatch(signer)), close: () => agent.destroy() }
+  const close = async (): Promise<void> => {
+    await Promise.all([...open].map((agent) => agent.destroy()))
+  }
+  return { origin, dispatcher: new SignedDispatcher(signer), close }
+}
+
+const fixed = (identity: Identity): CurrentIdentity => ({
+  kept: () => identity,
+  refresh: () => Promise.resolve(),
+  doubt: () => {},
+})
+
+interface Shared {
+  readonly scope: string | undefined
+  readonly now: () => number
+  readonly nonces: Nonces
+  /** The connections that have not been closed. Each is added here, and taken out when it has ended. */
+  readonly open: Set<Agent>
+}
+
+/** What is bound to one certificate and one proof key: connections, the access token, the signer. */
+class Bound {
+  readonly identity: Identity
+  readonly agent: Agent
+  readonly tokens: Tokens
+  readonly sign: ProofSigner
+  readonly #open: Set<Agent>
+  #signing = 0
+  #retired = false
+
+  constructor(identity: Identity, { scope, now, nonces, open }: Shared) {
+    const { url: origin, ca, cert, key, dpopJwk } = identity
+    this.identity = identity
+    this.agent = new Agent({
+      // Set explicitly, so that no environment variable switches the check off.
+      connect: { ca, cert, key, rejectUnauthorized: true },
+      allowH2: false,
+      headersTimeout: FIRST_BYTE_TIMEOUT_MS,
+      bodyTimeout: 0,
+    })
+    this.sign = proofSigner(dpopJwk)
+    this.tokens = keepToken({ origin, agent: this.agent, sign: this.sign, nonces, scope, now })
+    this.#open = open
+    open.add(this.agent)
+  }
+
+  /** Says that an attempt is about to be sent over these connections, which stay open until `leave`. */
+  enter(): this {
+    this.#signing += 1
+    return this
+  }
+
+  readonly leave = (): void => {
+    this.#signing -= 1
+    this.#closeUnused()
+  }
+
+  /** Takes no more calls. Those at work come to their end. */
+  retire(): void {
+    this.#retired = true
+    this.#closeUnused()
+  }
+
+  #closeUnused(): void {
+    if (!this.#retired || this.#signing > 0) return
+    // It waits for what was dispatched. That it was destroyed meanwhile is the end that was wanted.
+    const ended = (): unknown => this.#open.delete(this.agent)
+    this.agent.close().then(ended, ended)
+  }
 }

@@ -1,4 +1,4 @@
-import type { Dispatcher } from 'undici'
+import { Dispatcher } from 'undici'
 import { envelope } from '../envelope.ts'
 import { withCredentials } from '../headers.ts'
 import { GatewayRefusal } from '../refusal.ts'
@@ -9,10 +9,14 @@ type Options = Dispatcher.DispatchOptions
 type Handler = Dispatcher.DispatchHandler
 type Controller = Dispatcher.DispatchController
 
-/** The credentials of one attempt at a call. */
+/** The credentials of one attempt at a call, and the connections that they are bound to. */
 export interface Credentials {
-  readonly accessToken: string
   readonly headers: Readonly<Record<string, string>>
+  readonly dispatch: Dispatcher.Dispatch
+  /** Forgets the access token, which the gateway did not take. */
+  readonly spoil: () => void
+  /** Must be called once the attempt was dispatched, or will not be. */
+  readonly release: () => void
 }
 
 /** Signs attempts, and learns from their answers. */
@@ -23,23 +27,28 @@ export interface CallSigner {
   readonly sign: (method: string, path: string) => Promise<Credentials>
   /** Keeps the nonce of an answer; returns false where there was none. */
   readonly learn: (headers: AnswerHeaders) => boolean
-  /** Forgets an access token that the gateway did not take. */
-  readonly spoil: (accessToken: string) => void
 }
 
 /**
- * An undici interceptor that signs every attempt anew and repeats a call at most once for each of the two
+ * An undici dispatcher that signs every attempt anew and repeats a call at most once for each of the two
  * refusals that a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. Where the token
  * endpoint itself refuses, the call is answered with that refusal, so that an SDK shows its sentence. Throws
- * where a call is for another origin.
+ * where a call is for another origin. The connections are the signer's, and so is their end.
  */
-export function signedDispatch(signer: CallSigner): Dispatcher.DispatcherComposeInterceptor {
-  return (dispatch) => (options, handler) => {
+export class SignedDispatcher extends Dispatcher {
+  readonly #signer: CallSigner
+
+  constructor(signer: CallSigner) {
+    super()
+    this.#signer = signer
+  }
+
+  override dispatch(options: Options, handler: Handler): boolean {
     const origin = String(options.origin)
-    if (URL.parse(origin)?.origin !== signer.origin) {
-      throw new Error(`this identity is for ${signer.origin} only, and the call is for ${origin}`)
+    if (URL.parse(origin)?.origin !== this.#signer.origin) {
+      throw new Error(`this identity is for ${this.#signer.origin} only, and the call is for ${origin}`)
     }
-    new SignedCall(signer, dispatch, options, handler).begin()
+    new SignedCall(this.#signer, options, handler).begin()
     return true
   }
 }
@@ -54,7 +63,6 @@ class SignedCall implements Controller {
   rawHeaders: NonNullable<Controller['rawHeaders']> | null = null
   rawTrailers: NonNullable<Controller['rawTrailers']> | null = null
   readonly #signer: CallSigner
-  readonly #dispatch: Dispatcher.Dispatch
   readonly #options: Options
   readonly #handler: Handler
   readonly #body: ReplayableBody
@@ -62,9 +70,8 @@ class SignedCall implements Controller {
   #attempted: Controller | null = null
   #over = false
 
-  constructor(signer: CallSigner, dispatch: Dispatcher.Dispatch, options: Options, handler: Handler) {
+  constructor(signer: CallSigner, options: Options, handler: Handler) {
     this.#signer = signer
-    this.#dispatch = dispatch
     this.#options = options
     this.#handler = handler
     this.#body = replayable(options.body)
@@ -99,22 +106,25 @@ class SignedCall implements Controller {
     try {
       const { method, path, headers } = this.#options
       const credentials = await this.#signer.sign(method, path)
-      if (this.#over) return
-      const attempt = {
-        ...this.#options,
-        headers: withCredentials(headers, credentials.headers),
-        body: this.#body.attempt(),
+      try {
+        if (!this.#over) this.#send(credentials, withCredentials(headers, credentials.headers))
+      } finally {
+        credentials.release()
       }
-      // Only the type of the body widens: undici takes any iterable of bytes.
-      this.#dispatch(attempt as Options, this.#watch(credentials.accessToken))
     } catch (error) {
       if (error instanceof GatewayRefusal) this.#answer(error)
       else this.#fail(error instanceof Error ? error : new Error(String(error)))
     }
   }
 
+  #send(credentials: Credentials, headers: string[]): void {
+    const attempt = { ...this.#options, headers, body: this.#body.attempt() }
+    // Only the type of the body widens: undici takes any iterable of bytes.
+    credentials.dispatch(attempt as Options, this.#watch(credentials))
+  }
+
   /** Watches one attempt and passes everything on, but for an answer that is a reason to try again. */
-  #watch(accessToken: string): Handler {
+  #watch(credentials: Credentials): Handler {
     let cured = false
     return {
       onRequestStart: (controller) => {
@@ -123,7 +133,7 @@ class SignedCall implements Controller {
       onResponseStarted: () => this.#handler.onResponseStarted?.(),
       onResponseStart: (controller, status, headers, statusText) => {
         this.rawHeaders = controller.rawHeaders ?? null
-        if (status >= 200) cured = this.#cure(status, headers, accessToken)
+        if (status >= 200) cured = this.#cure(status, headers, credentials)
         if (!cured) this.#handler.onResponseStart?.(this, status, headers, statusText)
       },
       onResponseData: (_controller, chunk) => {
@@ -142,13 +152,13 @@ class SignedCall implements Controller {
     }
   }
 
-  #cure(status: number, headers: AnswerHeaders, accessToken: string): boolean {
+  #cure(status: number, headers: AnswerHeaders, credentials: Credentials): boolean {
     const hasNonce = this.#signer.learn(headers)
     if (status !== 401 || !this.#body.canReplay()) return false
     const error = challengeOf(headers)
     if (error === 'use_dpop_nonce' && !hasNonce) return false
     if (!this.#cures.delete(error)) return false
-    if (error === 'invalid_token') this.#signer.spoil(accessToken)
+    if (error === 'invalid_token') credentials.spoil()
     return true
   }
 
