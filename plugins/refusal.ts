@@ -116,6 +116,14 @@ export const REASONS = {
   client_invalid: unauthenticated('client_id is not the principal of this certificate.'),
   assertion_invalid: unauthenticated('The client assertion does not hold for this connection.'),
 
+  // Of a certificate that its holder renews.
+  renewal_refused: invalid(409, 'This certificate is not renewed here.'),
+  renewal_throttled: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'This principal asked for too many certificates. Wait a minute.',
+  },
+
   capability_missing: forbidden('The principal does not hold the required capability.'),
   authority_revoked: forbidden('What this call was allowed by was taken away while it waited.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),

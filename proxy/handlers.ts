@@ -3,6 +3,7 @@ import { type McpStanding, mcpStanding } from '../db/mcp/bindings.ts'
 import { audit, type CallRecorder } from '../plugins/audit/audit.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { AdminContext } from './admin/context.ts'
+import { renewCertificate } from './admin/principals/renew.ts'
 import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
@@ -36,6 +37,7 @@ export interface Handlers {
   }
   readonly auth: {
     readonly issue: ReturnType<typeof issueToken>
+    readonly renew: ReturnType<typeof renewCertificate>
     readonly logins: Logins
     readonly keys: TokenKeys
     readonly baseUrls: () => readonly string[]
@@ -53,6 +55,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const { dataDirectory, ledger, drain, clock, upstream, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
+  const admin = adminContext(services, configuration, mcpUpstream)
   return {
     ...recorders(services, configuration),
     llm: llmHandler(configuration.llm, upstream),
@@ -68,12 +71,13 @@ export function handlers(services: Services, configuration: Configuration): Hand
         baseUrls,
         configDigest: configuration.digest,
       }),
+      renew: renewCertificate(admin, services.renewals),
       logins,
       keys,
       baseUrls,
       proofRequired: configuration.dpopMode === 'required',
     },
-    admin: adminContext(services, configuration, mcpUpstream),
+    admin,
     setup: services.setup,
     readiness: readiness({ database, ledger, drain, authority, disk: services.disk, clock }),
     registry: services.metrics.registry,

@@ -30,6 +30,8 @@ const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
 /** The limit of the body that sets the first secret, a code and a secret, of whoever comes. Bytes. */
 const SETUP_BODY_LIMIT = 4096
+/** The limit of the body that asks for a certificate: a request in PEM as JSON. Bytes. */
+const CSR_BODY_LIMIT = 80 * 1024
 /** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
 const MCP_BODY_LIMIT = 8 * MIB
 
@@ -138,9 +140,15 @@ export function pipelines({
 
     /**
      * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
-     * token to.
+     * token to. A certificate is renewed by whoever could make a call with it.
      */
     login: ours.pass(pin),
+    certificate: ours
+      .pass(pin)
+      .pass(proof)
+      .pass(apiKey)
+      .pass(jsonBody({ limit: CSR_BODY_LIMIT }))
+      .pass(singleUse(claims)),
     token: ours.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
     /**

@@ -112,7 +112,7 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
 
 /** Makes the routes of signing in: tokens, the Python helper's login, and the metadata of both. */
 function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
-  const { issue, logins, keys, baseUrls, proofRequired } = s.auth
+  const { issue, renew, logins, keys, baseUrls, proofRequired } = s.auth
   const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
   const login = '/v1/auth/login-challenge'
   const sign = '/v1/auth/sign-challenged-assertion'
@@ -122,6 +122,7 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const serviceMcp = protectedResource(baseUrls, '/v1/mcp', proofRequired)
   return [
     documented(open('POST', '/v1/auth/token', p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
+    documented(open('POST', '/v1/auth/certificate', p.certificate, renew, s.anonymous), auth.CERTIFICATE),
     documented(open('POST', login, p.login, logins.challenge, s.anonymous), auth.LOGIN_CHALLENGE),
     documented(open('POST', sign, p.login, logins.sign, s.anonymous), auth.SIGN_ASSERTION),
     documented(

@@ -18,6 +18,7 @@ import { spiffePin } from '../plugins/pin/spiffe.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
+import { Renewals } from './admin/principals/renew.ts'
 import { beforeFirstSecret, Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
@@ -70,6 +71,7 @@ export interface Services {
   readonly keys: TokenKeys
   readonly logins: Logins
   readonly quota: TokenQuota
+  readonly renewals: Renewals
   readonly setup: Setup
   /** The connections to LLM providers. */
   readonly upstream: Upstream
@@ -136,6 +138,7 @@ export async function openServices(
     keys,
     logins: new Logins(nonceSecret),
     quota: new TokenQuota(monotonic, () => disk.low),
+    renewals: new Renewals(monotonic),
     setup: new Setup(new Throttle(monotonic)),
     upstream: openUpstream(),
     catalogue: new Catalogue(),

@@ -45,6 +45,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
     load: () => import('./verbs/connect.ts'),
   },
+  renew: {
+    summary: 'renew the certificate of an identity before it ends',
+    load: () => import('./verbs/renew.ts'),
+  },
   env: { summary: 'print what to tell the common clients', load: () => import('./verbs/env.ts') },
   'rotate-signing-key': {
     summary: 'sign access tokens with a new key',

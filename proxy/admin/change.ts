@@ -41,7 +41,7 @@ export async function changeAll(
     ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, configDigest),
     request_id: id,
     principal_id: actor.id,
-    principal_type: 'operator',
+    principal_type: 'type' in actor ? actor.type : 'operator',
   }))
   try {
     await ledger.commit({ statements, entries })

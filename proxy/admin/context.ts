@@ -2,6 +2,7 @@ import type { Authority } from '../../certs/authority/authority.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { PrincipalType } from '../../db/schema.ts'
 import type { Actor } from '../../plugins/secrets/admin-secret.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
 
@@ -32,13 +33,20 @@ export interface AdminContext {
   }
 }
 
+/** A principal that changes what is its own: its certificate, by its certificate. */
+export interface Itself {
+  readonly id: string
+  readonly type: PrincipalType
+  readonly via: 'certificate'
+}
+
 /** The one who performs an operation, and when. */
 export interface Caller {
   /** `req_…`: the audit row's request id. */
   readonly id: string
   /** ms since the epoch. */
   readonly at: number
-  readonly actor: Actor
+  readonly actor: Actor | Itself
   readonly remoteAddress: string
   /** Fires when the caller no longer waits. */
   readonly signal: AbortSignal

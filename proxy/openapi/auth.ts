@@ -1,8 +1,9 @@
 import { z } from 'zod'
+import { CERTIFICATE_REASONS } from '../../certs/certificate-error.ts'
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import { oauthRefusalReply } from '../auth/refusal.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
-import { CERTIFICATE } from './reasons.ts'
+import { BODY, CERTIFICATE as CERTIFIED, KNOWN } from './reasons.ts'
 
 const form = z.strictObject({
   grant_type: z.literal('client_credentials'),
@@ -42,7 +43,7 @@ export const TOKEN: RouteDoc = {
   },
   answers: { 200: { description: 'The token.', content: [{ schema: token }] } },
   reasons: [
-    ...CERTIFICATE,
+    ...CERTIFIED,
     'body_too_large',
     'overloaded',
     'token_request_invalid',
@@ -59,6 +60,43 @@ export const TOKEN: RouteDoc = {
   refuse: (refusal) => oauthRefusalReply(refusal, EXAMPLE_ID, false),
 }
 
+/** POST /v1/auth/certificate */
+export const CERTIFICATE: RouteDoc = {
+  name: 'renewCertificate',
+  summary:
+    'Issues the next certificate of whoever asks, for a key of its own making, in the last third of the current one.',
+  caller: 'principal',
+  body: { schema: z.strictObject({ csr_pem: z.string().max(65_536) }) },
+  answers: {
+    200: {
+      description: 'The certificate. The one before stays valid for the grace that is configured.',
+      content: [
+        {
+          schema: z.strictObject({
+            agent_id: z.string().exactOptional(),
+            principal_id: z.string().exactOptional(),
+            cert_pem: z.string(),
+            cert_chain_pem: z.string(),
+            cert_thumbprint: z.string(),
+            cert_not_after: z.string(),
+            previous_valid_until: z.string().nullable(),
+          }),
+        },
+      ],
+    },
+  },
+  reasons: [
+    ...KNOWN,
+    ...BODY,
+    'body_unprocessable',
+    'renewal_refused',
+    'renewal_throttled',
+    'precondition_failed',
+    'audit_unavailable',
+    ...CERTIFICATE_REASONS,
+  ],
+}
+
 /** POST /v1/auth/login-challenge */
 export const LOGIN_CHALLENGE: RouteDoc = {
   name: 'challengeLogin',
@@ -70,7 +108,7 @@ export const LOGIN_CHALLENGE: RouteDoc = {
       content: [{ schema: z.strictObject({ nonce: z.string(), expires_in: z.int(), agent_id: z.string() }) }],
     },
   },
-  reasons: CERTIFICATE,
+  reasons: CERTIFIED,
 }
 
 /** POST /v1/auth/sign-challenged-assertion */
@@ -93,7 +131,7 @@ export const SIGN_ASSERTION: RouteDoc = {
       ],
     },
   },
-  reasons: [...CERTIFICATE, 'body_too_large', 'overloaded', 'assertion_invalid'],
+  reasons: [...CERTIFIED, 'body_too_large', 'overloaded', 'assertion_invalid'],
 }
 
 const algorithms = z.array(z.string()).meta({ examples: [PROOF_ALGORITHMS] })

@@ -1,4 +1,16 @@
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { isMissing } from '../../certs/authority/key-store.ts'
 
 /**
@@ -27,3 +39,30 @@ function openIfThere(path: string): number | null {
     throw error
   }
 }
+
+/**
+ * Writes a file that only its owner may read, whole or not at all, and never over another: of two processes
+ * that do so at once the file of one stays. A crash leaves a `.tmp` at most.
+ */
+export function writePrivateOnceSync(path: string, text: string): void {
+  const directory = dirname(path)
+  const temporary = join(directory, `.${basename(path)}.${randomBytes(6).toString('hex')}.tmp`)
+  const file = openSync(temporary, 'wx', 0o600)
+  try {
+    writeFileSync(file, text)
+    fsyncSync(file)
+    // A hard link to a whole file is made in one step or not at all.
+    linkSync(temporary, path)
+  } catch (error) {
+    if (!isTaken(error)) throw error
+  } finally {
+    closeSync(file)
+    unlinkSync(temporary)
+  }
+  const folder = openSync(directory, constants.O_RDONLY)
+  fsyncSync(folder)
+  closeSync(folder)
+}
+
+const isTaken = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === 'EEXIST'

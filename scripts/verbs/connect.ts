@@ -1,4 +1,6 @@
 import { readIdentity } from '../client/identity.ts'
+import { settleNext } from '../client/renewal/files.ts'
+import { keepRenewed } from '../client/renewal/keep-renewed.ts'
 import { startSidecar } from '../client/sidecar.ts'
 import { sessionOf } from '../client/signing/session.ts'
 import { commandOf, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
@@ -28,13 +30,15 @@ speaks as the agent`,
   },
   notes: `Port 0 picks one. Prints {"msg":"ready","url":…} on standard output when it takes calls. SIGTERM and SIGINT let running calls
 end, 10 s at most; the same signal again ends it at once. Other users of this machine can reach the port too: run it where
-there are none. \`${commandOf('env', 'env')}\` prints what to tell the clients.`,
+there are none. It renews the agent's certificate before it ends, and uses one that somebody else puts in DIR.
+\`${commandOf('env', 'env')}\` prints what to tell the clients.`,
   run: async ({ identity: directory, port: wanted, host, gateway }) => {
     if (!directory)
       throw new Error(
         `say whose calls these are: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`,
       )
     const port = portOf(wanted)
+    await settleNext(directory)
     const identity = readIdentity(directory, gateway)
     const notice = (sentence: string): unknown => process.stderr.write(`${sentence}\n`)
     const session = sessionOf(identity, { directory, notice })
@@ -42,6 +46,8 @@ there are none. \`${commandOf('env', 'env')}\` prints what to tell the clients.`
       if (error.code !== 'EADDRINUSE') throw error
       throw new Error(`another process listens on ${host}:${port}: take another port, e.g. PORT=${port + 1}`)
     })
+    const renewing = new AbortController()
+    void keepRenewed({ directory, url: gateway, notice, signal: renewing.signal })
     const { url } = sidecar
     const ready = { msg: 'ready', url, gateway: identity.url, agent_id: identity.agentId }
     process.stdout.write(`${JSON.stringify(ready)}\n`)
@@ -52,6 +58,7 @@ there are none. \`${commandOf('env', 'env')}\` prints what to tell the clients.`
     const stop = (): void => {
       if (stopping) process.exit(0)
       stopping = true
+      renewing.abort()
       void sidecar.close(GRACE_MS).then(() => session.close())
     }
     process.on('SIGTERM', stop)

@@ -101,9 +101,9 @@ export const certifyRequest = (kind: Kind) =>
     },
   })
 
-const term = ({ at }: Caller) => ({ at, days: LEAF_DAYS })
+export const term = ({ at }: Pick<Caller, 'at'>) => ({ at, days: LEAF_DAYS })
 
-const subjectOf = (
+export const subjectOf = (
   { organisation, trustDomain }: AdminContext,
   kind: Kind,
   { principal_id, name }: PrincipalRecord,
@@ -119,6 +119,7 @@ interface Certificate {
 }
 
 interface Replacing {
+  readonly action?: 'cert_rotated' | 'certificate_issued'
   /** The time that the certificate before is still honoured. Hours. Absent: as configured. */
   readonly hours: number | undefined
   readonly ifMatch: string | undefined
@@ -128,13 +129,13 @@ interface Replacing {
  * Pins a certificate in place of the one before. Returns until when that one is still honoured; null where
  * there was none, or no grace.
  */
-async function repin(
+export async function repin(
   context: AdminContext,
   { type }: Kind,
-  caller: Caller,
+  caller: Pick<Caller, 'id' | 'at' | 'actor'>,
   record: PrincipalRecord,
   { thumbprint, notBefore, notAfter }: Certificate,
-  { hours, ifMatch }: Replacing,
+  { action = 'cert_rotated', hours, ifMatch }: Replacing,
 ): Promise<string | null> {
   const { principal_id: id, cert_thumbprint: previous } = record
   const revision = checkIfMatch(ifMatch, record)
@@ -142,7 +143,7 @@ async function repin(
   const { at } = caller
   const until = graceUntil(context, at, hours)
   await change(context, caller, {
-    action: `${type}.cert_rotated`,
+    action: `${type}.${action}`,
     detail: { subject: id, cert_thumbprint: thumbprint, previous },
     statements: [
       retirePins(database, { type, id, graceUntil: until }),

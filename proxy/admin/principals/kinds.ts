@@ -41,6 +41,9 @@ export const WORKLOAD: Kind = {
   infix: 'workload::',
 }
 
+/** The kinds by their type. */
+export const KINDS: Readonly<Record<PrincipalType, Kind>> = { agent: AGENT, user: USER, workload: WORKLOAD }
+
 /** `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1). */
 export const idOf = ({ infix }: Kind, organisation: string, name: string): string =>
   `${organisation}::${infix}${name}`

@@ -1,8 +1,7 @@
-import { generateKeyPairSync, type JsonWebKey, randomBytes } from 'node:crypto'
-import { closeSync, constants, fsyncSync, linkSync, openSync, unlinkSync, writeFileSync } from 'node:fs'
+import { generateKeyPairSync, type JsonWebKey } from 'node:crypto'
 import { join } from 'node:path'
 import { isObject } from '../../../db/json.ts'
-import { readPrivateSync } from '../private-file.ts'
+import { readPrivateSync, writePrivateOnceSync } from '../private-file.ts'
 
 const FILE = 'dpop.jwk'
 
@@ -25,7 +24,7 @@ export function dpopKeyIn(directory: string): JsonWebKey {
   const kept = keptDpopKey(directory)
   if (kept !== null) return kept
   const path = join(directory, FILE)
-  writeOnce(directory, path, dpopKeyText(newDpopKey()))
+  writePrivateOnceSync(path, dpopKeyText(newDpopKey()))
   return parseDpopKey(readPrivateSync(path) ?? '', path)
 }
 
@@ -59,30 +58,3 @@ export function isDpopKey(value: unknown): value is JsonWebKey {
   const { kty, crv, x, y, d } = value
   return kty === 'EC' && crv === 'P-256' && [x, y, d].every((member) => typeof member === 'string')
 }
-
-// A hard link to a whole file is made in one step or not at all, and never over another: a crash leaves a
-// `.tmp` at most.
-function writeOnce(directory: string, path: string, text: string): void {
-  const temporary = join(directory, `.${FILE}.${randomBytes(6).toString('hex')}.tmp`)
-  const file = openSync(temporary, 'wx', 0o600)
-  try {
-    writeFileSync(file, text)
-    fsyncSync(file)
-    linkSync(temporary, path)
-  } catch (error) {
-    if (!isTaken(error)) throw error
-  } finally {
-    closeSync(file)
-    unlinkSync(temporary)
-  }
-  syncFolder(directory)
-}
-
-function syncFolder(directory: string): void {
-  const folder = openSync(directory, constants.O_RDONLY)
-  fsyncSync(folder)
-  closeSync(folder)
-}
-
-const isTaken = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && error.code === 'EEXIST'

@@ -1,0 +1,143 @@
+import { hash, type KeyObject, X509Certificate } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import { z } from 'zod'
+import type { Authority } from '../../../certs/authority/authority.ts'
+import { certifyClient } from '../../../certs/authority/issue.ts'
+import { aside } from '../../../certs/enrollment/aside.ts'
+import type { Principal } from '../../../plugins/facts.ts'
+import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { Arrival, Peer } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
+import { json, type Reply } from '../../http/reply.ts'
+import { certificateRefusal } from '../certificate-refusal.ts'
+import { onLatest } from '../change.ts'
+import type { AdminContext, Itself } from '../context.ts'
+import { etagOf, parse } from '../parse.ts'
+import { repin, subjectOf, term } from './certificates.ts'
+import { KINDS, type Kind } from './kinds.ts'
+import { identified, principalOf } from './view.ts'
+
+type Facts = Arrival & JsonBody & { readonly principal: Principal }
+
+const body = z.strictObject({ csr_pem: z.string().max(65_536) })
+
+/**
+ * POST /v1/auth/certificate: a principal's own next certificate, for a key that it has made, asked for with its
+ * current one (docs/protocol.md#renewal). One row `<type>.certificate_issued` by the principal itself. Refuses
+ * with `renewal_refused` before the last third of the certificate's life, where another has taken its place,
+ * and where this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
+ */
+export const renewCertificate =
+  (context: AdminContext, renewals: Renewals) =>
+  async (facts: Facts): Promise<Reply> => {
+    const { principal, peer, at } = facts
+    if (!peer) throw new Refusal('certificate_required')
+    renewals.count(principal.id)
+    const { csr_pem: csrPem } = parse(body, facts.json)
+    checkRenewable(context.authority, peer, at)
+    const kind = KINDS[principal.type]
+    const named = await principalOf(context, kind, principal.id)
+    const { spiffeId } = subjectOf(context, kind, named)
+    const key = await aside.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
+    const issued = renewals.once(peer, key, () =>
+      onLatest(
+        () => principalOf(context, kind, principal.id),
+        async (record) => {
+          if (!record.is_active) throw new Refusal('principal_deactivated')
+          if (record.cert_thumbprint !== peer.thumbprint) throw replaced()
+          return issue(context, kind, facts, key, record)
+        },
+      ),
+    )
+    return json(200, await issued)
+  }
+
+async function issue(
+  context: AdminContext,
+  kind: Kind,
+  { id, at, principal }: Facts,
+  key: KeyObject,
+  record: Awaited<ReturnType<typeof principalOf>>,
+): Promise<object> {
+  const actor: Itself = { id: principal.id, type: principal.type, via: 'certificate' }
+  const issued = certifyClient(context.authority, key, subjectOf(context, kind, record), term({ at }))
+  // To the principal as it was judged: a deactivation, or another renewal, that comes in between wins.
+  const replacing = { action: 'certificate_issued', hours: undefined, ifMatch: etagOf(record) } as const
+  const until = await repin(context, kind, { id, at, actor }, record, issued, replacing)
+  return {
+    ...identified(kind, record.principal_id),
+    cert_pem: issued.certPem,
+    cert_chain_pem: issued.chainPem,
+    cert_thumbprint: issued.thumbprint,
+    cert_not_after: new Date(issued.notAfter).toISOString(),
+    previous_valid_until: until,
+  }
+}
+
+function checkRenewable({ intermediatePem }: Authority, { certificate, ...peer }: Peer, at: number): void {
+  const issuer = new X509Certificate(intermediatePem)
+  if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) {
+    throw new Refusal('renewal_refused', {
+      message: 'This certificate was not issued here: the CA that issued it renews it.',
+    })
+  }
+  const from = peer.notAfter - (peer.notAfter - peer.notBefore) / 3
+  if (at >= from) return
+  const instant = new Date(from).toISOString()
+  throw new Refusal('renewal_refused', {
+    message: `A certificate is renewed in the last third of its life: this one from ${instant} on.`,
+    detail: { renewable_from: instant },
+  })
+}
+
+const replaced = (): Refusal =>
+  new Refusal('renewal_refused', {
+    message: 'Another certificate has taken the place of this one. If that was not you, tell the operator.',
+  })
+
+/** The renewals that a principal may ask for in a minute. */
+const MOST = 10
+const MINUTE_MS = 60_000
+const MAX_PRINCIPALS = 10_000
+/** The answers that are kept: some 3 KiB each. */
+const MAX_ANSWERS = 1_000
+
+/**
+ * What is remembered of renewals. How many there have been of a principal lately: a request is read and checked
+ * before it is refused. And the last answers: one that was lost on its way is given again to the same
+ * certificate for the same key, since that certificate is no longer the current one. Lost with the process.
+ */
+export class Renewals {
+  readonly #now: Monotonic
+  readonly #counts = new LRUCache<string, { asked: number; readonly until: number }>({ max: MAX_PRINCIPALS })
+  readonly #answers = new LRUCache<string, Promise<object>>({ max: MAX_ANSWERS })
+
+  constructor(now: Monotonic) {
+    this.#now = now
+  }
+
+  /** Refuses with `renewal_throttled` whoever has asked too often. */
+  count(principalId: string): void {
+    const at = this.#now()
+    const known = this.#counts.get(principalId)
+    const count = known && at < known.until ? known : { asked: 0, until: at + MINUTE_MS }
+    if (count.asked >= MOST) {
+      const retryAfter = String(Math.ceil((count.until - at) / 1000))
+      throw new Refusal('renewal_throttled', { headers: { 'retry-after': retryAfter } })
+    }
+    count.asked += 1
+    this.#counts.set(principalId, count)
+  }
+
+  /** Returns what this certificate was given for this key; makes it where it was given nothing. */
+  once({ thumbprint }: Peer, key: KeyObject, issue: () => Promise<object>): Promise<object> {
+    const name = `${thumbprint} ${hash('sha256', key.export({ type: 'spki', format: 'der' }))}`
+    const known = this.#answers.get(name)
+    if (known) return known
+    const issued = issue()
+    this.#answers.set(name, issued)
+    issued.catch(() => this.#answers.delete(name))
+    return issued
+  }
+}

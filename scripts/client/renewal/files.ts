@@ -1,0 +1,95 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
+import { lstat, readFile, rename, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isMissing, syncFolder, writePrivate } from '../../../certs/authority/key-store.ts'
+import { writePrivateOnceSync } from '../private-file.ts'
+
+// Each waits beside the file whose place it takes. A key is there before it is certified: an answer that is
+// lost on its way is asked for again with the same key.
+const KEY = 'agent.key'
+const CERT = 'agent.crt'
+const NEXT_KEY = 'agent.key.next'
+const NEXT_CERT = 'agent.crt.next'
+
+/**
+ * Returns the key of the next certificate: the one that waits in the directory, or a new EC P-256 key, written
+ * there with mode 0600. Of two processes that make one at once both get the one that stayed. Throws where the
+ * directory cannot be written, or holds links, which whoever made them renews where they lead.
+ */
+export async function nextKey(directory: string): Promise<KeyObject> {
+  for (const name of [KEY, CERT]) {
+    if ((await lstat(join(directory, name))).isSymbolicLink()) {
+      throw new Error(`${join(directory, name)} is a link: whoever made it renews what it leads to`)
+    }
+  }
+  const path = join(directory, NEXT_KEY)
+  const waiting = await keyIn(path)
+  if (waiting !== null) return waiting
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  writePrivateOnceSync(path, String(privateKey.export({ type: 'pkcs8', format: 'pem' })))
+  return (await keyIn(path)) ?? privateKey
+}
+
+/**
+ * Puts a certificate for the waiting key, and that key, in the places of those before. Throws where it is for
+ * another key: nothing has changed then.
+ */
+export async function putNext(directory: string, chainPem: string): Promise<void> {
+  const next = await keyIn(join(directory, NEXT_KEY))
+  if (next !== null && isOf(chainPem, next)) await writePrivate(join(directory, NEXT_CERT), chainPem)
+  else if (!(await isOfCurrent(directory, chainPem))) {
+    throw new Error('the gateway answered with a certificate for another key')
+  }
+  await settleNext(directory)
+}
+
+/**
+ * Ends a replacement that was begun, where a crash came in between; removes what belongs to no key. Does
+ * nothing where none was begun. Two processes may do it at once.
+ */
+export async function settleNext(directory: string): Promise<void> {
+  const chain = await textIn(join(directory, NEXT_CERT))
+  if (chain === null) return
+  const key = await keyIn(join(directory, NEXT_KEY))
+  const place = (name: string): string => join(directory, name)
+  if (key !== null && isOf(chain, key)) await rename(place(NEXT_KEY), place(KEY)).catch(ignoreMissing)
+  if (await isOfCurrent(directory, chain)) await rename(place(NEXT_CERT), place(CERT)).catch(ignoreMissing)
+  else await unlink(place(NEXT_CERT)).catch(ignoreMissing)
+  await syncFolder(directory)
+}
+
+async function isOfCurrent(directory: string, chainPem: string): Promise<boolean> {
+  const key = await keyIn(join(directory, KEY))
+  return key !== null && isOf(chainPem, key)
+}
+
+function isOf(chainPem: string, key: KeyObject): boolean {
+  try {
+    return new X509Certificate(chainPem).checkPrivateKey(key)
+  } catch {
+    // No certificate at all, or cut off.
+    return false
+  }
+}
+
+async function keyIn(path: string): Promise<KeyObject | null> {
+  const text = await textIn(path)
+  try {
+    return text === null ? null : createPrivateKey(text)
+  } catch (error) {
+    throw new Error(`${path} is not a private key that can be read`, { cause: error })
+  }
+}
+
+async function textIn(path: string): Promise<string | null> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    ignoreMissing(error)
+    return null
+  }
+}
+
+function ignoreMissing(error: unknown): void {
+  if (!isMissing(error)) throw error
+}

@@ -1,0 +1,85 @@
+import { setTimeout as after } from 'node:timers/promises'
+import { messageOf } from '../../../db/error-message.ts'
+import { readIdentity } from '../identity.ts'
+import { GatewayRefusal } from '../refusal.ts'
+import { type Life, lifeOf, type Renewed, renewIdentity } from './renew.ts'
+
+const MINUTE_MS = 60_000
+const HOUR_MS = 60 * MINUTE_MS
+/** The longest sleep: a machine may have slept as well, and somebody else may have renewed. */
+const LOOK_MS = 6 * HOUR_MS
+/** The longest time between two attempts that fail. */
+const LATEST_RETRY_MS = 6 * HOUR_MS
+
+export interface Keeping {
+  readonly directory: string
+  /** In place of the URL in `gateway.json`. */
+  readonly url?: string | undefined
+  /** Told of each renewal and of each failure. One sentence. */
+  readonly notice: (sentence: string) => void
+  /** Ends it. */
+  readonly signal: AbortSignal
+  /** ms since the epoch. Default: `Date.now`. */
+  readonly now?: () => number
+  /** Resolves after so many ms; rejects where the signal fires. Default: a timer that keeps no process alive. */
+  readonly sleep?: (ms: number) => Promise<unknown>
+  /** 0 to 1. Default: `Math.random`. */
+  readonly random?: () => number
+}
+
+/**
+ * Renews the certificate of an identity directory by itself, until the signal fires: somewhere in the first
+ * half of its last third, so that agents which were enrolled together do not all ask at once. After a failure it tries
+ * again, a minute later and then less and less often. Where the gateway says that it does not renew this
+ * certificate, it waits for another one. Never rejects.
+ */
+export async function keepRenewed(keeping: Keeping): Promise<void> {
+  const { directory, url, notice, signal, now = Date.now, random = Math.random } = keeping
+  const { sleep = (ms) => after(ms, undefined, { signal, ref: false }) } = keeping
+  const share = random() / 2
+  let failures = 0
+  let refused: string | null = null
+  const look = async (): Promise<number> => {
+    const identity = readIdentity(directory, url)
+    if (identity.cert === refused) return LOOK_MS
+    const due = dueAt(lifeOf(identity), share)
+    if (now() < due) return Math.min(due - now(), LOOK_MS)
+    try {
+      notice(renewedText(directory, await renewIdentity(directory, url)))
+      failures = 0
+      return LOOK_MS
+    } catch (error) {
+      if (!(error instanceof GatewayRefusal) || error.reason !== 'renewal_refused') throw error
+      notice(`${directory} is not renewed: ${error.message}`)
+      refused = identity.cert
+      return LOOK_MS
+    }
+  }
+  while (!signal.aborted) {
+    let wait: number
+    try {
+      wait = await look()
+    } catch (error) {
+      wait = retryAfter(failures, random())
+      failures += 1
+      notice(`${directory} was not renewed (${messageOf(error)}); it is tried again in ${minutes(wait)}`)
+    }
+    // It rejects where the signal fires, and then that is the end.
+    await sleep(wait).catch(() => undefined)
+  }
+}
+
+/** The instant to renew at. `share`: 0 to 1, the part of the last third that is let go by. */
+const dueAt = ({ renewableFrom, notAfter }: Life, share: number): number =>
+  renewableFrom + (notAfter - renewableFrom) * share
+
+// Half of it and up to all of it, for those who fail together must not come again together.
+function retryAfter(failures: number, random: number): number {
+  const most = Math.min(MINUTE_MS * 2 ** Math.min(failures, 16), LATEST_RETRY_MS)
+  return most * (0.5 + random / 2)
+}
+
+const minutes = (ms: number): string => `${Math.max(1, Math.round(ms / MINUTE_MS))} min`
+
+const renewedText = (directory: string, { notAfter }: Renewed): string =>
+  `${directory} was renewed: its certificate is good until ${new Date(notAfter).toISOString()}`

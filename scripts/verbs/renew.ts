@@ -1,0 +1,58 @@
+import { readIdentity } from '../client/identity.ts'
+import { lifeOf, renewIdentity } from '../client/renewal/renew.ts'
+import { verbOf } from '../command.ts'
+
+const DAY_MS = 86_400_000
+
+export const verb = verbOf({
+  name: 'sallyport renew',
+  about: `Renews the certificate of an identity before it ends: by that certificate, for a new key that never leaves this
+machine. The gateway does so in the last third of its life; earlier there is nothing to do, and the exit code is 0: run it daily.
+The sidecar does it by itself.`,
+  options: {
+    identity: {
+      type: 'string',
+      value: 'DIR',
+      needed: true,
+      description: "the agent's files, as `sallyport agent` writes them",
+    },
+    'if-within': {
+      type: 'string',
+      value: 'DAYS',
+      description: 'only where it ends in so many days, or sooner',
+    },
+    gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+  },
+  notes: `agent.crt and agent.key are replaced when both are whole; until then, and after every failure, the old ones stay. The
+certificate before stays valid for the grace that the gateway is configured with (rotation_grace_hours). A certificate of your
+own CA, or an SVID, is renewed by whoever issued it. One that has ended is replaced by an operator.`,
+  run: async ({ identity: directory, 'if-within': within, gateway }) => {
+    if (!directory) throw new Error('say whose certificate it is: --identity DIR')
+    const { renewableFrom, notAfter } = lifeOf(readIdentity(directory, gateway))
+    const from = Math.max(renewableFrom, within === undefined ? 0 : notAfter - daysOf(within) * DAY_MS)
+    const now = Date.now()
+    if (now > notAfter) {
+      throw new Error(`${directory} ended on ${day(notAfter)}: ask an operator for a new certificate`)
+    }
+    if (now < from) {
+      process.stdout.write(
+        `${directory} is good until ${day(notAfter)}, and is renewed from ${day(from)} on\n`,
+      )
+      return
+    }
+    const renewed = await renewIdentity(directory, gateway)
+    const before = renewed.previousValidUntil
+    process.stdout.write(
+      `renewed ${directory}: good until ${day(renewed.notAfter)}; the certificate before ${
+        before === null ? 'has ended' : `is honoured until ${before}`
+      }\n`,
+    )
+  },
+})
+
+const day = (at: number): string => new Date(at).toISOString().slice(0, 10)
+
+function daysOf(text: string): number {
+  if (/^\d{1,5}$/.test(text)) return Number(text)
+  throw new Error(`--if-within must be a number of days, got ${JSON.stringify(text)}`)
+}

@@ -1,0 +1,229 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
+import { request } from 'node:https'
+import t, { type Test } from 'tap'
+import { certificateRequest } from '../../../../scripts/client/renewal/certificate-request.ts'
+import { clock } from '../../../support/clients/identity.ts'
+import { trustDomain } from '../../../support/foreign.ts'
+import {
+  agentOf,
+  CHAT,
+  type Identity,
+  type TestGateway,
+  type TestOptions,
+  testGateway,
+} from '../../../support/gateway.ts'
+
+const PATH = '/v1/auth/certificate'
+const DAY_S = 86_400
+const newKey = (): KeyObject => generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
+const pemOf = (key: KeyObject): string => String(key.export({ type: 'pkcs8', format: 'pem' }))
+
+/** A gateway whose clock is moved, and an agent in the last third of its certificate's 90 days. */
+async function scene(t: Test, options: TestOptions = {}) {
+  const time = clock()
+  const gateway = await testGateway(t, { clock: time.now, ...options })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const renew = (who: Identity, key: KeyObject = newKey()) =>
+    gateway.call(who, 'POST', PATH, { body: { csr_pem: certificateRequest(key) } })
+  return { time, gateway, bot, renew }
+}
+
+const chat = async (gateway: TestGateway, who: Identity): Promise<number> =>
+  (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status
+
+t.test('docs/protocol.md#renewal an agent renews its certificate by itself, with one row', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t)
+  time.move(61 * DAY_S)
+  const key = newKey()
+  const { status, json, text } = await renew(bot, key)
+  t.equal(status, 200, text)
+  const next = { id: bot.id, cert: json.cert_chain_pem, key: pemOf(key) }
+  t.ok(new X509Certificate(next.cert).checkPrivateKey(createPrivateKey(next.key)), 'for the key that it made')
+  t.match(json, { agent_id: 'acme::bot', cert_thumbprint: /^[0-9a-f]{64}$/ })
+  t.equal(Date.parse(json.cert_not_after) - time.now() > 89 * DAY_S * 1000, true)
+  t.equal(Date.parse(json.previous_valid_until), time.now() + 48 * 3_600_000, 'the grace that is configured')
+  t.equal(await chat(gateway, next), 200)
+  t.equal(await chat(gateway, bot), 200, 'the one before, in its grace')
+  time.move(2 * DAY_S)
+  t.equal(await chat(gateway, bot), 401)
+  t.equal(await chat(gateway, next), 200)
+  const rows = await gateway.rows({ action: 'agent.certificate_issued' })
+  t.equal(rows.length, 1)
+  t.match(rows[0], {
+    principal_id: 'acme::bot',
+    principal_type: 'agent',
+    status: 'success',
+    request_id: /^req_/,
+    detail: { subject: 'acme::bot', via: 'certificate', cert_thumbprint: json.cert_thumbprint },
+  })
+})
+
+t.test('users and workloads renew theirs as well', async (t) => {
+  const { time, gateway, renew } = await scene(t)
+  const made: Identity[] = []
+  for (const [kind, field] of [
+    ['users', 'user_name'],
+    ['workloads', 'workload_name'],
+  ] as const) {
+    const created = await gateway.admin('POST', `/v1/admin/${kind}`, {
+      [field]: 'ann',
+      capabilities: ['llm.chat'],
+    })
+    const id = created.json.principal_id
+    const key = newKey()
+    const path = `/v1/admin/${kind}/${encodeURIComponent(id)}/certificate`
+    const { json } = await gateway.admin('POST', path, { csr_pem: certificateRequest(key) })
+    made.push({ id, cert: json.cert_chain_pem, key: pemOf(key) })
+  }
+  time.move(61 * DAY_S)
+  for (const who of made) {
+    const key = newKey()
+    const { status, json, text } = await renew(who, key)
+    t.equal(status, 200, text)
+    t.equal(json.principal_id, who.id)
+    t.equal(await chat(gateway, { ...who, cert: json.cert_chain_pem, key: pemOf(key) }), 200)
+  }
+})
+
+t.test(
+  'a certificate is renewed in the last third of its life, and not before: no loop rotates it',
+  async (t) => {
+    const { time, gateway, bot, renew } = await scene(t)
+    const early = await renew(bot)
+    t.match(early, { status: 409, json: { reason: 'renewal_refused', renewable_from: /^20/ } })
+    t.match(early.json.message, /renewed in the last third of its life: this one from 20..-..-..T/)
+    time.move((Date.parse(early.json.renewable_from) - time.now()) / 1000)
+    const key = newKey()
+    const { status, json } = await renew(bot, key)
+    t.equal(status, 200)
+    const next = { ...bot, cert: json.cert_chain_pem, key: pemOf(key) }
+    t.match(await renew(next), { status: 409, json: { reason: 'renewal_refused' } }, 'the new one is young')
+    t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+  },
+)
+
+t.test('a certificate whose place was taken renews nothing: its holder hears that', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t)
+  time.move(61 * DAY_S)
+  t.equal((await renew(bot)).status, 200, 'by whoever')
+  t.match(await renew(bot), {
+    status: 409,
+    json: { message: /^Another certificate has taken the place of this one\. If that was not you, tell/ },
+  })
+  t.equal(await chat(gateway, bot), 200, 'its grace is as before')
+})
+
+t.test('an answer that was lost is given again, for the same key, with no second row', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t)
+  time.move(61 * DAY_S)
+  const key = newKey()
+  const [one, two, three] = [
+    ...(await Promise.all([renew(bot, key), renew(bot, key)])),
+    await renew(bot, key),
+  ]
+  t.equal(one.status, 200)
+  t.equal(one.json.cert_pem, two.json.cert_pem)
+  t.equal(one.json.cert_pem, three.json.cert_pem)
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+})
+
+t.test('of two keys at once one is certified', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t)
+  time.move(61 * DAY_S)
+  const answers = await Promise.all([renew(bot), renew(bot), renew(bot)])
+  t.same(
+    answers.map(({ status }) => status).toSorted((a, b) => a - b),
+    [200, 409, 409],
+  )
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+})
+
+t.test('who is deactivated renews nothing, also where that happens while the request comes', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t)
+  time.move(61 * DAY_S)
+  const body = JSON.stringify({ csr_pem: certificateRequest(newKey()) })
+  const headers = {
+    'content-type': 'application/json',
+    'content-length': String(body.length),
+    expect: '100-continue',
+  }
+  const agent = agentOf(gateway.ca, bot)
+  const slow = request(gateway.url + PATH, { method: 'POST', agent, headers })
+  const answered = new Promise<number | undefined>((resolve) =>
+    slow.on('response', (res) => resolve(res.statusCode)),
+  )
+  slow.flushHeaders()
+  await new Promise((resolve) => slow.on('continue', resolve))
+  await gateway.admin('DELETE', '/v1/admin/agents/acme::bot')
+  slow.end(body)
+  t.equal(await answered, 401)
+  agent.destroy()
+  t.match(await renew(bot), { status: 401, json: { reason: 'principal_deactivated' } })
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 0)
+})
+
+t.test('deactivating ends every certificate that came of a stolen one', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t)
+  time.move(61 * DAY_S)
+  const key = newKey()
+  const { json } = await renew(bot, key)
+  const thief = { ...bot, cert: json.cert_chain_pem, key: pemOf(key) }
+  t.equal(await chat(gateway, thief), 200)
+  await gateway.admin('DELETE', '/v1/admin/agents/acme::bot')
+  time.move(61 * DAY_S)
+  t.equal(await chat(gateway, thief), 401)
+  t.equal((await renew(thief)).status, 401)
+})
+
+t.test('an SVID, and a certificate that nobody here issued, are renewed by their own CA', async (t) => {
+  const { gateway, renew } = await scene(t)
+  const spire = await trustDomain()
+  const svid = await spire.svid('spiffe://spire.test/bot')
+  const enrolled = await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', {
+    agent_name: 'svid-bot',
+    capabilities: ['llm.chat'],
+    svid_pem: svid.certPem,
+    svid_key_pem: svid.keyPem,
+    trust_bundle_pem: svid.caPem,
+  })
+  t.equal(enrolled.status, 201)
+  t.match(await renew({ id: '', cert: svid.certPem, key: svid.keyPem }), {
+    status: 409,
+    json: {
+      reason: 'renewal_refused',
+      message: 'This certificate was not issued here: the CA that issued it renews it.',
+    },
+  })
+})
+
+t.test('a proof is demanded where the mode says so, and none but a request for a key is taken', async (t) => {
+  const { time, gateway, bot, renew } = await scene(t, {
+    settings: { MCP_PROXY_EGRESS_DPOP_MODE: 'required' },
+  })
+  time.move(61 * DAY_S)
+  t.match(await renew(bot), { status: 401, json: { reason: 'proof_required' } })
+  const optional = await scene(t)
+  optional.time.move(61 * DAY_S)
+  const ask = (body: unknown) => optional.gateway.call(optional.bot, 'POST', PATH, { body })
+  t.match(await ask({}), { status: 422, json: { reason: 'body_unprocessable' } })
+  t.match(await ask({ csr_pem: 'no' }), { status: 422, json: { reason: 'certificate_unreadable' } })
+  t.match(await ask({ csr_pem: 'no', grace_hours: 720 }), {
+    status: 422,
+    json: { reason: 'body_unprocessable' },
+  })
+  t.match(await gateway.call(null, 'POST', PATH, { body: {} }), {
+    status: 401,
+    json: { reason: 'certificate_required' },
+  })
+})
+
+t.test('a principal asks ten times a minute at most', async (t) => {
+  const { bot, renew } = await scene(t)
+  const key = newKey()
+  const statuses: number[] = []
+  for (let i = 0; i < 11; i += 1) statuses.push((await renew(bot, key)).status)
+  t.same(statuses, [...Array.from({ length: 10 }, () => 409), 429])
+  const throttled = await renew(bot, key)
+  t.match(throttled.json, { reason: 'renewal_throttled' })
+  t.ok(Number(throttled.headers['retry-after']) > 0)
+})

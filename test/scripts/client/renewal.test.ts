@@ -1,0 +1,276 @@
+import { spawn } from 'node:child_process'
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { chmod, copyFile, cp, readdir, rename, stat, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
+import { createFetch, readIdentity } from '../../../scripts/client/client.ts'
+import { nextKey, putNext, settleNext } from '../../../scripts/client/renewal/files.ts'
+import { keepRenewed } from '../../../scripts/client/renewal/keep-renewed.ts'
+import { renewIdentity } from '../../../scripts/client/renewal/renew.ts'
+import { publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
+import { DAY_MS, odd } from '../../support/certs/made.ts'
+import { arrivals, clock, identityDirectory } from '../../support/clients/identity.ts'
+import { CHAT, scratch, type TestGateway, type TestOptions, testGateway } from '../../support/gateway.ts'
+import { NODE_COMPILE_CACHE, sallyport } from '../../support/run.ts'
+
+const DAY_S = 86_400
+const FILES = ['agent.crt', 'agent.key', 'dpop.jwk', 'gateway.json', 'org-ca.crt']
+
+/** An agent that was enrolled so many days ago: its certificate is for 90. */
+async function enrolled(t: Test, daysAgo = 70, options: TestOptions = {}) {
+  const time = clock()
+  time.move(-daysAgo * DAY_S)
+  const gateway = await testGateway(t, { clock: time.now, ...options })
+  const directory = await identityDirectory(t, gateway)
+  // Its proof key is made.
+  const { dpopJwk } = readIdentity(directory)
+  time.move(daysAgo * DAY_S)
+  return { gateway, directory, dpopJwk, time }
+}
+
+const certOf = (directory: string): X509Certificate =>
+  new X509Certificate(readFileSync(join(directory, 'agent.crt')))
+
+const keyOf = (directory: string): KeyObject => createPrivateKey(readFileSync(join(directory, 'agent.key')))
+
+async function works(directory: string, { url }: TestGateway): Promise<number> {
+  const body = JSON.stringify(CHAT)
+  const headers = { 'content-type': 'application/json' }
+  const answer = await createFetch(directory)(`${url}/v1/chat/completions`, { method: 'POST', headers, body })
+  return answer.status
+}
+
+t.test('sallyport renew: a new key and certificate, kept to their owner, and used at once', async (t) => {
+  const { gateway, directory } = await enrolled(t)
+  const [cert, key] = [certOf(directory), readFileSync(join(directory, 'agent.key'), 'utf8')]
+  const ran = await sallyport(['renew', '--identity', directory])
+  t.equal(ran.code, 0, ran.err)
+  t.match(ran.out, /^renewed .*bot: good until 20..-..-..; the certificate before is honoured until 20.*Z\n$/)
+  t.not(certOf(directory).fingerprint256, cert.fingerprint256)
+  t.not(readFileSync(join(directory, 'agent.key'), 'utf8'), key)
+  t.same((await readdir(directory)).toSorted(), FILES, 'nothing is left beside')
+  for (const name of ['agent.crt', 'agent.key']) {
+    t.equal((await stat(join(directory, name))).mode & 0o777, 0o600, name)
+  }
+  t.equal(await works(directory, gateway), 200)
+  const again = await sallyport(['renew', '--identity', directory])
+  t.match(again, { code: 0, out: /^.*bot is good until 20..-..-.., and is renewed from 20..-..-.. on\n$/ })
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+})
+
+t.test('sallyport renew --if-within DAYS, and what it says where it cannot', async (t) => {
+  const { directory } = await enrolled(t)
+  const renew = (...args: string[]) => sallyport(['renew', '--identity', directory, ...args])
+  t.match(await renew('--if-within', '10'), { code: 0, out: /is renewed from/ }, 'it has 20 days left')
+  t.match(await renew('--if-within', 'soon'), { code: 1, err: /--if-within must be a number of days/ })
+  t.match(await sallyport(['renew']), { code: 1, err: /^sallyport: say whose certificate it is/ })
+  t.match(await sallyport(['renew', '--help']), { code: 0, out: /--if-within DAYS +only where it ends/ })
+  t.match(await renew('--gateway', 'https://localhost:1'), { code: 1, err: /^sallyport: .*ECONNREFUSED/ })
+  t.match(await renew('--if-within', '30'), { code: 0, out: /^renewed / }, 'with the key that waited')
+  const dates = { notBefore: Date.now() - 2 * DAY_MS, notAfter: Date.now() - DAY_MS }
+  const old = await odd({ extensions: [], ...dates })
+  await writeFile(join(directory, 'agent.crt'), old.pem)
+  t.match(await renew(), { code: 1, err: /ended on 20..-..-..: ask an operator for a new certificate/ })
+})
+
+t.test('a proof is sent where the gateway demands one', async (t) => {
+  const settings = { MCP_PROXY_EGRESS_DPOP_MODE: 'required' }
+  const { gateway, directory, dpopJwk } = await enrolled(t, 70, { settings })
+  const path = '/v1/admin/agents/acme::bot/dpop-jwk'
+  t.equal((await gateway.admin('POST', path, publicJwk(dpopJwk))).status, 200)
+  const seen = arrivals(t, gateway)
+  await renewIdentity(directory)
+  const asked = seen.filter((one) => one.path === '/v1/auth/certificate')
+  t.equal(asked.at(-1)?.proof.htm, 'POST')
+  t.equal(await works(directory, gateway), 200)
+})
+
+t.test('a failure leaves the identity as it was, and the next attempt asks with the same key', async (t) => {
+  const { gateway, directory } = await enrolled(t)
+  const before = FILES.map((name) => readFileSync(join(directory, name), 'utf8'))
+  await t.rejects(renewIdentity(directory, 'https://localhost:1'))
+  t.same(
+    FILES.map((name) => readFileSync(join(directory, name), 'utf8')),
+    before,
+  )
+  const waiting = readFileSync(join(directory, 'agent.key.next'), 'utf8')
+  t.equal((await stat(join(directory, 'agent.key.next'))).mode & 0o777, 0o600)
+  await renewIdentity(directory)
+  t.equal(readFileSync(join(directory, 'agent.key'), 'utf8'), waiting)
+  t.equal(await works(directory, gateway), 200)
+})
+
+t.test(
+  'an answer that never came is asked for again: the certificate is the one that was pinned',
+  async (t) => {
+    const { gateway, directory } = await enrolled(t)
+    const copy = join(await scratch(t), 'copy')
+    await nextKey(directory)
+    await cp(directory, copy, { recursive: true })
+    // As if this answer had been lost: the other directory knows nothing of it.
+    await renewIdentity(copy)
+    await renewIdentity(directory)
+    t.equal(certOf(directory).fingerprint256, certOf(copy).fingerprint256)
+    t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+  },
+)
+
+t.test('two that renew at once come to the same pair', async (t) => {
+  const { gateway, directory } = await enrolled(t)
+  await Promise.all([renewIdentity(directory), renewIdentity(directory), renewIdentity(directory)])
+  t.ok(certOf(directory).checkPrivateKey(keyOf(directory)))
+  t.same((await readdir(directory)).toSorted(), FILES)
+  t.equal(await works(directory, gateway), 200)
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+})
+
+t.test('a crash at any moment of the replacement is mended by the next one', async (t) => {
+  const { gateway, directory } = await enrolled(t)
+  const renewed = join(await scratch(t), 'renewed')
+  await nextKey(directory)
+  await cp(directory, renewed, { recursive: true })
+  await renewIdentity(renewed)
+  const place = (name: string): string => join(directory, name)
+  // The certificate is on the disk, and nothing was renamed.
+  await copyFile(join(renewed, 'agent.crt'), place('agent.crt.next'))
+  const untouched = join(await scratch(t), 'untouched')
+  await cp(directory, untouched, { recursive: true })
+  // The key was, and the certificate was not.
+  await rename(place('agent.key.next'), place('agent.key'))
+  for (const crashed of [untouched, directory]) {
+    await settleNext(crashed)
+    t.equal(certOf(crashed).fingerprint256, certOf(renewed).fingerprint256)
+    t.ok(certOf(crashed).checkPrivateKey(keyOf(crashed)))
+    t.same((await readdir(crashed)).toSorted(), FILES)
+  }
+  t.equal(await works(directory, gateway), 200)
+  // One that is for no key here.
+  const stranger = (await enrolled(t)).directory
+  await copyFile(join(stranger, 'agent.crt'), place('agent.crt.next'))
+  await settleNext(directory)
+  t.same((await readdir(directory)).toSorted(), FILES)
+  await nextKey(directory)
+  await t.rejects(putNext(directory, readFileSync(join(stranger, 'agent.crt'), 'utf8')), /for another key/)
+})
+
+t.test('links are left to whoever made them, and nothing is asked', async (t) => {
+  const { gateway, directory } = await enrolled(t)
+  const mount = await scratch(t)
+  for (const name of FILES) await symlink(join(directory, name), join(mount, name))
+  await t.rejects(renewIdentity(mount), /agent\.key is a link: whoever made it renews what it leads to/)
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 0)
+})
+
+/** Runs the keeper until it wants to sleep for the `nights`th time; gives what it said and how long it slept. */
+async function kept(
+  directory: string,
+  nights: number,
+  more: { url?: string; random?: () => number; now?: () => number; wake?: (night: number) => unknown } = {},
+) {
+  const { wake, ...rest } = more
+  const notices: string[] = []
+  const slept: number[] = []
+  const stop = new AbortController()
+  const sleep = async (ms: number): Promise<void> => {
+    slept.push(ms)
+    await wake?.(slept.length)
+    if (slept.length >= nights) stop.abort()
+  }
+  const random = () => 0.5
+  const notice = (sentence: string): unknown => notices.push(sentence)
+  await keepRenewed({ directory, notice, signal: stop.signal, random, sleep, ...rest })
+  return { notices, minutes: slept.map((ms) => ms / 60_000) }
+}
+
+t.test('the sidecar renews by itself, says so, and calls with the new certificate', async (t) => {
+  const { gateway, directory } = await enrolled(t, 80)
+  const first = certOf(directory)
+  const script = join(import.meta.dirname, '../../../scripts/sallyport.ts')
+  const sidecar = spawn(process.execPath, [script, 'connect', '--identity', directory, '--port', '0'], {
+    env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE },
+  })
+  t.teardown(() => sidecar.kill('SIGKILL'))
+  let out = ''
+  let err = ''
+  const both = new Promise<void>((resolve) => {
+    const look = (): void => {
+      if (out.includes('"ready"') && err.includes('was renewed')) resolve()
+    }
+    sidecar.stdout.on('data', (chunk: Buffer) => {
+      out += chunk.toString()
+      look()
+    })
+    sidecar.stderr.on('data', (chunk: Buffer) => {
+      err += chunk.toString()
+      look()
+    })
+  })
+  await both
+  t.match(err, /bot was renewed: its certificate is good until 20/)
+  t.not(certOf(directory).fingerprint256, first.fingerprint256)
+  const { url } = JSON.parse(out) as { url: string }
+  const chat = async (): Promise<string | null | undefined> => {
+    const headers = { 'content-type': 'application/json' }
+    const body = JSON.stringify(CHAT)
+    const { status } = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body })
+    t.equal(status, 200)
+    const [row] = await gateway.rows({ action: 'egress_llm_chat', status: 'allowed', order: 'desc' })
+    return row?.cert_thumbprint
+  }
+  // It looks once a second: as many calls as it takes.
+  const wanted = thumbprintOf(certOf(directory).raw)
+  while ((await chat()) !== wanted) await new Promise(setImmediate)
+  const ended = once(sidecar, 'close')
+  sidecar.kill('SIGTERM')
+  t.same(await ended, [0, null], 'the keeper does not hold it')
+})
+
+t.test('the keeper renews in the first half of the last third, says so, and then waits', async (t) => {
+  const { gateway, directory } = await enrolled(t, 70)
+  const day = 24 * 60
+  const late = await kept(directory, 1, { random: () => 0.9 })
+  t.same(late, { notices: [], minutes: [6 * 60] }, 'its share of the last third has not gone by')
+  const { notices, minutes } = await kept(directory, 2)
+  t.match(notices, [/bot was renewed: its certificate is good until 20/])
+  t.equal(notices.length, 1)
+  t.ok(minutes.every((each) => each <= day / 4))
+  t.equal(await works(directory, gateway), 200)
+  t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+})
+
+t.test('the keeper tries again, less and less often, and goes on where the files are mended', async (t) => {
+  const { directory } = await enrolled(t, 80)
+  const { notices, minutes } = await kept(directory, 12, { url: 'https://localhost:1' })
+  t.match(notices[0], /was not renewed \(.*ECONNREFUSED.*\); it is tried again in 1 min$/)
+  t.same(minutes.slice(0, 4), [0.75, 1.5, 3, 6])
+  t.equal(Math.max(...minutes), 0.75 * 6 * 60)
+  await chmod(join(directory, 'agent.key'), 0o644)
+  const healed = await kept(directory, 3, {
+    wake: () => chmod(join(directory, 'agent.key'), 0o600),
+  })
+  t.match(healed.notices, [/run chmod 600/, /was renewed/])
+})
+
+t.test(
+  'the keeper asks once where the gateway does not renew, and again for another certificate',
+  async (t) => {
+    const { gateway, directory } = await enrolled(t, 70)
+    const thief = join(await scratch(t), 'thief')
+    await cp(directory, thief, { recursive: true })
+    await renewIdentity(thief)
+    const seen = arrivals(t, gateway)
+    const { notices } = await kept(directory, 5, {
+      wake: async (night) => {
+        if (night === 3)
+          for (const name of ['agent.key', 'agent.crt'])
+            await copyFile(join(thief, name), join(directory, name))
+      },
+    })
+    t.match(notices, [/is not renewed: Another certificate has taken the place of this one/])
+    t.equal(notices.length, 1)
+    t.equal(seen.filter(({ path }) => path === '/v1/auth/certificate').length, 1)
+  },
+)
