@@ -19,8 +19,9 @@ const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
  * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate
  * checks switched off, or the lenient HTTP parser switched on (docs/threats.md#threat-36, #f-39).
  */
-export function refuseUnsafeRuntime({ versions, env, execArgv, platform, arch }: Runtime): void {
-  if (isOlder(versions.node)) {
+export function refuseUnsafeRuntime(runtime: Runtime): void {
+  const { versions, platform, arch } = runtime
+  if (isOlder(versions.node, OLDEST_NODE)) {
     // The pinned Node is an optional dependency that npm installs where it can run (package.json).
     const cure =
       platform === 'linux' && ['x64', 'arm64'].includes(arch)
@@ -28,6 +29,11 @@ export function refuseUnsafeRuntime({ versions, env, execArgv, platform, arch }:
         : 'install it from https://nodejs.org (npm ci brings one for Linux on x64 and arm64 only)'
     throw new Error(`Node ${OLDEST_NODE.join('.')} or newer is needed, this is ${versions.node}: ${cure}`)
   }
+  refuseUnsafeSwitches(runtime)
+}
+
+/** As {@link refuseUnsafeRuntime}, whatever the version. */
+export function refuseUnsafeSwitches({ env, execArgv }: Pick<Runtime, 'env' | 'execArgv'>): void {
   if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     throw new Error('NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it')
   }
@@ -36,9 +42,10 @@ export function refuseUnsafeRuntime({ versions, env, execArgv, platform, arch }:
   }
 }
 
-function isOlder(version: string): boolean {
+/** Tells whether a version of Node comes before the oldest that will do. */
+export function isOlder(version: string, oldestNode: readonly number[]): boolean {
   const parts = version.split('.').map((part) => Number.parseInt(part, 10))
-  for (const [index, oldest] of OLDEST_NODE.entries()) {
+  for (const [index, oldest] of oldestNode.entries()) {
     const part = parts[index] ?? 0
     if (part !== oldest) return !(part > oldest)
   }

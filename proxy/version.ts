@@ -1,4 +1,4 @@
-import manifest from 'sallyport/package.json' with { type: 'json' }
+import manifest from '#manifest' with { type: 'json' }
 
 /** The version of this service, as package.json has it: stands in every audit row. */
 export const VERSION: string = manifest.version

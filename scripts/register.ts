@@ -1,8 +1,10 @@
 // `node --import sallyport/register app.mjs`, with SALLYPORT_IDENTITY=DIR: the program's own fetch reaches
 // the gateway as that identity, and so does whatever goes by undici's global dispatcher. All other origins
 // are left as they were.
-import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
+import { refuseUnsafeSwitches } from '../proxy/runtime-check.ts'
+import { refuseOldNode } from './client/needed-node.ts'
 
-refuseUnsafeRuntime(process)
+refuseOldNode(process.versions.node)
+refuseUnsafeSwitches(process)
 const { install } = await import('./client/install.ts')
 await install(process.env.SALLYPORT_IDENTITY ?? '')

@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
+import { hasClient, layClientPackage } from './client-package.ts'
 import { verbOf } from './command.ts'
 import { SBOM, writeSbom } from './sbom.ts'
 import { signatureVerdict } from './signatures.ts'
@@ -22,6 +23,8 @@ Publishes nothing.`,
 
 /** The directory of the tarball and the notes; it is not in the package. */
 const OUTPUT = 'dist/release'
+/** The place where the client's package is laid out. */
+const CLIENT = `${OUTPUT}/client`
 
 /** A commit that may become a version. */
 export interface Candidate {
@@ -95,17 +98,26 @@ function run(root: string, program: string, ...args: readonly string[]): void {
 }
 
 /**
- * Builds and packs the package anew, with its bill of materials, and checks what a user of the tarball imports. Returns the tarball's
- * path.
+ * Builds and packs the package anew, with its bill of materials, and that of its client. Returns the paths of the
+ * tarballs.
  */
-async function pack(root: string, { name, version }: Candidate): Promise<string> {
+async function packAll(root: string, { name, version }: Candidate): Promise<readonly string[]> {
   // tsc leaves what an earlier build wrote, and all of dist is packed.
   rmSync(join(root, 'dist'), { recursive: true, force: true })
   run(root, 'npm', 'run', 'build')
   writeSbom(root)
   mkdirSync(join(root, OUTPUT), { recursive: true })
-  run(root, 'npm', 'pack', '--pack-destination', OUTPUT)
-  const path = join(OUTPUT, `${name}-${version}.tgz`)
+  const whole = await pack(root, '.', `${name}-${version}.tgz`)
+  const dist = join(root, 'dist')
+  if (!hasClient(dist)) return [whole]
+  layClientPackage(root, dist, join(root, CLIENT))
+  return [whole, await pack(root, CLIENT, `${name}-client-${version}.tgz`)]
+}
+
+/** Packs a directory, and checks what a user of the tarball imports. Returns its path. */
+async function pack(root: string, directory: string, file: string): Promise<string> {
+  run(root, 'npm', 'pack', `./${directory}`, '--pack-destination', OUTPUT)
+  const path = join(OUTPUT, file)
   const { buffer } = Uint8Array.from(readFileSync(join(root, path)))
   const { messages, pkg } = await publint({ pack: { tarball: buffer }, level: 'warning' })
   const found = messages.map((message) => formatMessage(message, pkg ?? {}, { color: false }))
@@ -130,13 +142,23 @@ function checkSignatures(root: string): void {
 }
 
 /** Says what is left to a person. */
-function nextSteps({ version, tag }: Candidate, tarball: string, notes: string, dry: boolean): string {
+function nextSteps(
+  { version, tag }: Candidate,
+  tarballs: readonly string[],
+  notes: string,
+  dry: boolean,
+): string {
   const lines = dry
-    ? [`nothing was tagged: without DRY=1 this commit becomes ${tag}`, `${tarball}, ${notes}, ${SBOM}`]
+    ? [
+        `nothing was tagged: without DRY=1 this commit becomes ${tag}`,
+        `${[...tarballs, notes, SBOM].join(', ')}`,
+      ]
     : [
         `this commit is ${tag}, here and nowhere else (git tag -d ${tag} takes it back); next, if it is to be public:`,
         `  git push origin ${tag}`,
-        `  npm publish ${tarball}      (npm refuses as long as package.json says "private": true)`,
+        ...tarballs.map(
+          (path) => `  npm publish ${path}      (npm refuses as long as package.json says "private": true)`,
+        ),
         `  ${notes} is the text to announce ${version} with; ${SBOM} is what it is made of`,
       ]
   return lines.map((line) => `release: ${line}\n`).join('')
@@ -146,11 +168,11 @@ async function release(root: string, dry: boolean): Promise<void> {
   const candidate = candidateOf(root)
   checkSignatures(root)
   for (const script of ['lint', 'typecheck', 'test']) run(root, 'npm', 'run', script)
-  const tarball = await pack(root, candidate)
+  const tarballs = await packAll(root, candidate)
   const notes = join(OUTPUT, `notes-${candidate.version}.md`)
   writeFileSync(join(root, notes), candidate.notes)
   if (!dry) tagCommit(root, candidate)
-  process.stdout.write(`\n${nextSteps(candidate, tarball, notes, dry)}`)
+  process.stdout.write(`\n${nextSteps(candidate, tarballs, notes, dry)}`)
 }
 
 if (import.meta.main) process.exitCode = await verb.run(process.argv.slice(2))

@@ -1,14 +1,7 @@
 #!/usr/bin/env node
 import '../proxy/no-debugger.ts'
-import { messageOf } from '../db/error-message.ts'
 import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
-import type { Verb } from './command.ts'
-
-interface Row {
-  readonly summary: string
-  /** Only the verb that is asked for is loaded. */
-  readonly load: () => Promise<{ readonly verb: Pick<Verb, 'run'> }>
-}
+import { commandLine, type Row } from './command-line.ts'
 
 const VERBS: Readonly<Record<string, Row>> = {
   start: { summary: 'start the gateway', load: async () => ({ verb: { run: start } }) },
@@ -64,55 +57,11 @@ const VERBS: Readonly<Record<string, Row>> = {
   },
 }
 
-const HELP = `usage: sallyport VERB [options]
-
-${Object.entries(VERBS)
-  .map(([name, { summary }]) => `  ${name.padEnd(20)}${summary}`)
-  .join('\n')}
-
-  sallyport VERB --help says more about one; --version prints the version.
-`
-
-const WRONG_USAGE = 2
-
-process.exitCode = await main(process.argv.slice(2))
-
-async function main([name, ...args]: readonly string[]): Promise<number> {
-  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
-    ;(name === undefined ? process.stderr : process.stdout).write(HELP)
-    return name === undefined ? WRONG_USAGE : 0
-  }
-  if (name === '--version' || name === '-V') {
-    const { VERSION } = await import('../proxy/version.ts')
-    process.stdout.write(`${VERSION}\n`)
-    return 0
-  }
-  const row = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
-  return row ? run(row, args) : unknownVerb(name)
-}
-
-async function run({ load }: Row, args: readonly string[]): Promise<number> {
-  try {
-    // Before a verb is loaded: native modules crash on a Node that is too old before any message.
-    refuseUnsafeRuntime(process)
-    const { verb } = await load()
-    return await verb.run(args)
-  } catch (error) {
-    process.stderr.write(`sallyport: ${messageOf(error)}\n`)
-    return 1
-  }
-}
+// Before a verb is loaded: native modules crash on a Node that is too old before any message.
+process.exitCode = await commandLine(VERBS, process.argv.slice(2), () => refuseUnsafeRuntime(process))
 
 /** Starts the gateway as `make start` does; it reads --help from the arguments of the process itself. */
 async function start(): Promise<number> {
   await import('../proxy/main.ts')
   return 0
-}
-
-async function unknownVerb(name: string): Promise<number> {
-  const { nearestName } = await import('../plugins/operator-files/nearest-name.ts')
-  process.stderr.write(
-    `sallyport: ${JSON.stringify(name)} is no verb: did you mean ${nearestName(name, Object.keys(VERBS))}? --help lists them\n`,
-  )
-  return WRONG_USAGE
 }

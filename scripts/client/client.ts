@@ -1,4 +1,4 @@
-// The package's entry `sallyport/client`: what an application may import, and all of it.
+// What an application may import of `sallyport/client`, and all of it. `index.ts` loads it.
 export { VERSION as version } from '../../proxy/version.ts'
 export { createFetch, type Fetch, type FetchOptions } from './create-fetch.ts'
 export {

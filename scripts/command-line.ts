@@ -1,0 +1,63 @@
+import { messageOf } from '../db/error-message.ts'
+import type { Verb } from './command.ts'
+
+/** A verb in the table of a command. */
+export interface Row {
+  readonly summary: string
+  /** Only the verb that is asked for is loaded. */
+  readonly load: () => Promise<{ readonly verb: Pick<Verb, 'run'> }>
+}
+
+type Verbs = Readonly<Record<string, Row>>
+
+const helpOf = (verbs: Verbs): string => `usage: sallyport VERB [options]
+
+${Object.entries(verbs)
+  .map(([name, { summary }]) => `  ${name.padEnd(20)}${summary}`)
+  .join('\n')}
+
+  sallyport VERB --help says more about one; --version prints the version.
+`
+
+const WRONG_USAGE = 2
+
+/**
+ * Runs the verb that the arguments name, and resolves to the exit code. `check` runs before the verb is loaded;
+ * what it throws is told as the verb's own errors are.
+ */
+export async function commandLine(
+  verbs: Verbs,
+  [name, ...args]: readonly string[],
+  check: () => void = () => {},
+): Promise<number> {
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    ;(name === undefined ? process.stderr : process.stdout).write(helpOf(verbs))
+    return name === undefined ? WRONG_USAGE : 0
+  }
+  if (name === '--version' || name === '-V') {
+    const { VERSION } = await import('../proxy/version.ts')
+    process.stdout.write(`${VERSION}\n`)
+    return 0
+  }
+  const row = Object.hasOwn(verbs, name) ? verbs[name] : undefined
+  return row ? run(row, args, check) : unknownVerb(name, Object.keys(verbs))
+}
+
+async function run({ load }: Row, args: readonly string[], check: () => void): Promise<number> {
+  try {
+    check()
+    const { verb } = await load()
+    return await verb.run(args)
+  } catch (error) {
+    process.stderr.write(`sallyport: ${messageOf(error)}\n`)
+    return 1
+  }
+}
+
+async function unknownVerb(name: string, verbs: readonly string[]): Promise<number> {
+  const { nearestName } = await import('../plugins/operator-files/nearest-name.ts')
+  process.stderr.write(
+    `sallyport: ${JSON.stringify(name)} is no verb: did you mean ${nearestName(name, verbs)}? --help lists them\n`,
+  )
+  return WRONG_USAGE
+}
