@@ -27,18 +27,24 @@ certificate (Codex), or sign (curl, Python). Streams pass event by event; a brok
       description: `127.0.0.1, ::1 or localhost: nothing else, for whoever reaches the port
 speaks as the agent`,
     },
+    'no-renew': {
+      type: 'boolean',
+      default: false,
+      description: `leave the certificate as it is: for an identity that lies on several machines,
+of which one renews it`,
+    },
   },
   notes: `Port 0 picks one. Prints {"msg":"ready","url":…} on standard output when it takes calls. SIGTERM and SIGINT let running calls
 end, 10 s at most; the same signal again ends it at once. Other users of this machine can reach the port too: run it where
 there are none. It renews the agent's certificate before it ends, and uses one that somebody else puts in DIR.
 \`${commandOf('env', 'env')}\` prints what to tell the clients.`,
-  run: async ({ identity: directory, port: wanted, host, gateway }) => {
+  run: async ({ identity: directory, port: wanted, host, gateway, 'no-renew': leave }) => {
     if (!directory)
       throw new Error(
         `say whose calls these are: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`,
       )
     const port = portOf(wanted)
-    await settleNext(directory)
+    if (!leave) await settleNext(directory)
     const identity = readIdentity(directory, gateway)
     const notice = (sentence: string): unknown => process.stderr.write(`${sentence}\n`)
     const session = sessionOf(identity, { directory, notice })
@@ -47,7 +53,7 @@ there are none. It renews the agent's certificate before it ends, and uses one t
       throw new Error(`another process listens on ${host}:${port}: take another port, e.g. PORT=${port + 1}`)
     })
     const renewing = new AbortController()
-    void keepRenewed({ directory, url: gateway, notice, signal: renewing.signal })
+    if (!leave) void keepRenewed({ directory, url: gateway, notice, signal: renewing.signal })
     const { url } = sidecar
     const ready = { msg: 'ready', url, gateway: identity.url, agent_id: identity.agentId }
     process.stdout.write(`${JSON.stringify(ready)}\n`)

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
-import { once } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { chmod, copyFile, cp, readdir, rename, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -76,17 +76,20 @@ t.test('sallyport renew --if-within DAYS, and what it says where it cannot', asy
   t.match(await renew(), { code: 1, err: /ended on 20..-..-..: ask an operator for a new certificate/ })
 })
 
-t.test('a proof is sent where the gateway demands one', async (t) => {
-  const settings = { MCP_PROXY_EGRESS_DPOP_MODE: 'required' }
-  const { gateway, directory, dpopJwk } = await enrolled(t, 70, { settings })
-  const path = '/v1/admin/agents/acme::bot/dpop-jwk'
-  t.equal((await gateway.admin('POST', path, publicJwk(dpopJwk))).status, 200)
-  const seen = arrivals(t, gateway)
-  await renewIdentity(directory)
-  const asked = seen.filter((one) => one.path === '/v1/auth/certificate')
-  t.equal(asked.at(-1)?.proof.htm, 'POST')
-  t.equal(await works(directory, gateway), 200)
-})
+for (const mode of ['required', 'optional\nno_downgrade: true', 'off']) {
+  t.test(`the proof that the gateway demands is sent: egress_dpop_mode ${mode}`, async (t) => {
+    const files = { '20-dpop.yaml': `plugin: dpop\negress_dpop_mode: ${mode}\n` }
+    const { gateway, directory, dpopJwk } = await enrolled(t, 70, { files })
+    const path = '/v1/admin/agents/acme::bot/dpop-jwk'
+    t.equal((await gateway.admin('POST', path, publicJwk(dpopJwk))).status, 200)
+    const seen = arrivals(t, gateway)
+    await renewIdentity(directory)
+    const asked = seen.filter((one) => one.path === '/v1/auth/certificate')
+    t.equal(asked.at(-1)?.proof?.htm, mode === 'off' ? undefined : 'POST')
+    t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
+    if (mode !== 'off') t.equal(await works(directory, gateway), 200)
+  })
+}
 
 t.test('a failure leaves the identity as it was, and the next attempt asks with the same key', async (t) => {
   const { gateway, directory } = await enrolled(t)
@@ -185,33 +188,35 @@ async function kept(
   return { notices, minutes: slept.map((ms) => ms / 60_000) }
 }
 
+/** The sidecar as a process of its own, which ends with the test. */
+function startConnect(t: Test, directory: string, ...args: readonly string[]) {
+  const script = join(import.meta.dirname, '../../../scripts/sallyport.ts')
+  const command = [script, 'connect', '--identity', directory, '--port', '0', ...args]
+  const env = { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE }
+  const child = spawn(process.execPath, command, { env })
+  t.teardown(() => child.kill('SIGKILL'))
+  let output = ''
+  const heard = new EventEmitter()
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+      heard.emit('more')
+    })
+  }
+  const until = async (text: RegExp): Promise<string> => {
+    while (!text.test(output)) await once(heard, 'more')
+    return text.exec(output)?.[1] ?? ''
+  }
+  return { child, until, output: () => output }
+}
+
 t.test('the sidecar renews by itself, says so, and calls with the new certificate', async (t) => {
   const { gateway, directory } = await enrolled(t, 80)
   const first = certOf(directory)
-  const script = join(import.meta.dirname, '../../../scripts/sallyport.ts')
-  const sidecar = spawn(process.execPath, [script, 'connect', '--identity', directory, '--port', '0'], {
-    env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE },
-  })
-  t.teardown(() => sidecar.kill('SIGKILL'))
-  let out = ''
-  let err = ''
-  const both = new Promise<void>((resolve) => {
-    const look = (): void => {
-      if (out.includes('"ready"') && err.includes('was renewed')) resolve()
-    }
-    sidecar.stdout.on('data', (chunk: Buffer) => {
-      out += chunk.toString()
-      look()
-    })
-    sidecar.stderr.on('data', (chunk: Buffer) => {
-      err += chunk.toString()
-      look()
-    })
-  })
-  await both
-  t.match(err, /bot was renewed: its certificate is good until 20/)
+  const { child: sidecar, until } = startConnect(t, directory)
+  const url = await until(/"ready","url":"([^"]+)"/)
+  await until(/bot was renewed: its certificate is good until 20/)
   t.not(certOf(directory).fingerprint256, first.fingerprint256)
-  const { url } = JSON.parse(out) as { url: string }
   const chat = async (): Promise<string | null | undefined> => {
     const headers = { 'content-type': 'application/json' }
     const body = JSON.stringify(CHAT)
@@ -226,6 +231,22 @@ t.test('the sidecar renews by itself, says so, and calls with the new certificat
   const ended = once(sidecar, 'close')
   sidecar.kill('SIGTERM')
   t.same(await ended, [0, null], 'the keeper does not hold it')
+})
+
+t.test('the sidecar leaves the certificate to others where it is told to', async (t) => {
+  const { gateway, directory } = await enrolled(t, 80)
+  const seen = arrivals(t, gateway)
+  const { child, until, output } = startConnect(t, directory, '--no-renew')
+  const url = await until(/"ready","url":"([^"]+)"/)
+  t.equal((await fetch(`${url}/v1/models`)).status, 200)
+  const ended = once(child, 'close')
+  child.kill('SIGTERM')
+  await ended
+  t.notMatch(output(), /renewed/)
+  t.same(
+    seen.filter(({ path }) => path === '/v1/auth/certificate'),
+    [],
+  )
 })
 
 t.test('the keeper renews in the first half of the last third, says so, and then waits', async (t) => {
