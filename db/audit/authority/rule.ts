@@ -1,0 +1,114 @@
+/**
+ * The rule that decides a call, question by question (docs/ledger.md#rule): the gate asks it of what the
+ * database says now, `sallyport verify --authority` of what the rows say. Plain values in, plain values out;
+ * every instant is ms since the epoch. Does NOT look at what no row holds: whether a proof's signature, a
+ * token or a body is good.
+ */
+
+/** A thumbprint, and the end of the time that it is honoured: RFC 3339; null for the current one. */
+export type Pinned = readonly [thumbprint: string, until: string | null]
+
+export type DpopMode = 'off' | 'optional' | 'required'
+
+/** The capability that no set holds by accident: named where an empty set is refused. */
+export const ANY_CALL = 'mcp.tools.call'
+
+/** The one built-in tool. Its name is the capability that it demands. */
+export const BUILT_IN_TOOL = 'http.get'
+
+const PROMPTS = ['mcp.prompts.get']
+const RESOURCES = ['mcp.resources.read']
+
+/** The capabilities that an action demands, for those actions that alone decide it. */
+export const DEMANDED_BY_ACTION: ReadonlyMap<string, readonly string[]> = new Map([
+  ['egress_llm_chat', ['llm.chat']],
+  ['mcp_tools_list', ['mcp.tools.list']],
+  ['mcp_prompts_list', PROMPTS],
+  ['mcp_prompts_get', PROMPTS],
+  ['mcp_resources_list', RESOURCES],
+  ['mcp_resources_templates_list', RESOURCES],
+  ['mcp_resources_read', RESOURCES],
+  ['mcp_resources_subscribe', RESOURCES],
+  ['mcp_resources_unsubscribe', RESOURCES],
+])
+
+/**
+ * The capabilities that calling a tool of a resource demands, in the order asked: its own where it has one,
+ * else its resource's, else none; then, where the configuration enforces it, `mcp.tools.call`, once.
+ */
+export function demandedOfTool(
+  tool: string,
+  requiredCapability: string | null,
+  toolCapabilities: Readonly<Record<string, string>>,
+  enforceToolsCall: boolean,
+): readonly string[] {
+  // Own members only: a tool may be called `constructor`.
+  const own = Object.hasOwn(toolCapabilities, tool) ? toolCapabilities[tool] : undefined
+  const demanded = own ?? requiredCapability
+  return withToolsCall(demanded === null ? [] : [demanded], enforceToolsCall)
+}
+
+/** The capabilities that calling the built-in tool demands, in the order asked. */
+export const demandedOfBuiltIn = (enforceToolsCall: boolean): readonly string[] =>
+  withToolsCall([BUILT_IN_TOOL], enforceToolsCall)
+
+const withToolsCall = (demanded: readonly string[], enforced: boolean): readonly string[] =>
+  enforced && !demanded.includes(ANY_CALL) ? [...demanded, ANY_CALL] : demanded
+
+/**
+ * Returns the first capability that is demanded and not both held and within the token's scope (null: the
+ * token narrows nothing); null where nothing is missing. Where nothing is demanded, something must still be
+ * held within the scope: an empty set opens nothing, and then `mcp.tools.call` is named.
+ */
+export function missingOf(
+  demanded: readonly string[],
+  held: readonly string[],
+  scope: readonly string[] | null,
+): string | null {
+  const isHeld = (capability: string): boolean =>
+    held.includes(capability) && (scope === null || scope.includes(capability))
+  if (demanded.length === 0) return held.some(isHeld) ? null : ANY_CALL
+  return demanded.find((capability) => !isHeld(capability)) ?? null
+}
+
+/** Returns whether something that ends at `until` still stands. */
+export const inForce = (until: string | null, at: number): boolean => until === null || at < Date.parse(until)
+
+/** Returns the thumbprints that are honoured at this instant. */
+export const thumbprintsAt = (pinned: readonly Pinned[], at: number): readonly string[] =>
+  pinned.flatMap(([thumbprint, until]) => (inForce(until, at) ? [thumbprint] : []))
+
+/**
+ * Returns whether a certificate speaks for its principal: it is pinned, and its time is not over. Of a
+ * principal that is known by its SPIFFE id, any certificate of that id that is not pinned; that it chains to
+ * the bundle is not asked here.
+ */
+export function certificateHolds(
+  thumbprint: string,
+  pinned: readonly Pinned[],
+  bySpiffeId: boolean,
+  at: number,
+): boolean {
+  const found = pinned.filter(([known]) => known === thumbprint)
+  return found.length === 0 ? bySpiffeId : found.some(([, until]) => inForce(until, at))
+}
+
+/**
+ * Returns the reason why a proof does not suffice, or null. `jkt`: the thumbprint of the key whose proof
+ * held, null where none came or none is asked. `registered`: the keys that are honoured now. `tokenBound`:
+ * the call came with an access token that is bound to `jkt`.
+ */
+export function proofFault(
+  mode: DpopMode,
+  noDowngrade: boolean,
+  jkt: string | null,
+  registered: readonly string[],
+  tokenBound: boolean,
+): 'proof_required' | 'proof_invalid' | null {
+  if (mode === 'off') return null
+  const bound = noDowngrade && registered.length > 0
+  if (jkt === null) return mode === 'required' || bound || tokenBound ? 'proof_required' : null
+  if (tokenBound && !bound) return null
+  if (registered.length === 0) return mode === 'required' ? 'proof_required' : null
+  return registered.includes(jkt) ? null : 'proof_invalid'
+}
