@@ -1,5 +1,5 @@
 import canonicalize from 'canonicalize'
-import { type StoredRow, sealOf } from './leaf.ts'
+import { type Names, nameMember, type StoredRow, sealOf } from './leaf.ts'
 import type { Damaged } from './verify.ts'
 
 /** Says that a text is no export of this ledger from its first line on. */
@@ -7,7 +7,7 @@ export class NotAnExport extends Error {}
 
 /**
  * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
- * leaf of a row is its line without `row_hash` and `result`, so that whoever compares it with the columns, as
+ * leaf of a row is its line without `row_hash`, `result` and the names of users, so that whoever compares it with the columns, as
  * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link Damaged},
  * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is not a row at all.
  */
@@ -32,7 +32,7 @@ function rowOf(line: string): StoredRow | null {
   return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
 }
 
-type Exported = Omit<StoredRow, 'detail' | 'leaf'> & { readonly detail: unknown }
+type Exported = Omit<StoredRow, 'detail' | 'leaf'> & { readonly [name in keyof Names | 'detail']: unknown }
 
 // The columns that are looked at before the row is compared with its leaf. That comparison proves the others.
 function isRow(fields: object): fields is Exported {
@@ -40,11 +40,22 @@ function isRow(fields: object): fields is Exported {
   return [fields.stream, fields.action, fields.row_hash].every((text) => typeof text === 'string')
 }
 
-// From the end: behind row_hash stand texts only, in which no quotation mark is bare.
+// From the end: behind each of them stand texts only, in which no quotation mark is bare.
 function withoutSeal(line: string, row: Exported): string {
-  const seal = `${sealOf(row)},"seq":`
-  const at = line.lastIndexOf(seal)
-  return at < 0 ? line : `${line.slice(0, at)},"seq":${line.slice(at + seal.length)}`
+  const unnamed = without(line, nameOf('subject_name', row), ',"tool":')
+  const unsealed = without(unnamed, sealOf(row), ',"seq":')
+  return without(unsealed, nameOf('principal_name', row), ',"principal_type":')
+}
+
+// What is no text stays, and is found.
+function nameOf(member: keyof Names, { [member]: name }: Exported): string {
+  return typeof name === 'string' ? nameMember(member, name) : ''
+}
+
+function without(line: string, text: string, next: string): string {
+  if (text === '') return line
+  const at = line.lastIndexOf(text + next)
+  return at < 0 ? line : line.slice(0, at) + line.slice(at + text.length)
 }
 
 function parsed(line: string): object | null {

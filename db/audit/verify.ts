@@ -1,5 +1,5 @@
 import canonicalize from 'canonicalize'
-import { GENESIS, hashOf, leafOf, type StoredRow } from './leaf.ts'
+import { GENESIS, hashOf, type LeafVersion, leafOf, leafVersion, type StoredRow } from './leaf.ts'
 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface Damaged {
@@ -29,12 +29,13 @@ export interface Verdict {
 interface Link {
   readonly seq: number
   readonly hash: string
+  readonly version: LeafVersion
 }
 
 /**
  * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is
- * canonical, says what the columns say, and has the digest that `row_hash` and the next row's `prev_hash`
- * say. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in memory
+ * canonical, of version 1 and later of version 2, says what the columns say, and has the digest that
+ * `row_hash` and the next row's `prev_hash` say. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in memory
  * that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was rewritten
  * whole: for that it takes a checkpoint kept elsewhere.
  */
@@ -67,7 +68,8 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   function add(row: StoredRow | Damaged): boolean {
     bad = 'damaged' in row ? afterHead(row.damaged) : problemOf(row)
     if (bad || 'damaged' in row) return false
-    heads.set(row.stream, { seq: row.seq, hash: row.row_hash })
+    const version = leafVersion(row.leaf) ?? 1
+    heads.set(row.stream, { seq: row.seq, hash: row.row_hash, version })
     lastStream = row.stream
     rows += 1
     open.see(row)
@@ -79,7 +81,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   }
 
   function problemOf(row: StoredRow): BadRow | null {
-    const before = heads.get(row.stream) ?? (tail ? { seq: row.seq - 1, hash: row.prev_hash } : BEFORE_FIRST)
+    const before = heads.get(row.stream) ?? (tail ? beforeTail(row) : BEFORE_FIRST)
     return outOfPlace(row, before) ?? changed(row, before)
   }
 
@@ -91,7 +93,9 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   return { add, verdict }
 }
 
-const BEFORE_FIRST: Link = { seq: 0, hash: GENESIS }
+const BEFORE_FIRST: Link = { seq: 0, hash: GENESIS, version: 1 }
+
+const beforeTail = ({ seq, prev_hash: hash }: StoredRow): Link => ({ seq: seq - 1, hash, version: 1 })
 
 function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | null {
   if (!Number.isSafeInteger(seq)) return { stream, seq: last + 1, problem: `is numbered ${seq}` }
@@ -107,10 +111,15 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | n
 function changed(row: StoredRow, before: Link): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
-  if (leafOf(row) !== row.leaf) return bad('was changed: its columns and its leaf do not say the same')
+  const version = leafVersion(row.leaf)
+  if (version === null || leafOf(row, version) !== row.leaf)
+    return bad('was changed: its columns and its leaf do not say the same')
   if (hashOf(row.leaf) !== row.row_hash) return bad('was changed: row_hash is not the digest of its leaf')
   if (row.prev_hash !== before.hash)
     return bad(`does not follow ${before.seq}: prev_hash is not its row_hash`)
+  // No earlier version of the service starts on a database that this one has migrated.
+  if (version < before.version)
+    return bad(`is of version ${version}, behind rows of version ${before.version}`)
   return isCanonicalObject(row.detail) ? null : bad('has a detail that is not a canonical JSON object')
 }
 

@@ -1,4 +1,6 @@
+import canonicalize from 'canonicalize'
 import t from 'tap'
+import { draftOf } from '../../../db/audit/draft.ts'
 import { exportedRows, NotAnExport } from '../../../db/audit/export.ts'
 import { exportLine, hashOf, leafOf, type StoredRow } from '../../../db/audit/leaf.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
@@ -148,4 +150,53 @@ async function* inPieces(bytes: Buffer): AsyncGenerator<Buffer> {
 
 function flipped(text: string, at: number): string {
   return text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ 1) + text.slice(at + 1)
+}
+
+t.test('docs/ledger.md#versions: rows of version 1 and, behind them, of version 2 verify', async (t) => {
+  const rows = chained(['1', '1', '2', '2'])
+  t.match(await verify(rows), { ok: true, rows: 4 })
+  t.match(await verify(chained(['2', '2'])), { ok: true, rows: 2 })
+  t.match(await verify(chained(['1', '2', '1'])), { first_bad: { seq: 3, problem: /version 1, behind/ } })
+  t.match(await verify(chained(['1', '3'])), { first_bad: { seq: 2, problem: /was changed/ } })
+  const lines = rows.map((row) => exportLine(row))
+  t.match(lines, [/"v":1,/, /"v":1,/, /"v":2,/, /"v":2,/])
+  t.match(await verify(exportedRows(linesOf(inPieces(Buffer.from(lines.join('\n')))))), {
+    ok: true,
+    rows: 4,
+  })
+})
+
+t.test('docs/ledger.md#export: names of users stand outside the hash, and nothing else does', async (t) => {
+  const [row] = chained(['2'])
+  if (!row) throw new Error('the log is too short')
+  const verdictOf = (line: string) => verify(exportedRows(linesOf(inPieces(Buffer.from(line)))))
+  for (const names of [
+    { principal_name: 'acme::user::zoe' },
+    { subject_name: 'acme::user::zo"e,"tool":' },
+    { principal_name: 'a', subject_name: 'b' },
+  ]) {
+    const line = exportLine(row, names)
+    t.match(JSON.parse(line), { ...names, row_hash: row.row_hash })
+    t.equal(canonicalize(JSON.parse(line)), line, 'the line is canonical')
+    t.match(await verdictOf(line), { ok: true, rows: 1 })
+  }
+  const line = exportLine(row, { principal_name: 'a' })
+  for (const forged of [
+    line.replace('"principal_name":"a"', '"principal_name":7'),
+    line.replace('"principal_name":"a"', '"principal_name":"a","principal_name":"a"'),
+    line.replace('"principal_name":"a"', '"principal_nick":"a"'),
+    line.replace(',"principal_name":"a"', '').replace('{', '{"principal_name":"a",'),
+  ])
+    t.match(await verdictOf(forged), { ok: false, first_bad: { seq: 1 } }, forged)
+})
+
+/** A chain with a row of each version, which need not be one that there is. */
+function chained(versions: readonly string[]): readonly StoredRow[] {
+  let prev_hash = '0'.repeat(64)
+  return versions.map((version, index) => {
+    const fields = { ...draftOf(entry()), stream: 'main', seq: index + 1, version: 'x', prev_hash }
+    const leaf = leafOf(fields).replace(/"v":\d,"version"/, `"v":${version},"version"`)
+    prev_hash = hashOf(leaf)
+    return { ...fields, row_hash: prev_hash, leaf }
+  })
 }
