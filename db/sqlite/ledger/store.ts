@@ -7,6 +7,7 @@ import type { OpenDecision, Work, WorkResult } from '../../audit/writer.ts'
 import { batchWriter } from './batch.ts'
 import { isPassing } from './errors.ts'
 import { fileWatch } from './file-watch.ts'
+import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
 import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
 import { auditSchemaProblem } from './schema.ts'
@@ -27,13 +28,16 @@ export interface Store {
 const BUSY_TIMEOUT_MS = 250
 const TAIL = 1_000
 
-/** Opens and checks: schema, tail, head. Throws one sentence where the ledger must not be written. */
+/** Opens and checks: schema, tail, and the head that was noted beside it. Throws one sentence where the ledger must not be written. */
 export function openStore({ file, version, schema }: WriterOptions): Store {
   const lease = takeLease(file)
   const db = connect(file)
-  const problem = auditSchemaProblem(db, schema) ?? tailProblem(db)
+  const problem = auditSchemaProblem(db, schema) ?? tailProblem(db) ?? cutProblem(db, file)
   if (problem !== null) throw new Error(problem)
   const writer = batchWriter(db, version)
+  const heads = openHeadFile(file)
+  // Also where the file was not there: an earlier version of the service wrote none.
+  if (writer.head) heads.note(writer.head)
   const watch = fileWatch(file)
   const checkpoint = checkpointer(db)
   const openedAt = writer.head?.seq ?? 0
@@ -47,6 +51,7 @@ export function openStore({ file, version, schema }: WriterOptions): Store {
       // After the commit: an answer is given only for rows that are in the file where the next boot will
       // look.
       watch.assertSame()
+      if (writer.head) heads.note(writer.head)
       return results
     },
     checkpoint: checkpoint.run,
@@ -54,6 +59,7 @@ export function openStore({ file, version, schema }: WriterOptions): Store {
     isPassing,
     close: () => {
       db.close()
+      heads.close()
       lease.close()
     },
   }
@@ -97,6 +103,24 @@ function tailProblem(db: SQLite.Database): string | null {
   lastRows(db, MAIN_STREAM, TAIL).every((row) => chain.add(row))
   const { first_bad: bad } = chain.verdict()
   return bad ? `the audit ledger is damaged: row ${bad.stream}:${bad.seq} ${bad.problem}` : null
+}
+
+/** Compares the rows with the head that the last writer noted (docs/ledger.md#head-file). */
+function cutProblem(db: SQLite.Database, file: string): string | null {
+  const noted = readHead(file)
+  const hashAt = db.prepare<[string, number], string>(
+    'select row_hash from audit_log where stream = ? and seq = ?',
+  )
+  const last = db.prepare<[string], number | null>('select max(seq) from audit_log where stream = ?')
+  const found = headProblem(
+    noted,
+    last.pluck().get(MAIN_STREAM) ?? 0,
+    hashAt.pluck().get(MAIN_STREAM, noted?.seq ?? 0),
+  )
+  return (
+    found &&
+    `the audit ledger is damaged: ${found.problem}. If you have restored a backup on purpose, remove ${headPath(file)} and start again`
+  )
 }
 
 // 16 MiB. Hashes are random, so the pages of their index are written again and again: a longer log copies

@@ -1,0 +1,87 @@
+import { hash } from 'node:crypto'
+import { closeSync, constants, openSync, readFileSync, writeSync } from 'node:fs'
+
+/** The last row of a chain that was made durable. */
+export interface Head {
+  readonly seq: number
+  /** Its `row_hash`. */
+  readonly hash: string
+}
+
+/**
+ * The file beside a database that says where its chain ended (docs/ledger.md#head-file). One record, always
+ * of the same length, written over itself.
+ */
+export const headPath = (database: string): string => `${database}-head`
+
+/** Reads the file; null where there is none, or where what it holds was not written whole. */
+export function readHead(database: string): Head | null {
+  try {
+    return parse(readFileSync(headPath(database), 'latin1').slice(0, RECORD_LENGTH))
+  } catch (error) {
+    if (isErrorOf(error, 'ENOENT')) return null
+    throw error
+  }
+}
+
+/** Notes heads in the file. */
+export interface HeadFile {
+  /** Notes a head that is durable in the database. */
+  readonly note: (head: Head) => void
+  readonly close: () => void
+}
+
+/**
+ * Opens the file for the one writer of the chain, made if it is not there. No fsync: after a crash the file
+ * may be behind, and what is behind says nothing. A disk that takes no write leaves it behind too.
+ */
+export function openHeadFile(database: string): HeadFile {
+  const fd = openSync(headPath(database), constants.O_RDWR | constants.O_CREAT, 0o600)
+  let noted = 0
+  const note = (head: Head): void => {
+    if (head.seq === noted) return
+    try {
+      writeSync(fd, recordOf(head), 0, 'latin1')
+      noted = head.seq
+    } catch (error) {
+      // The rows are durable: nobody's call fails because the file beside them does.
+      if (!isErrorOf(error, 'ENOSPC', 'EIO', 'EDQUOT')) throw error
+    }
+  }
+  return { note, close: () => closeSync(fd) }
+}
+
+/** Why rows that end at `found` cannot be those that the file speaks of; null where they can. */
+export type HeadProblem = { readonly kind: 'ahead' | 'other'; readonly problem: string }
+
+/**
+ * Compares the file with the rows. `last`: the last seq; `hashAt`: the hash of the row that the file names,
+ * undefined where there is none.
+ */
+export function headProblem(head: Head | null, last: number, hashAt: string | undefined): HeadProblem | null {
+  if (head === null || head.hash === hashAt) return null
+  if (head.seq > last) {
+    const problem = `the rows end at main:${last}, but main:${head.seq} was written: they were cut short, or an older copy was put in their place`
+    return { kind: 'ahead', problem }
+  }
+  return { kind: 'other', problem: `row main:${head.seq} is not the one that was written there` }
+}
+
+const isErrorOf = (error: unknown, ...codes: readonly string[]): boolean =>
+  error instanceof Error && 'code' in error && codes.includes(String(error.code))
+
+function recordOf({ seq, hash: rowHash }: Head): string {
+  const text = `${String(seq).padStart(16, '0')} ${rowHash}`
+  return `${text} ${checkOf(text)}\n`
+}
+
+// Without it half an old record and half a new one would be read as a head that never was.
+const checkOf = (text: string): string => hash('sha256', text).slice(0, 16)
+
+const RECORD_LENGTH = 99
+const RECORD = /^((\d{16}) ([0-9a-f]{64})) ([0-9a-f]{16})\n$/
+
+function parse(record: string): Head | null {
+  const [, text = '', seq = '', rowHash = '', check] = RECORD.exec(record) ?? []
+  return check === checkOf(text) ? { seq: Number(seq), hash: rowHash } : null
+}
