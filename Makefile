@@ -73,8 +73,8 @@ ca-export: ready ## print the CA certificate that clients trust the gateway by
 check-config: ready ## check the operators' files in plugins/config
 	@exec node scripts/sallyport.ts check-config
 
-verify-audit: ready ## verify the audit chain offline: make verify-audit [FILE=data/sallyport.db]
-	@exec node scripts/sallyport.ts verify-audit "$(or $(FILE),data/sallyport.db)"
+verify-audit: ready ## verify the audit ledger offline: make verify-audit [FILE=data/sallyport.db]
+	@exec node scripts/sallyport.ts verify "$(or $(FILE),data/sallyport.db)"
 
 # A test compares each of them with what this writes.
 schemas: ready ## write the documents that are made from the code (docs/schema)

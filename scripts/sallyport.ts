@@ -47,10 +47,11 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'sign access tokens with a new key',
     load: () => import('./verbs/rotate-signing-key.ts'),
   },
-  'verify-audit': {
-    summary: 'verify the audit ledger offline',
-    load: () => import('./verbs/verify-audit.ts'),
+  verify: {
+    summary: 'verify the audit ledger offline, and every decision in it',
+    load: () => import('./verbs/verify.ts'),
   },
+  'verify-audit': { summary: 'the former name of verify', load: () => import('./verbs/verify.ts') },
   'export-audit': {
     summary: 'write the audit ledger as NDJSON',
     load: () => import('./verbs/export-audit.ts'),

@@ -69,7 +69,7 @@ export async function* exportLines(db: Kysely<Schema>, signal: AbortSignal = NEV
 
 /**
  * Verifies the whole ledger as `verify` does. Does NOT notice rows that an index was made to leave out:
- * `sallyport verify-audit` does.
+ * `sallyport verify` does.
  */
 export async function verifyDatabase(db: Kysely<Schema>, signal: AbortSignal = NEVER): Promise<Verdict> {
   const chains = chainVerifier()

@@ -68,7 +68,7 @@ export const listAudit = operation({
 })
 
 /**
- * GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify-audit` verifies offline.
+ * GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify` verifies offline.
  */
 export const exportAudit = operation({
   name: 'exportAudit',

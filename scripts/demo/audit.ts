@@ -15,9 +15,10 @@ export async function showAudit(gateway: DemoGateway, say: (line: string) => voi
   say(line(['seq', 'who', 'action', 'status', 'sealed', 'what']))
   for (const row of rows) say(line(cells(row)))
   const database = join(gateway.directory, 'data', 'sallyport.db')
-  const verdict = await gateway.sallyport('verify-audit', database)
-  if (!verdict.startsWith('whole: ')) throw new Error(`the ledger should be whole: ${verdict.trim()}`)
-  say(`\n  make verify-audit FILE=${database}\n  ${verdict.trim()}`)
+  const printed = await gateway.sallyport('verify', database)
+  const verdict = printed.trim()
+  if (!verdict.startsWith('whole: ')) throw new Error(`the ledger should be whole: ${verdict}`)
+  say(`\n  make verify-audit FILE=${database}\n  ${verdict.replaceAll('\n', '\n  ')}`)
 }
 
 async function completeRows({ admin }: DemoGateway): Promise<readonly AuditRow[]> {

@@ -25,7 +25,7 @@ export function rowsOf(databaseFile: string): number {
 }
 
 /**
- * Verifies the whole chain as `sallyport verify-audit` does, and holds it to what the honest callers saw. `log`: a file with
+ * Verifies the whole chain as `sallyport verify` does, and holds it to what the honest callers saw. `log`: a file with
  * a line `status request-id` for each of their answers. The gateway must have ended.
  */
 export async function inspectLedger(databaseFile: string, log: string): Promise<LedgerFound> {

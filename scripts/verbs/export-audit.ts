@@ -13,7 +13,7 @@ export const verb = verbOf({
   name: 'sallyport export-audit',
   takes: 'DATABASE',
   about: `Writes the audit ledger of a SQLite database as NDJSON, one row per line. The database is only read, also while the
-gateway runs. \`${commandOf('verify-audit', 'verify-audit')}\` verifies what was written.`,
+gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was written.`,
   options: {
     out: {
       type: 'string',

@@ -20,9 +20,9 @@ const VERBS = [
   'enroll',
   'mcp',
   'connect',
-  'renew',
   'env',
   'rotate-signing-key',
+  'verify',
   'verify-audit',
   'export-audit',
 ]
@@ -56,7 +56,7 @@ await t.test('a verb gets the arguments after it, and its exit code is the progr
   t.match(await sallyport(['check-config', 'plugins/config']), { code: 0, out: /plugins\/config: ok/ })
   t.match(await sallyport(['check-config', 'nowhere']), { code: 1, out: '' })
   t.match(await sallyport(['check-config', 'a', 'b']), { code: 2 })
-  t.match(await sallyport(['verify-audit', 'nowhere']), { code: 9 })
+  t.match(await sallyport(['verify', 'nowhere']), { code: 9 })
   t.match(await sallyport(['connect']), {
     code: 1,
     err: /^sallyport: say whose calls these are: make connect IDENTITY=DIR\n$/,

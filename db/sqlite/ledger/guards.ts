@@ -4,7 +4,7 @@ import type { Migration } from 'kysely/migration'
 /**
  * SQLite's half of migration 0004: triggers that refuse every statement but the next row of a chain
  * (docs/threats.md#t11). They stop accidents and honest tools. They do NOT stop the owner of the file, who
- * can drop them: the schema check at boot and `sallyport verify-audit` find that.
+ * can drop them: the schema check at boot and `sallyport verify` find that.
  */
 export const auditGuards: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {

@@ -42,3 +42,46 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged>
     yield { damaged: `cannot be read: ${error.message}` }
   }
 }
+
+/** Rows that are read at once. */
+const PAGE = 1_000
+
+/**
+ * Every row as {@link storedRows} reads them, page by page, each a short read of its own: a read that lasted
+ * for minutes would keep the write-ahead log from being moved into the database. What was written meanwhile
+ * is read in one transaction, in which `atEnd` is called behind the last row.
+ */
+export function* liveRows(db: SQLite.Database, atEnd: () => void): Generator<StoredRow | Damaged> {
+  try {
+    const last = yield* rowsBehind(db, null)
+    db.exec('begin')
+    yield* rowsBehind(db, last)
+    atEnd()
+  } catch (error) {
+    if (!(error instanceof SQLite.SqliteError)) throw error
+    yield { damaged: `cannot be read: ${error.message}` }
+  } finally {
+    if (db.inTransaction) db.exec('rollback')
+  }
+}
+
+interface PlacedRow extends StoredRow {
+  readonly rowid: number
+}
+
+/** Reads the rows behind one, up to a page that is not full; returns the rowid of the last. */
+function* rowsBehind(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
+  const select = `select rowid, ${COLUMNS} from audit_log not indexed`
+  const first = db.prepare<[], PlacedRow>(`${select} order by rowid limit ${PAGE}`)
+  const next = db.prepare<[number], PlacedRow>(`${select} where rowid > ? order by rowid limit ${PAGE}`)
+  let last = after
+  for (;;) {
+    // The first page from the very beginning, wherever somebody has put a row.
+    const page = last === null ? first.all() : next.all(last)
+    for (const { rowid, ...row } of page) {
+      last = rowid
+      yield row
+    }
+    if (page.length < PAGE) return last
+  }
+}

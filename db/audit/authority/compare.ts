@@ -1,0 +1,146 @@
+import type { KnownPrincipal, KnownResource, KnownTool, Replay } from './replay.ts'
+import { inForce, type Pinned } from './rule.ts'
+import type { PrincipalState, ResourceState } from './states.ts'
+
+/** A principal as the tables have it. */
+export interface StoredPrincipal extends PrincipalState {
+  /** The name that rows of version 2 have for it: its id, or the pseudonym of a user. */
+  readonly subject: string
+  readonly id: string
+  /** Its bindings: the id of each by the resource's. */
+  readonly bindings: ReadonlyMap<string, string>
+}
+
+/** An MCP resource as the tables have it. */
+export interface StoredResource extends ResourceState {
+  readonly id: string
+  readonly tools: ReadonlyMap<string, KnownTool>
+}
+
+/** The tables beside the ledger that say who may do what. */
+export interface Tables {
+  readonly principals: readonly StoredPrincipal[]
+  readonly resources: readonly StoredResource[]
+  /** The kind of each attached CA, by digest. */
+  readonly cas: ReadonlyMap<string, string>
+}
+
+export interface Compared {
+  /** Each a sentence. */
+  readonly findings: readonly string[]
+  /** Principals and resources that only rows of version 1 speak of: what those made is not in them. */
+  readonly notCompared: number
+}
+
+/**
+ * Compares the tables with what the rows of changes say. Both must be of one instant; `at`, ms since the
+ * epoch, decides which certificates and keys in grace still count. Does NOT compare names, dates, endpoints
+ * and other things that no decision rests on.
+ */
+export function compareTables(replay: Replay, tables: Tables, at: number): Compared {
+  const { before } = replay
+  const principals = tables.principals.filter(
+    ({ id, subject }) => replay.principals.has(subject) || !before.has(id),
+  )
+  const resources = tables.resources.filter(({ id }) => replay.resources.has(id) || !before.has(id))
+  const old = [...tables.principals, ...tables.resources].length - principals.length - resources.length
+  return {
+    findings: [
+      ...principals.flatMap((stored) => principalFindings(stored, replay.principals.get(stored.subject), at)),
+      ...missing(
+        'principal',
+        replay.principals,
+        principals.map(({ subject }) => subject),
+        isGone,
+      ),
+      ...resources.flatMap((stored) => resourceFindings(stored, replay.resources.get(stored.id))),
+      ...missing(
+        'resource',
+        replay.resources,
+        resources.map(({ id }) => id),
+        () => false,
+      ),
+      ...casFindings(replay, tables),
+    ],
+    notCompared: old,
+  }
+}
+
+// The row of an erased user goes.
+const isGone = ({ states }: KnownPrincipal): boolean => {
+  const last = states.at(-1)
+  return last !== undefined && !last.isActive && last.capabilities.length + last.thumbprints.length === 0
+}
+
+function missing<Known>(
+  kind: string,
+  replayed: ReadonlyMap<string, Known>,
+  stored: readonly string[],
+  mayBeGone: (known: Known) => boolean,
+): readonly string[] {
+  const there = new Set(stored)
+  return [...replayed].flatMap(([name, known]) =>
+    there.has(name) || mayBeGone(known) ? [] : [`${kind} ${name} is in the ledger, but not in the tables`],
+  )
+}
+
+/** The values of something by what they are called, as texts that can be compared and shown. */
+type Shown = Readonly<Record<string, string>>
+
+function differences(what: string, stored: Shown, replayed: Shown): readonly string[] {
+  return Object.keys({ ...replayed, ...stored }).flatMap((name) => {
+    const [has, says] = [stored[name] ?? 'nothing', replayed[name] ?? 'nothing']
+    return has === says ? [] : [`${what}: the tables have ${name} ${has}, the ledger says ${says}`]
+  })
+}
+
+function principalFindings(
+  stored: StoredPrincipal,
+  known: KnownPrincipal | undefined,
+  at: number,
+): readonly string[] {
+  const last = known?.states.at(-1)
+  if (!known || !last) return [`principal ${stored.id} is in the tables, but no row made it`]
+  const shown = (state: PrincipalState, bindings: ReadonlyMap<string, string>): Shown => ({
+    capabilities: setOf(state.capabilities),
+    is_active: String(state.isActive),
+    authority_revision: String(state.revision),
+    certificates: pinsAt(state.thumbprints, at),
+    'DPoP keys': pinsAt(state.dpopJkts, at),
+    spiffe_id: state.spiffeId ?? 'none',
+    bindings: setOf([...bindings].map(([id, binding]) => `${binding} to ${id}`)),
+  })
+  return differences(`principal ${stored.id}`, shown(stored, stored.bindings), shown(last, known.bindings))
+}
+
+function resourceFindings(stored: StoredResource, known: KnownResource | undefined): readonly string[] {
+  const last = known?.states.at(-1)
+  if (!known || !last) return [`resource ${stored.id} is in the tables, but no row made it`]
+  const shown = (state: ResourceState, tools: ReadonlyMap<string, KnownTool>): Shown => ({
+    name: state.name,
+    required_capability: state.requiredCapability ?? 'none',
+    tool_capabilities: setOf(Object.entries(state.toolCapabilities).map(([tool, own]) => `${tool}: ${own}`)),
+    enabled: String(state.enabled),
+    revision: String(state.revision),
+    ...Object.fromEntries([...tools].map(([tool, found]) => [`tool ${tool}`, toolText(found)])),
+  })
+  return differences(`resource ${stored.id}`, shown(stored, stored.tools), shown(last, known.tools))
+}
+
+function casFindings({ cas: said }: Replay, { cas: found }: Tables): readonly string[] {
+  const shown = (cas: ReadonlyMap<string, string>): Shown => Object.fromEntries(cas)
+  return differences('attached CAs', shown(found), shown(said))
+}
+
+const setOf = (values: readonly string[]): string => `[${[...values].toSorted().join(', ')}]`
+
+const pinsAt = (pins: readonly Pinned[], at: number): string =>
+  setOf(
+    pins.flatMap(([name, until]) =>
+      inForce(until, at) ? [until === null ? name : `${name} until ${until}`] : [],
+    ),
+  )
+
+// What waits for approval counts where something does; a tool that is gone is callable by no digest.
+const toolText = ({ state, digest, pending }: KnownTool): string =>
+  [state, digest ?? 'never approved', ...(state === 'quarantined' ? [`waiting ${pending}`] : [])].join(' ')

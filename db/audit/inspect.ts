@@ -1,0 +1,62 @@
+import { isSound, type Recomputed, type Recomputer, recomputer } from './authority/recompute.ts'
+import { leafVersion, type StoredRow } from './leaf.ts'
+import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
+
+/** What verifying a ledger came to, beyond its chains. */
+export interface Inspection {
+  readonly verdict: Verdict
+  /** What is wrong beside the rows of the chains, each as a sentence. */
+  readonly findings: readonly string[]
+  /** Why rows are missing at the end, as a sentence; null where that is not known. */
+  readonly cutShort: string | null
+  /** What was not compared, and why. No fault. */
+  readonly notes: readonly string[]
+  /** Null where it was not asked for, or a chain is broken: then nothing can be said of it. */
+  readonly authority: Recomputed | null
+}
+
+/** The exit code of an inspection, by precedence (docs/ledger.md#verifying). 3 is kept for trees. */
+export function exitCodeOf({ verdict, findings, cutShort, authority }: Inspection): 0 | 2 | 4 | 5 {
+  if (!verdict.ok || findings.length > 0) return 2
+  if (cutShort !== null) return 4
+  return authority && !isSound(authority) ? 5 : 0
+}
+
+export type Rows = AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Damaged>
+
+interface Options {
+  /** Whether decisions are recomputed. */
+  readonly authority: boolean
+  /** Sees each row that is whole. */
+  readonly onRow?: (row: StoredRow) => void
+  /** Makes the recomputation. Given by whoever looks into it. */
+  readonly walk?: Recomputer
+}
+
+/** Verifies the chains, and recomputes decisions where that is asked for. Stops at the first bad row. */
+export async function inspectRows(
+  rows: Rows,
+  { authority, onRow, walk = recomputer() }: Options,
+): Promise<Inspection> {
+  const chains = chainVerifier()
+  const findings: string[] = []
+  for await (const row of rows) {
+    if (!chains.add(row) || 'damaged' in row) break
+    if (row.seq === 1 && !mayBegin(row))
+      findings.push(`stream ${row.stream} does not begin with service.started`)
+    if (authority) walk.see(row)
+    onRow?.(row)
+  }
+  const verdict = chains.verdict()
+  return {
+    verdict,
+    findings,
+    cutShort: null,
+    notes: [],
+    authority: authority && verdict.ok ? walk.result() : null,
+  }
+}
+
+// Operators may act before the service has ever served: `make agent` on a new data directory.
+const mayBegin = ({ leaf, action, principal_type: type }: StoredRow): boolean =>
+  leafVersion(leaf) === 1 || action === 'service.started' || type === 'operator'

@@ -1,0 +1,116 @@
+import type SQLite from 'better-sqlite3'
+import { compareTables, type Tables } from '../../audit/authority/compare.ts'
+import { recomputer } from '../../audit/authority/recompute.ts'
+import type { Replay } from '../../audit/authority/replay.ts'
+import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
+import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
+import type { Damaged } from '../../audit/verify.ts'
+import { MIGRATIONS } from '../../migrate.ts'
+import { headProblem, readHead } from './head-file.ts'
+import { liveRows, openReadOnly } from './rows.ts'
+import { type AuditSchema, auditSchemaProblem } from './schema.ts'
+import { expectedAuditSchema } from './schema-expected.ts'
+import { hasPrincipals, readTables } from './tables.ts'
+
+/**
+ * Verifies a database, also while the gateway writes it: its chains, the schema of the audit tables, the head
+ * that was noted beside it, every decision, and the tables that decisions rest on against what the rows of
+ * changes say. `at`: ms since the epoch. `shown` may show the progress of the rows. Throws where the file is
+ * no database with a ledger.
+ */
+export async function inspectDatabase(
+  file: string,
+  at: number,
+  shown: (rows: Iterable<StoredRow | Damaged>) => Rows,
+): Promise<Inspection> {
+  const db = openReadOnly(file)
+  try {
+    return await inspectOpened(db, file, at, shown)
+  } finally {
+    db.close()
+  }
+}
+
+async function inspectOpened(
+  db: SQLite.Database,
+  file: string,
+  at: number,
+  shown: (rows: Iterable<StoredRow | Damaged>) => Rows,
+): Promise<Inspection> {
+  // Before the rows: the writer notes a head behind the commit, so it is never ahead of rows that are read
+  // later.
+  const noted = readHead(file)
+  const expected = await expectedAuditSchema()
+  const walk = recomputer()
+  const atEnd: Beside[] = []
+  let [last, hashAt]: [number, string | undefined] = [0, undefined]
+  const onRow = ({ stream, seq, row_hash: hash }: StoredRow): void => {
+    if (stream !== MAIN_STREAM) return
+    last = seq
+    if (seq === noted?.seq) hashAt = hash
+  }
+  const rows = shown(liveRows(db, () => atEnd.push(readBeside(db, expected))))
+  const inspection = await inspectRows(rows, { authority: true, onRow, walk })
+  const { verdict } = inspection
+  // Behind a bad row neither the tables nor the head say anything more.
+  const [beside = schemaAlone(db, expected)] = atEnd
+  const head = verdict.ok ? headProblem(noted, last, hashAt) : null
+  const replay = verdict.ok ? walk.replay : null
+  const [findings, notes] = besideFindings(beside, replay, verdict.rows, at)
+  const other = head?.kind === 'other' ? [head.problem] : []
+  return {
+    ...inspection,
+    findings: [...inspection.findings, ...findings, ...other],
+    notes,
+    cutShort: head?.kind === 'ahead' ? head.problem : null,
+  }
+}
+
+/** What stands beside the rows, of the instant of the last row. */
+interface Beside {
+  readonly schema: string | null
+  /** Null where the database is not of this version of the service. */
+  readonly tables: Tables | null
+  /** Whether there is a principal at all. */
+  readonly someone: boolean
+}
+
+function readBeside(db: SQLite.Database, expected: AuditSchema): Beside {
+  if (!isOfThisVersion(db)) return { schema: null, tables: null, someone: false }
+  return { ...schemaAlone(db, expected), tables: readTables(db), someone: hasPrincipals(db) }
+}
+
+// Where a page of the file cannot be read, the tables may be on it.
+function schemaAlone(db: SQLite.Database, expected: AuditSchema): Beside {
+  const schema = isOfThisVersion(db) ? auditSchemaProblem(db, expected) : null
+  return { schema, tables: null, someone: false }
+}
+
+function isOfThisVersion(db: SQLite.Database): boolean {
+  const has = db.prepare("select 1 from sqlite_schema where name = 'kysely_migration'").get() !== undefined
+  const applied = has ? db.prepare<[], string>('select name from kysely_migration').pluck().all() : []
+  const ours = Object.keys(MIGRATIONS)
+  return applied.length === ours.length && ours.every((name) => applied.includes(name))
+}
+
+function besideFindings(
+  { schema, tables, someone }: Beside,
+  replay: Replay | null,
+  rows: number,
+  at: number,
+): readonly [findings: readonly string[], notes: readonly string[]] {
+  const findings = schema === null ? [] : [schema]
+  if (rows === 0 && someone) return [[...findings, EMPTIED], []]
+  if (!replay) return [findings, []]
+  if (!tables) return [findings, [OF_ANOTHER_VERSION]]
+  const compared = compareTables(replay, tables, at)
+  const { notCompared: old } = compared
+  const notes =
+    old === 0 ? [] : [`not compared: ${old} principals and resources from before rows of version 2`]
+  return [[...findings, ...compared.findings], notes]
+}
+
+const EMPTIED = 'there are principals, but no row that made them'
+
+const OF_ANOTHER_VERSION =
+  'not compared: schema and tables, because the database is of another version of the service'

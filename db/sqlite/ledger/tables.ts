@@ -1,0 +1,183 @@
+import type SQLite from 'better-sqlite3'
+import type { StoredPrincipal, StoredResource, Tables } from '../../audit/authority/compare.ts'
+import type { KnownTool } from '../../audit/authority/replay.ts'
+import type { Pinned } from '../../audit/authority/rule.ts'
+import { isTexts } from '../../audit/authority/states.ts'
+import { isObject } from '../../json.ts'
+import type { PrincipalType } from '../../schema.ts'
+
+/**
+ * Reads the tables that decisions rest on, without the gateway's own readers, which would throw where
+ * somebody else has written. Call it in the transaction that the last rows are read in.
+ */
+export function readTables(db: SQLite.Database): Tables {
+  return { principals: readPrincipals(db), resources: readResources(db), cas: readCas(db) }
+}
+
+/** Returns whether there is a principal at all. */
+export function hasPrincipals(db: SQLite.Database): boolean {
+  return PRINCIPALS.some(({ table }) => db.prepare(`select 1 from ${table} limit 1`).get() !== undefined)
+}
+
+const PRINCIPALS: readonly { type: PrincipalType; table: string; id: string }[] = [
+  { type: 'agent', table: 'internal_agents', id: 'agent_id' },
+  { type: 'user', table: 'local_user_principals', id: 'principal_id' },
+  { type: 'workload', table: 'local_workload_principals', id: 'principal_id' },
+]
+
+interface PrincipalRow {
+  readonly id: string
+  readonly subject: string
+  readonly capabilities: string
+  readonly is_active: number
+  readonly authority_revision: number
+  readonly dpop_jkt: string | null
+  readonly previous_dpop_jkt: string | null
+  readonly previous_dpop_jkt_until: string | null
+  readonly enrollment_method: string
+  readonly spiffe_id: string | null
+}
+
+function readPrincipals(db: SQLite.Database): readonly StoredPrincipal[] {
+  const pins = readPins(db)
+  const bindings = readBindings(db)
+  return PRINCIPALS.flatMap(({ type, table, id }) => {
+    const hasPseudonyms = columnsOf(db, table).has('principal_ref')
+    const rows = db.prepare<[], PrincipalRow>(
+      `select ${id} as id, ${hasPseudonyms ? 'principal_ref' : id} as subject, capabilities, is_active,
+         authority_revision, dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until, enrollment_method, spiffe_id
+       from ${table}`,
+    )
+    return rows.all().map(
+      (row): StoredPrincipal => ({
+        id: row.id,
+        subject: row.subject,
+        revision: row.authority_revision,
+        capabilities: textsOf(row.capabilities),
+        isActive: row.is_active === 1,
+        thumbprints: pins.get(`${type} ${row.id}`) ?? [],
+        dpopJkts: keysOf(row),
+        spiffeId: row.enrollment_method === 'spiffe' ? row.spiffe_id : null,
+        bindings: bindings.get(`${type} ${row.id}`) ?? new Map<string, string>(),
+      }),
+    )
+  })
+}
+
+function keysOf(row: PrincipalRow): readonly Pinned[] {
+  const { dpop_jkt: jkt, previous_dpop_jkt: previous, previous_dpop_jkt_until: until } = row
+  const current: readonly Pinned[] = jkt === null ? [] : [[jkt, null]]
+  return previous === null || until === null ? current : [...current, [previous, until]]
+}
+
+function readPins(db: SQLite.Database): ReadonlyMap<string, readonly Pinned[]> {
+  interface PinRow {
+    readonly holder: string
+    readonly thumbprint: string
+    readonly until: string | null
+  }
+  const rows = db.prepare<[], PinRow>(
+    `select principal_type || ' ' || principal_id as holder, thumbprint,
+       case when is_current = 1 then null else grace_until end as until
+     from certificate_pins where is_current = 1 or grace_until is not null`,
+  )
+  return grouped(rows.all(), ({ thumbprint, until }): Pinned => [thumbprint, until])
+}
+
+function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<string, string>> {
+  interface BindingRow {
+    readonly holder: string
+    readonly resource_id: string
+    readonly binding_id: string
+  }
+  const rows = db.prepare<[], BindingRow>(
+    `select principal_type || ' ' || principal_id as holder, resource_id, binding_id from mcp_bindings`,
+  )
+  const pairs = grouped(rows.all(), ({ resource_id: id, binding_id: binding }) => [id, binding] as const)
+  return new Map([...pairs].map(([holder, bound]) => [holder, new Map(bound)]))
+}
+
+function grouped<Row extends { readonly holder: string }, Value>(
+  rows: readonly Row[],
+  taken: (row: Row) => Value,
+): ReadonlyMap<string, readonly Value[]> {
+  const found = new Map<string, Value[]>()
+  for (const row of rows) {
+    const values = found.get(row.holder)
+    if (values) values.push(taken(row))
+    else found.set(row.holder, [taken(row)])
+  }
+  return found
+}
+
+interface ResourceRow {
+  readonly id: string
+  readonly name: string
+  readonly revision: number
+  readonly required_capability: string | null
+  readonly tool_capabilities: string
+  readonly enabled: number
+}
+
+function readResources(db: SQLite.Database): readonly StoredResource[] {
+  const tools = readTools(db)
+  const rows = db.prepare<[], ResourceRow>(
+    'select resource_id as id, name, revision, required_capability, tool_capabilities, enabled from mcp_resources',
+  )
+  return rows.all().map(
+    (row): StoredResource => ({
+      id: row.id,
+      name: row.name,
+      revision: row.revision,
+      requiredCapability: row.required_capability,
+      toolCapabilities: textMapOf(row.tool_capabilities),
+      enabled: row.enabled === 1,
+      tools: new Map(tools.get(row.id)),
+    }),
+  )
+}
+
+function readTools(db: SQLite.Database): ReadonlyMap<string, readonly (readonly [string, KnownTool])[]> {
+  interface ToolRow extends Omit<KnownTool, 'digest'> {
+    readonly holder: string
+    readonly name: string
+    readonly digest: string
+  }
+  const rows = db.prepare<[], ToolRow>(
+    'select resource_id as holder, name, state, digest, pending_digest as pending from mcp_tools',
+  )
+  // The table has the empty text where a tool was never approved.
+  return grouped(rows.all(), ({ name, state, digest, pending }) => [
+    name,
+    { state, digest: digest || null, pending },
+  ])
+}
+
+function readCas(db: SQLite.Database): ReadonlyMap<string, string> {
+  const rows = db.prepare<[], { digest: string; kind: string }>('select digest, kind from attached_cas')
+  return new Map(rows.all().map(({ digest, kind }) => [digest, kind]))
+}
+
+const columnsOf = (db: SQLite.Database, table: string): ReadonlySet<string> =>
+  new Set(db.prepare<[string], string>('select name from pragma_table_info(?)').pluck().all(table))
+
+// What is not of the form that the service writes is shown as it stands, and so differs from every row.
+function textsOf(json: string): readonly string[] {
+  const value = parsed(json)
+  return isTexts(value) ? value : [json]
+}
+
+function textMapOf(json: string): Readonly<Record<string, string>> {
+  const value = parsed(json)
+  if (!isObject(value)) return { '': json }
+  return Object.fromEntries(Object.entries(value).map(([name, own]) => [name, String(own)]))
+}
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
