@@ -328,3 +328,100 @@ t.test(
     })
   },
 )
+
+t.test('docs/ledger.md#rule: refusals that rows do not say enough of, each with its why', async (t) => {
+  const why = (rows: readonly Entry[]) => {
+    const { recomputed, disagree, not_recomputable: found } = of(rows)
+    return recomputed + disagree === 0 ? Object.keys(found) : of(rows)
+  }
+  const unnamed = { ...refusal('mcp_not_bound'), action: 'mcp_prompts_get', model: null }
+  t.same(why([...LLM, decided(1, unnamed)]), ['no resource is named, for there was none'])
+  const annotated = refusal('mcp_tool_quarantined')
+  t.match(why([...MCP, decidedTool(1, annotated)]), [/^approved tools that are annotated/])
+  const answer = { action: 'mcp_response', tool: null }
+  t.same(why([...MCP, decidedTool(1, answer)]), ['answers that name no tool'])
+  t.same(why([...LLM, decided(1, { action: 'mcp_request' })]), ['no resource is named'])
+  t.same(why([...MCP, decidedTool(1, { action: 'mcp_request' })]), ['an action that has no rule'])
+  const folded = { summarised: { count: 3 } }
+  const summary = { ...refusal('mcp_not_bound', folded), request_id: null, cert_thumbprint: null }
+  t.same(why([...LLM, decided(1, summary)]), ['summaries of several causes'])
+  const many = Array.from({ length: 20 }, (_, at) => changed('agent.capabilities_patched', at + 2))
+  const late = { ...refusal('capability_missing', folded), cert_thumbprint: null }
+  t.same(why([...LLM, ...many, decided(1, late)]), ['summaries of a revision long past'])
+})
+
+t.test(
+  'docs/ledger.md#rule: an answer demands what its call does; levels of logs what tools do',
+  async (t) => {
+    t.match(of([...MCP, decidedTool(1, { action: 'mcp_response' })]), { recomputed: 1, disagree: 0 })
+    const revoked = [...MCP, binding('revoked')]
+    const answer = { action: 'mcp_response', ...refusal('mcp_not_bound') }
+    t.match(of([...revoked, decidedTool(1, answer)]), { recomputed: 1, disagree: 0 })
+    t.match(of([...revoked, decidedTool(1)]), { disagree: 1, problems: [{ problem: /mcp_not_bound/ }] })
+    const off = [...MCP, resource('updated', 2, { enabled: false })]
+    const now = { resource: { id: 'mcpr_1', revision: 2 } }
+    t.match(of([...off, decidedTool(1, { ...answer, authority: now })]), { recomputed: 1, disagree: 0 })
+    const level = { action: 'mcp_logging_setLevel', tool: null }
+    t.match(of([...MCP, decidedTool(1, level)]), { recomputed: 1, disagree: 0 })
+    t.match(of([...MCP, decidedTool(1, { ...level, authority: { demanded: [] } })]), { disagree: 1 })
+    const complete = (capability: string) =>
+      of([
+        ...START,
+        changed('agent.created', 1, { capabilities: [capability] }),
+        resource('created', 1),
+        binding('created'),
+        decidedTool(1, {
+          action: 'mcp_completion_complete',
+          tool: null,
+          authority: { demanded: [capability] },
+        }),
+      ])
+    t.match(complete('mcp.prompts.get'), { recomputed: 1, disagree: 0 })
+    t.match(complete('mcp.resources.read'), { recomputed: 1, disagree: 0 })
+    t.match(complete('llm.chat'), { disagree: 1 })
+  },
+)
+
+t.test(
+  'docs/ledger.md#replay: a tool that is gone, and a resource that is deleted, are reached no more',
+  async (t) => {
+    const now = { resource: { id: 'mcpr_1', revision: 2 } }
+    const gone = [...MCP, resource('updated', 2, { gone: ['read'] })]
+    t.match(of([...gone, decidedTool(1, { authority: now })]), {
+      problems: [{ problem: /mcp_tool_unknown/ }],
+    })
+    const back = [...gone, resource('updated', 3, PINNED)]
+    t.match(of([...back, decidedTool(1, { authority: { resource: { id: 'mcpr_1', revision: 3 } } })]), {
+      disagree: 0,
+    })
+    const anew = [...MCP, resource('deleted', 2), resource('created', 1, PINNED)]
+    t.match(of([...anew, decidedTool(1)]), { disagree: 1, problems: [{ problem: /mcp_not_bound/ }] })
+  },
+)
+
+t.test(
+  'docs/ledger.md#rule: a refusal by a check says so, and the row of an old configuration counts',
+  async (t) => {
+    const checks = [{ name: 'policy', digest: 'p', shadow: false }]
+    const rows = [started, loaded({ checks }), changed('agent.created', 1)]
+    const said = refusal('policy_denied', { refused_by: 'policy' })
+    t.match(of([...rows, decided(1, said)]), { disagree: 1, problems: [{ problem: /does not say that/ }] })
+    const passed = { checks: [{ name: 'policy', digest: 'p', verdict: 'pass' }] }
+    t.match(of([...rows, decided(1, { ...said, authority: passed })]), { disagree: 1 })
+    const shadow = [
+      started,
+      loaded({ checks: [{ ...checks[0], name: 'policy', digest: 'p', shadow: true }] }),
+      changed('agent.created', 1),
+    ]
+    t.match(of([...shadow, decided(1)]), { recomputed: 1, disagree: 0 })
+    const other = { config_digest: 'ef'.repeat(32) }
+    t.match(of([...LLM, loaded({ egress_dpop_mode: 'required' }, other), decided(1)]), { disagree: 0 })
+  },
+)
+
+t.test('docs/ledger.md#recomputing: of rows of version 1 no pairs are demanded', async (t) => {
+  const [one, two] = [decided(1), decided(2)]
+  const nothing = { allowed_without_outcome: 0, outcomes_without_decision: 0, problems: [] }
+  t.match(of([one, ended(two), started], [1, 1, 1]), { ...nothing, open: 0 })
+  t.match(of([one, ended(one)], [1, 2]), nothing, 'a call that the upgrade interrupted')
+})
