@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { closeSync, constants, openSync, readFileSync, writeSync } from 'node:fs'
+import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs'
 
 /** The last row of a chain that was made durable. */
 export interface Head {
@@ -16,12 +16,19 @@ export const headPath = (database: string): string => `${database}-head`
 
 /** Reads the file; null where there is none, or where what it holds was not written whole. */
 export function readHead(database: string): Head | null {
+  const record = Buffer.alloc(RECORD_LENGTH)
   try {
-    return parse(readFileSync(headPath(database), 'latin1').slice(0, RECORD_LENGTH))
+    const fd = openSync(headPath(database), 'r')
+    try {
+      readSync(fd, record, 0, RECORD_LENGTH, 0)
+    } finally {
+      closeSync(fd)
+    }
   } catch (error) {
     if (isErrorOf(error, 'ENOENT')) return null
     throw error
   }
+  return parse(record.toString('latin1'))
 }
 
 /** Notes heads in the file. */

@@ -44,7 +44,7 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged>
 }
 
 /** Rows that are read at once. */
-const PAGE = 1_000
+const PAGE = 256
 
 /**
  * Every row as {@link storedRows} reads them, page by page, each a short read of its own: a read that lasted

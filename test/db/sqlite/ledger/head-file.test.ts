@@ -1,4 +1,4 @@
-import { copyFileSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { headPath, headProblem, openHeadFile, readHead } from '../../../../db/sqlite/ledger/head-file.ts'
@@ -103,4 +103,15 @@ t.test('docs/ledger.md#head-file: only what is ahead, or differs at its place, i
   t.match(headProblem({ seq: 7, hash: HASH }, 6, undefined), { kind: 'ahead' })
   t.match(headProblem({ seq: 7, hash: HASH }, 0, undefined), { kind: 'ahead' }, 'an emptied table')
   t.match(headProblem({ seq: 7, hash: HASH }, 7, 'other'), { kind: 'other' })
+})
+
+t.test('docs/ledger.md#head-file: a disk that takes no note keeps nobody from committing', async (t) => {
+  const file = await scratchDatabase(t.testdir())
+  symlinkSync('/dev/full', headPath(file))
+  const ledger = await open(file)
+  const [sealed] = await ledger.commit({ entries: [entry()] })
+  t.equal(sealed?.seq, 1)
+  t.notOk(ledger.failing)
+  await ledger.close()
+  t.equal(readHead(file), null)
 })

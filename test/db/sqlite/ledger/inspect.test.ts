@@ -216,3 +216,25 @@ t.test(
     })
   },
 )
+
+t.test(
+  'docs/ledger.md#verifying: what is written meanwhile is read too, and nothing is said of it',
+  async (t) => {
+    const file = await honestDatabase(t.testdir(), [])
+    const rows = chainOf(Array.from({ length: 900 }, () => started))
+    storeRows(file, rows.slice(0, 600))
+    withRaw(file, (db) => {
+      db.pragma('journal_mode = WAL')
+      const seen: number[] = []
+      for (const row of liveRows(db, () => undefined)) {
+        if ('damaged' in row) t.fail(row.damaged)
+        else seen.push(row.seq)
+        if (seen.length === 300) storeRows(file, rows.slice(600))
+      }
+      t.same(
+        seen,
+        Array.from({ length: 900 }, (_, index) => index + 1),
+      )
+    })
+  },
+)
