@@ -9,12 +9,13 @@ import * as identity from './migrations/0046_identity.ts'
 import * as mcp from './migrations/0047_mcp.ts'
 import * as authorityRevision from './migrations/0048_authority_revision.ts'
 import * as listIndexes from './migrations/0049_list_indexes.ts'
+import * as record from './migrations/0050_record.ts'
 import type { Schema } from './schema.ts'
 import { auditGuards } from './sqlite/ledger/guards.ts'
 
 /**
  * Every migration by name, in the order of the names. What no common SQL can say stands beside what it
- * belongs to, from the engine's folder. The next one is 0050 or later: a name that sorts before one that has
+ * belongs to, from the engine's folder. The next one is 0051 or later: a name that sorts before one that has
  * run is refused.
  */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -28,6 +29,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0047_mcp': mcp,
   '0048_authority_revision': authorityRevision,
   '0049_list_indexes': listIndexes,
+  '0050_record': record,
 }
 
 /**

@@ -6,9 +6,10 @@ import type { ColumnType, Generated } from 'kysely'
  */
 export interface Schema {
   readonly internal_agents: AgentTable
-  readonly local_user_principals: LocalPrincipalTable
+  readonly local_user_principals: UserTable
   readonly local_workload_principals: LocalPrincipalTable
   readonly certificate_pins: CertificatePinTable
+  readonly subject_keys: SubjectKeyTable
   readonly settings: SettingTable
   readonly api_keys: ApiKeyTable
   readonly attached_cas: AttachedCaTable
@@ -62,6 +63,21 @@ interface AgentTable extends PrincipalColumns {
 
 interface LocalPrincipalTable extends PrincipalColumns {
   readonly principal_id: string
+}
+
+interface UserTable extends LocalPrincipalTable {
+  /** The pseudonym that the ledger knows the user by: `usr_…`. Unique. */
+  readonly principal_ref: string
+}
+
+/** The keys of commitments (docs/ledger.md#commitments), one for each name that the ledger knows a principal by. */
+interface SubjectKeyTable {
+  /** `usr_…` of a user, the id of any other. */
+  readonly principal_ref: string
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  /** 32 random bytes, sealed. base64. */
+  readonly sealed_key: string
 }
 
 interface CertificatePinTable {
@@ -142,7 +158,7 @@ interface McpResourceTable {
   readonly auth_type: McpAuthType
   /** `env:MCP_SECRET_…` or `file:/path`: where the secret is, never the secret. */
   readonly auth_secret_ref: string | null
-  readonly required_capability: string
+  readonly required_capability: string | null
   /** JSON array of host names. */
   readonly allowed_domains: string
   readonly enabled: Flag

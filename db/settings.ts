@@ -5,7 +5,13 @@ import { type Statement, statementOf, timestamp } from './statement.ts'
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
  * never the secret.
  */
-export type SettingKey = 'admin_secret_hash' | 'organisation' | 'trust_domain' | 'dpop_nonce_secret'
+export type SettingKey =
+  | 'admin_secret_hash'
+  | 'organisation'
+  | 'trust_domain'
+  | 'dpop_nonce_secret'
+  | 'subject_key_sealer'
+  | 'record_version'
 
 /** Reads the setting's value; undefined where it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {

@@ -68,6 +68,8 @@ export interface Receipt {
   readonly stream: string
   readonly seq: number
   readonly hash: string
+  /** The salt of the commitment to the body, where it was read. Lower-case hex. */
+  readonly salt?: string
 }
 
 /**

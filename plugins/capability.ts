@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { missingOf } from '../db/audit/authority/rule.ts'
 import type { AccessToken, Demand, Principal } from './facts.ts'
 import type { Granted } from './permit.ts'
 import type { Arrival, Plugin } from './plugin.ts'
@@ -46,7 +47,7 @@ interface Asked extends Arrival {
  */
 export const capabilityBeforeBody: Plugin<Asked, object> = {
   name: 'capability',
-  admit: (facts) => (holds(facts.principal, facts.token, facts.demand.capability) ? {} : readShort(facts)),
+  admit: (facts) => (holds(facts.principal, facts.token, facts.demand.demanded) ? {} : readShort(facts)),
 }
 
 async function readShort(facts: Asked): Promise<object> {
@@ -61,26 +62,28 @@ async function readShort(facts: Asked): Promise<object> {
 }
 
 /** Refuses a principal, or a token of its, that does not hold what is demanded. */
-function demandHeld(holder: Principal, token: AccessToken | null, { capability: required }: Demand): void {
-  if (!holder.capabilities.includes(required)) {
-    const message = `${holder.id} does not hold the capability ${required}. Ask an operator to grant it.`
-    throw missing(required, message)
-  }
-  // A token may have been narrowed to less than its principal holds (RFC 6749 §3.3); it never widens it.
-  if (token?.scope?.includes(required) === false) {
-    throw missing(required, `The access token is narrowed to other capabilities than ${required}.`)
-  }
+function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: Demand): void {
+  const missed = missingOf(demanded, holder.capabilities, token?.scope ?? null)
+  if (missed === null) return
+  throw missing(
+    missed,
+    holder.capabilities.includes(missed)
+      ? `The access token is narrowed to other capabilities than ${missed}.`
+      : `${holder.id} does not hold the capability ${missed}. Ask an operator to grant it.`,
+  )
 }
 
-/** Returns whether the gate would let this principal, with this token, through for `capability`. */
-export function holds({ capabilities }: Principal, token: AccessToken | null, required: string): boolean {
-  return capabilities.includes(required) && token?.scope?.includes(required) !== false
-}
+/** Returns whether the gate would let this principal, with this token, through for what is demanded. */
+export const holds = (
+  { capabilities }: Principal,
+  token: AccessToken | null,
+  demanded: readonly string[],
+): boolean => missingOf(demanded, capabilities, token?.scope ?? null) === null
 
 /**
  * Makes the refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1).
  */
-export function missing(required: string, message: string): Refusal {
+function missing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,
     detail: { required_capability: required },
@@ -90,6 +93,6 @@ export function missing(required: string, message: string): Refusal {
 
 /** States what a route asks for, where the route alone decides it. */
 export function demand(action: string, capability: string): Plugin<object, { demand: Demand }> {
-  const stated = { demand: { action, capability } }
+  const stated = { demand: { action, demanded: [capability] } }
   return { name: 'demand', admit: () => stated }
 }

@@ -1,3 +1,4 @@
+import type { Hash } from 'node:crypto'
 import type { JsonObject } from '../db/json.ts'
 import type { PrincipalType } from '../db/schema.ts'
 
@@ -12,6 +13,8 @@ export type { PrincipalType } from '../db/schema.ts'
 /** The caller: given by `pin`, read from the database on this very request. */
 export interface Principal {
   readonly id: string
+  /** The name that the ledger knows it by: the pseudonym of a user, the id of any other. */
+  readonly ref: string
   readonly type: PrincipalType
   readonly capabilities: readonly string[]
   /** RFC 7638 thumbprint of the registered DPoP key, or null. */
@@ -28,7 +31,8 @@ export interface Principal {
 export interface Demand {
   /** The audit action, e.g. `egress_llm_chat`. */
   readonly action: string
-  readonly capability: string
+  /** The capabilities that must be held, in the order asked; empty: any. */
+  readonly demanded: readonly string[]
 }
 
 /** The content of a call as its audit rows say it, never the content itself. */
@@ -58,6 +62,31 @@ export interface AccessToken {
    * The capabilities it was narrowed to, or null where it was not. It never widens what the principal holds.
    */
   readonly scope: readonly string[] | null
+  /** True where it is bound to a key of its own, which need not be the registered one. */
+  readonly bound: boolean
+}
+
+/**
+ * Commits to what a call carries (docs/ledger.md#commitments): whoever has the bytes and the salt can prove them,
+ * and nobody can search for them. Given by `pin`, of the caller's own key and this request. `label`: the name of
+ * the member of `detail` that holds the commitment.
+ */
+export interface Commitments {
+  /** Hex SHA-256 of salt and bytes. */
+  readonly of: (label: string, bytes: Buffer | string) => string
+  /** Sixteen bytes. */
+  readonly salt: (label: string) => Buffer
+  /** A SHA-256 that has been given the salt. */
+  readonly hashing: (label: string) => Hash
+}
+
+/** The MCP resource that a call is for, as it was judged: given where it is one. */
+export interface Reached {
+  readonly resource: { readonly id: string; readonly revision: number }
+  /** The id of the binding; null where there is none. */
+  readonly binding: string | null
+  /** Lower-case hex digest of the tool's approved definition; null where it is no tool, or not approved. */
+  readonly pin: string | null
 }
 
 /**
@@ -70,6 +99,6 @@ export interface ToolCall {
   readonly method: string
   /** As parsed once and dispatched later; null where the method has none. */
   readonly arguments: Readonly<Record<string, unknown>> | null
-  /** Lower-case hex SHA-256 of the arguments in canonical form (RFC 8785), or null. */
-  readonly argumentsSha256: string | null
+  /** Makes the lower-case hex SHA-256 of the arguments in canonical form (RFC 8785); null where there are none. */
+  readonly argumentsSha256: (() => string) | null
 }

@@ -1,8 +1,10 @@
 import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
 import type { Principal } from './facts.ts'
+import { RECORDER, type Recorder, Stale } from './recorder.ts'
 import { Refusal } from './refusal.ts'
 
 export type { Arrival, Caller, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
+export { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
 
 /**
  * Looks at the facts known so far and either adds facts or throws a {@link Refusal}.
@@ -64,30 +66,6 @@ export interface Refused<Facts> {
 
 export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
 
-/** The name of the recorder, as `refused_by` says it where a record could not be written. */
-export const RECORDER = 'audit'
-
-/**
- * The error of a recorder that found the authority changed which a call was judged by. Nothing was recorded;
- * the call is to be judged once more.
- */
-export class Stale extends Error {}
-
-/**
- * Makes a decision durable before anything acts on it. Rejects where it cannot, with {@link Stale} where an
- * allowed call was overtaken by a change of the authority it was judged by; then nothing may act.
- * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
- */
-export interface Recorder<in Facts extends Arrival> {
-  readonly allowed: (facts: Facts) => Promise<Receipt | null>
-  readonly refused: (
-    facts: Arrival & Partial<Facts>,
-    refusal: Refusal,
-    by: string,
-  ) => Promise<Receipt | Summarised | null>
-  readonly settled?: (facts: Facts, settlement: Settlement) => void
-}
-
 type AnyPlugin = Plugin<object, object>
 
 /**
@@ -134,14 +112,14 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
    * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
-   * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again, the
-   * decision is a refusal with `overloaded`.
+   * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again, or was
+   * refused before, the decision is a refusal with `overloaded`.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     const { from, refresh } = this.#anew
     const tail = this.#plugins.slice(from)
     const head = await ask(this.#plugins.slice(0, from), arrival)
-    if (head.refused) return refuse(head, recorder, settling(head.passed, head.facts))
+    if (head.refused) return (await record(NOTHING, head, recorder)) ?? overtaken(NOTHING, head, recorder)
     const first = await ask(tail, head.facts)
     const decided = await record(head, first, recorder)
     if (decided) return decided
@@ -179,14 +157,15 @@ async function ask(plugins: readonly AnyPlugin[], known: Arrival): Promise<Asked
   return { facts, passed: plugins, refused: null }
 }
 
-/** Records a decision. Null where it was allowed by an authority that has changed since. */
+/** Records a decision. Null where it was made by an authority that has changed since. */
 async function record<Facts extends Arrival>(
-  head: Asked,
+  head: Pick<Asked, 'passed'>,
   asked: Asked,
   recorder: Recorder<Facts>,
 ): Promise<Decision<Facts> | null> {
-  const settled = settling([...head.passed, ...asked.passed], asked.facts)
-  if (asked.refused) return refuse(asked, recorder, settled)
+  const passed = [...head.passed, ...asked.passed]
+  const settled = settling(passed, asked.facts)
+  if (asked.refused) return refuse(asked, passed, recorder)
   // Proven by construction: every plugin of `Facts` has run.
   const facts = asked.facts as Facts
   try {
@@ -197,15 +176,22 @@ async function record<Facts extends Arrival>(
   }
 }
 
-function overtaken<Facts extends Arrival>(
-  head: Asked,
+async function overtaken<Facts extends Arrival>(
+  head: Pick<Asked, 'passed'>,
   asked: Asked,
   recorder: Recorder<Facts>,
 ): Promise<Refused<Facts>> {
   const refusal = new Refusal('overloaded', { headers: { 'retry-after': '1' } })
-  const settled = settling([...head.passed, ...asked.passed], asked.facts)
-  return refuse({ ...asked, refused: { refusal, by: RECORDER } }, recorder, settled)
+  const passed = [...head.passed, ...asked.passed]
+  const refused = { ...asked, refused: { refusal, by: RECORDER } }
+  const recorded = await refuse(refused, passed, recorder)
+  // Proven by ask(), as in refuse().
+  const facts = asked.facts as Arrival & Partial<Facts>
+  return recorded ?? unrecorded<Facts>(facts, refusal, settling(passed, facts))
 }
+
+/** No plugin was asked before. */
+const NOTHING: Pick<Asked, 'passed'> = { passed: [] }
 
 const NOBODY: Settling = () => {}
 
@@ -265,19 +251,21 @@ function tell(by: string, work: () => unknown, onFault: OnFault): void {
 const isThenable = <Value>(given: Value | PromiseLike<Value>): given is PromiseLike<Value> =>
   typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function'
 
+/** Records a refusal. Null where it was made by an authority that has changed since. */
 async function refuse<Facts extends Arrival>(
   { facts: known, refused }: Asked,
+  passed: readonly AnyPlugin[],
   recorder: Recorder<Facts>,
-  settled: Settling,
-): Promise<Refused<Facts>> {
+): Promise<Refused<Facts> | null> {
   // Whatever plugins have given by then is of Facts.
   const facts = known as Arrival & Partial<Facts>
+  const settled = settling(passed, known)
   const { refusal, by } = refused ?? { refusal: new Refusal('internal'), by: RECORDER }
   try {
-    const receipt = await recorder.refused(facts, refusal, by)
+    const receipt = await recorder.refused(facts, refusal, { by, passed: passed.map(({ name }) => name) })
     return { allowed: false, refusal, by, facts, receipt, settled }
   } catch (error) {
-    return unrecorded<Facts>(facts, error, settled)
+    return error instanceof Stale ? null : unrecorded<Facts>(facts, error, settled)
   }
 }
 

@@ -209,6 +209,7 @@ export const FORMER_PLUGIN_NAMES = {
   'api-key': 'api_key',
   'local-operator': 'local_operator',
   mcp_asked: 'mcp_peek',
+  mcp_method: 'capability',
   mcp_origin: 'origin',
   mcp_scope: 'mcp_resource_path',
   'single-use': 'single_use',

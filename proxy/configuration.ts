@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
 import { messageOf } from '../db/error-message.ts'
+import type { JsonObject } from '../db/json.ts'
+import type { Judging } from '../plugins/audit/decision.ts'
 import type { AuditOptions } from '../plugins/audit/options.ts'
 import { catalogue, type OpenedCheck, rowOf } from '../plugins/catalogue.ts'
 import type { DpopMode } from '../plugins/dpop/dpop.ts'
@@ -11,7 +13,7 @@ import {
   type OperatorFiles,
   readOperatorFiles,
 } from '../plugins/operator-files/files.ts'
-import { type Check, loadOperatorModule } from '../plugins/operator-files/module.ts'
+import { loadOperatorModule } from '../plugins/operator-files/module.ts'
 import { checkOrder } from '../plugins/order.ts'
 import type { PinOptions } from '../plugins/pin/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables } from './llm/options.ts'
@@ -34,10 +36,28 @@ export interface Configuration {
   /** The options in the file; the defaults where there is none. */
   readonly mcp: McpOptions
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
-  readonly checks: readonly Check[]
+  readonly checks: readonly ConfiguredCheck[]
   readonly files: readonly OperatorFile[]
   /** Releases the resources of the checks. Calls under way that still reach them are judged all the same. */
   readonly close: () => Promise<void>
+}
+
+/** A check, and the hex SHA-256 of its code; null where that lies elsewhere. */
+export type ConfiguredCheck = Pick<OpenedCheck, 'check' | 'digest'>
+
+/** What judges, as decision rows say it, and the row of the configuration itself (docs/ledger.md#authority). */
+export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configuration): Judging => ({
+  configDigest: digest,
+  mode: { egress_dpop_mode: dpopMode, no_downgrade: noDowngrade },
+  checks: checks.map(({ check: { name }, digest: code }) => ({ name, digest: code })),
+})
+
+/** The `detail` of the row `config.loaded`: what every decision under its digest is judged by. */
+export const loadedDetail = (configuration: Configuration): JsonObject => {
+  const { mode, checks, configDigest } = judgingOf(configuration)
+  const { enforce_tools_call, list } = configuration.mcp
+  const named = checks.map((check) => ({ ...check, shadow: false }))
+  return { digest: configDigest, ...mode, enforce_tools_call, list, checks: named }
 }
 
 /** Every plugin that a file may name. */
@@ -74,7 +94,7 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     audit: CATALOGUE.audit.options.parse(optionsOf('audit')),
     llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
-    checks: [...checks.values()].map(({ check }) => check),
+    checks: [...checks.values()].map(({ check, digest }) => ({ check, digest })),
     files: read.files,
     close: () => closeAll(checks),
   }

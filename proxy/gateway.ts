@@ -3,8 +3,9 @@ import type { DestinationStream, Logger } from 'pino'
 import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { type Monotonic, monotonic } from '../plugins/secrets/throttle.ts'
+import { bringRecordUpToDate } from './admin/record-version.ts'
 import { startTasks } from './background.ts'
-import { type Configuration, loadConfiguration } from './configuration.ts'
+import { type Configuration, loadConfiguration, loadedDetail } from './configuration.ts'
 import { type DataDirectory, makeDataDirectory, openDataDirectory } from './data-directory.ts'
 import { handlers } from './handlers.ts'
 import { type Control, openControl } from './http/control-socket.ts'
@@ -12,7 +13,7 @@ import { openListeners } from './http/listeners.ts'
 import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
 import { pipelines } from './pipelines.ts'
-import { type Reload, reloader } from './reload.ts'
+import { type Note, type Reload, reloader } from './reload.ts'
 import { type Routers, routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
 import type { Settings } from './settings.ts'
@@ -100,9 +101,6 @@ async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environm
   return { ...configuration, dpopMode: egressDpopMode, digest }
 }
 
-/** Writes an audit row about the service itself. */
-type Note = (action: string, detail: Record<string, string | number>) => Promise<unknown>
-
 interface OpenOptions {
   readonly dataDirectory: DataDirectory
   readonly control: Control
@@ -121,8 +119,8 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { metrics, drain, budget, ledger } = services
   const inForce = swappable(services, opening.configuration)
   const digest = (): string => inForce.configuration().digest
-  const note: Note = (action, detail) =>
-    ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), digest())] })
+  const note: Note = (action, detail, judgedBy = digest()) =>
+    ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
 
   const timers = { ...TIMERS, ...options.timers }
   const serving = (place: keyof Routers) =>
@@ -137,8 +135,8 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
+  await begin(services, note, inForce.configuration(), options.controlOnly === true)
   if (!options.controlOnly) {
-    await begin(services, note, digest())
     const handle = {
       runtime: serving('runtime'),
       admin: serving('admin'),
@@ -206,13 +204,41 @@ function swappable(services: Services, first: Configuration) {
   }
 }
 
-/** Writes the first rows of a run: the outcomes of calls that an earlier run left open, then the start. */
-async function begin({ ledger, clock, logs }: Services, note: Note, configDigest: string): Promise<void> {
-  const recovered = await ledger.recover(clock(), configDigest)
+const STARTED = { node: process.versions.node }
+
+/** Writes the first rows of a run, and those that an earlier version left out. */
+async function begin(
+  services: Services,
+  note: Note,
+  configuration: Configuration,
+  controlOnly: boolean,
+): Promise<void> {
+  const { ledger } = services
+  // A ledger begins with the start of a service, whoever writes it.
+  if (controlOnly && ledger.head === null) await note('service.started', { ...STARTED, control_only: true })
+  if (!controlOnly) await beginServing(services, note, configuration)
+  const { database } = services.dataDirectory
+  await bringRecordUpToDate({
+    ...services,
+    database,
+    configDigest: configuration.digest,
+    at: services.clock(),
+  })
+}
+
+/** Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. */
+async function beginServing(
+  { ledger, clock, logs }: Services,
+  note: Note,
+  configuration: Configuration,
+): Promise<void> {
+  const recovered = await ledger.recover(clock(), configuration.digest)
   if (recovered > 0) {
     logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
   }
-  await note('service.started', { node: process.versions.node })
+  await note('service.started', STARTED)
+  // Before it judges anything: a decision under its digest can be computed once more.
+  await note('config.loaded', loadedDetail(configuration))
 }
 
 interface ShutdownOptions {

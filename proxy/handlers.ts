@@ -8,7 +8,7 @@ import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
 import type { TokenKeys } from './auth/token-keys.ts'
-import type { Configuration } from './configuration.ts'
+import { type Configuration, judgingOf } from './configuration.ts'
 import { readiness } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
 import { type LlmFacts, llmHandler } from './llm/handler.ts'
@@ -86,14 +86,14 @@ export function handlers(services: Services, configuration: Configuration): Hand
 
 function recorders(
   { dataDirectory, ledger, outcomes, anonymous, summaries, seen }: Services,
-  { digest: configDigest }: Configuration,
+  configuration: Configuration,
 ): Pick<Handlers, 'recorder' | 'anonymous'> {
   return {
     recorder: audit({
       ledger,
       outcomes,
       database: dataDirectory.database,
-      configDigest,
+      judging: judgingOf(configuration),
       anonymous,
       summaries,
       seen,
@@ -123,6 +123,7 @@ function mcpHandlers(
       states,
       onToolsChanged: ({ resource_id: id }) => changed.add(id),
       enforced: options.enforce_tools_call,
+      list: options.list,
       httpGet: options.http_get.enabled,
       fetchUrl: httpGet(options.http_get),
     }),
@@ -133,7 +134,7 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, keys }: Services,
+  { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
 ): AdminContext {
@@ -142,6 +143,8 @@ function adminContext(
     database,
     ledger,
     authority,
+    subjectKeys,
+    oneAtATime,
     organisation: settings.org,
     trustDomain: settings.trustDomain,
     configDigest: configuration.digest,

@@ -1,7 +1,7 @@
 import { capability, capabilityBeforeBody, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
-import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
+import type { AccessToken, Commitments, Principal, Proof } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
 import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
@@ -12,12 +12,12 @@ import { type Actor, localOperator, stillOperator } from '../plugins/secrets/adm
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
-import { type LlmTarget, llmCall } from './llm/call.ts'
 import type { Endpoint } from './llm/dialects/registry.ts'
-import { mcpState, mcpTool, methodGate } from './mcp/gate/checks.ts'
+import { type LlmTarget, llmCall } from './llm/routing.ts'
+import { mcpState, mcpTool, reachedBy } from './mcp/gate/checks.ts'
 import { demandNow } from './mcp/gate/demand-now.ts'
-import { mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
-import { type McpTarget, mcpTarget, reachedBy } from './mcp/gate/target.ts'
+import { type DoorFound, mcpDoor, mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
+import { type McpTarget, mcpTarget, mcpTargetFound } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
 
@@ -38,7 +38,7 @@ const MCP_BODY_LIMIT = 8 * MIB
 export interface PipelineSources {
   readonly configuration: Configuration
   /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
-  readonly pin: Plugin<Arrival, { principal: Principal }>
+  readonly pin: Plugin<Arrival, { principal: Principal; commitments: Commitments }>
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Made once: its memory of failures must outlive a configuration. */
@@ -55,8 +55,10 @@ export interface PipelineSources {
 /** The facts of an MCP request whose message was read. */
 type McpRead = Arrival &
   JsonBody &
+  DoorFound &
   ResourcePath & {
     readonly principal: Principal
+    readonly commitments: Commitments
     readonly proof: Proof | null
     readonly token: AccessToken | null
     readonly peeked: Peeked
@@ -112,8 +114,9 @@ export function pipelines({
       }
     }
 
-  const resourcePath = mcpResourcePath(mcp.registry, mcp.sessions)
-  const mcpMethod = methodGate(mcpOptions.enforce_tools_call)
+  const { enforce_tools_call: enforced } = mcpOptions
+  const door = mcpDoor(mcp.registry)
+  const resourcePath = mcpResourcePath(mcp.sessions)
 
   /**
    * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
@@ -121,14 +124,14 @@ export function pipelines({
    */
   const work = () => {
     const call = Pipeline.start<McpRead>()
-      .anew(pin, proof, resourcePath)
-      .pass(mcpTarget(mcp.registry, mcp.serverRequests, mcpOptions.http_get.enabled))
+      .anew(pin, proof, door, resourcePath)
+      .pass(mcpTarget({ ...mcp, httpGet: mcpOptions.http_get.enabled, enforced }))
+      .pass(mcpTargetFound)
       .pass(again)
       .pass(mcpGate)
-      .pass(mcpMethod)
       .pass(mcpTool)
       .pass(mcpState(mcp.states))
-    return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+    return checks.reduce<typeof call>((pipeline, { check }) => pipeline.pass(check), call)
   }
 
   return {
@@ -170,7 +173,7 @@ export function pipelines({
         // (docs/threats.md#m-06).
         .pass(again)
         .pass(llmGate)
-      return checks.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+      return checks.reduce<typeof call>((pipeline, { check }) => pipeline.pass(check), call)
     },
 
     /** MCP: only the message tells whether it is about the connection or asks for work. */
@@ -182,6 +185,7 @@ export function pipelines({
         .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
         .pass(mcpPeek)
         .pass(mcpMessage)
+        .pass(door)
         .pass(resourcePath),
       session: mcpPages.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
       handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
@@ -192,15 +196,12 @@ export function pipelines({
     stillHolds: stillAdmitted<Gated<LlmTarget>>(({ token, granted }, holder) =>
       llmGate.admit({ ...granted, holder, token }),
     ),
-    mcpStillHolds: stillAdmitted<Gated<McpTarget> & { readonly message: McpMessage }>(
-      async ({ token, message, granted }, holder) => {
-        const { target } = granted
-        const reached = reachedBy(target, granted.demand)
-        const { demand } = reached ? await demandNow(mcp.registry, holder, reached) : granted
-        const now = await mcpGate.admit({ holder, token, demand, target })
-        await mcpMethod.admit({ token, message, ...now })
-      },
-    ),
+    mcpStillHolds: stillAdmitted<Gated<McpTarget>>(async ({ token, granted }, holder) => {
+      const { target } = granted
+      const reached = reachedBy(target, granted.demand)
+      const demand = reached ? await demandNow({ ...mcp, enforced }, holder, reached) : granted.demand
+      await mcpGate.admit({ holder, token, demand, target })
+    }),
 
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: anyone.pass(beforeFirstSecret).pass(jsonBody({ limit: SETUP_BODY_LIMIT, empty: true })),

@@ -1,15 +1,19 @@
 import type { Logger } from 'pino'
 import { messageOf } from '../db/error-message.ts'
-import type { Configuration } from './configuration.ts'
+import type { JsonObject } from '../db/json.ts'
+import { type Configuration, loadedDetail } from './configuration.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
 /** Loads the configuration anew. Resolves with true where it is in force now. Never rejects. */
 export type Reload = () => Promise<boolean>
 
+/** Writes an audit row about the service itself. `digest`: of the configuration that it is about; absent: in force. */
+export type Note = (action: string, detail: JsonObject, digest?: string) => Promise<unknown>
+
 interface Sources {
   readonly load: () => Promise<Configuration>
   readonly use: (configuration: Configuration) => void
-  readonly note: (action: string, detail: Record<string, string | number>) => Promise<unknown>
+  readonly note: Note
   readonly log: Logger
   readonly metrics: Metrics
   readonly renew: () => Promise<void>
@@ -37,7 +41,7 @@ async function reload({ load, use, note, log, metrics, renew }: Sources): Promis
     // First, because it may fail: a configuration that is reported as rejected must not be in force.
     await renew()
     // Recorded before it judges anything: no row, no work.
-    await note('config.loaded', { digest: configuration.digest })
+    await note('config.loaded', loadedDetail(configuration), configuration.digest)
     use(configuration)
     loaded = null
     metrics.reloads.inc({ result: 'loaded' })

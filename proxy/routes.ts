@@ -6,6 +6,7 @@ import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts
 import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
 import type { Handlers } from './handlers.ts'
+import { type Router, router } from './http/arrival.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
 import {
   type BareRoute,
@@ -19,7 +20,6 @@ import {
   type Refuse,
   type Route,
 } from './http/route.ts'
-import { type Router, router } from './http/router.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
 import { mcpRecorder } from './mcp/gate/recorded.ts'
 import { handshakeOr } from './mcp/protocol/message.ts'
@@ -189,6 +189,7 @@ function adminRoutes(
         route('GET', one, read, kind.get),
         route('DELETE', one, read, kind.deactivate),
         route('POST', `${one}/reactivate`, read, kind.reactivate),
+        route('POST', `${one}/erase`, read, kind.erase),
         route('PATCH', `${one}/capabilities`, write, kind.setCapabilities),
         route('POST', `${one}/dpop-jwk`, write, kind.setDpopKey),
         route('POST', `${one}/certificate`, write, kind.certify),

@@ -15,14 +15,17 @@ import type { Principal } from '../plugins/facts.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { pin } from '../plugins/pin/pin.ts'
 import { spiffePin } from '../plugins/pin/spiffe.ts'
+import type { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
+import { OneAtATime } from './admin/one-at-a-time.ts'
 import { Renewals } from './admin/principals/renew.ts'
 import { beforeFirstSecret, Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
+import { openSubjectKeys } from './auth/subject-keys.ts'
 import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
 import { TokenQuota } from './auth/token-quota.ts'
 import type { DataDirectory } from './data-directory.ts'
@@ -70,6 +73,10 @@ export interface Services {
   readonly issuer: () => string
   readonly keys: TokenKeys
   readonly logins: Logins
+  /** The keys of commitments. */
+  readonly subjectKeys: SubjectKeys
+  /** The changes of one object, one after the other, whichever configuration is in force. */
+  readonly oneAtATime: OneAtATime
   readonly quota: TokenQuota
   readonly renewals: Renewals
   readonly setup: Setup
@@ -107,6 +114,7 @@ export async function openServices(
   const issuer = (): string => baseUrls()[0] ?? ''
   const keys = await openTokenKeys({ database, ledger, passphrase, clock })
   const nonceSecret = await openNonceSecret(database, ledger, clock())
+  const subjectKeys = await openSubjectKeys(database, ledger, passphrase, clock())
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
   const budget = new Budget(heldLimits(settings), () => metrics.overBudget.inc())
   const metrics = createMetrics({
@@ -136,6 +144,8 @@ export async function openServices(
     baseUrls,
     issuer,
     keys,
+    subjectKeys,
+    oneAtATime: new OneAtATime(),
     logins: new Logins(nonceSecret),
     quota: new TokenQuota(monotonic, () => disk.low),
     renewals: new Renewals(monotonic),
@@ -155,7 +165,7 @@ export async function openServices(
         new Throttle(monotonic),
       ),
       beforeFirstSecret: beforeFirstSecret(storedHash),
-      pin: pin(pinnedPrincipal(database), spiffePin(database)),
+      pin: pin(pinnedPrincipal(database), subjectKeys, spiffePin(database)),
       apiKey: apiKey((keyId) => findApiKey(database, keyId), new Throttle(monotonic)),
       constrained: {
         nonces: new Nonces(nonceSecret),

@@ -4,6 +4,7 @@ import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/dpop.ts'
 import { pin } from '../plugins/pin/pin.ts'
+import { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../plugins/plugin.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
@@ -50,7 +51,7 @@ function emptySources(database: Database): Omit<PipelineSources, 'configuration'
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
   return {
-    pin: pin(pinnedPrincipal(database)),
+    pin: pin(pinnedPrincipal(database), new SubjectKeys(database, secret)),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
     adminSecret: adminSecret({ storedHash: () => Promise.resolve(''), environment: '' }),
     beforeFirstSecret: beforeFirstSecret(() => Promise.resolve('')),

@@ -9,7 +9,8 @@ export class NotAnExport extends Error {}
  * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
  * leaf of a row is its line without `row_hash`, `result` and the names of users, so that whoever compares it with the columns, as
  * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link Damaged},
- * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is not a row at all.
+ * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is no object with
+ * the columns of a row.
  */
 export async function* exportedRows(
   lines: AsyncIterable<string | null>,
@@ -17,20 +18,53 @@ export async function* exportedRows(
   let count = 0
   for await (const line of lines) {
     count += 1
-    const row = line === null ? null : rowOf(line)
-    if (!row && count === 1) throw new NotAnExport('the first line is not a row of an audit export')
-    if (!row) return yield { damaged: `should stand on line ${count}, which is not a row of an audit export` }
+    const fields = line === null ? null : parsed(line)
+    if (count === 1 && !(fields && COLUMNS.every((name) => Object.hasOwn(fields, name))))
+      throw new NotAnExport('the first line is not a row of an audit export')
+    const row = fields && rowOf(line ?? '', fields)
+    if (!row) return yield { ...placeOf(fields), damaged: `should stand on line ${count}, ${NO_ROW}` }
     yield row
   }
   if (count === 0) throw new NotAnExport('there is nothing in it')
 }
 
-function rowOf(line: string): StoredRow | null {
-  const fields = parsed(line)
-  if (!fields || !isRow(fields)) return null
+const NO_ROW = 'which is not a row of an audit export'
+
+const COLUMNS = [
+  ...[
+    'action',
+    'cert_thumbprint',
+    'config_digest',
+    'detail',
+    'dpop_jkt',
+    'model',
+    'prev_hash',
+    'principal_id',
+  ],
+  ...[
+    'principal_type',
+    'provider',
+    'recorded_at',
+    'request_id',
+    'row_hash',
+    'seq',
+    'status',
+    'stream',
+    'tool',
+  ],
+  ...['v', 'version'],
+]
+
+function rowOf(line: string, fields: object): StoredRow | null {
+  if (!isRow(fields)) return null
   const detail = canonical(fields.detail)
   return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
 }
+
+const placeOf = (fields: object | null): Pick<Damaged, 'stream' | 'seq'> => ({
+  ...(fields && 'stream' in fields && { stream: fields.stream }),
+  ...(fields && 'seq' in fields && { seq: fields.seq }),
+})
 
 type Exported = Omit<StoredRow, 'detail' | 'leaf'> & { readonly [name in keyof Names | 'detail']: unknown }
 
@@ -49,7 +83,7 @@ function withoutSeal(line: string, row: Exported): string {
 
 // What is no text stays, and is found.
 function nameOf(member: keyof Names, { [member]: name }: Exported): string {
-  return typeof name === 'string' ? nameMember(member, name) : ''
+  return typeof name === 'string' && name.isWellFormed() ? nameMember(member, name) : ''
 }
 
 function without(line: string, text: string, next: string): string {

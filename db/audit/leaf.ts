@@ -21,7 +21,7 @@ export const GENESIS = '0'.repeat(64)
 export type LeafVersion = 1 | 2
 
 /** The version of the rows that are written. Both are read. */
-const WRITTEN: LeafVersion = 1
+const WRITTEN: LeafVersion = 2
 
 /**
  * The canonical bytes (RFC 8785) of a row without `row_hash`, with its version (docs/ledger.md#row).

@@ -3,7 +3,8 @@ import type { Kysely } from 'kysely'
 import type { JsonObject } from '../json.ts'
 import type { Schema } from '../schema.ts'
 import { fitting, printCursor, type RowFilter, SHOWN, type ShownRow, STEP } from './find.ts'
-import { exportLine, ofMcpPath, type StoredRow } from './leaf.ts'
+import { exportLine, type Names, ofMcpPath, type StoredRow } from './leaf.ts'
+import { namesIn } from './names.ts'
 import { chainVerifier, type Verdict } from './verify.ts'
 
 /**
@@ -12,6 +13,10 @@ import { chainVerifier, type Verdict } from './verify.ts'
 export interface AuditRow extends Omit<StoredRow, 'detail' | 'leaf'> {
   /** The same as `status`, in rows of the MCP path. */
   readonly result?: string
+  /** The readable id of a user, beside its pseudonym in `principal_id`, while it exists. */
+  readonly principal_name?: string | undefined
+  /** The same of `detail.subject`. */
+  readonly subject_name?: string | undefined
   readonly detail: JsonObject
 }
 
@@ -47,11 +52,13 @@ export async function* pageTexts(
   const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), MAX_LIMIT)
   let shown = 0
   let last: ShownRow | null = null
+  const names = namesIn(db)
   yield '{"rows":['
   // One more than asked for, to know whether there is a next page.
   for await (const row of fitting(db, filter, limit + 1, signal)) {
     if (shown === limit && last) return yield `],"next_cursor":"${printCursor(last)}"}`
-    yield shown === 0 ? rowText(row) : `,${rowText(row)}`
+    const text = rowText(row, await names(row))
+    yield shown === 0 ? text : `,${text}`
     shown += 1
     last = row
   }
@@ -64,7 +71,10 @@ export async function* pageTexts(
  * exported, because it can be rebuilt from the others. Throws an AbortError when the signal fires.
  */
 export async function* exportLines(db: Kysely<Schema>, signal: AbortSignal = NEVER): AsyncGenerator<string> {
-  for await (const page of storedPages(db, signal)) for (const row of page) yield `${exportLine(row)}\n`
+  const names = namesIn(db)
+  for await (const page of storedPages(db, signal)) {
+    for (const row of page) yield `${exportLine(row, await names(row))}\n`
+  }
 }
 
 /**
@@ -115,9 +125,10 @@ async function headBeyond(db: Kysely<Schema>, stream: string | null) {
     .executeTakeFirst()
 }
 
-function rowText({ detail, status, ...row }: ShownRow): string {
+function rowText({ detail, status, ...row }: ShownRow, names: Names): string {
   // Proven by the writer: detail is the canonical text of an object (db/audit/draft.ts).
   const members = JSON.parse(detail) as JsonObject
-  const shown: AuditRow = { ...row, status, ...(ofMcpPath(row) ? { result: status } : {}), detail: members }
+  const result = ofMcpPath(row) ? { result: status } : {}
+  const shown: AuditRow = { ...row, ...names, status, ...result, detail: members }
   return JSON.stringify(shown)
 }

@@ -4,6 +4,9 @@ import { GENESIS, hashOf, type LeafVersion, leafOf, leafVersion, type StoredRow 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface Damaged {
   readonly damaged: string
+  /** What it says of its place all the same, where it says that. */
+  readonly stream?: unknown
+  readonly seq?: unknown
 }
 
 export interface BadRow {
@@ -35,7 +38,8 @@ interface Link {
 /**
  * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is
  * canonical, of version 1 and later of version 2, says what the columns say, and has the digest that
- * `row_hash` and the next row's `prev_hash` say. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in memory
+ * `row_hash` and the next row's `prev_hash` say; columns are of the types of docs/ledger.md#row, and numbers are
+ * integers. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in memory
  * that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was rewritten
  * whole: for that it takes a checkpoint kept elsewhere.
  */
@@ -66,7 +70,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   let bad: BadRow | null = null
 
   function add(row: StoredRow | Damaged): boolean {
-    bad = 'damaged' in row ? afterHead(row.damaged) : problemOf(row)
+    bad = 'damaged' in row ? placed(row) : problemOf(row)
     if (bad || 'damaged' in row) return false
     const version = leafVersion(row.leaf) ?? 1
     heads.set(row.stream, { seq: row.seq, hash: row.row_hash, version })
@@ -76,8 +80,10 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
     return true
   }
 
-  function afterHead(problem: string): BadRow {
-    return { stream: lastStream, seq: (heads.get(lastStream)?.seq ?? 0) + 1, problem }
+  function placed({ damaged: problem, stream: said, seq }: Damaged): BadRow {
+    const stream = typeof said === 'string' ? said : lastStream
+    const next = (heads.get(stream)?.seq ?? 0) + 1
+    return { stream, seq: Number.isSafeInteger(seq) ? Math.min(next, Number(seq)) : next, problem }
   }
 
   function problemOf(row: StoredRow): BadRow | null {
@@ -117,22 +123,56 @@ function changed(row: StoredRow, before: Link): BadRow | null {
   if (hashOf(row.leaf) !== row.row_hash) return bad('was changed: row_hash is not the digest of its leaf')
   if (row.prev_hash !== before.hash)
     return bad(`does not follow ${before.seq}: prev_hash is not its row_hash`)
+  if (!isTyped(row)) return bad('has a column that is of another type')
   // No earlier version of the service starts on a database that this one has migrated.
   if (version < before.version)
     return bad(`is of version ${version}, behind rows of version ${before.version}`)
-  return isCanonicalObject(row.detail) ? null : bad('has a detail that is not a canonical JSON object')
+  return isCanonicalObject(row.detail)
+    ? null
+    : bad('has a detail that is not a canonical JSON object, or a number in it that is no integer')
 }
+
+// An export says anything, whatever the types of its rows say.
+function isTyped(row: StoredRow): boolean {
+  return (
+    isText(row.recorded_at) &&
+    isTextOrNull(row.request_id) &&
+    isTextOrNull(row.principal_id) &&
+    isTextOrNull(row.principal_type) &&
+    isText(row.stream) &&
+    isText(row.action) &&
+    isText(row.status) &&
+    isTextOrNull(row.tool) &&
+    isTextOrNull(row.model) &&
+    isTextOrNull(row.provider) &&
+    isTextOrNull(row.cert_thumbprint) &&
+    isTextOrNull(row.dpop_jkt) &&
+    isText(row.config_digest) &&
+    isText(row.version)
+  )
+}
+
+// Half a surrogate pair has no bytes in UTF-8.
+const isText = (value: unknown): boolean => typeof value === 'string' && value.isWellFormed()
+const isTextOrNull = (value: unknown): boolean => value === null || isText(value)
 
 // Else two implementations that read the same row would hash different bytes.
 function isCanonicalObject(detail: string): boolean {
   if (detail === '{}') return true
   try {
-    return detail.startsWith('{') && canonicalize(JSON.parse(detail)) === detail
+    const members: unknown = JSON.parse(detail)
+    return detail.startsWith('{') && canonicalize(members) === detail && hasOnlyIntegers(members)
   } catch (error) {
     // Not JSON, or with half a surrogate pair in it.
     if (error instanceof Error) return false
     throw error
   }
+}
+
+function hasOnlyIntegers(value: unknown): boolean {
+  if (typeof value === 'number') return Number.isSafeInteger(value)
+  if (typeof value !== 'object' || value === null) return true
+  return Object.values(value).every(hasOnlyIntegers)
 }
 
 // In an honest log as many as there are calls at one time. In another one the count is at least this.

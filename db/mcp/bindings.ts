@@ -23,16 +23,16 @@ export interface NamedMcpBinding extends McpBinding {
 }
 
 /**
- * Returns whether the principal is bound to the resource, for the hot path. Does NOT say that either of them
- * is enabled.
+ * Finds the id of the binding of a principal to a resource, or null, for the hot path. Does NOT say that either of
+ * them is enabled.
  */
-export function isBound(
+export function bindingId(
   db: Database,
-): (type: PrincipalType, principalId: string, resourceId: string) => boolean | Promise<boolean> {
-  const lookup = db.lookup(isBoundQuery(db))
+): (type: PrincipalType, principalId: string, resourceId: string) => string | null | Promise<string | null> {
+  const lookup = db.lookup(bindingIdQuery(db))
   return (type, principalId, resourceId) => {
     const row = lookup(type, principalId, resourceId)
-    return row instanceof Promise ? row.then((found) => found !== undefined) : row !== undefined
+    return row instanceof Promise ? row.then((found) => found?.binding_id ?? null) : (row?.binding_id ?? null)
   }
 }
 
@@ -40,10 +40,10 @@ export function isBound(
  * Reads one row by an index alone. Its parameters are type and id of the principal, and the resource's id.
  * Exported for the test of its query plan.
  */
-export const isBoundQuery = ({ kysely }: Database) =>
+export const bindingIdQuery = ({ kysely }: Database) =>
   kysely
     .selectFrom('mcp_bindings')
-    .select('resource_id')
+    .select('binding_id')
     .where('principal_type', '=', 'agent')
     .where('principal_id', '=', '')
     .where('resource_id', '=', '')
@@ -121,14 +121,28 @@ export function deleteMcpBinding({ kysely }: Database, bindingId: string): State
   return statementOf(kysely.deleteFrom('mcp_bindings').where('binding_id', '=', bindingId).compile(), 1)
 }
 
+/** Ends every binding of a principal. */
+export function deletePrincipalBindings({ kysely }: Database, type: PrincipalType, id: string): Statement {
+  const own = kysely.deleteFrom('mcp_bindings').where('principal_type', '=', type)
+  return statementOf(own.where('principal_id', '=', id).compile())
+}
+
 /** Asserts that what an MCP call was judged by is still so. Compiled once, for the hot path. */
 export interface McpStanding {
-  /** The resource is as operators left it at this revision: enabled or not, demanding what it demanded. */
+  /**
+   * The resource has this revision: it demands what it demanded, is enabled or not, and its tools are approved,
+   * quarantined or gone as they were.
+   */
   readonly resource: (resourceId: string, revision: number) => Assertion
-  /** The principal is bound to the resource. */
-  readonly binding: (type: PrincipalType, principalId: string, resourceId: string) => Assertion
-  /** The tool's approved definition is the one of this digest, and no other one waits. */
-  readonly tool: (resourceId: string, name: string, digest: string) => Assertion
+  /** The principal is bound to the resource by this binding; null: by none. */
+  readonly binding: (binding: string | null, to: Bound) => Assertion
+}
+
+/** A principal and a resource, which may be bound. */
+interface Bound {
+  readonly type: PrincipalType
+  readonly principalId: string
+  readonly resourceId: string
 }
 
 export function mcpStanding({ kysely }: Database): McpStanding {
@@ -139,24 +153,24 @@ export function mcpStanding({ kysely }: Database): McpStanding {
     .where('resource_id', '=', '')
     .where('revision', '=', 0)
     .compile().sql
-  const binding = kysely
+  const ofBoth = kysely
     .selectFrom('mcp_bindings')
     .select(one)
     .where('principal_type', '=', 'agent')
     .where('principal_id', '=', '')
     .where('resource_id', '=', '')
-    .compile().sql
-  const tool = kysely
-    .selectFrom('mcp_tools')
-    .select(one)
-    .where('resource_id', '=', '')
-    .where('name', '=', '')
-    .where('digest', '=', '')
-    .where('state', '=', sql.lit('approved' as const))
+  const bound = ofBoth.where('binding_id', '=', '').compile().sql
+  const unbound = kysely
+    .selectNoFrom(one)
+    .where((row) => row.not(row.exists(ofBoth)))
     .compile().sql
   return {
     resource: (...parameters) => ({ sql: resource, parameters }),
-    binding: (...parameters) => ({ sql: binding, parameters }),
-    tool: (...parameters) => ({ sql: tool, parameters }),
+    binding: (binding, { type, principalId, resourceId }) => {
+      const both = [type, principalId, resourceId]
+      return binding === null
+        ? { sql: unbound, parameters: both }
+        : { sql: bound, parameters: [...both, binding] }
+    },
   }
 }

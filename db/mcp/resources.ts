@@ -14,8 +14,11 @@ export interface McpResourceFields {
   readonly auth_type: McpAuthType
   /** `env:MCP_SECRET_…` or `file:/path`; null with `none`. Never the secret itself. */
   readonly auth_secret_ref: string | null
-  /** The capability that calling any of its tools demands, those in `tool_capabilities` aside. */
-  readonly required_capability: string
+  /**
+   * The capability that calling any of its tools demands, those in `tool_capabilities` aside; null: the binding
+   * alone (spec §2.3).
+   */
+  readonly required_capability: string | null
   /** Host names, lower case. Empty: the endpoint's own host alone. */
   readonly allowed_domains: readonly string[]
   readonly enabled: boolean
@@ -26,7 +29,10 @@ export interface McpResourceFields {
 /** An MCP server behind this gateway (spec §2.4). Timestamps are RFC 3339. */
 export interface McpResource extends McpResourceFields {
   readonly resource_id: string
-  /** The ETag: counts changes by operators. Reading the upstream and approving a tool leave it as it is. */
+  /**
+   * The ETag, and the number that decisions and rows of changes name: counts the rows that change what the resource
+   * demands or which tools it has (docs/ledger.md#resources). A reading that finds nothing new leaves it as it is.
+   */
   readonly revision: number
   readonly created_at: string
   readonly updated_at: string
@@ -42,19 +48,6 @@ export interface McpResource extends McpResourceFields {
   /** The reason that the last read failed, in one sentence; null where it went well. */
   readonly last_error: string | null
 }
-
-/**
- * The capability that calling a tool demands: its own where the operator gave it one, else its resource's.
- */
-export const capabilityOf = (
-  {
-    tool_capabilities: own,
-    required_capability: all,
-  }: Pick<McpResourceFields, 'tool_capabilities' | 'required_capability'>,
-  tool: string,
-): string =>
-  // Own members only: a tool may be called `constructor`.
-  (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
 
 type Row = Selectable<Schema['mcp_resources']>
 
@@ -188,22 +181,39 @@ export function updateMcpResource(
   return statementOf(query.compile(), 1)
 }
 
-interface McpResourceDeletion {
-  readonly resource_id: string
-  /** The revision that the resource must still have: another changes no row. Absent: any. */
-  readonly revision?: number | undefined
+/**
+ * Raises the revision of a resource by the number of rows that say a change of its tools, if it is still as it was
+ * read: another revision changes no row.
+ */
+export function raiseMcpRevision(
+  { kysely }: Database,
+  { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
+  by: number,
+): Statement {
+  const query = kysely
+    .updateTable('mcp_resources')
+    .set({ revision: revision + by })
+    .where('resource_id', '=', id)
+    .where('revision', '=', revision)
+  return statementOf(query.compile(), 1)
 }
 
-/** Deletes a resource with its tools and its bindings: all of them in one unit, in this order. */
+/**
+ * Deletes a resource with its tools and its bindings, if it is still as it was read: all of them in one unit, in
+ * this order.
+ */
 export function deleteMcpResource(
   { kysely }: Database,
-  { resource_id: id, revision }: McpResourceDeletion,
+  { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
 ): readonly Statement[] {
-  const own = kysely.deleteFrom('mcp_resources').where('resource_id', '=', id)
+  const own = kysely
+    .deleteFrom('mcp_resources')
+    .where('resource_id', '=', id)
+    .where('revision', '=', revision)
   return [
     statementOf(kysely.deleteFrom('mcp_tools').where('resource_id', '=', id).compile()),
     statementOf(kysely.deleteFrom('mcp_bindings').where('resource_id', '=', id).compile()),
-    statementOf((revision === undefined ? own : own.where('revision', '=', revision)).compile(), 1),
+    statementOf(own.compile(), 1),
   ]
 }
 
@@ -221,13 +231,14 @@ export type McpReading =
 /**
  * Stores the result of a read. Changes no row where the resource was changed since it was read from the
  * database, or where another read has been noted meanwhile: what comes late says nothing of how things are
- * now. A failed one leaves all that the last good one found. Not a change of the object: an operator's
- * If-Match survives it.
+ * now. A failed one leaves all that the last good one found. `rows`: those that say what the read changes, each of
+ * which raises the revision by 1; with none, an operator's If-Match survives it.
  */
 export function recordRead(
   { kysely }: Database,
   { resource_id: id, revision, last_read_at: lastReadAt }: McpResource,
   found: McpReading,
+  rows = 0,
 ): Statement {
   const set =
     'problem' in found
@@ -241,7 +252,7 @@ export function recordRead(
         }
   const query = kysely
     .updateTable('mcp_resources')
-    .set(set)
+    .set({ ...set, revision: revision + rows })
     .where('resource_id', '=', id)
     .where('revision', '=', revision)
     .where('last_read_at', lastReadAt === null ? 'is' : '=', lastReadAt)

@@ -21,9 +21,9 @@ export async function toolDefined(db: Database, pause: Pause = noPause): Promise
   for (const [at, found] of (await listMcpResources(db)).entries()) {
     if (at % RESOURCES_AT_ONCE === 0) await pause()
     const { name: resource, required_capability: capability, tool_capabilities: own } = found
-    demanded.push({ capability, resource, tool: null })
-    for (const tool of Object.keys(own).sort())
-      demanded.push({ capability: own[tool] ?? capability, resource, tool })
+    if (capability !== null) demanded.push({ capability, resource, tool: null })
+    const tools = Object.entries(own).map(([tool, demand]) => ({ capability: demand, resource, tool }))
+    demanded.push(...tools.sort((one, other) => (one.tool < other.tool ? -1 : 1)))
   }
   return demanded
 }

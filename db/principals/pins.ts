@@ -9,6 +9,8 @@ import { TABLES } from './tables.ts'
 /** The holder of a certificate, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
 export interface PinnedPrincipal {
   readonly principal_id: string
+  /** The name that the ledger knows it by: the pseudonym of a user, the id of any other. */
+  readonly principal_ref: string
   readonly principal_type: PrincipalType
   readonly capabilities: readonly string[]
   readonly is_active: boolean
@@ -62,6 +64,7 @@ export function pinnedQuery({ kysely }: Database) {
       ofPrincipal(pin, 'previous_dpop_jkt').as('previous_dpop_jkt'),
       ofPrincipal(pin, 'previous_dpop_jkt_until').as('previous_dpop_jkt_until'),
       ofPrincipal(pin, 'authority_revision').as('authority_revision'),
+      pseudonymOf(pin).as('pseudonym'),
     ])
     .where('c.thumbprint', '=', '')
 }
@@ -103,13 +106,28 @@ function ofPrincipal<Column extends PinnedColumn>(pin: Pins, column: Column) {
   )
 }
 
+/** Null where it is no user's. */
+const pseudonymOf = (pin: Pins) =>
+  pin
+    .case('c.principal_type')
+    .when(sql.lit('user' as const))
+    .then(
+      pin
+        .selectFrom('local_user_principals as u')
+        .select('principal_ref')
+        .whereRef('u.principal_id', '=', 'c.principal_id'),
+    )
+    .end()
+
 type PinnedRow = InferResult<ReturnType<typeof pinnedQuery>>[number]
 
 function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
   // A pin without its principal names nobody.
   if (!row || row.capabilities === null || row.authority_revision === null) return undefined
+  const { pseudonym, ...columns } = row
   return {
-    ...row,
+    ...columns,
+    principal_ref: pseudonym ?? row.principal_id,
     capabilities: storedCapabilities(row.capabilities),
     authority_revision: row.authority_revision,
     is_active: row.is_active === 1,
@@ -118,26 +136,27 @@ function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
 }
 
 /**
- * Asserts that a principal's authority is the one of this revision. Compiles once, for the hot path. A
+ * Asserts that the authority of the principal that the ledger knows by this name is the one of this revision:
+ * a user that took the name of another one is another one. Compiles once, for the hot path. A
  * revision is of one state: its capabilities, activity, certificate and proof key need not be asked.
  */
 export function authorityUnchanged(
   db: Database,
-): (type: PrincipalType, id: string, revision: number) => Assertion {
+): (type: PrincipalType, ref: string, revision: number) => Assertion {
   const questions = {
     agent: questionOf(db, 'agent'),
     user: questionOf(db, 'user'),
     workload: questionOf(db, 'workload'),
   }
-  return (type, id, revision) => ({ sql: questions[type], parameters: [id, revision] })
+  return (type, ref, revision) => ({ sql: questions[type], parameters: [ref, revision] })
 }
 
 function questionOf({ kysely }: Database, type: PrincipalType): string {
-  const { table, id } = TABLES[type]
+  const { table, ref } = TABLES[type]
   return kysely
     .selectFrom(kysely.dynamic.table(table).as('p'))
     .select(sql.lit(1).as('holds'))
-    .where(sql.ref<string>(`p.${id}`), '=', '')
+    .where(sql.ref<string>(`p.${ref}`), '=', '')
     .where('p.authority_revision', '=', 0)
     .compile().sql
 }
@@ -186,6 +205,12 @@ export function insertPin(db: Database, pin: NewPin): Statement {
     created_at: timestamp(pin.at),
   })
   return statementOf(query.compile(), 1)
+}
+
+/** Forgets every certificate of a principal. */
+export function deletePins({ kysely }: Database, type: PrincipalType, id: string): Statement {
+  const own = kysely.deleteFrom('certificate_pins').where('principal_type', '=', type)
+  return statementOf(own.where('principal_id', '=', id).compile())
 }
 
 interface Retirement {

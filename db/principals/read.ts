@@ -11,6 +11,8 @@ import { TABLES } from './tables.ts'
  */
 export interface PrincipalRecord {
   readonly principal_id: string
+  /** The name that the ledger knows it by: the pseudonym of a user, the id of any other. */
+  readonly principal_ref: string
   readonly principal_type: PrincipalType
   readonly name: string
   readonly display_name: string | null
@@ -22,10 +24,15 @@ export interface PrincipalRecord {
   readonly cert_thumbprint: string | null
   readonly cert_not_after: string | null
   readonly dpop_jkt: string | null
+  /** The key before, and until when it is honoured. */
+  readonly previous_dpop_jkt: string | null
+  readonly previous_dpop_jkt_until: string | null
   readonly federated: boolean
   readonly federation_revision: number
   /** The ETag: counts changes of the object, uses of it (`last_seen_at`) aside. */
   readonly revision: number
+  /** Counts changes of its authority: the number that decisions and rows of changes name. */
+  readonly authority_revision: number
   readonly created_at: string
   readonly updated_at: string
   readonly last_seen_at: string | null
@@ -95,7 +102,7 @@ function principals(db: Database, type: PrincipalType) {
         // A literal: the planner uses the partial index only where it sees the constant.
         .on('c.is_current', '=', sql.lit(1 as const)),
     )
-    .select(idOf(type).as('principal_id'))
+    .select([idOf(type).as('principal_id'), sql.ref<string>(`p.${TABLES[type].ref}`).as('principal_ref')])
     .select([
       'p.name',
       'p.display_name',
@@ -104,8 +111,10 @@ function principals(db: Database, type: PrincipalType) {
       'p.enrollment_method',
       'p.spiffe_id',
     ])
-    .select(['c.thumbprint as cert_thumbprint', 'c.not_after as cert_not_after', 'p.dpop_jkt', 'p.federated'])
-    .select(['p.federation_revision', 'p.revision', 'p.created_at', 'p.updated_at', 'p.last_seen_at'])
+    .select(['c.thumbprint as cert_thumbprint', 'c.not_after as cert_not_after', 'p.federated'])
+    .select(['p.dpop_jkt', 'p.previous_dpop_jkt', 'p.previous_dpop_jkt_until'])
+    .select(['p.federation_revision', 'p.revision', 'p.authority_revision'])
+    .select(['p.created_at', 'p.updated_at', 'p.last_seen_at'])
 }
 
 type Row = InferResult<ReturnType<typeof principals>>[number]

@@ -32,6 +32,7 @@ export async function spiffePrincipal(
   return (
     row && {
       principal_id: row.agent_id,
+      principal_ref: row.agent_id,
       principal_type: 'agent',
       capabilities: storedCapabilities(row.capabilities),
       is_active: row.is_active === 1,

@@ -9,6 +9,8 @@ interface NewPrincipal {
   readonly type: PrincipalType
   /** The full id, `<org>::…` (spec §2.1). */
   readonly id: string
+  /** The name that the ledger knows it by: a new pseudonym of a user, the id of any other. */
+  readonly ref: string
   readonly name: string
   readonly displayName: string | null
   readonly capabilities: readonly string[]
@@ -40,7 +42,11 @@ export function insertPrincipal(db: Database, principal: NewPrincipal): Statemen
   const query =
     type === 'agent'
       ? db.kysely.insertInto(TABLES.agent.table).values({ agent_id: id, ...columns })
-      : db.kysely.insertInto(TABLES[type].table).values({ principal_id: id, ...columns })
+      : type === 'user'
+        ? db.kysely
+            .insertInto(TABLES.user.table)
+            .values({ principal_id: id, principal_ref: principal.ref, ...columns })
+        : db.kysely.insertInto(TABLES.workload.table).values({ principal_id: id, ...columns })
   return statementOf(query.compile(), 1)
 }
 
@@ -123,6 +129,32 @@ export function reEnroll(db: Database, principal: ReEnrollment): Statement {
       is_active: 1,
     })
     .where('is_active', '=', 0)
+  return statementOf(query.compile(), 1)
+}
+
+/**
+ * Takes all that a principal holds, and all that is said of it but its name: its row stays, deactivated. Changes
+ * no row where it is not as it was read.
+ */
+export function blankPrincipal(db: Database, change: Change & { readonly revision: number }): Statement {
+  const query = updated(db, change).set({
+    display_name: null,
+    capabilities: '[]',
+    spiffe_id: null,
+    dpop_jkt: null,
+    previous_dpop_jkt: null,
+    previous_dpop_jkt_until: null,
+    is_active: 0,
+  })
+  return statementOf(query.compile(), 1)
+}
+
+/** Deletes a user. Changes no row where it is not as it was read. */
+export function deleteUser({ kysely }: Database, id: string, revision: number): Statement {
+  const query = kysely
+    .deleteFrom('local_user_principals')
+    .where('principal_id', '=', id)
+    .where('revision', '=', revision)
   return statementOf(query.compile(), 1)
 }
 

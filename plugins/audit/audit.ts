@@ -1,44 +1,45 @@
-import { hash } from 'node:crypto'
 import { type Entry, LedgerError, type Unit } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
-import type { JsonObject } from '../../db/json.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import type { Assertion, Statement } from '../../db/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
-import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
+import type { Principal } from '../facts.ts'
 import {
   type Arrival,
   type Receipt,
   type Recorder,
+  type RefusedBy,
   type Settlement,
   Stale,
   type Summarised,
 } from '../plugin.ts'
-import { Refusal, type RefusalReason } from '../refusal.ts'
+import { Refusal } from '../refusal.ts'
 import type { AnonymousRefusals } from './anonymous.ts'
+import {
+  authorityOf,
+  decisionEntry,
+  type Identified,
+  identity,
+  isOfAuthority,
+  isOfForm,
+  type Judging,
+  type Known,
+  type Recorded,
+  requiredBy,
+  type Why,
+} from './decision.ts'
 import type { RefusalSummaries } from './summaries.ts'
 
-/** The facts that a decision row is made of. */
-export interface Recorded {
-  readonly principal: Principal
-  /** The same principal as the gate judged it, where the call came so far. */
-  readonly holder?: Principal
-  readonly proof: Proof | null
-  readonly demand: Demand
-  readonly call: CallSummary
-  readonly body: Buffer
-  /** Of a body that is too long to be digested at once. */
-  readonly bodySha256?: string
-}
+export type { Recorded } from './decision.ts'
 
-/** The means to write rows: the ledger, and the digest of the configuration that judged. */
+/** The means to write rows: the ledger, and the configuration that judges. */
 export interface AuditSources {
   readonly ledger: Pick<Ledger, 'commit' | 'failing'>
   readonly outcomes: Pick<Outcomes, 'settle'>
   readonly database: Database
-  readonly configDigest: string
+  readonly judging: Judging
   /** Counts refusals before any principal was known; a task writes one row per reason and minute. */
   readonly anonymous: Pick<AnonymousRefusals, 'count'>
   /** Counts refusals of a known principal that are too many to be rows; a task writes their summaries. */
@@ -50,24 +51,32 @@ export interface AuditSources {
 export interface CallRecorder extends Recorder<Arrival & Recorded> {
   /** `standing`: the conditions that the call was judged by, beside its principal's authority. */
   readonly allowed: (facts: Arrival & Recorded, standing?: readonly Assertion[]) => Promise<Receipt | null>
+  readonly refused: (
+    facts: Known,
+    refusal: Refusal,
+    refusedBy: RefusedBy,
+    standing?: readonly Assertion[],
+  ) => Promise<Receipt | Summarised | null>
 }
 
 /**
  * Records decisions on known principals as rows, durable before it resolves (docs/ledger.md).
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
- * same unit, granted or not; a replay is denied with `proof_invalid`. The row of an allowed call is written
- * only while its principal's authority is the one that was judged, from the first plugin on; else it rejects
- * with {@link Stale}. The outcome row of an allowed call is handed in when it has ended, and waits for nobody.
+ * same unit, granted or not; a replay is denied with `proof_invalid`. The row of a call that its principal's
+ * authority has decided, granted or not, is written only while that authority is the one that was judged; else
+ * it rejects with {@link Stale}. The outcome row of an allowed call is handed in when it has ended, and waits
+ * for nobody.
  *
  * Nobody can grow the chain by being refused: of a principal's refusals of one kind only so many in a minute
  * are rows of their own, the others are counted for one row, their proofs claimed all the same; those before
- * the principal is known are only counted.
+ * the principal is known are only counted. A nonce challenge is the first step of every client's proof, and no
+ * row at all.
  */
 export function audit({
   ledger,
   outcomes,
   database,
-  configDigest,
+  judging,
   anonymous,
   summaries,
   seen,
@@ -78,13 +87,17 @@ export function audit({
   // grant.
   const claim = ({ proof }: Known): readonly Statement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
+  const asserted = ({ type, ref, revision }: Principal, standing: readonly Assertion[]) => [
+    unchanged(type, ref, revision),
+    ...standing,
+  ]
   const commit = async (facts: Identified, unit: Unit): Promise<Receipt | null> => {
     try {
-      return receiptOf(await ledger.commit(unit))
+      return receiptOf(facts, await ledger.commit(unit))
     } catch (error) {
       if (isStale(error)) throw new Stale(undefined, { cause: error })
       if (!isReplay(error) || unit.statements?.length === 0) throw error
-      const recorded = await deny(facts, REPLAY, [])
+      const recorded = await deny(facts, REPLAY, { statements: [] })
       throw new Refusal('proof_invalid', { cause: error, recorded })
     }
   }
@@ -92,32 +105,41 @@ export function audit({
   const deny = async (
     facts: Identified,
     why: Why,
-    statements = claim(facts),
+    { statements = claim(facts), assertions }: Partial<Pick<Unit, 'statements' | 'assertions'>>,
   ): Promise<Receipt | Summarised | null> => {
-    const kind = { principal: facts.principal, action: facts.demand.action, reason: why.reason }
+    const status = isOfForm(why.reason) ? 'invalid' : 'denied'
+    const kind = { principal: facts.principal, action: facts.demand.action, reason: why.reason, status }
     if (summaries.takeRow(kind)) {
-      return commit(facts, { statements, entries: [denied(facts, why, configDigest)] })
+      const entries = [decisionEntry(facts, status, judging, why)]
+      return commit(facts, { ...(assertions && { assertions }), statements, entries })
     }
     if (statements.length > 0) await commit(facts, { statements, entries: [] })
     // Nothing is counted that may never be written: no call is answered without a record.
     else if (ledger.failing) throw new LedgerError('unavailable', 'the audit ledger cannot be written')
-    return summaries.count({ ...kind, ...repeated(facts, why), configDigest })
+    const { configDigest } = judging
+    const authority = authorityOf(facts, judging, why)
+    return summaries.count({ ...kind, ...repeated(facts, why), authority, configDigest })
   }
   return {
     allowed: (facts, standing = []) => {
-      const { type, id, revision } = facts.principal
-      const assertions = [unchanged(type, id, revision), ...standing]
-      const entries = [decision(facts, 'allowed', {}, configDigest)]
+      const assertions = asserted(facts.holder ?? facts.principal, standing)
+      const entries = [decisionEntry(facts, 'allowed', judging, null)]
       return commit(facts, { assertions, statements: claim(facts), entries })
     },
-    refused: async (facts, refusal, by) => {
-      if (isIdentified(facts)) return deny(facts, { reason: refusal.reason, by, more: required(refusal) })
-      anonymous.count(refusal.reason)
+    refused: async (facts, refusal, { by, passed }, standing = []) => {
+      const { reason } = refusal
+      if (reason === 'use_dpop_nonce') return null
+      if (isIdentified(facts)) {
+        const assertions = isOfAuthority(reason) && asserted(facts.holder ?? facts.principal, standing)
+        const why = { reason, by, passed, requiredCapability: requiredBy(refusal) }
+        return deny(facts, why, assertions ? { assertions } : {})
+      }
+      anonymous.count(reason)
       return null
     },
     settled: (facts, settlement) => {
       seen.set(facts.principal.id, facts.principal)
-      outcomes.settle(outcomeEntry(facts, settlement, configDigest))
+      outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest))
     },
   }
 }
@@ -133,76 +155,24 @@ function outcomeEntry(
   return { ...identity(facts, configDigest), at, status, provider, detail }
 }
 
-type Known = Arrival & Partial<Recorded>
-type Identified = Known & Pick<Recorded, 'principal' | 'demand'>
-
 const isIdentified = (facts: Known): facts is Identified =>
-  facts.principal !== undefined && facts.demand !== undefined
+  facts.principal !== undefined && facts.commitments !== undefined && facts.demand !== undefined
 
-/** The reason of a refusal, the plugin that refused, and what else its row says. */
-interface Why {
-  readonly reason: RefusalReason
-  readonly by: string
-  readonly more: { readonly required_capability?: string }
-}
+const REPLAY: Why = { reason: 'proof_invalid', by: 'dpop', requiredCapability: null, passed: [] }
 
-const REPLAY: Why = { reason: 'proof_invalid', by: 'dpop', more: {} }
-
-const denied = (facts: Known, { reason, by, more }: Why, configDigest: string): Entry =>
-  decision(facts, 'denied', { reason, refused_by: by, ...more }, configDigest)
-
-const repeated = (facts: Known, { by, more }: Why) => ({
+const repeated = (facts: Identified, { by, requiredCapability }: Why) => ({
   requestId: facts.id,
   at: facts.at,
-  bodySha256: facts.body ? sha256Of(facts.body, facts) : null,
+  bodySha256: facts.body ? (facts.bodySha256 ?? facts.commitments.of('body_sha256', facts.body)) : null,
   refusedBy: by,
-  requiredCapability: more.required_capability ?? null,
+  requiredCapability,
 })
 
-function decision(facts: Known, status: 'allowed' | 'denied', why: JsonObject, configDigest: string): Entry {
-  return {
-    ...identity(facts, configDigest),
-    at: facts.at,
-    status,
-    provider: null,
-    detail: { method: facts.method, path: facts.path, ...content(facts), ...grace(facts), ...why },
-  }
+/** The receipt of a call whose body was read has the salt of its commitment. */
+function receiptOf({ body, commitments }: Identified, [sealed]: readonly Receipt[]): Receipt | null {
+  if (!sealed || !body) return sealed ?? null
+  return { ...sealed, salt: commitments.salt('body_sha256').toString('hex') }
 }
-
-function identity(facts: Known, configDigest: string): Omit<Entry, 'at' | 'status' | 'provider' | 'detail'> {
-  return {
-    request_id: facts.id,
-    principal_id: facts.principal?.id ?? null,
-    principal_type: facts.principal?.type ?? null,
-    action: facts.demand?.action ?? 'unknown',
-    tool: facts.call?.tool ?? null,
-    model: facts.call?.model ?? null,
-    cert_thumbprint: facts.peer?.thumbprint ?? null,
-    dpop_jkt: facts.proof?.jkt ?? null,
-    config_digest: configDigest,
-  }
-}
-
-// Digests and sizes, never the content itself (docs/ledger.md).
-function content(facts: Known): JsonObject {
-  const { body, call } = facts
-  if (!body) return {}
-  const digest = { body_sha256: sha256Of(body, facts), body_bytes: body.length }
-  return call ? { ...digest, stream: call.stream, ...call.detail } : digest
-}
-
-/** A long body was digested in slices, when it was read. */
-const sha256Of = (body: Buffer, { bodySha256 }: Known): string => bodySha256 ?? hash('sha256', body)
-
-const grace = ({ principal, holder = principal }: Known): JsonObject =>
-  holder?.inGrace ? { certificate: 'previous' } : {}
-
-function required({ detail }: Refusal): Why['more'] {
-  const { required_capability: capability } = detail
-  return typeof capability === 'string' ? { required_capability: capability } : {}
-}
-
-const receiptOf = ([sealed]: readonly Receipt[]): Receipt | null => sealed ?? null
 
 /**
  * The outcome rows that may wait for a ledger that is failing. Past it they are lost to this run; boot

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Entry } from '../../db/audit/entry.ts'
+import type { JsonObject } from '../../db/json.ts'
 import { timestamp } from '../../db/statement.ts'
 import type { Principal } from '../facts.ts'
 import type { Summarised } from '../plugin.ts'
@@ -11,18 +12,24 @@ const OWN_ROWS = 60
 const MINUTE_MS = 60_000
 /** The kinds that are counted apart at one time: beyond it those of all principals are counted together. */
 const MAX_KINDS = 10_000
+/** What the refusals of one kind were judged by is told apart so many times in a minute. */
+const MAX_AUTHORITIES = 16
 
 /** What makes refusals one kind: nothing that a caller can choose freely. */
 export interface RefusalKind {
-  readonly principal: Pick<Principal, 'id' | 'type'>
+  readonly principal: Pick<Principal, 'ref' | 'type'>
   readonly action: string
   readonly reason: string
+  /** Of their rows: `denied` or `invalid`. */
+  readonly status: string
 }
 
 /** A refusal that a summary stands for. */
 export interface RepeatedRefusal extends RefusalKind {
   readonly refusedBy: string
   readonly requiredCapability: string | null
+  /** What it was judged by. */
+  readonly authority: JsonObject
   readonly requestId: string
   /** ms since the epoch. */
   readonly at: number
@@ -36,7 +43,10 @@ export interface Summary {
   readonly principal: RefusalKind['principal'] | null
   readonly action: string
   readonly reason: string
+  readonly status: string
   readonly configDigest: string
+  /** Null where there were too many in its minute to tell them apart. */
+  readonly authority: JsonObject | null
   /** The arrivals of the first and of the latest one. ms since the epoch. */
   readonly since: number
   until: number
@@ -52,7 +62,8 @@ interface Kind {
   /** The end of its minute. ms of the monotonic clock. */
   readonly ends: number
   own: number
-  open: Summary | null
+  /** By the text of what they were judged by: a row names one authority. */
+  readonly open: Map<string, Summary>
 }
 
 /**
@@ -89,9 +100,9 @@ export class RefusalSummaries {
   count(refusal: RepeatedRefusal): Summarised {
     const kind = this.#kind(refusal)
     // A row names one configuration.
-    if (kind.open && kind.open.configDigest !== refusal.configDigest) this.#end(kind)
-    kind.open ??= begun(kind, refusal)
-    return counted(kind.open, refusal)
+    const [any] = kind.open.values()
+    if (any && any.configDigest !== refusal.configDigest) this.#end(kind)
+    return counted(summaryOf(kind, refusal), refusal)
   }
 
   /** Returns up to `most` summaries whose minute is over, the oldest first; while stopping, of `all`. */
@@ -111,7 +122,7 @@ export class RefusalSummaries {
   }
 
   #kind({ principal, action, reason }: RefusalKind): Kind {
-    const key = `${principal.type}\n${principal.id}\n${action}\n${reason}`
+    const key = `${principal.type}\n${principal.ref}\n${action}\n${reason}`
     const known = this.#kinds.get(key)
     // A minute lasts longer while the ledger takes no rows: what waits for it must not grow.
     if (known && (this.#now() < known.ends || this.#due.length >= MAX_KINDS)) return known
@@ -126,28 +137,41 @@ export class RefusalSummaries {
 
   #begin(key: string, principal: Kind['principal']): Kind {
     const own = principal ? 0 : OWN_ROWS
-    const kind: Kind = { principal, ends: this.#now() + MINUTE_MS, own, open: null }
+    const kind: Kind = { principal, ends: this.#now() + MINUTE_MS, own, open: new Map() }
     this.#kinds.set(key, kind)
     return kind
   }
 
   #end(kind: Kind): void {
-    if (kind.open) this.#due.push(kind.open)
-    kind.open = null
+    this.#due.push(...kind.open.values())
+    kind.open.clear()
   }
 }
 
 /** The digest of a summary that stands for nothing yet. */
 const NOTHING = '0'.repeat(64)
 
+function summaryOf(kind: Kind, refusal: RepeatedRefusal): Summary {
+  const told = kind.principal ? JSON.stringify(refusal.authority) : ''
+  const key = kind.open.has(told) || kind.open.size < MAX_AUTHORITIES ? told : ''
+  const known = kind.open.get(key)
+  if (known) return known
+  const made = begun(kind, refusal, key === '' ? null : refusal.authority)
+  kind.open.set(key, made)
+  return made
+}
+
 const begun = (
   { principal }: Kind,
-  { action, reason, configDigest, at, refusedBy, requiredCapability }: RepeatedRefusal,
+  { action, reason, status, configDigest, at, refusedBy, requiredCapability }: RepeatedRefusal,
+  authority: JsonObject | null,
 ): Summary => ({
   principal,
   action,
   reason,
+  status,
   configDigest,
+  authority,
   since: at,
   until: at,
   count: 0,
@@ -174,16 +198,18 @@ function counted(
 
 /** Makes the row of a summary: a decision like those it stands for, of no request. */
 export function summaryEntry(summary: Summary): Entry {
-  const { principal, action, reason, refusedBy, requiredCapability, count, digest } = summary
+  const { principal, action, reason, status, authority, refusedBy, requiredCapability, count, digest } =
+    summary
   const detail = {
     reason,
     ...(refusedBy !== null && { refused_by: refusedBy }),
     ...(requiredCapability !== null && { required_capability: requiredCapability }),
+    ...(authority && { authority }),
     summarised: { count, since: timestamp(summary.since), until: timestamp(summary.until), digest },
   }
   return {
-    ...serviceEntry(action, 'denied', detail, summary.until, summary.configDigest),
-    principal_id: principal?.id ?? null,
+    ...serviceEntry(action, status, detail, summary.until, summary.configDigest),
+    principal_id: principal?.ref ?? null,
     principal_type: principal?.type ?? null,
   }
 }

@@ -1,14 +1,14 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { LRUCache } from 'lru-cache'
+import { type DpopMode, proofFault } from '../../db/audit/authority/rule.ts'
 import type { AccessToken, Principal, Proof } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { TokenClaims, TokenVerifier } from './access-token.ts'
 import { type CheckedProof, checkProof, normalUrl } from './proof.ts'
 
-/** The `egress_dpop_mode` (spec §5.2): a DPoP proof is ignored, verified when present, or demanded. */
-export type DpopMode = 'off' | 'optional' | 'required'
+export type { DpopMode } from '../../db/audit/authority/rule.ts'
 
 export interface DpopSources {
   readonly mode: DpopMode
@@ -59,7 +59,7 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
         checkBinding(claims, credentials, facts)
         checkAudience(claims, facts, sources.baseUrls())
         const proof = proofOf(facts, credentials.token, claims, sources, urls)
-        return { proof, token: { scope: claims.scope } }
+        return { proof, token: { scope: claims.scope, bound: claims.jkt !== null } }
       })
     },
   }
@@ -119,7 +119,8 @@ function proofOf(
   const { dpop: sent } = headers
   if (sent === undefined) {
     if (claims?.jkt) throw new Refusal('token_invalid')
-    if (mode === 'required' || (noDowngrade && principal.dpopJkt)) throw new Refusal('proof_required')
+    const fault = proofFault(mode, noDowngrade, null, keysOf(principal), false)
+    if (fault) throw new Refusal(fault)
     return null
   }
   const isFresh = (nonce: string): boolean => nonces.isFresh('resource', nonce, at)
@@ -139,13 +140,14 @@ function checkKey(
   { mode, noDowngrade }: Pick<DpopSources, 'mode' | 'noDowngrade'>,
 ): void {
   if (claims?.jkt && claims.jkt !== jkt) throw new Refusal('token_invalid')
-  if (claims?.jkt && !(noDowngrade && principal.dpopJkt)) return
-  if (principal.dpopJkt === null) {
-    if (mode !== 'required') return
-    throw new Refusal('proof_required', { message: 'No DPoP key is registered for this principal.' })
-  }
-  if (jkt !== principal.dpopJkt && jkt !== principal.previousDpopJkt) throw new Refusal('proof_invalid')
+  const fault = proofFault(mode, noDowngrade, jkt, keysOf(principal), Boolean(claims?.jkt))
+  if (fault === 'proof_required')
+    throw new Refusal(fault, { message: 'No DPoP key is registered for this principal.' })
+  if (fault) throw new Refusal(fault)
 }
+
+const keysOf = ({ dpopJkt, previousDpopJkt }: Principal): readonly string[] =>
+  [dpopJkt, previousDpopJkt].filter((jkt) => jkt !== null)
 
 /**
  * Paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in use

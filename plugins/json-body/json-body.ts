@@ -1,5 +1,6 @@
-import { createHash } from 'node:crypto'
+import type { Hash } from 'node:crypto'
 import { isObject } from '../../db/json.ts'
+import type { Commitments } from '../facts.ts'
 import type { Arrival, Caller, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
 import { AT_ONCE, inTurns, type Steps } from '../turns.ts'
@@ -13,7 +14,7 @@ export interface JsonBody {
   readonly json: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value in `body`. */
   readonly spans: Scan['spans']
-  /** Hex SHA-256 of a long body, which takes too long to be made at once. Absent: of any other. */
+  /** The commitment to a long body, which takes too long to be made at once. Absent: of any other. */
   readonly bodySha256?: string
 }
 
@@ -35,7 +36,7 @@ export function jsonBody({
   limit,
   empty = false,
   otherwise = 'body_invalid',
-}: Options): Plugin<Arrival & Caller, JsonBody> {
+}: Options): Plugin<Arrival & Caller & { readonly commitments?: Commitments }, JsonBody> {
   return {
     name: 'json_body',
     async admit(arrival) {
@@ -47,7 +48,10 @@ export function jsonBody({
       const { value, spans } = isLong ? await inTurns(scanning(body), arrival.signal) : scanJson(body)
       if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
       if (!isLong) return { body, json: value, spans }
-      return { body, json: value, spans, bodySha256: await inTurns(digesting(body), arrival.signal) }
+      const digest = arrival.commitments?.hashing('body_sha256')
+      if (!digest) return { body, json: value, spans }
+      const bodySha256 = await inTurns(digesting(body, digest), arrival.signal)
+      return { body, json: value, spans, bodySha256 }
     },
   }
 }
@@ -78,8 +82,7 @@ function isJsonType(value: string): boolean {
 /** The digest is made in pieces of so many bytes. */
 const PIECE = 262_144
 
-function* digesting(body: Buffer): Steps<string> {
-  const digest = createHash('sha256')
+function* digesting(body: Buffer, digest: Hash): Steps<string> {
   for (let at = 0; at < body.length; at += PIECE) {
     digest.update(body.subarray(at, at + PIECE))
     yield

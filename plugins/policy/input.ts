@@ -21,7 +21,8 @@ export interface PolicyInput {
     readonly capabilities: readonly string[]
   }
   readonly action: string
-  readonly required_capability: string
+  /** The first capability that the call demands; null where it demands none. */
+  readonly required_capability: string | null
   /** The JSON-RPC method; null for an LLM call. */
   readonly method: string | null
   readonly tool: string | null
@@ -49,14 +50,14 @@ export function policyInput(facts: PolicyFacts, mode: ArgumentMode): PolicyInput
     time: new Date(facts.at).toISOString(),
     principal: principalOf(facts),
     action: demand.action,
-    required_capability: demand.capability,
+    required_capability: demand.demanded[0] ?? null,
     method: toolCall?.method ?? null,
     tool: call.tool,
     resource: toolCall?.resource ?? null,
     model: call.model,
     stream: call.stream,
     arguments: mode === 'values' ? (toolCall?.arguments ?? null) : null,
-    arguments_sha256: mode === 'none' ? null : (toolCall?.argumentsSha256 ?? null),
+    arguments_sha256: mode === 'none' ? null : (toolCall?.argumentsSha256?.() ?? null),
     proof: proof && { jkt: proof.jkt },
     remote_address: facts.remoteAddress,
   }

@@ -6,7 +6,7 @@ import { SecretVerifier } from './verifier.ts'
 /** The operator at work, and the credential of the operator. */
 export interface Actor {
   readonly id: 'admin'
-  readonly via: 'admin_api' | 'control_socket' | 'setup_code'
+  readonly via: 'secret' | 'socket' | 'setup_code'
 }
 
 export interface SecretSource {
@@ -63,7 +63,7 @@ export const stillOperator = ({
   },
 })
 
-const ADMIN: Actor = { id: 'admin', via: 'admin_api' }
+const ADMIN: Actor = { id: 'admin', via: 'secret' }
 
 async function matches(
   given: string,
@@ -81,5 +81,5 @@ async function matches(
  */
 export const localOperator: Plugin<Arrival, { actor: Actor }> = {
   name: 'local_operator',
-  admit: () => ({ actor: { id: 'admin', via: 'control_socket' } }),
+  admit: () => ({ actor: { id: 'admin', via: 'socket' } }),
 }

@@ -1,7 +1,13 @@
+import { Readable } from 'node:stream'
+import { json } from 'node:stream/consumers'
 import { z } from 'zod'
 import { LedgerError } from '../../db/audit/entry.ts'
+import type { AuditRow, Page } from '../../db/audit/read.ts'
 import type { Members } from '../../db/json.ts'
+import { ledgerNameOf } from '../../db/principals/subject-keys.ts'
+import { commitmentsBy } from '../../plugins/pin/pin.ts'
 import { Refusal, unprocessable } from '../../plugins/refusal.ts'
+import type { AdminContext } from './context.ts'
 import { operation } from './operation.ts'
 import { instant, sha256 } from './shapes.ts'
 
@@ -44,6 +50,19 @@ const row = z
     prev_hash: sha256,
     row_hash: sha256,
     result: z.string().exactOptional().meta({ description: 'The status, in rows of the MCP path.' }),
+    principal_name: z
+      .string()
+      .exactOptional()
+      .meta({ description: 'The id of a user, beside its pseudonym in principal_id, while it exists.' }),
+    subject_name: z.string().exactOptional().meta({ description: 'The same of detail.subject.' }),
+    salts: z
+      .record(z.string(), z.string())
+      .exactOptional()
+      .meta({
+        description:
+          'With ?request_id=: what opens the commitments of detail, by the name of the member. Hex. Empty where the ' +
+          'principal was erased.',
+      }),
   })
   .meta({ id: 'AuditRow' })
 
@@ -62,10 +81,41 @@ export const listAudit = operation({
   status: 200,
   reasons: [],
   media: 'application/json',
-  run: async ({ database }, { query }, { signal }) => ({
-    value: await database.audit.list(query, signal).catch(notRead),
-  }),
+  run: async ({ database, subjectKeys }, { query }, { signal }) => {
+    const { principal, ...rest } = query
+    const filter =
+      principal === undefined ? rest : { ...rest, principal: await ledgerNameOf(database, principal) }
+    const pieces = await database.audit.list(filter, signal).catch(notRead)
+    return { value: query.request_id === undefined ? pieces : withSalts(pieces, subjectKeys) }
+  },
 })
+
+/** The rows of one request are few: what opens their commitments is put beside them. */
+async function* withSalts(
+  pieces: AsyncIterable<Uint8Array>,
+  keys: AdminContext['subjectKeys'],
+): AsyncGenerator<Uint8Array> {
+  // Proven by pageTexts.
+  const page = (await json(Readable.from(pieces))) as Page
+  const rows: object[] = []
+  for (const row of page.rows) rows.push({ ...row, salts: await saltsOf(row, keys) })
+  yield Buffer.from(JSON.stringify({ ...page, rows }))
+}
+
+/** The members of `detail` that are commitments. */
+const COMMITTED = ['body_sha256', 'arguments_sha256', 'result_sha256']
+
+async function saltsOf(
+  { principal_id: ref, request_id: id, detail }: AuditRow,
+  keys: AdminContext['subjectKeys'],
+): Promise<Readonly<Record<string, string>>> {
+  const key = ref === null || id === null ? null : await keys.find(ref)
+  if (!key || id === null) return {}
+  const { salt } = commitmentsBy(key, id)
+  return Object.fromEntries(
+    COMMITTED.filter((label) => label in detail).map((label) => [label, salt(label).toString('hex')]),
+  )
+}
 
 /**
  * GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify` verifies offline.

@@ -3,14 +3,19 @@ import type { Entry } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { PrincipalType } from '../../db/schema.ts'
+import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import type { Actor } from '../../plugins/secrets/admin-secret.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
+import type { OneAtATime } from './one-at-a-time.ts'
 
 /** The services that operations work with. One for each configuration in force. */
 export interface AdminContext {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly authority: Authority
+  /** The keys of commitments. */
+  readonly subjectKeys: Pick<SubjectKeys, 'makeFor' | 'find' | 'forget'>
+  readonly oneAtATime: OneAtATime
   readonly organisation: string
   readonly trustDomain: string
   /** The digest of the configuration in force, which stands in each audit row. */

@@ -16,6 +16,7 @@ import { listCapabilities } from './principals/capabilities.ts'
 import { certifyRequest, rotateCertificate } from './principals/certificates.ts'
 import { registerDpopJwk } from './principals/dpop-jwk.ts'
 import { enrollByoca, enrollSpiffe, mintAgent } from './principals/enroll.ts'
+import { erase } from './principals/erase.ts'
 import { AGENT, type Kind, USER, WORKLOAD } from './principals/kinds.ts'
 import {
   createPrincipal,
@@ -32,6 +33,7 @@ const ofKind = (kind: Kind) => ({
   get: getOne(kind),
   deactivate: deactivate(kind),
   reactivate: reactivate(kind),
+  erase: erase(kind),
   setCapabilities: patchCapabilities(kind),
   setDpopKey: registerDpopJwk(kind),
   certify: certifyRequest(kind),

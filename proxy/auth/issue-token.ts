@@ -91,7 +91,7 @@ async function record(
   const entry = {
     ...serviceEntry('token.issued', 'success', { scope }, at, configDigest),
     request_id: id,
-    principal_id: principal.id,
+    principal_id: principal.ref,
     principal_type: principal.type,
     cert_thumbprint: peer?.thumbprint ?? null,
     dpop_jkt: proof?.jkt ?? null,

@@ -32,6 +32,10 @@ export interface Answered {
   readonly settled: Settling
 }
 
+/** Prints where a decision stands in the ledger, and what opens its commitment to the body (docs/ledger.md#commitments). */
+export const printReceipt = ({ stream, seq, hash, salt }: Receipt): string =>
+  `stream=${stream}, seq=${seq}, hash=${hash}${salt === undefined ? '' : `, salt=${salt}`}`
+
 /** A request that was answered, by its route or before any route was reached. */
 export interface Handled extends Answered {
   readonly arrival: Arrival

@@ -4,13 +4,12 @@ import { isObject } from '../../db/json.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { arrive, type Incoming, splitTarget } from './arrival.ts'
+import { arrive, type Incoming, type Router, splitTarget } from './arrival.ts'
 import { discard, distrusted, framingFault } from './framing.ts'
 import type { Budget, Drain, OpenCall, StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Report } from './reply.ts'
-import type { Ended, Handled, OnAllowed } from './route.ts'
-import type { Router } from './router.ts'
+import { type Ended, type Handled, type OnAllowed, printReceipt } from './route.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
 /** The router in force at a listener. A reload swaps it for the next request. */
@@ -148,8 +147,7 @@ function headersOf(
     'strict-transport-security': 'max-age=31536000',
     ...arrival.answer,
   }
-  if (receipt && 'seq' in receipt)
-    headers['audit-receipt'] = `stream=${receipt.stream}, seq=${receipt.seq}, hash=${receipt.hash}`
+  if (receipt && 'seq' in receipt) headers['audit-receipt'] = printReceipt(receipt)
   // A body that was announced with 100-continue and never requested would be taken for the next request.
   if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
   return headers

@@ -5,7 +5,6 @@ import type { Granted } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { Reply, Report } from '../http/reply.ts'
-import type { LlmTarget } from './call.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
 import { type Usage, usageTap } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
@@ -20,7 +19,7 @@ import {
   reasonOfStatus,
   refusalOf,
 } from './refusals.ts'
-import { type ProviderTarget, routing } from './routing.ts'
+import { type LlmTarget, type ProviderTarget, routing } from './routing.ts'
 import type { Upstream, UpstreamAnswer } from './upstream/client.ts'
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
 import { discard } from './upstream/stream.ts'

@@ -26,6 +26,13 @@ export const mcpOptions = z.strictObject({
     .describe(
       'true: every tools/call also demands the capability mcp.tools.call, beside that of the tool. Default false.',
     ),
+  list: z
+    .enum(['bound', 'callable'])
+    .default('bound')
+    .describe(
+      'What tools/list shows. bound: the tools of every MCP server that the caller is bound to. callable: of these only ' +
+        'those whose capability it holds. Default bound.',
+    ),
   allowed_origins: z
     .array(z.string().regex(/^https?:\/\/[^/\s]+$/, 'must be an origin, such as https://app.example.com'))
     .default([])

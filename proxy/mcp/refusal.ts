@@ -5,7 +5,7 @@ import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Refuse } from '../http/route.ts'
 import { errorMessage, HEADER_MISMATCH, METHOD_NOT_FOUND, UNSUPPORTED_VERSION } from './protocol/json-text.ts'
-import type { McpMessage } from './protocol/message.ts'
+import { isSaneId, type McpMessage } from './protocol/message.ts'
 import { type Era, META, MODERN } from './protocol/versions.ts'
 
 const INVALID_PARAMS = -32602
@@ -76,7 +76,7 @@ export const refuseMcp =
 
 function idOf(json: Known['json']): string | null {
   const id = json?.id
-  return typeof id === 'string' || Number.isSafeInteger(id) ? JSON.stringify(id) : null
+  return isSaneId(id) ? JSON.stringify(id) : null
 }
 
 function guessedEra({ headers }: Arrival, json: Known['json']): Era {

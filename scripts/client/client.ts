@@ -10,5 +10,5 @@ export {
   mint,
   type SpiffeOptions,
 } from './enroll.ts'
-export { type Identity, readIdentity } from './identity.ts'
+export { type Identity, readIdentity } from './identity/identity.ts'
 export { GatewayRefusal } from './refusal.ts'

@@ -1,5 +1,5 @@
 import { fetch, type RequestInit } from 'undici'
-import { type Identity, readIdentity } from './identity.ts'
+import { type Identity, readIdentity } from './identity/identity.ts'
 import { type SessionOptions, sessionOf } from './signing/session.ts'
 
 /** The standard `fetch`. */

@@ -1,8 +1,8 @@
 import type { JsonWebKey } from 'node:crypto'
 import { Agent, request } from 'undici'
 import type { Members } from '../../db/json.ts'
-import { type Identity, originOf } from './identity.ts'
-import { draftIdentity } from './identity-files.ts'
+import { draftIdentity } from './identity/files.ts'
+import { type Identity, originOf } from './identity/identity.ts'
 import { membersOf, refusalOf } from './refusal.ts'
 import { newDpopKey, publicJwk } from './signing/dpop-key.ts'
 

@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici'
-import { readIdentity } from './identity.ts'
+import { readIdentity } from './identity/identity.ts'
 
 // Where Node's own fetch and undici before 8 look for their dispatcher, and where undici 8 does.
 const LEGACY = Symbol.for('undici.globalDispatcher.1')

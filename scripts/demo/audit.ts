@@ -60,7 +60,7 @@ function changeOf(detail: JsonObject): string {
   const { subject, name, resource, capabilities, approved, required_capability: demanded } = detail
   if (Array.isArray(capabilities)) return `${text(subject)} [${texts(...capabilities)}]`
   if (Array.isArray(approved)) return `${text(name)}: pinned ${texts(...approved)}`
-  if (demanded !== undefined) return `${text(name)} demands ${text(demanded)}`
+  if (demanded !== undefined) return `${text(name)} demands ${text(demanded ?? 'a binding only')}`
   return resource === undefined ? '' : `${text(subject)} to ${text(resource)}`
 }
 

@@ -68,7 +68,7 @@ async function connect(
 }
 
 async function playToolCalls(client: Client, agent: DemoAgent, say: Say): Promise<void> {
-  await list(client, agent, ['notes.read_note'], say)
+  await list(client, agent, ['notes.delete_note', 'notes.read_note'], say)
   await allowed(client, agent, say)
   // It is not bound to payroll, so what it holds does not matter there.
   await denied(client, agent, { tool: 'notes.delete_note', code: -32005 }, say)
@@ -102,7 +102,7 @@ async function playRugPull(
   say(row('read', OPERATOR, 'mcp.ts', 'refresh notes'))
   for (const line of found.trimEnd().split('\n')) say(`      ${line}`)
   await denied(client, agent, { tool: 'notes.read_note', code: -32006 }, say)
-  await list(client, agent, [], say)
+  await list(client, agent, ['notes.delete_note'], say)
   await sallyport('mcp', 'approve', 'notes', 'read_note', '--digest', digest)
   say(row('approved', OPERATOR, 'mcp.ts', `approve notes read_note --digest ${digest.slice(0, 8)}…`))
   await allowed(client, agent, say)
@@ -113,14 +113,7 @@ async function list(client: Client, agent: DemoAgent, expected: readonly string[
   const names = tools.map(({ name }) => name).join(', ')
   if (names !== expected.join(', '))
     throw new Error(`tools/list should show ${expected.join(', ')}, and shows ${names}`)
-  say(
-    row(
-      'listed',
-      agent,
-      'mcp',
-      `${names || 'nothing'}, of 3 tools: what it is bound to, holds, and is approved`,
-    ),
-  )
+  say(row('listed', agent, 'mcp', `${names}, of 3 tools: what it is bound to, and is approved`))
 }
 
 async function allowed(client: Client, agent: DemoAgent, say: Say): Promise<void> {

@@ -1,5 +1,5 @@
 import { bindTo } from './bind.ts'
-import { toolTotals, unknownLines } from './lines.ts'
+import { demandOf, toolTotals, unknownLines } from './lines.ts'
 import { RESOURCES, type WholeResource, wholeResource } from './resources.ts'
 import { mcpCommand, subcommandOf } from './subcommand.ts'
 
@@ -14,7 +14,7 @@ export const add = subcommandOf({
     capability: {
       type: 'string',
       value: 'CAP',
-      description: 'what each of its tools demands (default mcp.tools.call)',
+      description: 'what each of its tools demands (default: a binding only)',
     },
     'tool-capability': {
       type: 'string',
@@ -78,8 +78,10 @@ function capabilities(pairs: readonly string[]): Readonly<Record<string, string>
 }
 
 function registered(resource: WholeResource): readonly string[] {
-  const { name, resource_id: id, required_capability: demanded, last_error: error, tools } = resource
-  const lines = [`registered ${name} (${id}); its tools demand ${demanded} where you said nothing else`]
+  const { name, resource_id: id, last_error: error, tools } = resource
+  const lines = [
+    `registered ${name} (${id}); its tools demand ${demandOf(resource)} where you said nothing else`,
+  ]
   if (error !== null) {
     return [
       ...lines,

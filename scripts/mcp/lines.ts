@@ -26,7 +26,7 @@ export function resourceTable(
   const rows = all.map((one) => [
     one.name,
     stateOf(one),
-    one.required_capability,
+    demandOf(one),
     String(bound.get(one.resource_id)?.length ?? 0),
     shownUrl(one),
     toolTotals(one.tools),
@@ -45,7 +45,7 @@ export function resourceLines(resource: WholeResource, bindings: readonly ShownB
     ['read', readOf(resource)],
     ['credential', credentialOf(resource)],
     ['hosts', resource.allowed_domains.join(', ') || null],
-    ['demands', resource.required_capability],
+    ['demands', demandOf(resource)],
     ['bound', bound || 'nobody'],
     ['tools', toolTotals(tools)],
   ]
@@ -77,7 +77,7 @@ export const pendingLines = (tool: WholeTool): readonly string[] => [
  * flags.
  */
 export function toolLines(tools: readonly ShownTool[]): readonly string[] {
-  const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, tool.required_capability]))
+  const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool)]))
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
 }
 
@@ -88,6 +88,10 @@ function below({ pending_digest: digest, changes = [], flags }: ShownTool): read
     ...flags.map((flag) => `look closely: ${flag}`),
   ].map((line) => `      ${line}`)
 }
+
+/** Names what a tool, or a server's tools, demand. */
+export const demandOf = ({ required_capability: demanded }: Pick<ShownTool, 'required_capability'>): string =>
+  demanded ?? 'a binding only'
 
 /** Counts the tools by state: `3 approved, 1 quarantined`. */
 export function toolTotals(tools: readonly ShownTool[]): string {

@@ -4,7 +4,8 @@ import { type Call, type ControlAnswer, expect } from '../control-client.ts'
 /** A tool as the admin API shows it (docs/protocol.md#mcp-resources). */
 export interface ShownTool {
   readonly name: string
-  readonly required_capability: string
+  /** Null: the binding alone. */
+  readonly required_capability: string | null
   readonly state: 'approved' | 'quarantined' | 'gone'
   /** The digest of the definition that waits for approval, or null. */
   readonly pending_digest: string | null
@@ -29,7 +30,8 @@ export interface ShownResource {
   readonly endpoint_url: string
   readonly auth_type: string
   readonly auth_secret_ref: string | null
-  readonly required_capability: string
+  /** Null: the binding alone. */
+  readonly required_capability: string | null
   readonly allowed_domains: readonly string[]
   readonly enabled: boolean
   readonly protocol_version: string | null

@@ -1,4 +1,4 @@
-import { readIdentity } from '../client/identity.ts'
+import { readIdentity } from '../client/identity/identity.ts'
 import { settleNext } from '../client/renewal/files.ts'
 import { keepRenewed } from '../client/renewal/keep-renewed.ts'
 import { startSidecar } from '../client/sidecar.ts'

@@ -1,5 +1,5 @@
 import { join, resolve } from 'node:path'
-import { gatewayIn } from '../client/identity.ts'
+import { gatewayIn } from '../client/identity/identity.ts'
 import { commandOf, PACKAGED, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 
 export const verb = verbOf({

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { exportLine, type StoredRow } from '../../db/audit/leaf.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
-import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
+import { openReadOnly, storedRows, userNames } from '../../db/sqlite/ledger/rows.ts'
 import { commandOf, verbOf, WrongUsage } from '../command.ts'
 
 const FAILED = 9
@@ -26,15 +26,19 @@ gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was writt
   run: async ({ out }, [database, ...rest]) => {
     if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
-    await pipeline(Readable.from(chunks(storedRows(openReadOnly(database)))), target)
+    const db = openReadOnly(database)
+    await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), target)
   },
 })
 
-function* chunks(rows: Iterable<StoredRow | Damaged>): Generator<string> {
+function* chunks(
+  rows: Iterable<StoredRow | Damaged>,
+  names: ReturnType<typeof userNames>,
+): Generator<string> {
   let [text, count] = ['', 0]
   for (const row of rows) {
     if ('damaged' in row) throw new Error(`a row ${row.damaged}`)
-    text += `${exportLine(row)}\n`
+    text += `${exportLine(row, names(row))}\n`
     count += 1
     if (count % ROWS_PER_CHUNK !== 0) continue
     yield text

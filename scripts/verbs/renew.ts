@@ -1,4 +1,4 @@
-import { readIdentity } from '../client/identity.ts'
+import { readIdentity } from '../client/identity/identity.ts'
 import { lifeOf, renewIdentity } from '../client/renewal/renew.ts'
 import { verbOf } from '../command.ts'
 

@@ -17,6 +17,8 @@ const TRIES = 4
 // Some fifty bodies of 32 MiB, on a machine that may be busy.
 t.setTimeout(120_000)
 
+const NOTHING: Sent = { status: 0, sha256: '', got: null, committed: null }
+
 interface Far {
   readonly child: ChildProcessByStdio<Writable, Readable, null>
   /** The next line that it says, parsed. */
@@ -83,13 +85,13 @@ await t.test('A5: no body of an LLM call holds up the loop', async (t) => {
     await t.test(`A5: ${name}`, async (t) => {
       await isShort(t, async () => {
         const { answers, held } = await send(name)
-        const [{ status, sha256, got } = { status: 0, sha256: '', got: null }] = answers
+        const [{ status, sha256, got, committed } = NOTHING] = answers
         t.equal(status, 200)
         t.equal(got, sha256, 'the provider got the bytes that were sent')
         const rows = await gateway.rows({ status: 'allowed' })
         t.ok(
-          rows.some(({ detail }) => detail.body_sha256 === sha256),
-          'and a row carries their digest',
+          rows.some(({ detail }) => detail.body_sha256 === committed),
+          'and a row commits to them',
         )
         return held
       })
@@ -115,8 +117,8 @@ await t.test('A5: no body of an MCP call holds up the loop', async (t) => {
         t.equal(answers[0]?.status, 200)
         const rows = await gateway.rows({ status: 'denied' })
         t.ok(
-          rows.some(({ detail }) => detail.body_sha256 === answers[0]?.sha256),
-          'a row carries its digest',
+          rows.some(({ detail }) => detail.body_sha256 === answers[0]?.committed),
+          'a row commits to it',
         )
         return held
       })

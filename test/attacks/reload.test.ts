@@ -60,9 +60,10 @@ t.test('F-31 a reload that fails halfway leaves everything as it was', async (t)
   await chmod(key, 0o644)
   t.equal(await gateway.reload(), false, 'the key of the server certificate is open to others')
   t.equal(gateway.configuration(), before)
-  t.notOk(
-    (await gateway.rows()).some(({ action }) => action === 'config.loaded'),
-    'nothing says it was loaded',
+  t.equal(
+    (await gateway.rows({ action: 'config.loaded' })).length,
+    1,
+    'nothing says it was loaded, but the one at the start',
   )
   await chmod(key, 0o600)
   t.equal(await gateway.reload(), true)

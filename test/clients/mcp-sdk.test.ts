@@ -32,7 +32,7 @@ for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
         t.ok(listed.includes(tool), tool)
       }
       t.same(new Set(listed.map((name) => name.split('.')[0])), new Set(['everything', 'memory', 'files']))
-      t.notOk(listed.includes('memory.delete_entities'), 'nor a tool whose capability it does not hold')
+      t.ok(listed.includes('memory.delete_entities'), 'whether or not its capability is held')
 
       t.match(await peer.call('everything.echo', { message: 'grüezi' }), {
         content: [{ type: 'text', text: 'Echo: grüezi' }],
@@ -84,7 +84,7 @@ for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
         'memory.delete_entities denied',
         'vault.read_graph denied',
         'vault.nothing denied',
-        'everything.get-sum denied',
+        'everything.get-sum invalid',
       ])
     },
   )
@@ -140,10 +140,11 @@ for (const kind of ['v1', 'legacy'] as const) {
       const filled = await peer.call('everything.trigger-elicitation-request')
       t.match(filled, { content: [{}, { text: /- Name: Ada/ }] }, 'the user')
       t.same(await way.decisions(PEERS[kind]), [
+        // The call, and the answer to what it asked.
         'everything.trigger-sampling-request allowed',
-        'mcp_response allowed',
+        'everything.trigger-sampling-request allowed',
         'everything.trigger-elicitation-request allowed',
-        'mcp_response allowed',
+        'everything.trigger-elicitation-request allowed',
       ])
     },
   )

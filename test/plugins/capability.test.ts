@@ -18,7 +18,7 @@ await t.test(
           holder: principal(set),
           target: null,
           token: null,
-          demand: { action: 'a', capability: required },
+          demand: { action: 'a', demanded: [required] },
         }
         let granted = false
         try {
@@ -40,7 +40,7 @@ await t.test('§7 the refusal says what is missing, to whom', (t) => {
     holder: principal([]),
     target: null,
     token: null,
-    demand: { action: 'a', capability: 'llm.chat' },
+    demand: { action: 'a', demanded: ['llm.chat'] },
   }
   t.throws(() => capability().admit(facts), {
     reason: 'capability_missing',
@@ -53,6 +53,6 @@ await t.test('§7 the refusal says what is missing, to whom', (t) => {
 
 await t.test('a route states its demand', async (t) => {
   t.strictSame(await demand('egress_llm_chat', 'llm.chat').admit({}), {
-    demand: { action: 'egress_llm_chat', capability: 'llm.chat' },
+    demand: { action: 'egress_llm_chat', demanded: ['llm.chat'] },
   })
 })

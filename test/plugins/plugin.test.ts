@@ -17,7 +17,7 @@ function recorder(log: string[] = []): Recorder<Arrival> {
       log.push('allowed')
       return receipt
     },
-    refused: async (_facts, { reason }, by) => {
+    refused: async (_facts, { reason }, { by }) => {
       log.push(`refused ${reason} by ${by}`)
       return receipt
     },
@@ -127,22 +127,23 @@ await t.test('every plugin that let a call through is told once how it ended, an
 })
 
 await t.test('a wrong order and an ungated working handler do not compile', (t) => {
-  const known = Pipeline.start().pass(pin(() => undefined))
+  const KEYS = { known: new Map(), open: () => Buffer.alloc(32) }
+  const known = Pipeline.start().pass(pin(() => undefined, KEYS))
   const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.demand.action })
   // @ts-expect-error dpop needs the principal that pin gives
   Pipeline.start().pass(dpop(constrained('optional')))
   // @ts-expect-error the gate needs the proof's verdict
   known.pass(demand('a', 'b')).pass(capability())
   // @ts-expect-error a fact is written once: pin gives the principal that is known already
-  known.pass(pin(() => undefined))
+  known.pass(pin(() => undefined, KEYS))
   // @ts-expect-error this pipeline does not gate
   gated('POST', '/x', { pipeline: known, recorder: recorder(), recheck: null }, work)
   const full = Pipeline.start()
     .pass(demand('a', 'b'))
-    .pass(pin(() => undefined))
+    .pass(pin(() => undefined, KEYS))
     .pass(dpop(constrained('optional')))
     .pass({ name: 'target', admit: () => ({ target: 'a model' }) })
-    .pass(stillPinned(pin(() => undefined)))
+    .pass(stillPinned(pin(() => undefined, KEYS)))
     .pass(capability<string>())
   t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder(), recheck: null }, work))
   t.end()

@@ -105,7 +105,7 @@ function overtaking(log: string[], times: number): Recorder<Arrival> {
       if (left >= 0) throw new Stale()
       return { stream: 'main', seq: 9, hash: 'h' }
     },
-    refused: async (_facts, { reason }, by) => {
+    refused: async (_facts, { reason }, { by }) => {
       log.push(`refused ${reason} by ${by}`)
       return null
     },

@@ -48,13 +48,13 @@ await t.test(
     writeFileSync(join(directory, '35-a.yaml'), 'plugin: ./mine.js\nn: 1\n')
     const one = await loadConfiguration(directory, {})
     t.same(
-      one.checks.map(({ name }) => name),
+      one.checks.map(({ check }) => check.name),
       ['mine-1', 'mine-2'],
     )
     writeFileSync(join(directory, 'mine.js'), module('changed-'))
     const two = await loadConfiguration(directory, {})
     t.same(
-      two.checks.map(({ name }) => name),
+      two.checks.map(({ check }) => check.name),
       ['changed-1', 'changed-2'],
     )
     t.equal(new Set([bare.digest, one.digest, two.digest]).size, 3)
@@ -65,7 +65,7 @@ await t.test('the example module works as its comment says', async (t) => {
   const directory = copyShipped(t.testdir({}))
   const example = join(SHIPPED, 'examples/allow-models.ts')
   writeFileSync(join(directory, '35-allow.yaml'), `plugin: ${example}\nmodels:\n  acme::intern: [small]\n`)
-  const [check] = (await loadConfiguration(directory, {})).checks
+  const [{ check } = {}] = (await loadConfiguration(directory, {})).checks
   t.equal(check?.name, 'allow-models')
   const call = (id: string, model: string) => {
     const principal = { id }

@@ -20,6 +20,7 @@ const VERBS = [
   'enroll',
   'mcp',
   'connect',
+  'renew',
   'env',
   'rotate-signing-key',
   'verify',

@@ -40,14 +40,13 @@ await t.test(
     const missing = await stage.callTool(bot, 'files.read')
     t.match(missing.json.error, { code: -32005, message: 'capability_missing: files.use' })
     t.equal(missing.json.error.data.required_capability, 'files.use')
-    t.same(await stage.listed(bot), [], 'what cannot be called is not listed')
+    t.same(await stage.listed(bot), ['files.read', 'files.write'], 'what is bound is listed')
 
     await stage.grant(bot, ['files.use', 'mcp.tools.list'])
     t.equal(await code('files.read'), undefined, 'without mcp.tools.call')
     t.match((await stage.callTool(bot, 'files.write')).json.error, {
       message: 'capability_missing: files.write',
     })
-    t.same(await stage.listed(bot), ['files.read'])
     await stage.grant(bot, ['files.write', 'mcp.tools.list'])
     t.equal(await code('files.write'), undefined)
     t.equal(await code('files.read'), -32005, 'the capability of one tool is not that of its resource')
@@ -65,7 +64,7 @@ await t.test(
     const stage = await mcpStage(t)
     const server = await toolServer(t, [tool('only')])
     const plain = await stage.register('plain', server)
-    t.equal(plain.required_capability, 'mcp.tools.call')
+    t.equal(plain.required_capability, null)
     const bot = await stage.enroll('bot', [])
     await stage.bind(bot, plain)
     const before = server.told.length
@@ -91,8 +90,30 @@ await t.test(
       }
     }
     t.equal(server.told.length, before, 'no request went upstream')
-    await stage.grant(bot, ['mcp.tools.call'])
+    const { error } = (await stage.callTool(bot, 'plain.only')).json
+    t.match(error, { message: 'capability_missing: mcp.tools.call' })
+    await stage.grant(bot, ['x.y'])
     t.ok((await stage.callTool(bot, 'plain')).json.result, 'callable by the resource, which has one tool')
+  },
+)
+
+await t.test(
+  '§2.3 a resource without required_capability demands its binding and nothing else',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('read'), tool('write')])
+    const files = await stage.register('files', server, { tool_capabilities: { write: 'files.write' } })
+    const bot = await stage.enroll('bot', ['llm.chat'])
+    const code = async (name: string): Promise<number> => (await stage.callTool(bot, name)).json.error?.code
+    t.equal(await code('files.read'), -32000)
+    await stage.bind(bot, files)
+    t.equal(await code('files.read'), undefined)
+    t.equal(await code('files.write'), -32005, 'a tool of it may demand its own')
+    const path = `/v1/admin/mcp-resources/${files.resource_id}`
+    await stage.admin('PATCH', path, { required_capability: 'files.use' })
+    t.equal(await code('files.read'), -32005)
+    t.equal((await stage.admin('PATCH', path, { required_capability: null })).json.required_capability, null)
+    t.equal(await code('files.read'), undefined)
   },
 )
 
@@ -107,11 +128,42 @@ await t.test('§2.3 v0.7: with enforce_tools_call every call demands mcp.tools.c
     code: -32005,
     message: 'capability_missing: mcp.tools.call',
   })
-  t.same(await stage.listed(bot), [])
   await stage.grant(bot, ['files.use', 'mcp.tools.list', 'mcp.tools.call'])
   t.ok((await stage.callTool(bot, 'files.read')).json.result)
   t.same(await stage.listed(bot), ['files.read'])
 })
+
+await t.test(
+  '§2.3 tools/list shows the tools that are bound; with list: callable those whose capability is not held are hidden',
+  async (t) => {
+    const shown = async (list: string, held: readonly string[]) => {
+      const stage = await mcpStage(t, { files: { '60-mcp.yaml': `plugin: mcp\n${list}\n` } })
+      const server = await toolServer(t, [tool('read'), tool('write')])
+      const own = { write: 'files.write' }
+      const files = await stage.register('files', server, {
+        required_capability: 'files.use',
+        tool_capabilities: own,
+      })
+      const plain = await stage.register('plain', await toolServer(t, [tool('only')]))
+      const off = await stage.register('off', await toolServer(t, [tool('x')]), { enabled: false })
+      await stage.register('elsewhere', await toolServer(t, [tool('y')]))
+      const bot = await stage.enroll('bot', held)
+      for (const resource of [files, plain, off]) await stage.bind(bot, resource)
+      return [await stage.listed(bot), await stage.listed(bot, { at: '/files' })]
+    }
+    const bound = [
+      ['files.read', 'files.write', 'plain.only'],
+      ['read', 'write'],
+    ]
+    t.same(await shown('', ['mcp.tools.list']), bound)
+    t.same(await shown('list: bound\nenforce_tools_call: true', ['mcp.tools.list']), bound)
+    const callable = [['files.write', 'plain.only'], ['write']]
+    t.same(await shown('list: callable', ['mcp.tools.list', 'files.write']), callable)
+    const enforced = 'list: callable\nenforce_tools_call: true'
+    t.same(await shown(enforced, ['mcp.tools.list', 'files.write', 'http.get']), [[], []])
+    t.same(await shown(enforced, ['mcp.tools.list', 'files.write', 'mcp.tools.call']), callable)
+  },
+)
 
 await t.test('§2.3 http.get is a built-in tool behind its own capability', async (t) => {
   const stage = await mcpStage(t)
@@ -140,7 +192,7 @@ await t.test(
     await stage.rpc(bot, 'tools/list')
     const answer = await stage.callTool(bot, 'files.read', { secret: 'canary-in-arguments' })
     await stage.callTool(bot, 'files.gone')
-    t.match(answer.headers['audit-receipt'], /^stream=main, seq=\d+, hash=[0-9a-f]{64}$/)
+    t.match(answer.headers['audit-receipt'], /^stream=main, seq=\d+, hash=[0-9a-f]{64}, salt=[0-9a-f]{32}$/)
     await stage.close()
     const rows = (await stage.rows()).filter(({ action }) => action.startsWith('mcp_t'))
     t.match(

@@ -43,14 +43,14 @@ await t.test('§6 the chain is verified and exported by the admin API', async (t
   const gateway = await testGateway(t)
   await gateway.enroll('bot', [])
   const { json } = await gateway.admin('POST', '/v1/admin/audit/verify')
-  t.match(json, { ok: true, rows: 2 })
+  t.match(json, { ok: true, rows: 3 })
   const { text } = await gateway.admin('GET', '/v1/admin/audit/export')
   t.strictSame(
     text
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line).action),
-    ['service.started', 'agent.created'],
+    ['service.started', 'config.loaded', 'agent.created'],
   )
   const page = await gateway.admin('GET', '/v1/admin/audit?action=agent.created&limit=1')
   t.strictSame([page.json.rows.length, page.json.next_cursor], [1, null])

@@ -32,14 +32,12 @@ class Authority {
   learn({ action, detail }: AuditRow): void {
     const said: Json = detail
     const holder = this.#holders.get(said.subject)
-    const resource = this.#resources.get(said.subject)
     if (action === 'agent.created')
       this.#holders.set(said.subject, { capabilities: said.capabilities, active: true })
     if (holder && action === 'agent.capabilities_patched') holder.capabilities = said.capabilities
     if (holder && action === 'agent.deactivated') holder.active = false
     if (holder && action === 'agent.reactivated') holder.active = true
-    if (action === 'mcp_resource.created') this.#resources.set(said.subject, resourceOf(said))
-    if (resource && action === 'mcp_resource.updated') Object.assign(resource, changed(said.fields ?? {}))
+    if (action.startsWith('mcp_resource.')) this.#resources.set(said.resource_id, resourceOf(said))
     if (action === 'mcp_binding.created') this.#bindings.add(`${said.subject} ${said.resource_id}`)
     if (action === 'mcp_binding.revoked') this.#bindings.delete(`${said.subject} ${said.resource_id}`)
   }
@@ -59,17 +57,12 @@ class Authority {
   }
 }
 
+/** Every row of a resource says its whole state. */
 const resourceOf = (said: Json): Resource => ({
   name: said.name,
   enabled: said.enabled,
   required: said.required_capability,
-  own: Object.fromEntries(said.tool_capabilities),
-})
-
-const changed = (fields: Json): Partial<Resource> => ({
-  ...('enabled' in fields && { enabled: fields.enabled }),
-  ...('required_capability' in fields && { required: fields.required_capability }),
-  ...('tool_capabilities' in fields && { own: Object.fromEntries(fields.tool_capabilities) }),
+  own: said.tool_capabilities,
 })
 
 /** The allowed rows that no authority covers by what stands in front of them. */

@@ -130,7 +130,7 @@ export async function dataDirectory(t: Test, directory: string): Promise<DataDir
       const none = { displayName: null, spiffeId: null, dpopJkt: null, capabilities: [] }
       await write(
         insertPrincipal(database, {
-          ...{ ...none, type: 'agent', id, name, enrollmentMethod: 'minted', federated, at: AT },
+          ...{ ...none, type: 'agent', id, ref: id, name, enrollmentMethod: 'minted', federated, at: AT },
         }),
       )
       return id

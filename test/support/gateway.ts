@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { Test } from 'tap'
+import { recomputer } from '../../db/audit/authority/recompute.ts'
 import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
 import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/gateway.ts'
@@ -101,7 +102,7 @@ providers:
 
 /**
  * A whole gateway on a directory and ports of its own. When the test ends it is closed, its whole chain
- * verified, and what `admin` was answered compared with what `/openapi.json` says of it.
+ * verified, each of its decisions recomputed from the rows before it, and what `admin` was answered compared with what `/openapi.json` says of it.
  */
 export async function testGateway(t: Test, options: TestOptions = {}): Promise<TestGateway> {
   const upstream = await testUpstream(t)
@@ -190,8 +191,16 @@ export async function writeFiles(
 async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   const database = await openDatabase(settings.databaseUrl)
   const verdict = await verifyDatabase(database.kysely)
+  const decisions = recomputer()
+  const rows = database.kysely.selectFrom('audit_log').selectAll().orderBy('stream').orderBy('seq')
+  for (const row of await rows.execute()) decisions.see(row)
   await database.close()
   if (!verdict.ok) t.fail('the audit chain does not verify', verdict)
+  const { disagree, problems } = decisions.result()
+  if (disagree === 0) return
+  // The name of an assertion behind the end of its test is not shown.
+  process.stderr.write(`${JSON.stringify(problems)}\n`)
+  t.fail('decisions do not follow from the rows before them')
 }
 
 async function caller(gateway: Gateway, settings: Settings, administered: Administered[]) {

@@ -80,6 +80,8 @@ export interface Sent {
   /** Of what was sent, and of what the provider got. Hex SHA-256. */
   readonly sha256: string
   readonly got: string | null
+  /** The commitment that the receipt's salt opens, hex; null where there was none. */
+  readonly committed: string | null
 }
 
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
@@ -125,7 +127,11 @@ function send(
     res.on('data', (chunk: Buffer) => {
       text += String(chunk)
     })
-    res.on('end', () => resolve({ status: res.statusCode ?? 0, got: JSON.parse(text).digest ?? null }))
+    res.on('end', () => {
+      const salt = /, salt=([0-9a-f]{32})$/.exec(String(res.headers['audit-receipt']))?.[1]
+      const committed = salt === undefined ? null : sha256(Buffer.concat([Buffer.from(salt, 'hex'), body]))
+      resolve({ status: res.statusCode ?? 0, got: JSON.parse(text).digest ?? null, committed })
+    })
   })
   req.on('error', reject)
   req.end(body)

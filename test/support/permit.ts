@@ -5,6 +5,7 @@ import type { CatalogPermit, Granted, OperatorPermit } from '../../plugins/permi
 /** An agent that holds these capabilities. */
 export const holderOf = (...capabilities: readonly string[]): Principal => ({
   id: 'acme::bot',
+  ref: 'acme::bot',
   type: 'agent',
   capabilities,
   dpopJkt: null,
@@ -15,14 +16,14 @@ export const holderOf = (...capabilities: readonly string[]): Principal => ({
 
 /** A grant as the real gate makes it, to a principal that holds just what is demanded. */
 export function grantOf<Target = null>(demand: Demand, target: Target): Granted<Target> {
-  const facts = { holder: holderOf(demand.capability), token: null, demand, target }
+  const facts = { holder: holderOf(...demand.demanded), token: null, demand, target }
   const given = capability<Target>().admit(facts)
   if (given instanceof Promise) throw new Error('the gate answered later')
   return given.granted
 }
 
 /** A grant of a tool's call, for tests of what stands behind the gate. */
-export const TOOL_CALL = grantOf({ action: 'mcp_tools_call', capability: 'mcp.tools.call' }, null)
+export const TOOL_CALL = grantOf({ action: 'mcp_tools_call', demanded: ['mcp.tools.call'] }, null)
 
 /**
  * A reading of an MCP server, for tests of the client alone: the service makes one in `pinning/inspect.ts`

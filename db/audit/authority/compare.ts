@@ -7,7 +7,7 @@ export interface StoredPrincipal extends PrincipalState {
   /** The name that rows of version 2 have for it: its id, or the pseudonym of a user. */
   readonly subject: string
   readonly id: string
-  /** Its bindings: the id of each by the resource's. */
+  /** Its bindings: the resource's id by that of each. */
   readonly bindings: ReadonlyMap<string, string>
 }
 
@@ -108,7 +108,7 @@ function principalFindings(
     certificates: pinsAt(state.thumbprints, at),
     'DPoP keys': pinsAt(state.dpopJkts, at),
     spiffe_id: state.spiffeId ?? 'none',
-    bindings: setOf([...bindings].map(([id, binding]) => `${binding} to ${id}`)),
+    bindings: setOf([...bindings].map(([binding, id]) => `${binding} to ${id}`)),
   })
   return differences(`principal ${stored.id}`, shown(stored, stored.bindings), shown(last, known.bindings))
 }

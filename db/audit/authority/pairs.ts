@@ -31,7 +31,8 @@ export function pairs(): Pairs {
   let overflowed = false
 
   function decided(id: string, place: Open): string | null {
-    if (open.has(id)) return 'is allowed, but a call of this request_id is open'
+    const before = open.get(id)
+    if (before) return before.version === 1 ? null : 'is allowed, but a call of this request_id is open'
     if (open.size >= OPEN_LIMIT) overflowed = true
     else open.set(id, place)
     return null

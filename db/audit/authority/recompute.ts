@@ -3,7 +3,7 @@ import { type LeafVersion, leafVersion, type StoredRow } from '../leaf.ts'
 import type { BadRow } from '../verify.ts'
 import { decisionOf, isDecision, isOfCall } from './decision.ts'
 import { type Judgement, judge } from './judge.ts'
-import { pairs } from './pairs.ts'
+import { type Pairs, pairs } from './pairs.ts'
 import { Replay } from './replay.ts'
 
 /** The problems that are named; more are counted. */
@@ -38,11 +38,12 @@ export const isSound = (found: Recomputed): boolean =>
 /**
  * Computes every decision anew from the rows before it (docs/ledger.md#recomputing). Takes rows that were
  * verified, in the order of their seq. Memory by principals, resources and open calls, not by rows. Rows of
- * another stream than the first one's are not recomputed.
+ * another stream than the first one's are paired, but not recomputed.
  */
 export function recomputer(): Recomputer {
   const replay = new Replay()
-  const calls = pairs()
+  /** By stream. */
+  const calls = new Map<string, Pairs>()
   const problems: BadRow[] = []
   const skipped = new Map<string, number>()
   let [stream, recomputed, disagree, left, orphans] = ['', 0, 0, 0, 0]
@@ -65,7 +66,7 @@ export function recomputer(): Recomputer {
 
   function decide(row: StoredRow, version: LeafVersion): void {
     const decision = decisionOf(row, membersOf(row))
-    const judgement = version === 1 ? OLD : judge(decision, replay)
+    const judgement = version === 1 ? OLD : row.stream === stream ? judge(decision, replay) : ELSEWHERE
     tally(row, decision.summarised ?? 1, judgement)
   }
 
@@ -77,26 +78,24 @@ export function recomputer(): Recomputer {
   }
 
   function pair(row: StoredRow, version: LeafVersion): void {
-    const { problem, left: behind } = calls.see(row, version)
+    const known = calls.get(row.stream) ?? pairs()
+    calls.set(row.stream, known)
+    const { problem, left: behind } = known.see(row, version)
     if (problem !== null) {
       orphans += 1
       blame(row, problem)
     }
     left += behind.length
     for (const seq of behind)
-      blame({ stream, seq }, `is allowed, but has no outcome before ${row.seq}, a start`)
+      blame({ stream: row.stream, seq }, `is allowed, but has no outcome before ${row.seq}, a start`)
   }
 
   function see(row: StoredRow): void {
     if (stream === '') stream = row.stream
     const version = leafVersion(row.leaf) ?? 1
-    if (row.stream !== stream) {
-      if (isDecision(row)) tally(row, 1, { notRecomputable: 'of another stream' })
-      return
-    }
     pair(row, version)
     if (isDecision(row)) decide(row, version)
-    else if (!isOfCall(row.action)) change(row, version)
+    else if (!isOfCall(row.action) && row.stream === stream) change(row, version)
   }
 
   return {
@@ -108,13 +107,14 @@ export function recomputer(): Recomputer {
       not_recomputable: Object.fromEntries([...skipped].toSorted(([, a], [, b]) => b - a)),
       allowed_without_outcome: left,
       outcomes_without_decision: orphans,
-      open: calls.open,
+      open: [...calls.values()].reduce((sum, { open }) => sum + open, 0),
       problems,
     }),
   }
 }
 
 const OLD: Judgement = { notRecomputable: 'of version 1' }
+const ELSEWHERE: Judgement = { notRecomputable: 'of another stream' }
 
 function membersOf({ detail }: StoredRow): Members {
   // Proven by the verifier: the canonical text of an object.

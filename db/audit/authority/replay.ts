@@ -20,7 +20,7 @@ const KEPT_CONFIGURATIONS = 256
 export interface KnownPrincipal {
   /** The last states, oldest first. Never empty. */
   readonly states: readonly PrincipalState[]
-  /** Its bindings: the id of each by the resource's. */
+  /** Its bindings: the resource's id by that of each. */
   readonly bindings: Map<string, string>
 }
 
@@ -45,6 +45,8 @@ export class Replay {
   readonly principals = new Map<string, KnownPrincipal>()
   readonly resources = new Map<string, KnownResource>()
   readonly configurations = new Map<string, ConfigurationState>()
+  /** Whose each binding was last. */
+  readonly #holders = new Map<string, string>()
   /** The kind of each attached CA, by digest. */
   readonly cas = new Map<string, string>()
   /** Subjects and resources of rows of version 1, which say no state. */
@@ -53,14 +55,14 @@ export class Replay {
   /** Takes a row of a change. Returns what is wrong with it, as half a sentence, or null. */
   see(row: StoredRow, version: LeafVersion, detail: Members): string | null {
     const [family = '', what = ''] = row.action.split('.')
-    if (family === 'ca') return this.#seeCa(what, detail)
+    const ofCa = family === 'ca' ? this.#seeCa(what, detail) : null
     if (version === 1) return this.#seeBefore(detail)
-    if (row.status !== 'success') return null
+    if (ofCa !== null) return ofCa
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
-    return CHANGES_OF_PRINCIPALS.test(row.action) ? this.#seePrincipal(what, detail) : null
+    return TYPES.has(family) ? this.#seePrincipal(what, detail) : null
   }
 
   #seeBefore({ subject, resource_id: id }: Members): null {
@@ -75,7 +77,7 @@ export class Replay {
       return null
     }
     if (what === 'detached' && isText(digest)) this.cas.delete(digest)
-    return what === 'detached' || isTexts(digests) ? null : 'does not say which CAs'
+    return what !== 'attached' || isTexts(digests) ? null : 'does not say which CAs'
   }
 
   #seeConfiguration(digest: string, detail: Members): string | null {
@@ -101,61 +103,74 @@ export class Replay {
   }
 
   #seeResource(what: string, detail: Members): string | null {
-    const state = resourceStateOf(detail)
+    const [state, changes] = [resourceStateOf(detail), toolChangesOf(detail)]
     const { resource_id: id } = detail
-    if (!state || !isText(id)) return 'does not carry the state that it makes'
+    if (!state || !changes || !isText(id)) return 'does not carry the state that it makes'
     const known = this.resources.get(id)
     const fault = notTheNext(known?.states, state, this.before.has(id))
     if (what === 'deleted') {
       this.resources.delete(id)
-      for (const { bindings } of this.principals.values()) bindings.delete(id)
+      for (const { bindings } of this.principals.values())
+        for (const [binding, to] of bindings) if (to === id) bindings.delete(binding)
       return fault
     }
     const tools = known?.tools ?? new Map<string, KnownTool>()
     this.resources.set(id, { states: kept(known?.states, state), tools })
-    return fault ?? changeTools(tools, detail)
+    changeTools(tools, changes)
+    return fault
   }
 
   #seeBinding(what: string, { binding, subject, resource_id: id }: Members): string | null {
     if (!isText(binding) || !isText(subject) || !isText(id)) return 'does not say what it binds'
     const known = this.principals.get(subject)
-    if (what === 'revoked') {
-      if (known?.bindings.get(id) === binding) known.bindings.delete(id)
+    if (what !== 'created') {
+      if (known?.bindings.get(binding) === id) known.bindings.delete(binding)
       return null
     }
     if (!known) return `binds ${subject}, which no row made`
-    known.bindings.set(id, binding)
+    this.#bind(binding, subject, id)
     return null
   }
 
+  #bind(binding: string, subject: string, id: string): void {
+    // A binding is one of one principal.
+    this.principals.get(this.#holders.get(binding) ?? subject)?.bindings.delete(binding)
+    this.#holders.set(binding, subject)
+    this.principals.get(subject)?.bindings.set(binding, id)
+  }
+
   #seeSnapshot(detail: Members): string | null {
-    return isText(detail.subject)
-      ? this.#snapshotOfPrincipal(detail.subject, detail)
+    return detail.resource_id === undefined
+      ? this.#snapshotOfPrincipal(detail)
       : this.#snapshotOfResource(detail)
   }
 
-  #snapshotOfPrincipal(subject: string, detail: Members): string | null {
+  #snapshotOfPrincipal(detail: Members): string | null {
     const [state, bindings] = [principalStateOf(detail), pairsOf(detail.bindings)]
-    if (!state || !bindings) return 'does not carry the state that it found'
-    const known = this.principals.get(subject) ?? { states: [state], bindings: new Map<string, string>() }
-    this.principals.set(subject, known)
-    for (const [binding, id] of bindings) known.bindings.set(id, binding)
-    return isLast(known.states, state) ? null : 'is a snapshot of another state than the rows before it say'
+    const { subject } = detail
+    if (!state || !bindings || !isText(subject)) return 'does not carry the state that it found'
+    const { states = [state], bindings: bound = new Map<string, string>() } =
+      this.principals.get(subject) ?? {}
+    const [now, fault] = confirmed(states, state)
+    this.principals.set(subject, { states: now, bindings: bound })
+    for (const [binding, id] of bindings) this.#bind(binding, subject, id)
+    return fault
   }
 
   #snapshotOfResource(detail: Members): string | null {
-    const state = resourceStateOf(detail)
+    const [state, changes] = [resourceStateOf(detail), toolChangesOf(detail)]
     const { resource_id: id } = detail
-    if (!state || !isText(id)) return 'does not carry the state that it found'
-    const known = this.resources.get(id) ?? { states: [state], tools: new Map<string, KnownTool>() }
-    this.resources.set(id, known)
-    const fault = changeTools(known.tools, detail)
-    return isLast(known.states, state) ? fault : 'is a snapshot of another state than the rows before it say'
+    if (!state || !changes || !isText(id)) return 'does not carry the state that it found'
+    const { states = [state], tools = new Map<string, KnownTool>() } = this.resources.get(id) ?? {}
+    const [now, fault] = confirmed(states, state)
+    this.resources.set(id, { states: now, tools })
+    changeTools(tools, changes)
+    return fault
   }
 }
 
-const CHANGES_OF_PRINCIPALS =
-  /^(?:agent|user|workload)\.(?:created|enrolled_\w+|capabilities_(?:set|patched)|deactivated|reactivated|cert_rotated|certificate_issued|dpop_jwk_set|erased)$/
+/** What begins the action of every row that changes a principal. */
+const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload'])
 
 type Numbered = PrincipalState | ResourceState
 
@@ -173,14 +188,29 @@ function notTheNext(before: readonly Numbered[] | undefined, made: Numbered, isO
     : `makes revision ${made.revision}, behind ${last ?? 'none'}`
 }
 
-// The members of a state are always written in the same order.
-const isLast = (states: readonly Numbered[], state: Numbered): boolean =>
-  JSON.stringify(states.at(-1)) === JSON.stringify(state)
+/** Compares a snapshot with the last state. What it says stands all the same. */
+function confirmed<S extends Numbered>(
+  states: readonly S[],
+  state: S,
+): readonly [readonly S[], string | null] {
+  // The members of a state are always written in the same order.
+  if (JSON.stringify(states.at(-1)) === JSON.stringify(state)) return [states, null]
+  return [kept(states, state), 'is a snapshot of another state than the rows before it say']
+}
 
-function changeTools(tools: Map<string, KnownTool>, detail: Members): string | null {
+interface ToolChanges {
+  readonly pinned: readonly (readonly [string, string])[]
+  readonly quarantined: readonly (readonly [string, string])[]
+  readonly gone: readonly string[]
+}
+
+function toolChangesOf(detail: Members): ToolChanges | null {
   const [pinned, quarantined] = [pairsOf(detail.pinned), pairsOf(detail.quarantined)]
   const { gone = [] } = detail
-  if (!pinned || !quarantined || !isTexts(gone)) return 'does not say which tools were pinned'
+  return pinned && quarantined && isTexts(gone) ? { pinned, quarantined, gone } : null
+}
+
+function changeTools(tools: Map<string, KnownTool>, { pinned, quarantined, gone }: ToolChanges): void {
   for (const [tool, digest] of pinned) tools.set(tool, { state: 'approved', digest, pending: null })
   for (const [tool, pending] of quarantined) {
     tools.set(tool, { state: 'quarantined', digest: tools.get(tool)?.digest ?? null, pending })
@@ -189,5 +219,4 @@ function changeTools(tools: Map<string, KnownTool>, detail: Members): string | n
     const { digest = null, pending = null } = tools.get(tool) ?? {}
     tools.set(tool, { state: 'gone', digest, pending })
   }
-  return null
 }

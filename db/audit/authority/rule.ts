@@ -8,6 +8,7 @@
 /** A thumbprint, and the end of the time that it is honoured: RFC 3339; null for the current one. */
 export type Pinned = readonly [thumbprint: string, until: string | null]
 
+/** The `egress_dpop_mode` (spec §5.2): a DPoP proof is ignored, verified when present, or demanded. */
 export type DpopMode = 'off' | 'optional' | 'required'
 
 /** The capability that no set holds by accident: named where an empty set is refused. */
@@ -32,28 +33,43 @@ export const DEMANDED_BY_ACTION: ReadonlyMap<string, readonly string[]> = new Ma
   ['mcp_resources_unsubscribe', RESOURCES],
 ])
 
-/**
- * The capabilities that calling a tool of a resource demands, in the order asked: its own where it has one,
- * else its resource's, else none; then, where the configuration enforces it, `mcp.tools.call`, once.
- */
-export function demandedOfTool(
-  tool: string,
-  requiredCapability: string | null,
-  toolCapabilities: Readonly<Record<string, string>>,
-  enforceToolsCall: boolean,
-): readonly string[] {
-  // Own members only: a tool may be called `constructor`.
-  const own = Object.hasOwn(toolCapabilities, tool) ? toolCapabilities[tool] : undefined
-  const demanded = own ?? requiredCapability
-  return withToolsCall(demanded === null ? [] : [demanded], enforceToolsCall)
+/** What an MCP resource demands of who calls its tools, as its operator has set it. */
+export interface ToolDemands {
+  /** Of every tool, those in `tool_capabilities` aside; null: only the binding. */
+  readonly required_capability: string | null
+  /** By the tool's name. */
+  readonly tool_capabilities: Readonly<Record<string, string>>
 }
 
-/** The capabilities that calling the built-in tool demands, in the order asked. */
-export const demandedOfBuiltIn = (enforceToolsCall: boolean): readonly string[] =>
-  withToolsCall([BUILT_IN_TOOL], enforceToolsCall)
+/** The capability that calling a tool of a resource demands: its own, else the resource's; null: none. */
+export const capabilityOf = (
+  { tool_capabilities: own, required_capability: all }: ToolDemands,
+  tool: string,
+): string | null =>
+  // Own members only: a tool may be called `constructor`.
+  (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
 
-const withToolsCall = (demanded: readonly string[], enforced: boolean): readonly string[] =>
-  enforced && !demanded.includes(ANY_CALL) ? [...demanded, ANY_CALL] : demanded
+/**
+ * Returns what calling a tool demands, in the order asked: its capability, and with `enforce_tools_call` the
+ * method's own behind it, once (spec §2.3).
+ */
+export function demandedByTool(capability: string | null, enforced: boolean): readonly string[] {
+  const own = capability === null ? [] : [capability]
+  return enforced && capability !== ANY_CALL ? [...own, ANY_CALL] : own
+}
+
+/** The capabilities that calling a tool of a resource demands, in the order asked. */
+export const demandedOfTool = (
+  tool: string,
+  required_capability: string | null,
+  tool_capabilities: Readonly<Record<string, string>>,
+  enforced: boolean,
+): readonly string[] =>
+  demandedByTool(capabilityOf({ required_capability, tool_capabilities }, tool), enforced)
+
+/** The capabilities that calling the built-in tool demands, in the order asked. */
+export const demandedOfBuiltIn = (enforced: boolean): readonly string[] =>
+  demandedByTool(BUILT_IN_TOOL, enforced)
 
 /**
  * Returns the first capability that is demanded and not both held and within the token's scope (null: the

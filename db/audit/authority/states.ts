@@ -22,7 +22,8 @@ export interface ResourceState {
 
 export interface CheckDigest {
   readonly name: string
-  readonly digest: string
+  /** Of its code; null where that lies elsewhere. */
+  readonly digest: string | null
   readonly shadow: boolean
 }
 
@@ -37,11 +38,11 @@ export interface ConfigurationState {
 // Each returns null where the row does not carry all of it. Strict: a member of another type is a forged one.
 
 export function principalStateOf(detail: Members): PrincipalState | null {
-  const { revision, capabilities, is_active: isActive, spiffe_id: spiffeId = null } = detail
+  const { revision, capabilities, is_active: isActive, spiffe_id: spiffeId } = detail
   const [thumbprints, dpopJkts] = [pinnedOf(detail.thumbprints), pinnedOf(detail.dpop_jkts)]
   if (!isRevision(revision) || !isTexts(capabilities) || typeof isActive !== 'boolean') return null
-  if (!thumbprints || !dpopJkts || !(spiffeId === null || isText(spiffeId))) return null
-  return { revision, capabilities, isActive, thumbprints, dpopJkts, spiffeId }
+  if (!thumbprints || !dpopJkts || !(spiffeId === undefined || isText(spiffeId))) return null
+  return { revision, capabilities, isActive, thumbprints, dpopJkts, spiffeId: spiffeId ?? null }
 }
 
 export function resourceStateOf(detail: Members): ResourceState | null {
@@ -56,7 +57,7 @@ export function configurationOf(detail: Members): ConfigurationState | null {
   const { enforce_tools_call: enforceToolsCall, checks } = detail
   const mode = modeOf(detail)
   if (!mode || typeof enforceToolsCall !== 'boolean' || !Array.isArray(checks)) return null
-  const read = checks.map(checkOf)
+  const read = checks.map((check) => (isObject(check) && check.shadow !== undefined ? checkOf(check) : null))
   return read.every((check) => check !== null) ? { ...mode, enforceToolsCall, checks: read } : null
 }
 
@@ -70,7 +71,8 @@ export function modeOf(value: unknown): Pick<ConfigurationState, 'mode' | 'noDow
 export function checkOf(value: unknown): CheckDigest | null {
   if (!isObject(value)) return null
   const { name, digest, shadow = false } = value
-  return isText(name) && isText(digest) && typeof shadow === 'boolean' ? { name, digest, shadow } : null
+  const isNamed = isText(name) && (digest === null || isText(digest))
+  return isNamed && typeof shadow === 'boolean' ? { name, digest, shadow } : null
 }
 
 /** Reads pairs of texts; none where the member is absent; null where it is anything else. */
@@ -87,8 +89,10 @@ function pinnedOf(value: unknown): readonly Pinned[] | null {
 
 function isPinned(value: unknown): value is Pinned {
   if (!Array.isArray(value) || value.length !== 2 || !isText(value[0])) return false
-  return value[1] === null || (isText(value[1]) && !Number.isNaN(Date.parse(value[1])))
+  return value[1] === null || (isText(value[1]) && INSTANT.test(value[1]))
 }
+
+const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 export const isText = (value: unknown): value is string => typeof value === 'string'
 

@@ -1,5 +1,6 @@
 import SQLite from 'better-sqlite3'
-import type { StoredRow } from '../../audit/leaf.ts'
+import type { Names, StoredRow } from '../../audit/leaf.ts'
+import { pseudonymsIn } from '../../audit/names.ts'
 import type { Damaged } from '../../audit/verify.ts'
 
 const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
@@ -83,5 +84,23 @@ function* rowsBehind(db: SQLite.Database, after: number | null): Generator<Store
       yield row
     }
     if (page.length < PAGE) return last
+  }
+}
+
+/**
+ * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long as they
+ * exist; in a database of an earlier version there are none.
+ */
+export function userNames(db: SQLite.Database): (row: StoredRow) => Names {
+  const table = db.prepare(`select 1 from sqlite_schema where name = 'subject_keys'`).get()
+  if (table === undefined) return () => ({})
+  const find = db
+    .prepare<[string], string>('select principal_id from subject_keys where principal_ref = ?')
+    .pluck()
+  const nameOf = (pseudonym: string | undefined): string | undefined =>
+    pseudonym === undefined ? undefined : find.get(pseudonym)
+  return (row) => {
+    const { principal_name: principal, subject_name: subject } = pseudonymsIn(row)
+    return { principal_name: nameOf(principal), subject_name: nameOf(subject) }
   }
 }

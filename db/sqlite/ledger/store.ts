@@ -74,6 +74,8 @@ function connect(file: string): SQLite.Database {
   db.pragma('foreign_keys = ON')
   db.pragma('recursive_triggers = ON')
   db.pragma('trusted_schema = OFF')
+  // What is erased is overwritten, not only forgotten (docs/ledger.md#erasure).
+  db.pragma('secure_delete = ON')
   // SQLite's own checkpoints swallow a failed fsync; ours are in checkpointer().
   db.pragma('wal_autocheckpoint = 0')
   return db

@@ -93,7 +93,7 @@ function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<stri
   const rows = db.prepare<[], BindingRow>(
     `select principal_type || ' ' || principal_id as holder, resource_id, binding_id from mcp_bindings`,
   )
-  const pairs = grouped(rows.all(), ({ resource_id: id, binding_id: binding }) => [id, binding] as const)
+  const pairs = grouped(rows.all(), ({ resource_id: id, binding_id: binding }) => [binding, id] as const)
   return new Map([...pairs].map(([holder, bound]) => [holder, new Map(bound)]))
 }
 

@@ -7,15 +7,16 @@ import {
   listMcpBindings,
   type NamedMcpBinding,
 } from '../../../db/mcp/bindings.ts'
-import { findMcpResource } from '../../../db/mcp/resources.ts'
+import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { change } from '../change.ts'
-import type { AdminContext } from '../context.ts'
+import type { AdminContext, Caller } from '../context.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
+import { alone } from '../principals/authority.ts'
 import { instant } from '../shapes.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
@@ -59,21 +60,37 @@ export const bindPrincipal = operation({
     const resource = await findMcpResource(database, resource_id)
     if (!principal || !resource) {
       throw unprocessable([
-        ...(principal ? [] : [{ field: 'agent_id', message: 'is not a principal of this service' }]),
+        ...(principal ? [] : [NOBODY]),
         ...(resource ? [] : [{ field: 'resource_id', message: 'is not a resource of this service' }]),
       ])
     }
-    const { principal_type, principal_id } = principal
+    return bind(context, caller, principal, resource)
+  },
+})
+
+const NOBODY = { field: 'agent_id', message: 'is not a principal of this service' }
+
+/** Binds a principal in its turn: one that is erased meanwhile must leave no binding for the next of its name. */
+function bind(
+  context: AdminContext,
+  caller: Caller,
+  { principal_type, principal_id }: PrincipalRecord,
+  { resource_id, name }: McpResource,
+) {
+  const { database } = context
+  return alone(context, { type: principal_type }, principal_id, async () => {
+    const principal = await findPrincipal(database, principal_type, principal_id)
+    if (!principal) throw unprocessable([NOBODY])
     const binding_id = `mcpb_${randomBytes(12).toString('hex')}`
     const created = { binding_id, principal_type, principal_id, resource_id }
     await change(context, caller, {
       action: 'mcp_binding.created',
-      detail: detailOf({ ...created, resource_name: resource.name }),
+      detail: detailOf({ ...created, resource_name: name }, principal),
       statements: [insertMcpBinding(database, { ...created, at: caller.at })],
     })
     return { value: shown(await bindingOf(context, binding_id)), revision: REVISION }
-  },
-})
+  })
+}
 
 /** Bindings that are shown at once. */
 const AT_ONCE = 1_000
@@ -117,9 +134,10 @@ export const revokeBinding = operation({
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { binding_id: bindingId } }, caller) => {
     const revoked = await bindingOf(context, bindingId)
+    const { principal_type: type, principal_id: id } = revoked
     await change(context, caller, {
       action: 'mcp_binding.revoked',
-      detail: detailOf(revoked),
+      detail: detailOf(revoked, await findPrincipal(context.database, type, id)),
       statements: [deleteMcpBinding(context.database, revoked.binding_id)],
     })
     return DONE
@@ -147,9 +165,11 @@ async function bindingOf({ database }: AdminContext, bindingId: string): Promise
   return found
 }
 
-const detailOf = (binding: Omit<NamedMcpBinding, 'created_at'>) => ({
-  subject: binding.principal_id,
+/** What a row says of a binding. `of`: its principal, whom the ledger may know by a name of its own. */
+const detailOf = (binding: Omit<NamedMcpBinding, 'created_at'>, of: PrincipalRecord | undefined) => ({
+  subject: of?.principal_ref ?? null,
   subject_type: binding.principal_type,
+  binding: binding.binding_id,
   binding_id: binding.binding_id,
   resource_id: binding.resource_id,
   resource: binding.resource_name,

@@ -14,12 +14,6 @@ import {
   toolCapabilities,
 } from './fields.ts'
 
-/**
- * The capability that calling a tool demands where the operator says nothing: an empty set must reach
- * nothing.
- */
-export const DEFAULT_CAPABILITY = 'mcp.tools.call'
-
 /** The body of a registration (docs/protocol.md#mcp-resources). */
 export const newMcpResource = z.strictObject({
   name: resourceName,
@@ -33,10 +27,7 @@ export const newMcpResource = z.strictObject({
   tool_capabilities: toolCapabilities.nullish(),
 })
 
-/**
- * The body of a change: any of the fields. Null empties one that may be empty, and resets the capability to
- * the default.
- */
+/** The body of a change: any of the fields. Null empties one that may be empty. */
 export const mcpResourcePatch = z.strictObject({
   name: resourceName.exactOptional(),
   description: description.nullable().exactOptional(),
@@ -54,7 +45,7 @@ export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpR
   ...registration,
   description: registration.description ?? null,
   auth_secret_ref: registration.auth_secret_ref ?? null,
-  required_capability: registration.required_capability ?? DEFAULT_CAPABILITY,
+  required_capability: registration.required_capability ?? null,
   allowed_domains: registration.allowed_domains ?? [],
   tool_capabilities: registration.tool_capabilities ?? {},
 })
@@ -73,7 +64,7 @@ export function fieldsOfPatch(
     endpoint_url: merged.endpoint_url,
     auth_type: merged.auth_type,
     auth_secret_ref: kept,
-    required_capability: merged.required_capability ?? DEFAULT_CAPABILITY,
+    required_capability: merged.required_capability,
     allowed_domains: merged.allowed_domains ?? [],
     enabled: merged.enabled,
     tool_capabilities: merged.tool_capabilities ?? {},

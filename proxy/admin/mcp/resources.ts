@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
+import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { nameIsClear, namesCollide } from '../../../db/mcp/names.ts'
 import {
   deleteMcpResource,
-  findMcpResource,
   insertMcpResource,
   listMcpResources,
   type McpResource,
@@ -13,12 +13,11 @@ import {
   updateMcpResource,
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { change, onLatest } from '../change.ts'
+import { change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
-import { checkIfMatch } from '../parse.ts'
 import {
   endpointFault,
   faultsBetween,
@@ -28,8 +27,9 @@ import {
   newMcpResource,
   secretFault,
 } from './body.ts'
+import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
 import { readUpstream } from './read.ts'
-import { auditedFields, mcpResourceDetail, mcpResourceView, resourceDetail, resourceView } from './view.ts'
+import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 
 type Patch = z.output<typeof mcpResourcePatch>
 
@@ -62,7 +62,11 @@ export const createMcpResource = operation({
     const id = `mcpr_${randomBytes(12).toString('hex')}`
     await change(context, caller, {
       action: 'mcp_resource.created',
-      detail: { subject: id, ...auditedFields(fields) },
+      detail: {
+        subject: id,
+        ...auditedFields(fields),
+        ...resourceAuthority({ ...fields, resource_id: id }, 1),
+      },
       statements: [
         insertMcpResource(database, { ...fields, resource_id: id, at: caller.at }),
         nameIsClear(database, fields.name),
@@ -120,38 +124,37 @@ export const patchMcpResource = operation({
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   example: { enabled: false },
-  run: (context, { params: { resource_id: id }, body, ifMatch }, caller) =>
-    onLatest(
-      async () => {
-        const before = await mcpResource(context, id)
-        checkIfMatch(ifMatch, before)
-        return before
-      },
-      async (before) => {
-        await replace(context, caller, before, body)
-        return resourceAnswer(context, id)
-      },
-    ),
+  run: async (context, { params: { resource_id: id }, body, ifMatch }, caller) => {
+    const changed = await alone(context, { id, ifMatch }, (before) => replace(context, caller, before, body))
+    // Behind the turn of this change: a server may take its time.
+    if (changed.some((field) => READ_AGAIN.includes(field))) {
+      await readUpstream(context, caller, await mcpResource(context, id))
+    }
+    return resourceAnswer(context, id)
+  },
 })
 
+/** Returns the fields that are other ones than before; without any there is no row. */
 async function replace(
   context: AdminContext,
   caller: Caller,
   before: McpResource,
   patch: Patch,
-): Promise<void> {
+): Promise<readonly Field[]> {
   const { database } = context
-  const { resource_id: id, name } = before
+  const { resource_id: id } = before
   const fields = fieldsOfPatch(before, patch)
   refuse(await patchFaults(context, before, fields, patch))
   const changed = changedOf(before, fields)
-  if (changed.length === 0) return
+  if (changed.length === 0) return changed
+  // What stands beside it whole, and may be long.
+  const told = changed.filter((field) => field !== 'tool_capabilities')
   await change(context, caller, {
     action: 'mcp_resource.updated',
     detail: {
       subject: id,
-      name,
-      fields: auditedFields(only(fields, changed)),
+      ...resourceAuthority({ ...fields, resource_id: id }, before.revision + 1),
+      fields: auditedFields(only(fields, told)),
       previous: auditedFields(only(before, changed)),
     },
     statements: [
@@ -159,9 +162,7 @@ async function replace(
       nameIsClear(database, fields.name),
     ],
   })
-  if (changed.some((field) => READ_AGAIN.includes(field))) {
-    await readUpstream(context, caller, await mcpResource(context, id))
-  }
+  return changed
 }
 
 type Field = keyof McpResourceFields
@@ -203,13 +204,13 @@ export const removeMcpResource = operation({
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id }, ifMatch }, caller) => {
-    const resource = await mcpResource(context, id)
-    const revision = checkIfMatch(ifMatch, resource)
-    await change(context, caller, {
-      action: 'mcp_resource.deleted',
-      detail: { subject: id, name: resource.name },
-      statements: deleteMcpResource(context.database, { resource_id: id, revision }),
-    })
+    await alone(context, { id, ifMatch }, (resource) =>
+      change(context, caller, {
+        action: 'mcp_resource.deleted',
+        detail: { subject: id, ...resourceAuthority(resource, resource.revision + 1) },
+        statements: deleteMcpResource(context.database, resource),
+      }),
+    )
     return DONE
   },
 })
@@ -232,20 +233,6 @@ export const refreshMcpResource = operation({
     return resourceAnswer(context, id)
   },
 })
-
-/** Finds the resource of an id, or refuses with `not_found`. */
-export async function mcpResource({ database }: AdminContext, id: string): Promise<McpResource> {
-  const found = await findMcpResource(database, id)
-  if (!found) throw new Refusal('not_found', { message: 'There is no MCP resource of this id.' })
-  return found
-}
-
-/** The resource of an id as it is now, with its tools and their definitions. */
-export async function resourceAnswer(context: AdminContext, id: string) {
-  const resource = await mcpResource(context, id)
-  const tools = await listMcpTools(context.database, id)
-  return { value: await mcpResourceDetail(resource, tools), revision: resource.revision }
-}
 
 async function patchFaults(
   context: AdminContext,

@@ -1,9 +1,12 @@
 import { z } from 'zod'
+import { resourceAuthority } from '../../../db/mcp/authority.ts'
+import { type McpResource, raiseMcpRevision } from '../../../db/mcp/resources.ts'
 import { approveMcpTool, listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { change } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
 import { operation } from '../operation.ts'
-import { mcpResource, resourceAnswer } from './resources.ts'
+import { alone, resourceAnswer } from './one-resource.ts'
 import { resourceDetail } from './view.ts'
 
 const approval = z.strictObject({
@@ -28,23 +31,54 @@ export const approveTool = operation({
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params, body: { digest: expected } }, caller) => {
-    const { resource_id: id, name } = await mcpResource(context, params.resource_id)
-    const { database } = context
-    const tool = (await listMcpTools(database, id)).find((one) => one.name === params.tool)
-    if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool of this name.' })
-    const { state, pending_digest: pending, digest: previous } = tool
-    if (state !== 'quarantined' || pending === null) {
-      throw new Refusal('conflict', { message: 'No definition of this tool waits for approval.' })
-    }
-    if (expected !== undefined && expected !== pending) throw new Refusal('precondition_failed')
-    await change(context, caller, {
-      action: 'mcp_resource.tool_approved',
-      detail: { subject: id, name, tool: tool.name, digest: pending, previous },
-      tool: `${name}.${tool.name}`,
-      statements: [
-        approveMcpTool(database, { resourceId: id, name: tool.name, pendingDigest: pending, at: caller.at }),
-      ],
+    const { resource_id: id } = params
+    let looked = expected
+    await alone(context, { id }, async (resource) => {
+      const { pending, previous } = await waiting(context, resource, params.tool)
+      looked ??= pending
+      if (looked !== pending) throw new Refusal('precondition_failed')
+      await approve(context, caller, resource, { tool: params.tool, pending, previous })
     })
     return resourceAnswer(context, id)
   },
 })
+
+/** Finds the definition of a tool that waits, by its digest, and the one that was approved before, if one was. */
+async function waiting({ database }: AdminContext, { resource_id: id }: McpResource, name: string) {
+  const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
+  if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool of this name.' })
+  const { state, pending_digest: pending, digest: previous } = tool
+  if (state !== 'quarantined' || pending === null) {
+    throw new Refusal('conflict', { message: 'No definition of this tool waits for approval.' })
+  }
+  return { pending, previous }
+}
+
+interface Approval {
+  readonly tool: string
+  readonly pending: string
+  readonly previous: string | null
+}
+
+function approve(
+  context: AdminContext,
+  caller: Caller,
+  resource: McpResource,
+  { tool, pending, previous }: Approval,
+): Promise<void> {
+  const { database } = context
+  const { resource_id: resourceId, name, revision } = resource
+  return change(context, caller, {
+    action: 'mcp_resource.tool_approved',
+    detail: {
+      subject: resourceId,
+      ...resourceAuthority(resource, revision + 1),
+      ...{ tool, digest: pending, previous, pinned: [[tool, pending]] },
+    },
+    tool: `${name}.${tool}`,
+    statements: [
+      raiseMcpRevision(database, resource, 1),
+      approveMcpTool(database, { resourceId, name: tool, pendingDigest: pending, at: caller.at }),
+    ],
+  })
+}

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
+import { capabilityOf } from '../../../db/audit/authority/rule.ts'
 import type { Json, JsonObject } from '../../../db/json.ts'
-import { capabilityOf, type McpResource, type McpResourceFields } from '../../../db/mcp/resources.ts'
+import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
@@ -11,7 +12,7 @@ import { authType } from './fields.ts'
 const tool = {
   name: z.string(),
   exposed_as: z.string().meta({ examples: ['files.read_file'] }),
-  required_capability: token,
+  required_capability: token.nullable().meta({ description: 'Null: it demands its binding alone.' }),
   state: z.enum(['approved', 'quarantined', 'gone']),
   digest: sha256.nullable().meta({ description: 'Null where it was never approved.' }),
   pending_digest: sha256.nullable(),
@@ -33,7 +34,7 @@ const resource = {
   endpoint_url: z.string(),
   auth_type: authType,
   auth_secret_ref: z.string().nullable(),
-  required_capability: token,
+  required_capability: token.nullable(),
   allowed_domains: z.array(z.string()),
   enabled: z.boolean(),
   tool_capabilities: z.record(z.string(), token),

@@ -6,13 +6,12 @@ import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import { change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { operation } from '../operation.ts'
-import { checkIfMatch } from '../parse.ts'
 import { instant, pem, sha256 } from '../shapes.ts'
+import { changeAuthority } from './authority.ts'
 import { LEAF_DAYS } from './enroll.ts'
-import { graceHours, graceUntil } from './grace.ts'
+import { graceHours, graceUntil, inGrace } from './grace.ts'
 import { type Kind, spiffeIdOf } from './kinds.ts'
 import { params } from './principals.ts'
 import { identified, principalOf, withId } from './view.ts'
@@ -41,10 +40,10 @@ export const rotateCertificate = (kind: Kind) =>
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable'],
     example: { grace_hours: 24 },
     run: async (context, { params: { id }, body: { grace_hours: hours }, ifMatch }, caller) => {
-      const record = await principalOf(context, kind, id)
-      const subject = subjectOf(context, kind, record)
+      const subject = subjectOf(context, kind, await principalOf(context, kind, id))
       const issued = await issueClientCertificate(context.authority, subject, term(caller))
-      const until = await repin(context, kind, caller, record, issued, { hours, ifMatch })
+      const action = `${kind.type}.cert_rotated`
+      const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
       const { certPem, chainPem, privateKeyPem } = issued
       return {
         value: {
@@ -82,12 +81,12 @@ export const certifyRequest = (kind: Kind) =>
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
     run: async (context, { params: { id }, body, ifMatch }, caller) => {
       const { csr_pem: csrPem, grace_hours: hours } = body
-      const record = await principalOf(context, kind, id)
-      const subject = subjectOf(context, kind, record)
+      const subject = subjectOf(context, kind, await principalOf(context, kind, id))
       const { spiffeId } = subject
       const key = await aside.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
       const issued = certifyClient(context.authority, key, subject, term(caller))
-      const until = await repin(context, kind, caller, record, issued, { hours, ifMatch })
+      const action = `${kind.type}.certificate_issued`
+      const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
       return {
         value: {
           ...identified(kind, id),
@@ -119,10 +118,14 @@ interface Certificate {
 }
 
 interface Replacing {
-  readonly action?: 'cert_rotated' | 'certificate_issued'
+  /** Of the row. */
+  readonly action: string
+  readonly id: string
   /** The time that the certificate before is still honoured. Hours. Absent: as configured. */
   readonly hours: number | undefined
   readonly ifMatch: string | undefined
+  /** Refuses where the principal is no longer as it must be. */
+  readonly guard?: (record: PrincipalRecord) => void
 }
 
 /**
@@ -131,25 +134,30 @@ interface Replacing {
  */
 export async function repin(
   context: AdminContext,
-  { type }: Kind,
+  kind: Kind,
   caller: Pick<Caller, 'id' | 'at' | 'actor'>,
-  record: PrincipalRecord,
   { thumbprint, notBefore, notAfter }: Certificate,
-  { action = 'cert_rotated', hours, ifMatch }: Replacing,
+  { action, id, hours, ifMatch, guard }: Replacing,
 ): Promise<string | null> {
-  const { principal_id: id, cert_thumbprint: previous } = record
-  const revision = checkIfMatch(ifMatch, record)
+  const { type } = kind
   const { database } = context
   const { at } = caller
   const until = graceUntil(context, at, hours)
-  await change(context, caller, {
-    action: `${type}.${action}`,
-    detail: { subject: id, cert_thumbprint: thumbprint, previous },
-    statements: [
-      retirePins(database, { type, id, graceUntil: until }),
-      insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
-      touchRevision(database, { type, id, revision, at }),
-    ],
+  const before = await changeAuthority(context, kind, caller, { id, ifMatch }, (record, { thumbprints }) => {
+    guard?.(record)
+    const { cert_thumbprint: previous, revision } = record
+    // Without grace, those in the grace of an earlier rotation end too.
+    const kept = until === null ? [] : thumbprints.filter(([known]) => known !== previous)
+    return {
+      action,
+      next: { thumbprints: [[thumbprint, null], ...inGrace(previous, until), ...kept] },
+      detail: { cert_thumbprint: thumbprint, previous },
+      statements: [
+        retirePins(database, { type, id, graceUntil: until }),
+        insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
+        touchRevision(database, { type, id, revision, at }),
+      ],
+    }
   })
-  return previous === null || until === null ? null : new Date(until).toISOString()
+  return before.cert_thumbprint === null || until === null ? null : new Date(until).toISOString()
 }

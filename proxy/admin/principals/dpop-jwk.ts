@@ -2,13 +2,12 @@ import { z } from 'zod'
 import { isObject } from '../../../db/json.ts'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
-import { change } from '../change.ts'
 import { operation } from '../operation.ts'
-import { checkIfMatch } from '../parse.ts'
-import { graceHours, graceUntil } from './grace.ts'
+import { changeAuthority } from './authority.ts'
+import { graceHours, graceUntil, inGrace } from './grace.ts'
 import type { Kind } from './kinds.ts'
 import { params } from './principals.ts'
-import { identified, principalOf, withId } from './view.ts'
+import { identified, withId } from './view.ts'
 
 /**
  * A public JWK that may sign DPoP proofs. Private members, a symmetric or a weak key are refused
@@ -68,18 +67,16 @@ export const registerDpopJwk = (kind: Kind) =>
     run: async (context, { params: { id }, body: { jwk, grace_hours: hours }, ifMatch }, caller) => {
       const { type } = kind
       const { at } = caller
-      const record = await principalOf(context, kind, id)
-      const revision = checkIfMatch(ifMatch, record)
-      const previous = record.dpop_jkt
       const jkt = jktOf(jwk)
       const until = graceUntil(context, at, hours)
-      await change(context, caller, {
+      await changeAuthority(context, kind, caller, { id, ifMatch }, ({ dpop_jkt: previous, revision }) => ({
         action: `${type}.dpop_jwk_set`,
-        detail: { subject: id, dpop_jkt: jkt, previous },
+        next: { dpop_jkts: [[jkt, null], ...inGrace(previous === jkt ? null : previous, until)] },
+        detail: { dpop_jkt: jkt, previous },
         statements: [
           setDpopJkt(context.database, { type, id, jkt, previous, graceUntil: until, revision, at }),
         ],
-      })
+      }))
       return { value: { ...identified(kind, id), dpop_jkt: jkt } }
     },
   })

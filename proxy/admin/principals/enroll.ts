@@ -6,6 +6,7 @@ import { aside } from '../../../certs/enrollment/aside.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
 import { listAttachedCas } from '../../../db/attached-cas.ts'
 import { deleteApiKeys, insertApiKey } from '../../../db/principals/api-keys.ts'
+import { type AuthorityState, authorityDetail } from '../../../db/principals/authority.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
@@ -18,6 +19,7 @@ import type { AdminContext, Caller } from '../context.ts'
 import { operation } from '../operation.ts'
 import { capabilities, displayName, shortName } from '../parse.ts'
 import { pem as shownPem } from '../shapes.ts'
+import { alone, newSubjectKey } from './authority.ts'
 import { jktOf, publicJwk } from './dpop-jwk.ts'
 import { AGENT, idOf, spiffeIdOf } from './kinds.ts'
 import { answer, MEMBERS, PRINCIPAL, principalOf, withName } from './view.ts'
@@ -168,51 +170,68 @@ const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
  * Stores the agent, its pin, whatever else belongs to it, and its one row: all or nothing. The name of a
  * deactivated agent may be taken anew.
  */
-async function enroll(
+function enroll(context: AdminContext, caller: Caller, enrollment: Enrollment): Promise<PrincipalRecord> {
+  const id = idOf(AGENT, context.organisation, enrollment.agent_name)
+  return alone(context, AGENT, id, async () => {
+    const existing = await findPrincipal(context.database, 'agent', id)
+    await store(context, caller, enrollment, existing?.is_active === false ? existing : null)
+    return principalOf(context, AGENT, id)
+  })
+}
+
+/** `before`: the deactivated agent whose name is taken anew. */
+async function store(
   context: AdminContext,
   caller: Caller,
   enrollment: Enrollment,
-): Promise<PrincipalRecord> {
-  const { agent_name: name, certificate, method } = enrollment
+  before: PrincipalRecord | null,
+): Promise<void> {
+  const { agent_name: name, capabilities: held, certificate, method } = enrollment
   const { database, organisation } = context
   const id = idOf(AGENT, organisation, name)
+  const jkt = enrollment.dpop_jwk ? jktOf(enrollment.dpop_jwk) : null
   const principal = {
     type: 'agent',
     id,
+    ref: id,
     name,
     displayName: enrollment.display_name ?? null,
-    capabilities: enrollment.capabilities,
+    capabilities: held,
     enrollmentMethod: method,
     spiffeId: certificate.spiffeId,
-    dpopJkt: enrollment.dpop_jwk ? jktOf(enrollment.dpop_jwk) : null,
+    dpopJkt: jkt,
     federated: enrollment.federated,
     at: caller.at,
   } as const
-  const existing = await findPrincipal(database, 'agent', id)
-  const again = existing?.is_active === false
   const { thumbprint, notBefore, notAfter } = certificate
+  const state: AuthorityState = {
+    capabilities: held,
+    is_active: true,
+    thumbprints: [[thumbprint, null]],
+    dpop_jkts: jkt === null ? [] : [[jkt, null]],
+  }
+  const subject = { principal_ref: id, enrollment_method: method, spiffe_id: certificate.spiffeId }
   await change(context, caller, {
     action: ACTIONS[method] ?? 'agent.created',
     detail: {
-      subject: id,
-      capabilities: enrollment.capabilities,
+      ...authorityDetail(subject, (before?.authority_revision ?? 0) + 1, state),
       cert_thumbprint: thumbprint,
       enrollment_method: method,
-      ...(again && { again, previous: existing.capabilities }),
+      ...(before && { again: true, previous: before.capabilities }),
     },
     statements: [
-      ...(again
+      ...(before
         ? [
-            reEnroll(database, principal),
+            reEnroll(database, { ...principal, revision: before.revision }),
             retirePins(database, { type: 'agent', id, graceUntil: null }),
             deleteApiKeys(database, principal),
           ]
         : [insertPrincipal(database, principal)]),
+      newSubjectKey(context, principal),
       insertPin(database, { thumbprint, type: 'agent', id, notBefore, notAfter, at: caller.at }),
       ...(enrollment.statements ?? []),
     ],
   })
-  return principalOf(context, AGENT, id)
 }
 
 /** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */

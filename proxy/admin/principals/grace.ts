@@ -12,3 +12,10 @@ export const graceUntil = (
   at: number,
   hours = rotationGraceHours,
 ): number | null => (hours === 0 ? null : at + hours * HOUR_MS)
+
+/** What a state says of a predecessor that is honoured until then; nothing where there is none, or no grace. */
+export const inGrace = (
+  previous: string | null,
+  until: number | null,
+): readonly (readonly [string, string])[] =>
+  previous === null || until === null ? [] : [[previous, new Date(until).toISOString()]]

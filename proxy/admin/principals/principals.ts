@@ -1,13 +1,16 @@
 import { z } from 'zod'
 import { parseCursor } from '../../../db/cursor.ts'
-import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
+import { authorityDetail } from '../../../db/principals/authority.ts'
+import { countPrincipals, listPrincipals } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive, setCapabilities } from '../../../db/principals/write.ts'
+import { newPseudonym } from '../../../db/pseudonym.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { change, onLatest } from '../change.ts'
+import { change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
-import { capabilities, checkIfMatch, displayName, shortName } from '../parse.ts'
+import { capabilities, displayName, shortName } from '../parse.ts'
+import { changeAuthority, newSubjectKey } from './authority.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
 import { answer, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
 
@@ -48,10 +51,13 @@ export const createPrincipal = (kind: Kind) =>
     reasons: ['conflict', 'audit_unavailable'],
     example: { [kind.nameField]: 'ada', capabilities: ['llm.chat'] },
     run: async (context, { body: { name, display_name: displayName, capabilities: held } }, caller) => {
+      const { type } = kind
       const id = idOf(kind, context.organisation, name)
-      const statement = insertPrincipal(context.database, {
-        type: kind.type,
+      const ref = type === 'user' ? newPseudonym() : id
+      const principal = {
+        type,
         id,
+        ref,
         name,
         displayName: displayName ?? null,
         capabilities: held,
@@ -60,12 +66,23 @@ export const createPrincipal = (kind: Kind) =>
         dpopJkt: null,
         federated: false,
         at: caller.at,
+      } as const
+      const state = { capabilities: held, is_active: true, thumbprints: [], dpop_jkts: [] }
+      await change(context, caller, {
+        action: `${type}.created`,
+        detail: authorityDetail(
+          { principal_ref: ref, enrollment_method: 'csr', spiffe_id: null },
+          FIRST_REVISION,
+          state,
+        ),
+        statements: [insertPrincipal(context.database, principal), newSubjectKey(context, principal)],
       })
-      const detail = { subject: id, capabilities: held }
-      await change(context, caller, { action: `${kind.type}.created`, detail, statements: [statement] })
       return answer(kind, await principalOf(context, kind, id))
     },
   })
+
+/** The authority revision of who is enrolled for the first time. */
+const FIRST_REVISION = 1
 
 const limit = z
   .string()
@@ -176,32 +193,31 @@ export const patchCapabilities = (kind: Kind) =>
     revised: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     example: { capabilities: ['llm.chat', 'mcp.tools.call'] },
-    run: (context, { params: { id }, body, ifMatch }, caller) =>
-      onLatest(
-        async () => {
-          const record = await principalOf(context, kind, id)
-          checkIfMatch(ifMatch, record)
-          return record
-        },
-        async (record) => {
-          await replaceCapabilities(context, kind, caller, record, body.capabilities)
-          return answer(kind, await principalOf(context, kind, id))
-        },
-      ),
+    run: async (context, { params: { id }, body, ifMatch }, caller) => {
+      const { type } = kind
+      await changeAuthority(
+        context,
+        kind,
+        caller,
+        { id, ifMatch },
+        ({ revision }, { capabilities: previous }) => ({
+          action: `${type}.capabilities_patched`,
+          next: { capabilities: body.capabilities },
+          detail: { previous },
+          statements: [
+            setCapabilities(context.database, {
+              type,
+              id,
+              revision,
+              capabilities: body.capabilities,
+              at: caller.at,
+            }),
+          ],
+        }),
+      )
+      return answer(kind, await principalOf(context, kind, id))
+    },
   })
-
-async function replaceCapabilities(
-  context: AdminContext,
-  { type }: Kind,
-  caller: Caller,
-  { principal_id: id, revision, capabilities: previous }: PrincipalRecord,
-  next: readonly string[],
-): Promise<void> {
-  const { database } = context
-  const statement = setCapabilities(database, { type, id, revision, capabilities: next, at: caller.at })
-  const detail = { subject: id, capabilities: next, previous }
-  await change(context, caller, { action: `${type}.capabilities_patched`, detail, statements: [statement] })
-}
 
 /** DELETE …/{id}: takes a principal out of service. Its row is kept. */
 export const deactivate = (kind: Kind) =>
@@ -244,13 +260,19 @@ async function setActivity(
   ifMatch: string | undefined,
   active: boolean,
 ): Promise<void> {
-  const record = await principalOf(context, kind, id)
-  const revision = checkIfMatch(ifMatch, record)
-  if (record.is_active === active) return
   const { type } = kind
-  await change(context, caller, {
-    action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
-    detail: { subject: id, capabilities: record.capabilities },
-    statements: [setActive(context.database, { type, id, active, revision, at: caller.at })],
-  })
+  await changeAuthority(context, kind, caller, { id, ifMatch }, (record) =>
+    record.is_active === active
+      ? null
+      : {
+          action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
+          next: { is_active: active },
+          detail: {},
+          statements: [
+            setActive(context.database, { type, id, active, revision: record.revision, at: caller.at }),
+            // Who was erased has none.
+            newSubjectKey(context, { type, id, ref: record.principal_ref }),
+          ],
+        },
+  )
 }

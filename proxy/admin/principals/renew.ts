@@ -11,9 +11,8 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import { onLatest } from '../change.ts'
 import type { AdminContext, Itself } from '../context.ts'
-import { etagOf, parse } from '../parse.ts'
+import { parse } from '../parse.ts'
 import { repin, subjectOf, term } from './certificates.ts'
 import { KINDS, type Kind } from './kinds.ts'
 import { identified, principalOf } from './view.ts'
@@ -37,36 +36,37 @@ export const renewCertificate =
     const { csr_pem: csrPem } = parse(body, facts.json)
     checkRenewable(context.authority, peer, at)
     const kind = KINDS[principal.type]
-    const named = await principalOf(context, kind, principal.id)
-    const { spiffeId } = subjectOf(context, kind, named)
-    const key = await aside.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
-    const issued = renewals.once(peer, key, () =>
-      onLatest(
-        () => principalOf(context, kind, principal.id),
-        async (record) => {
-          if (!record.is_active) throw new Refusal('principal_deactivated')
-          if (record.cert_thumbprint !== peer.thumbprint) throw replaced()
-          return issue(context, kind, facts, key, record)
-        },
-      ),
-    )
+    const subject = subjectOf(context, kind, await principalOf(context, kind, principal.id))
+    const key = await aside.ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId }).catch(certificateRefusal)
+    const issued = renewals.once(peer, key, () => {
+      const certificate = certifyClient(context.authority, key, subject, term({ at }))
+      return pinned(context, kind, facts, peer, certificate)
+    })
     return json(200, await issued)
   }
 
-async function issue(
+async function pinned(
   context: AdminContext,
   kind: Kind,
   { id, at, principal }: Facts,
-  key: KeyObject,
-  record: Awaited<ReturnType<typeof principalOf>>,
+  peer: Peer,
+  issued: ReturnType<typeof certifyClient>,
 ): Promise<object> {
-  const actor: Itself = { id: principal.id, type: principal.type, via: 'certificate' }
-  const issued = certifyClient(context.authority, key, subjectOf(context, kind, record), term({ at }))
-  // To the principal as it was judged: a deactivation, or another renewal, that comes in between wins.
-  const replacing = { action: 'certificate_issued', hours: undefined, ifMatch: etagOf(record) } as const
-  const until = await repin(context, kind, { id, at, actor }, record, issued, replacing)
+  const actor: Itself = { id: principal.ref, type: principal.type, via: 'certificate' }
+  const until = await repin(context, kind, { id, at, actor }, issued, {
+    action: `${kind.type}.certificate_issued`,
+    id: principal.id,
+    // The answer may be lost: with no grace at all its caller would be locked out.
+    hours: Math.max(context.rotationGraceHours, 1),
+    ifMatch: undefined,
+    // A deactivation, or another renewal, that came in between wins.
+    guard: (record) => {
+      if (!record.is_active) throw new Refusal('principal_deactivated')
+      if (record.cert_thumbprint !== peer.thumbprint) throw replaced()
+    },
+  })
   return {
-    ...identified(kind, record.principal_id),
+    ...identified(kind, principal.id),
     cert_pem: issued.certPem,
     cert_chain_pem: issued.chainPem,
     cert_thumbprint: issued.thumbprint,

@@ -11,6 +11,8 @@ interface Named {
   readonly agent_id?: string
   readonly agent_name?: string
   readonly principal_id?: string
+  /** Of a user: the pseudonym that the ledger knows it by. */
+  readonly principal_ref?: string
   readonly user_name?: string
   readonly workload_name?: string
 }
@@ -46,7 +48,15 @@ export const MEMBERS = {
   last_seen_at: instant.nullable(),
 }
 
-const shapeOf = (kind: Kind): Shape<typeof MEMBERS> => withName(kind, MEMBERS).meta({ id: kind.noun })
+const PSEUDONYM = z
+  .string()
+  .regex(/^usr_[a-z2-7]{26}$/)
+  .meta({ description: 'The name that the ledger knows it by.' })
+
+const shapeOf = (kind: Kind): Shape<typeof MEMBERS> =>
+  withName(kind, kind.type === 'user' ? { ...MEMBERS, principal_ref: PSEUDONYM } : MEMBERS).meta({
+    id: kind.noun,
+  })
 
 /** The shape of a principal of each type. */
 export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> = {
@@ -63,12 +73,30 @@ export const identified = (kind: Kind, id: string): Named => ({ [kind.idField]: 
 /** A principal as callers see it. The revision is the ETag, not a field. */
 export const shown = (
   kind: Kind,
-  { principal_id: id, revision: _, ...rest }: PrincipalRecord,
-): Named & Omit<PrincipalRecord, 'principal_id' | 'revision'> => ({
+  {
+    principal_id: id,
+    principal_ref: ref,
+    revision: _,
+    authority_revision: __,
+    previous_dpop_jkt: ___,
+    previous_dpop_jkt_until: ____,
+    ...rest
+  }: PrincipalRecord,
+): Named & Omit<PrincipalRecord, Inner> => ({
   ...identified(kind, id),
+  ...(kind.type === 'user' && { principal_ref: ref }),
   [kind.nameField]: rest.name,
   ...rest,
 })
+
+/** What callers do not see, or see under another name. */
+type Inner =
+  | 'principal_id'
+  | 'principal_ref'
+  | 'revision'
+  | 'authority_revision'
+  | 'previous_dpop_jkt'
+  | 'previous_dpop_jkt_until'
 
 /** A principal and its revision, as a result has them. */
 export const answer = (kind: Kind, record: PrincipalRecord) => ({

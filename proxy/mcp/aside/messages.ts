@@ -8,7 +8,11 @@ interface Span {
 
 /** The parameters of a call, read. */
 export interface ReadParams {
-  /** Of the judged arguments in canonical form (RFC 8785): lower-case hex SHA-256, and bytes. */
+  /**
+   * Of the judged arguments in canonical form (RFC 8785), lower-case hex: the SHA-256 of salt and bytes, and of the
+   * bytes alone.
+   */
+  readonly commitment: string
   readonly sha256: string
   readonly bytes: number
   /** The place of each member's value in the parameters. */
@@ -69,6 +73,8 @@ export interface Tasks {
   readonly readParams: (asked: {
     readonly params: Uint8Array | string
     readonly member: 'arguments' | null
+    /** Of the commitment to it. */
+    readonly salt: Uint8Array
   }) => ReadParams | null
 
   /** Checks arguments, JSON text of an object, against the schema of a tool's definition. */

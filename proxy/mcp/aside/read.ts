@@ -1,23 +1,28 @@
 // Runs on the threads only.
-import { hash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { isObject, type Members } from '../../../db/json.ts'
 import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { canonicalText } from '../protocol/json-values.ts'
+import { canonicalText } from '../protocol/json-text.ts'
 import type { Tasks } from './messages.ts'
 
 /** Members of one object of which each has a place of its own. A thousand times as many as MCP knows. */
 const MAX_SPANS = 1_000
 
 /** Reads parameters: {@link Tasks.readParams}. Throws as `canonicalText` does. */
-export const readParams: Tasks['readParams'] = ({ params, member }) => {
+export const readParams: Tasks['readParams'] = ({ params, member, salt }) => {
   const bytes = bufferOf(params)
   const scan = scanJson(bytes, 1)
   if (scan.escapedNames && typeof params !== 'string') return null
   const value = exactly(bytes, scan)
   if (value === null || scan.spans.size > MAX_SPANS) throw invalid()
-  const canonical = canonicalText(judged(value, member))
-  return { sha256: hash('sha256', canonical), bytes: Buffer.byteLength(canonical), spans: scan.spans }
+  const canonical = Buffer.from(canonicalText(judged(value, member)))
+  return {
+    commitment: createHash('sha256').update(salt).update(canonical).digest('hex'),
+    sha256: hash('sha256', canonical),
+    bytes: canonical.length,
+    spans: scan.spans,
+  }
 }
 
 function judged(params: Members, member: 'arguments' | null): Members {

@@ -1,6 +1,6 @@
 import type { Members } from '../../../db/json.ts'
-import { holds, missing } from '../../../plugins/capability.ts'
-import type { AccessToken, ToolCall } from '../../../plugins/facts.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { AccessToken, Demand, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -12,11 +12,10 @@ import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definitio
 import type { McpMessage } from '../protocol/message.ts'
 import { compileSmall, NOT_CHECKED, quickFault } from '../schema/arguments.ts'
 import { isUsable, type PinnedTool } from '../state/registry.ts'
-import { type RequestStates, stateRefused } from '../state/request-state.ts'
+import { type RequestStates, type StateOwner, stateRefused } from '../state/request-state.ts'
+import type { ReachingCall } from './demand-now.ts'
 import type { LargeParams } from './large-params.ts'
-import { destinationOf, type McpTarget, stateOwnerOf } from './target.ts'
-
-const CALL = 'mcp.tools.call'
+import type { McpTarget } from './target.ts'
 
 interface Asking {
   readonly token: AccessToken | null
@@ -27,21 +26,6 @@ interface Asking {
 interface Called extends Arrival, Asking {
   readonly toolCall: ToolCall
   readonly largeParams: LargeParams | null
-}
-
-/**
- * Gates the method itself, behind the tool's own gate (spec §2.3, docs/protocol.md#mcp-order): with
- * `enforce_tools_call` every call of a tool also demands `mcp.tools.call`. Without it, that capability says
- * nothing by itself.
- */
-export function methodGate(enforced: boolean): Plugin<Asking, object> {
-  return {
-    name: 'mcp_method',
-    admit: ({ granted: { principal }, token, message }) => {
-      if (!enforced || message.method !== 'tools/call' || holds(principal, token, CALL)) return {}
-      throw missing(CALL, `Calling any tool demands ${CALL}, which is not held.`)
-    },
-  }
 }
 
 /**
@@ -130,4 +114,39 @@ export function mcpState(states: RequestStates): Plugin<Called, { requestState: 
       }
     },
   }
+}
+
+/** The resource that a call goes to. */
+export interface Destination {
+  readonly resource: McpResource
+  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
+  readonly name: string | null
+  /** The pinned tool, where it is one that is called. */
+  readonly pinned: PinnedTool | null
+}
+
+/** Returns the destination of a tool's call, or of a method that is relayed. */
+export function destinationOf(target: Extract<McpTarget, { kind: 'tool' | 'relay' }>): Destination {
+  if (target.kind === 'relay') return { resource: target.resource, name: target.name, pinned: null }
+  const { pinned } = target
+  return { resource: pinned.resource, name: pinned.tool.name, pinned }
+}
+
+/** Names the owner of a state of a multi round-trip request, and its call. */
+export function stateOwnerOf(principal: Principal, message: McpMessage, to: Destination): StateOwner {
+  const { resource_id: resourceId } = to.resource
+  return { principal, resourceId, method: message.method, name: subjectOf(message, to) ?? '' }
+}
+
+/** Names the subject of a call as its upstream knows it: a tool, a prompt or a URI. */
+export function subjectOf({ params: { name, uri } }: McpMessage, to: Destination): string | null {
+  const own = to.name ?? name ?? uri
+  return typeof own === 'string' ? own : null
+}
+
+/** Returns the one resource that a target reaches, or null where it is several, or none. */
+export function reachedBy(target: McpTarget, demand: Demand): ReachingCall | null {
+  if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
+  if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }
+  return target.kind === 'answer' ? target.request : null
 }

@@ -6,6 +6,17 @@ import type { McpMessage } from '../protocol/message.ts'
 import type { Registry } from '../state/registry.ts'
 import type { CallerSession, CallerSessions } from '../state/sessions.ts'
 
+/** The resource of `/v1/mcp/{resource}`, enabled or not, and the id of the caller's binding to it. */
+export interface Door {
+  readonly resource: McpResource
+  readonly binding: string | null
+}
+
+/** Given by the first `mcp_resource_path`. Null at `/v1/mcp`, and where there is no resource of that name. */
+export interface DoorFound {
+  readonly door: Door | null
+}
+
 interface Needs extends Arrival {
   readonly principal: Principal
   readonly message: McpMessage
@@ -19,27 +30,37 @@ export interface ResourcePath {
   readonly session: CallerSession | null
 }
 
-/**
- * Finds the resource that the path names and the session of a legacy client. A resource that is unknown and
- * one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which resources there are. A
- * session of another principal, or of another path, does not exist (`mcp_session_unknown`).
- */
-export function mcpResourcePath(registry: Registry, sessions: CallerSessions): Plugin<Needs, ResourcePath> {
+/** Finds the resource that the path names. Refuses nothing: so a refusal of the next one can say of which. */
+export function mcpDoor(registry: Registry): Plugin<Needs, DoorFound> {
   return {
     name: 'mcp_resource_path',
-    admit: async (facts) => {
-      const pathResource = await resourceOf(registry, facts)
+    admit: async ({ params: { resource: name }, principal }) => {
+      const resource = name === undefined ? undefined : await registry.resource(name)
+      if (!resource) return { door: null }
+      return { door: { resource, binding: await registry.binding(principal, resource) } }
+    },
+  }
+}
+
+/**
+ * Lets a caller through a door that is open to it, and finds the session of a legacy client. A resource that is
+ * unknown and one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which resources
+ * there are. A session of another principal, or of another path, does not exist (`mcp_session_unknown`).
+ */
+export function mcpResourcePath(sessions: CallerSessions): Plugin<Needs & DoorFound, ResourcePath> {
+  return {
+    name: 'mcp_resource_path',
+    admit: (facts) => {
+      const pathResource = openDoor(facts)
       return { pathResource, session: sessionOf(sessions, facts, pathResource) }
     },
   }
 }
 
-async function resourceOf(registry: Registry, { params, principal }: Needs): Promise<McpResource | null> {
-  const { resource: name } = params
-  if (name === undefined) return null
-  const resource = await registry.resource(name)
-  if (resource && (await registry.isBound(principal, resource))) return resource
-  throw new Refusal('mcp_not_bound')
+function openDoor({ params, door }: Needs & DoorFound): McpResource | null {
+  if (params.resource === undefined) return null
+  if (!door?.resource.enabled || door.binding === null) throw new Refusal('mcp_not_bound')
+  return door.resource
 }
 
 function sessionOf(

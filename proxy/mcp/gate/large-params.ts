@@ -5,8 +5,10 @@ import type { ReadParams } from '../aside/messages.ts'
 import { type Asker, Unanswered } from '../aside/threads.ts'
 
 /** The parameters of a call as they were judged and go out, read away from the thread that serves. */
-export interface LargeParams extends ReadParams {
+export interface LargeParams extends Omit<ReadParams, 'sha256'> {
   readonly text: Buffer
+  /** The digest of the canonical form without any salt, for an operator's rule that asks for it. */
+  readonly sha256: () => string
 }
 
 interface Given {
@@ -16,21 +18,26 @@ interface Given {
   readonly value: Members
   /** The member that is judged. Null: all but `_meta`. */
   readonly member: 'arguments' | null
+  /** Of the commitment to it. */
+  readonly salt: Buffer
 }
 
 /**
  * Reads large parameters on a thread, and makes the canonical form of those that are judged. Refuses with
  * `mcp_params_invalid`, also where that takes too long, and with `overloaded`.
  */
-export async function readLargeParams({ bytes, value, member }: Given, asker: Asker): Promise<LargeParams> {
+export async function readLargeParams(
+  { bytes, value, member, salt }: Given,
+  asker: Asker,
+): Promise<LargeParams> {
   try {
-    const read = await calls.ask('readParams', { params: bytes, member }, asker)
-    if (read) return { ...read, text: bytes }
+    const read = await calls.ask('readParams', { params: bytes, member, salt }, asker)
+    if (read) return { ...read, sha256: () => read.sha256, text: bytes }
     // An escaped name may have been read as another one (nodejs/node#63785): what was read goes out.
     const text = JSON.stringify(value)
-    const anew = await calls.ask('readParams', { params: text, member }, asker)
+    const anew = await calls.ask('readParams', { params: text, member, salt }, asker)
     if (!anew) throw tooMuch()
-    return { ...anew, text: Buffer.from(text) }
+    return { ...anew, sha256: () => anew.sha256, text: Buffer.from(text) }
   } catch (error) {
     throw error instanceof Unanswered ? tooMuch() : error
   }

@@ -1,68 +1,69 @@
 import type { McpStanding } from '../../../db/mcp/bindings.ts'
-import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Assertion } from '../../../db/statement.ts'
 import type { CallRecorder, Recorded } from '../../../plugins/audit/audit.ts'
-import type { CallSummary, Demand } from '../../../plugins/facts.ts'
-import type { Granted } from '../../../plugins/permit.ts'
+import type { CallSummary, Demand, Reached } from '../../../plugins/facts.ts'
 import type { Arrival, Recorder } from '../../../plugins/plugin.ts'
 import type { McpMessage, Peeked } from '../protocol/message.ts'
 import { UNREAD } from '../protocol/methods.ts'
-import type { ResourcePath } from './endpoint.ts'
-import type { McpTarget } from './target.ts'
+import type { DoorFound } from './endpoint.ts'
 
 /** The facts that may be known of a call that is refused while it is read. */
-type Read = Partial<ResourcePath> & { readonly peeked?: Peeked; readonly message?: McpMessage }
+type Read = Partial<DoorFound> & { readonly peeked?: Peeked; readonly message?: McpMessage }
 
-type Judged = Arrival &
-  Recorded &
-  Pick<ResourcePath, 'pathResource'> & { readonly granted: Granted<McpTarget> }
+type Known = Arrival & Partial<Recorded>
 
 /**
- * Records MCP calls. An allowed one also rests on the resource that it reaches, the binding to it, and the
- * tool as it was approved. The row of one that is refused before `mcp_target` stands under the call that it seems
- * to be.
+ * Records MCP calls. The row of one, granted or refused by authority, also rests on the resource that it is for and
+ * on the binding to it, or that there is none. The row of one that is refused before `mcp_target` stands under the
+ * call that it seems to be.
  */
-export const mcpRecorder = (recorder: CallRecorder, standing: McpStanding): Recorder<Judged> => ({
+export const mcpRecorder = (recorder: CallRecorder, standing: McpStanding): Recorder<Arrival & Recorded> => ({
   ...recorder,
   allowed: (facts) => recorder.allowed(facts, standingOf(facts, standing)),
-  refused: (facts, refusal, by) =>
-    recorder.refused(facts.demand ? facts : { ...facts, ...summaryOfRead(facts as Read) }, refusal, by),
+  refused: (facts, refusal, by) => {
+    const known = facts.demand ? facts : { ...facts, ...summaryOfRead(facts as Read) }
+    return recorder.refused(known, refusal, by, standingOf(known, standing))
+  },
 })
 
-function standingOf(
-  { principal, pathResource, granted: { target } }: Judged,
-  standing: McpStanding,
-): readonly Assertion[] {
-  const resource = judgedResource(target) ?? pathResource
-  if (!resource) return []
-  const { resource_id: id, revision } = resource
-  const asserted = [standing.resource(id, revision), standing.binding(principal.type, principal.id, id)]
-  if (target.kind !== 'tool') return asserted
-  const { name, digest } = target.pinned.tool
-  return [...asserted, standing.tool(id, name, digest ?? '')]
-}
-
-function judgedResource(target: McpTarget): McpResource | null {
-  if (target.kind === 'tool') return target.pinned.resource
-  return target.kind === 'relay' || target.kind === 'answer' ? target.resource : null
+function standingOf({ principal, reached }: Known, standing: McpStanding): readonly Assertion[] {
+  if (!principal || !reached) return []
+  const { resource, binding } = reached
+  const to = { type: principal.type, principalId: principal.id, resourceId: resource.id }
+  return [standing.resource(resource.id, resource.revision), standing.binding(binding, to)]
 }
 
 interface Summary {
   readonly demand: Demand
   readonly call: CallSummary
+  readonly reached: Reached | null
 }
 
 /**
- * Makes the demand and the call for the row of a call that is refused while it is read: the method it seems
- * to be, and its tool under the whole name where the path says the resource. Behind `mcp_target` the facts
- * `demand` and `call` say it.
+ * Makes the facts for the row of a call that is refused while it is read: the method it seems to be, its tool under
+ * the whole name where the path says the resource, and that resource. Behind `mcp_target` the facts themselves say
+ * it.
  */
-function summaryOfRead({ peeked, message, pathResource }: Read): Summary {
-  const { demand = UNREAD, tool = null } = peeked ?? {}
-  const call = {
-    model: null,
-    tool: tool !== null && pathResource ? `${pathResource.name}.${tool}` : tool,
-    stream: false,
+function summaryOfRead({ peeked, message, door }: Read): Summary {
+  const { demand = UNREAD, tool: named = null } = peeked ?? {}
+  const tool = named !== null && door ? `${door.resource.name}.${named}` : named
+  const detail = {
+    ...(message && { mcp_version: message.version }),
+    ...(door && { resource: door.resource.name }),
   }
-  return { demand, call: message ? { ...call, detail: { mcp_version: message.version } } : call }
+  return {
+    demand,
+    call: { model: null, tool, stream: false, ...(message && { detail }) },
+    reached: door && !isNameless(demand, tool) ? reachedAt(door) : null,
+  }
 }
+
+/** A call of a tool without a name that a row can hold says too little of what it was for. */
+const isNameless = ({ action }: Demand, tool: string | null): boolean =>
+  action === 'mcp_tools_call' && tool === null
+
+const reachedAt = ({ resource, binding }: NonNullable<DoorFound['door']>): Reached => ({
+  resource: { id: resource.resource_id, revision: resource.revision },
+  binding,
+  pin: null,
+})

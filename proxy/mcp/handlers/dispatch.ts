@@ -1,15 +1,16 @@
-import { hash } from 'node:crypto'
 import type { JsonObject } from '../../../db/json.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
 import { SMALL } from '../aside/aside.ts'
-import { destinationOf, HTTP_GET, type McpTarget, noServerRequest } from '../gate/target.ts'
+import { destinationOf } from '../gate/checks.ts'
+import { HTTP_GET, type McpTarget } from '../gate/target.ts'
 import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, memberText, resultMessage } from '../protocol/json-text.ts'
+import { noServerRequest } from '../protocol/message.ts'
 import { IMPLEMENTATION, META } from '../protocol/versions.ts'
 import { aggregate } from './aggregate.ts'
-import { joinedBytes, responseBytes, sha256Of } from './large-answer.ts'
+import { digestOf, joinedBytes, responseBytes } from './large-answer.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
 import { type RelaySources, refusalOfUpstream, relay } from './relay.ts'
 import type { Dispatched } from './rewrite.ts'
@@ -88,13 +89,15 @@ async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply
 }
 
 async function done(
-  { message: { id } }: McpFacts,
+  { message: { id }, commitments }: McpFacts,
   result: string | Buffer,
   { detail, ...report }: Report,
 ): Promise<Reply> {
   if (id === null) throw new Error('a notification was dispatched as a request')
   const isText = typeof result === 'string'
-  const sha256 = isText ? hash('sha256', result) : await sha256Of(result)
+  const sha256 = isText
+    ? commitments.of('result_sha256', result)
+    : await digestOf(commitments.hashing('result_sha256'), result)
   const digest = { result_sha256: sha256, result_bytes: Buffer.byteLength(result) }
   return {
     status: 200,

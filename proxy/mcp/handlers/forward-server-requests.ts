@@ -1,4 +1,4 @@
-import type { Destination } from '../gate/target.ts'
+import type { Destination } from '../gate/checks.ts'
 import { edited, errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'

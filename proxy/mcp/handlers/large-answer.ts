@@ -1,4 +1,4 @@
-import { webcrypto } from 'node:crypto'
+import type { Hash } from 'node:crypto'
 import { inTurns, type Steps, turn } from '../../../plugins/turns.ts'
 import type { Edits, JsonText } from '../protocol/json-text.ts'
 
@@ -46,11 +46,15 @@ function* joining(before: string, items: readonly string[], after: string): Step
   return Buffer.concat([...pieces, Buffer.from(text + after)])
 }
 
-/** The SHA-256 of many bytes, in lower-case hex, made on another thread. */
-export async function sha256Of(bytes: Buffer): Promise<string> {
-  // A view of our own memory, which nobody shares.
-  const digest = await webcrypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>)
-  return Buffer.from(digest).toString('hex')
+/** Digests many bytes, in lower-case hex, in turns with everybody else. `hash`: it may have been given a salt. */
+export const digestOf = (hash: Hash, bytes: Buffer): Promise<string> => inTurns(hashing(hash, bytes))
+
+function* hashing(hash: Hash, bytes: Buffer): Steps<string> {
+  for (let from = 0; from < bytes.length; from += PIECE) {
+    hash.update(bytes.subarray(from, from + PIECE))
+    yield
+  }
+  return hash.digest('hex')
 }
 
 /** Writes a message as a server-sent event as `eventOf` does, in pieces, with everybody else's turn in between. */

@@ -1,5 +1,6 @@
-import { capabilityOf, type McpResource } from '../../../db/mcp/resources.ts'
-import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
+import { capabilityOf, demandedByTool } from '../../../db/audit/authority/rule.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { holds } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
@@ -20,6 +21,8 @@ export interface ListOptions {
   readonly registry: Registry
   /** `enforce_tools_call`. */
   readonly enforced: boolean
+  /** `callable`: tools whose capability is not held are hidden. */
+  readonly list: 'bound' | 'callable'
   readonly httpGet: boolean
 }
 
@@ -29,32 +32,35 @@ const SLICE_MS = 3
 const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
- * Lists the tools that a principal could call now, each as JSON text (spec §2.3): the built-in ones and those
- * of bound resources, as far as it holds the capabilities they demand and their definitions are approved.
+ * Lists the tools of a principal, each as JSON text (spec §2.3): the built-in ones whose capability it holds,
+ * and those of bound resources whose definitions are approved; with `callable` only what it could call now.
  * Answered from the pins: no upstream is asked, so the list holds the approved definitions. At the endpoint
  * of one resource the names are its own.
  */
 export async function listTools(
   { granted: { principal }, token, pathResource }: Asking,
-  { registry, enforced, httpGet }: ListOptions,
+  { registry, enforced, httpGet, list }: ListOptions,
 ): Promise<readonly string[]> {
-  const may = (capability: string): boolean => holds(principal, token, capability)
-  if (enforced && !may('mcp.tools.call')) return []
+  const callable = (capability: string | null): boolean =>
+    holds(principal, token, demandedByTool(capability, enforced))
+  const isListed = (resource: McpResource, tool: McpTool): tool is PinnedMcpTool =>
+    isUsable(resource, tool) && (list === 'bound' || callable(capabilityOf(resource, tool.name)))
+  const builtIn = list === 'bound' ? holds(principal, token, [HTTP_GET]) : callable(HTTP_GET)
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
-  const list: string[] = httpGet && !pathResource && may(HTTP_GET) ? [BUILT_IN] : []
+  const texts: string[] = httpGet && !pathResource && builtIn ? [BUILT_IN] : []
   let since = performance.now()
   for (const resource of resources) {
     for (const tool of await registry.tools(resource)) {
-      if (!isUsable(resource, tool) || !may(capabilityOf(resource, tool.name))) continue
+      if (!isListed(resource, tool)) continue
       const text = pathResource ? tool.definition : named(resource, tool)
-      list.push(typeof text === 'string' ? text : await text)
+      texts.push(typeof text === 'string' ? text : await text)
       if (performance.now() - since < SLICE_MS) continue
       // There may be thousands.
       await turn()
       since = performance.now()
     }
   }
-  return list
+  return texts
 }
 
 /** Returns the definition of a tool under its whole name. */

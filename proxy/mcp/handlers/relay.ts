@@ -1,9 +1,8 @@
-import { hash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
-import { type Destination, stateOwnerOf } from '../gate/target.ts'
+import { type Destination, stateOwnerOf } from '../gate/checks.ts'
 import { errorMessage, eventOf, resultMessage } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
@@ -15,7 +14,7 @@ import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type Message, objectOf } from '../upstream/message.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
-import { eventPieces, responseBytes, sha256Of } from './large-answer.ts'
+import { digestOf, eventPieces, responseBytes } from './large-answer.ts'
 import { type Dispatched, outgoing, shapedError, shapedResult, upstreamEra } from './rewrite.ts'
 
 export interface RelaySources {
@@ -190,7 +189,7 @@ class Relayed {
 
   /** Returns the response to the caller, and notes what the outcome row says of it. */
   async #response(response: Message): Promise<{ body: string | Buffer; failed: boolean }> {
-    const { granted, message } = this.#facts
+    const { granted, message, commitments } = this.#facts
     const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
     const result = objectOf(response, 'result')
@@ -213,7 +212,10 @@ class Relayed {
     this.#note(result.value)
     const { detail } = this.#report
     detail.result_bytes = Buffer.byteLength(shaped)
-    detail.result_sha256 = typeof shaped === 'string' ? hash('sha256', shaped) : await sha256Of(shaped)
+    detail.result_sha256 =
+      typeof shaped === 'string'
+        ? commitments.of('result_sha256', shaped)
+        : await digestOf(commitments.hashing('result_sha256'), shaped)
     const body = typeof shaped === 'string' ? resultMessage(id, shaped) : responseBytes(id, 'result', shaped)
     return { body, failed: false }
   }

@@ -1,14 +1,15 @@
 import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { ToolCall } from '../../../plugins/facts.ts'
+import type { Commitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { SMALL } from '../aside/aside.ts'
+import { type Destination, subjectOf } from '../gate/checks.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
 import type { LargeParams } from '../gate/large-params.ts'
-import { type Destination, type McpTarget, subjectOf } from '../gate/target.ts'
+import type { McpTarget } from '../gate/target.ts'
 import { type HeaderParam, headerParamHeaders } from '../pinning/header-params.ts'
 import { encodeHeaderValue } from '../protocol/header-values.ts'
 import { type Edits, edited, type JsonText, readObject } from '../protocol/json-text.ts'
@@ -24,6 +25,7 @@ import { editedBytes } from './large-answer.ts'
 /** The facts about a call before it is dispatched. */
 export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
   readonly granted: Granted<McpTarget>
+  readonly commitments: Commitments
   readonly message: McpMessage
   readonly toolCall: ToolCall
   /** The upstream's own state of a multi round-trip request, where the caller sent one that is its own. */

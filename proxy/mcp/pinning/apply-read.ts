@@ -3,6 +3,7 @@ import { LedgerError } from '../../../db/audit/entry.ts'
 import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
 import type { JsonObject } from '../../../db/json.ts'
+import { portionsOf, resourceAuthority, toolsDetail } from '../../../db/mcp/authority.ts'
 import { type McpResource, recordRead } from '../../../db/mcp/resources.ts'
 import { type McpTool, putMcpTool } from '../../../db/mcp/tools.ts'
 import type { Statement } from '../../../db/statement.ts'
@@ -11,8 +12,8 @@ import { inTurns, type Steps } from '../../../plugins/turns.ts'
 import type { Inspection } from './inspect.ts'
 import type { PinPlan } from './plan.ts'
 
-/** The number of tools that a row names; it counts them all. */
-const MAX_NAMES = 64
+/** The quarantined tools of one read that have rows of their own, with their differences. */
+const MAX_OWN = 64
 /**
  * The amount of differences that one row keeps: an upstream must not choose the size of the ledger.
  * Characters, as JSON.
@@ -30,10 +31,11 @@ export interface AppliedRead {
 }
 
 /**
- * Works out the changes that a read of the upstream brings, and the audit rows that say so: one
- * `mcp_resource.tool_quarantined` for each tool that was quarantined, with the readable differences, one
- * `mcp_resource.updated` where tools were pinned, came back or went, and one where the server's instructions
- * are others. There are no rows where nothing has changed, or where the upstream could not be read. `at`: ms
+ * Works out the changes that a read of the upstream brings, and the audit rows that say so, each of which raises the
+ * resource's revision by 1 (docs/ledger.md#resources): one `mcp_resource.tool_quarantined` for each tool that was
+ * quarantined, with the readable differences (beyond 64 of them one for many, without), `mcp_resource.updated`
+ * where tools were pinned, came back or went, and one where the server's instructions are others. There are no
+ * rows where nothing has changed, or where the upstream could not be read. `at`: ms
  * since the epoch. The unit is refused as a `conflict` where the read was overtaken by a change of the
  * resource or by another read.
  */
@@ -46,12 +48,18 @@ export async function applyRead(
     return { statements: [recordRead(database, resource, { problem: sentence(result.problem) })], notes: [] }
   }
   const { era, protocolVersion, facts, pins } = result
-  const read = recordRead(database, resource, { era, protocolVersion, facts, at })
+  const said = [...pinned(pins), ...instructed(resource, facts), ...quarantined(resource, pins)]
+  const notes = said.map((note, index) => ({
+    ...note,
+    detail: {
+      subject: resource.resource_id,
+      ...resourceAuthority(resource, resource.revision + 1 + index),
+      ...note.detail,
+    },
+  }))
+  const read = recordRead(database, resource, { era, protocolVersion, facts, at }, notes.length)
   const puts = await inTurns(putAll(database, pins.tools))
-  return {
-    statements: [read, ...puts],
-    notes: [...pinned(resource, pins), ...instructed(resource, facts), ...quarantined(resource, pins)],
-  }
+  return { statements: [read, ...puts], notes }
 }
 
 /** Making a statement takes some 0.1 ms, and there may be thousands. */
@@ -111,53 +119,43 @@ function withoutNewInstructions(
 }
 
 function instructed(
-  { resource_id: subject, name, server_facts: before }: McpResource,
+  { server_facts: before }: McpResource,
   { instructions }: JsonObject,
 ): readonly AuditNote[] {
   if (before?.instructions === instructions) return []
   const digest =
     typeof instructions === 'string' ? createHash('sha256').update(instructions).digest('hex') : null
-  return [{ action: 'mcp_resource.updated', detail: { subject, name, instructions_sha256: digest } }]
+  return [{ action: 'mcp_resource.updated', detail: { instructions_sha256: digest } }]
 }
 
-function pinned({ resource_id: subject, name }: McpResource, { tools }: PinPlan): readonly AuditNote[] {
-  const approved = tools.filter(({ state }) => state === 'approved')
-  const gone = tools.filter(({ state }) => state === 'gone')
-  if (approved.length + gone.length === 0) return []
-  const detail = {
-    subject,
-    name,
-    approved: namesOf(approved),
-    approved_count: approved.length,
-    approved_sha256: digestOf(approved),
-    gone: namesOf(gone),
-    gone_count: gone.length,
-  }
-  return [{ action: 'mcp_resource.updated', detail }]
+function pinned({ tools }: PinPlan): readonly AuditNote[] {
+  return portionsOf(tools.filter(({ state }) => state !== 'quarantined')).map((portion) => {
+    const approved = portion.filter(({ state }) => state === 'approved').map(({ name }) => name)
+    const detail = {
+      approved: approved.sort(),
+      approved_count: approved.length,
+      gone: [],
+      gone_count: portion.length - approved.length,
+      ...toolsDetail(portion),
+    }
+    return { action: 'mcp_resource.updated', detail }
+  })
 }
 
-function quarantined(
-  { resource_id: subject, name }: McpResource,
-  { quarantined: all }: PinPlan,
-): readonly AuditNote[] {
+function quarantined({ name }: McpResource, { quarantined: all }: PinPlan): readonly AuditNote[] {
+  const action = 'mcp_resource.tool_quarantined'
   const limit = Math.min(MAX_DIFFERENCE, Math.floor(MAX_DIFFERENCES / all.length))
-  return all.map(({ tool, digest, changes }) => ({
-    action: 'mcp_resource.tool_quarantined',
-    detail: { subject, name, tool, digest, changes: bounded(changes, limit) },
+  const own = all.slice(0, MAX_OWN).map(({ tool, digest, changes }) => ({
+    action,
+    detail: { tool, digest, changes: bounded(changes, limit), quarantined: [[tool, digest]] },
     tool: `${name}.${tool}`,
   }))
-}
-
-const namesOf = (tools: readonly McpTool[]): readonly string[] =>
-  tools
-    .map(({ name }) => name)
-    .sort()
-    .slice(0, MAX_NAMES)
-
-/** Hashes names and digests, so that the row says which tools were approved without holding them. */
-function digestOf(tools: readonly McpTool[]): string {
-  const lines = tools.map(({ name, digest }) => JSON.stringify([name, digest])).sort()
-  return createHash('sha256').update(lines.join('\n')).digest('hex')
+  // Each row says all that the operator has set, so an upstream must not choose their number.
+  const others = portionsOf(all.slice(MAX_OWN)).map((portion) => ({
+    action,
+    detail: { quarantined: portion.map(({ tool, digest }) => [tool, digest]) },
+  }))
+  return [...own, ...others]
 }
 
 function bounded(changes: readonly string[], limit: number): readonly string[] {

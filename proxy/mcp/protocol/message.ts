@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isObject, type Members } from '../../../db/json.ts'
 import type { Demand } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { Span } from '../../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { decodeHeaderValue } from './header-values.ts'
@@ -27,7 +28,7 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
   name: 'mcp_peek',
   admit: ({ json: { method: name, params } }) => {
     const method = typeof name === 'string' ? METHODS.get(name) : undefined
-    const demand = method ? { action: actionOf(String(name)), capability: method.capability } : UNREAD
+    const demand = method ? { action: actionOf(String(name)), demanded: method.demanded } : UNREAD
     const tool = method?.work === 'call_tool' && isObject(params) ? recordableName(params.name) : null
     return { peeked: { demand, tool } }
   },
@@ -37,7 +38,7 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
 const actionOf = (method: string): string => `mcp_${method.replaceAll('/', '_')}`
 
 /** Returns the tool as the caller calls it, where it can stand in a row. */
-const recordableName = (name: unknown): string | null =>
+export const recordableName = (name: unknown): string | null =>
   typeof name === 'string' && name.length <= 256 && name.isWellFormed() && !/\p{C}/u.test(name) ? name : null
 
 /** One JSON-RPC message of a caller, read once: what is judged is acted on. Given by `mcp_message`. */
@@ -82,7 +83,7 @@ export const handshakeOr =
 function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
   if (json.jsonrpc !== '2.0') throw invalid('jsonrpc must be "2.0".')
   const span = spans.get('id')
-  const id = span ? idText(json.id, body.toString('utf8', span.start, span.end)) : null
+  const id = span ? idText(json.id, body, span) : null
   if (json.method === undefined) return response(json, id, headers)
   const method = methodName(json.method)
   const params = paramsOf(json.params)
@@ -112,10 +113,13 @@ function response(json: Members, id: string | null, headers: Arrival['headers'])
   return { kind: 'response', era, version, method: '', id, params: {}, meta: {}, takesEvents: false }
 }
 
-function idText(id: unknown, text: string): string {
-  const sane = typeof id === 'string' ? id.length <= 256 && id.isWellFormed() : Number.isInteger(id)
-  if (!sane) throw invalid('id must be a string of at most 256 characters, or an integer.')
-  return text
+/** Tells whether an id is one that is answered: an answer repeats it. */
+export const isSaneId = (id: unknown): id is string | number =>
+  typeof id === 'string' ? id.length <= 256 && id.isWellFormed() : Number.isInteger(id)
+
+function idText(id: unknown, body: Buffer, { start, end }: Span): string {
+  if (!isSaneId(id)) throw invalid('id must be a string of at most 256 characters, or an integer.')
+  return body.toString('utf8', start, end)
 }
 
 function methodName(method: unknown): string {
@@ -207,3 +211,47 @@ const metaInvalid = (message: string): Refusal => new Refusal('mcp_meta_invalid'
 
 const unsupported = (requested: string, supported: readonly string[]): Refusal =>
   new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })
+
+/**
+ * Reads the name of the prompt that a relayed method means; null where it means a resource, or nothing in
+ * particular. Refuses with `mcp_params_invalid`, as those below do.
+ */
+export function promptOf({ method, params }: McpMessage): string | null {
+  if (method === 'prompts/get') return nameOf(params.name)
+  if (method === 'logging/setLevel') return null
+  if (method !== 'completion/complete') {
+    uriOf(params.uri)
+    return null
+  }
+  const { ref } = params
+  if (isObject(ref) && ref.type === 'ref/prompt') return nameOf(ref.name)
+  if (!isObject(ref) || ref.type !== 'ref/resource')
+    throw paramsInvalid('ref must name a prompt or a resource.')
+  uriOf(ref.uri)
+  return null
+}
+
+/** Reads the name of a tool or a prompt. */
+export function nameOf(name: unknown): string {
+  if (typeof name === 'string' && name !== '' && name.length <= 256 && name.isWellFormed()) return name
+  throw paramsInvalid('name must be a string of 1 to 256 characters.')
+}
+
+function uriOf(uri: unknown): string {
+  if (typeof uri === 'string' && uri !== '' && uri.length <= 8192 && uri.isWellFormed()) return uri
+  throw paramsInvalid('uri must be a string of 1 to 8192 characters.')
+}
+
+/** Reads the arguments of a tool's call; empty where there are none. */
+export function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> {
+  const { arguments: given = {} } = params
+  if (!isObject(given)) throw paramsInvalid('arguments must be an object.')
+  return given
+}
+
+/** Makes the refusal of parameters that are not as their method wants them. */
+export const paramsInvalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })
+
+/** Makes the refusal of an answer to a question that nobody has asked, or whose call is over. */
+export const noServerRequest = (): Refusal =>
+  new Refusal('mcp_message_invalid', { message: 'No such question is open.' })

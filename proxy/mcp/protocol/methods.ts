@@ -8,27 +8,27 @@ export type Work = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
 interface Method {
   readonly work: Work
-  readonly capability: string
+  readonly demanded: readonly string[]
   /** The member of an aggregated result that holds the list. */
   readonly member?: string
 }
 
-const PROMPTS = 'mcp.prompts.get'
-const RESOURCES = 'mcp.resources.read'
+const PROMPTS = ['mcp.prompts.get']
+const RESOURCES = ['mcp.resources.read']
 
-/** Every gated method, with the capability it demands. For `tools/call` the tool itself says which. */
+/** Every gated method, with what it demands. For `tools/call` the tool itself says what. */
 export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
-  ['tools/list', { work: 'list_tools', capability: 'mcp.tools.list' }],
-  ['tools/call', { work: 'call_tool', capability: 'mcp.tools.call' }],
-  ['prompts/list', { work: 'aggregate', capability: PROMPTS, member: 'prompts' }],
-  ['prompts/get', { work: 'relay', capability: PROMPTS }],
-  ['resources/list', { work: 'aggregate', capability: RESOURCES, member: 'resources' }],
-  ['resources/templates/list', { work: 'aggregate', capability: RESOURCES, member: 'resourceTemplates' }],
-  ['resources/read', { work: 'relay', capability: RESOURCES }],
-  ['resources/subscribe', { work: 'relay', capability: RESOURCES }],
-  ['resources/unsubscribe', { work: 'relay', capability: RESOURCES }],
-  ['completion/complete', { work: 'relay', capability: PROMPTS }],
-  ['logging/setLevel', { work: 'relay', capability: RESOURCES }],
+  ['tools/list', { work: 'list_tools', demanded: ['mcp.tools.list'] }],
+  ['tools/call', { work: 'call_tool', demanded: [] }],
+  ['prompts/list', { work: 'aggregate', demanded: PROMPTS, member: 'prompts' }],
+  ['prompts/get', { work: 'relay', demanded: PROMPTS }],
+  ['resources/list', { work: 'aggregate', demanded: RESOURCES, member: 'resources' }],
+  ['resources/templates/list', { work: 'aggregate', demanded: RESOURCES, member: 'resourceTemplates' }],
+  ['resources/read', { work: 'relay', demanded: RESOURCES }],
+  ['resources/subscribe', { work: 'relay', demanded: RESOURCES }],
+  ['resources/unsubscribe', { work: 'relay', demanded: RESOURCES }],
+  ['completion/complete', { work: 'relay', demanded: PROMPTS }],
+  ['logging/setLevel', { work: 'relay', demanded: RESOURCES }],
 ])
 
 /**
@@ -55,4 +55,4 @@ export const NAMED: ReadonlyMap<string, 'name' | 'uri'> = new Map([
 ])
 
 /** The demand in the rows of a message whose own is not known, or cannot be. */
-export const UNREAD: Demand = { action: 'mcp_request', capability: 'mcp.tools.call' }
+export const UNREAD: Demand = { action: 'mcp_request', demanded: [] }

@@ -1,6 +1,6 @@
 import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
-import { extentOf } from '../protocol/json-values.ts'
+import { extentOf } from '../protocol/json-text.ts'
 import { linearPattern } from './pattern.ts'
 import { type Subschema, subschemas } from './subschemas.ts'
 

@@ -1,5 +1,5 @@
 import type { Database } from '../../../db/database.ts'
-import { boundResources, isBound } from '../../../db/mcp/bindings.ts'
+import { bindingId, boundResources } from '../../../db/mcp/bindings.ts'
 import { findMcpResource, type McpResource, mcpResourceByName } from '../../../db/mcp/resources.ts'
 import {
   listMcpTools,
@@ -16,25 +16,34 @@ export interface PinnedTool {
   readonly tool: McpTool
 }
 
+/** A tool as a caller names it, and the resource that it would be of. */
+export interface SoughtTool {
+  readonly resource: McpResource
+  readonly name: string
+  /** Undefined where the resource has none of that name, or not any more. */
+  readonly tool: McpTool | undefined
+}
+
 /**
  * Looks up resources, tools and bindings for the gate: in the database, each time, so that a change holds at
- * once.
+ * once. A resource that is found may be disabled.
  */
 export interface Registry {
-  /** The enabled resource of that name. */
   readonly resource: (name: string) => Promise<McpResource | undefined>
-  /** A resource that was found before, as it is now; undefined where it was deleted or disabled since. */
+  /** A resource that was found before, as it is now; undefined where it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /**
    * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone
-   * (docs/protocol.md#mcp-names).
+   * (docs/protocol.md#mcp-names). Undefined where the name is of no resource.
    */
-  readonly exposed: (name: string) => Promise<PinnedTool | undefined>
-  readonly tool: (resource: McpResource, name: string) => Promise<PinnedTool | undefined>
+  readonly exposed: (name: string) => Promise<SoughtTool | undefined>
+  readonly tool: (resource: McpResource, name: string) => Promise<SoughtTool>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
+  /** The enabled resources that a principal is bound to. */
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
-  readonly isBound: (principal: Principal, resource: McpResource) => Promise<boolean>
-  /** Splits `<resource>.<rest>` into the enabled resource that it names, and the rest. */
+  /** The id of the binding of a principal to a resource, or null. */
+  readonly binding: (principal: Principal, resource: McpResource) => Promise<string | null>
+  /** Splits `<resource>.<rest>` into the resource that it names, and the rest. */
   readonly split: (name: string) => Promise<{ resource: McpResource; rest: string } | undefined>
 }
 
@@ -42,22 +51,17 @@ export function openRegistry(database: Database): Registry {
   const byName = mcpResourceByName(database)
   const toolByName = mcpToolByName(database)
   const onlyTool = onlyMcpTool(database)
-  const bound = isBound(database)
+  const bindingOf = bindingId(database)
 
-  const resource: Registry['resource'] = async (name) => {
-    const named = await byName(name)
-    return named?.enabled ? named : undefined
-  }
+  const resource: Registry['resource'] = async (name) => byName(name)
   const current: Registry['current'] = async (of) => {
     const named = await byName(of.name)
     // By its id where it was renamed: rarely, and that is no reason to lose it.
-    const now =
-      named?.resource_id === of.resource_id ? named : await findMcpResource(database, of.resource_id)
-    return now?.enabled ? now : undefined
+    return named?.resource_id === of.resource_id ? named : findMcpResource(database, of.resource_id)
   }
   const tool: Registry['tool'] = async (of, name) => {
     const named = await toolByName(of.resource_id, name)
-    return named && named.state !== 'gone' ? { resource: of, tool: named } : undefined
+    return { resource: of, name, tool: named?.state === 'gone' ? undefined : named }
   }
   const split: Registry['split'] = async (name) => {
     // Names that would make this ambiguous were refused when they were registered: the first that fits is the
@@ -68,13 +72,13 @@ export function openRegistry(database: Database): Registry {
     }
     return undefined
   }
-  const alone = async (name: string): Promise<PinnedTool | undefined> => {
+  const alone = async (name: string): Promise<SoughtTool | undefined> => {
     const of = await resource(name)
     if (!of) return undefined
     // Also one that is gone: the name must not come to mean another tool because the upstream drops this one.
     if (await toolByName(of.resource_id, name)) return tool(of, name)
     const only = await onlyTool(of.resource_id)
-    return only && { resource: of, tool: only }
+    return { resource: of, name: only?.name ?? name, tool: only }
   }
   return {
     resource,
@@ -87,7 +91,7 @@ export function openRegistry(database: Database): Registry {
     },
     tools: (of) => listMcpTools(database, of.resource_id),
     bound: (principal) => boundResources(database, principal.type, principal.id),
-    isBound: async (principal, of) => bound(principal.type, principal.id, of.resource_id),
+    binding: async ({ type, id }, of) => bindingOf(type, id, of.resource_id),
   }
 }
 

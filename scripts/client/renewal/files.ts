@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate 
 import { lstat, readFile, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isMissing, syncFolder, writePrivate } from '../../../certs/authority/key-store.ts'
-import { writePrivateOnceSync } from '../private-file.ts'
+import { writePrivateOnceSync } from '../identity/private-file.ts'
 
 // Each waits beside the file whose place it takes. A key is there before it is certified: an answer that is
 // lost on its way is asked for again with the same key.

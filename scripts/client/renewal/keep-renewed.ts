@@ -1,6 +1,6 @@
 import { setTimeout as after } from 'node:timers/promises'
 import { messageOf } from '../../../db/error-message.ts'
-import { readIdentity } from '../identity.ts'
+import { readIdentity } from '../identity/identity.ts'
 import { GatewayRefusal } from '../refusal.ts'
 import { type Life, lifeOf, type Renewed, renewIdentity } from './renew.ts'
 

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { Agent, type Dispatcher, request } from 'undici'
 import type { Members } from '../../../db/json.ts'
-import { type Identity, readIdentity } from '../identity.ts'
+import { type Identity, readIdentity } from '../identity/identity.ts'
 import { membersOf, refusalOf } from '../refusal.ts'
 import { sessionOf } from '../signing/session.ts'
 import { certificateRequest } from './certificate-request.ts'

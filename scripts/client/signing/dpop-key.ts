@@ -1,7 +1,7 @@
 import { generateKeyPairSync, type JsonWebKey } from 'node:crypto'
 import { join } from 'node:path'
 import { isObject } from '../../../db/json.ts'
-import { readPrivateSync, writePrivateOnceSync } from '../private-file.ts'
+import { readPrivateSync, writePrivateOnceSync } from '../identity/private-file.ts'
 
 const FILE = 'dpop.jwk'
 

@@ -17,7 +17,7 @@ const TOOLS = ['a.read', 'a.write', 'b', 'b.b', 'c.only', 'c', 'http.get', 'a.no
 
 async function stageOfThree(t: Parameters<typeof mcpStage>[0], enforced: boolean) {
   const stage = await mcpStage(t, {
-    files: { '60-mcp.yaml': `plugin: mcp\nenforce_tools_call: ${enforced}\n` },
+    files: { '60-mcp.yaml': `plugin: mcp\nlist: callable\nenforce_tools_call: ${enforced}\n` },
   })
   const a = await toolServer(t, [tool('read'), tool('write')])
   const b = await toolServer(t, [tool('b'), tool('other')])
@@ -40,18 +40,19 @@ function mayCall(
   bound: readonly string[],
   enforced: boolean,
 ): boolean {
-  if (enforced && !held.includes('mcp.tools.call')) return false
+  if (held.length === 0 || (enforced && !held.includes('mcp.tools.call'))) return false
   if (name === 'http.get') return held.includes('http.get')
-  const demands: Readonly<Record<string, readonly [string, string]>> = {
+  const demands: Readonly<Record<string, readonly [string, string | null]>> = {
     'a.read': ['a', 'a.use'],
     'a.write': ['a', 'a.write'],
     b: ['b', 'b.use'],
     'b.b': ['b', 'b.use'],
-    'c.only': ['c', 'mcp.tools.call'],
-    c: ['c', 'mcp.tools.call'],
+    'c.only': ['c', null],
+    c: ['c', null],
   }
   const demand = demands[name]
-  return demand !== undefined && bound.includes(demand[0]) && held.includes(demand[1])
+  if (demand === undefined || !bound.includes(demand[0])) return false
+  return demand[1] === null || held.includes(demand[1])
 }
 
 // An alias is the same tool by a shorter name; a list shows each tool once.

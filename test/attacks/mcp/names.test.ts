@@ -73,7 +73,7 @@ await t.test('threat 5: a name is its bytes: no other spelling of it calls anyth
 })
 
 await t.test('threat 9: tools, arguments and capabilities may be called what every object has', async (t) => {
-  const stage = await mcpStage(t)
+  const stage = await mcpStage(t, { files: { '60-mcp.yaml': 'plugin: mcp\nlist: callable\n' } })
   const names = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf']
   const properties = { constructor: { type: 'string' }, toString: { type: 'string' } }
   const inputSchema = { type: 'object', properties, required: ['constructor'], additionalProperties: false }

@@ -1,7 +1,7 @@
-import { hash } from 'node:crypto'
 import t from 'tap'
 import type { AuditRow } from '../../../db/audit/read.ts'
 import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { commitmentsIn } from '../../support/commitments.ts'
 import type { Identity, Json } from '../../support/gateway.ts'
 import { type Act, legacy, type RawMcp, rawMcp, result, sendJson } from '../../support/mcp/raw-upstream.ts'
 import { called, echo, legacyWith, mcpStage, type Stage, tool } from '../../support/mcp/stage.ts'
@@ -25,6 +25,28 @@ function dice(seed: number): (limit: number) => number {
     state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
     return Math.floor((state / 2_147_483_648) * limit)
   }
+}
+
+/**
+ * The decisions of authority that name a revision of their resource, or a binding to it, that is not the one of the
+ * rows before them.
+ */
+function misplaced(rows: readonly AuditRow[]): readonly string[] {
+  const revisions = new Map<string, number>()
+  const bindings = new Map<string, string>()
+  return rows.flatMap(({ seq, action, status, principal_id: principal, detail: said }) => {
+    const detail = said as Json
+    if (action.startsWith('mcp_resource.')) revisions.set(detail.resource_id, detail.revision)
+    const bound = `${detail.subject} ${detail.resource_id}`
+    if (action === 'mcp_binding.created') bindings.set(bound, detail.binding)
+    if (action === 'mcp_binding.revoked') bindings.delete(bound)
+    const { resource, binding = null } = detail.authority ?? {}
+    if (!resource || !['allowed', 'denied'].includes(status)) return []
+    const known = [revisions.get(resource.id), bindings.get(`${principal} ${resource.id}`) ?? null]
+    const named = [resource.revision, binding]
+    const texts = [named, known].map((pair) => JSON.stringify(pair))
+    return texts[0] === texts[1] ? [] : [`${seq}: ${texts.join(', not ')}`]
+  })
 }
 
 interface Ground {
@@ -75,9 +97,9 @@ const ENDED = ['success', 'error', 'truncated']
 const count = (rows: readonly AuditRow[], wanted: readonly string[]): number =>
   rows.filter(({ status }) => wanted.includes(status)).length
 
-/** The arguments of the calls that reached a server, as digests, each with the tool. */
+/** The arguments of the calls that reached a server, each with the tool. */
 const reached = (server: RawMcp): readonly string[] =>
-  called(server).map((params) => `${params.name} ${hash('sha256', JSON.stringify(params.arguments))}`)
+  called(server).map((params) => `${params.name} ${JSON.stringify(params.arguments)}`)
 
 await t.test(
   'rows 9 and 12: under any changes, what reaches a server is what one row allowed, once, and each has an outcome',
@@ -104,10 +126,14 @@ await t.test(
       (all) => count(all, ENDED) >= count(all, ['allowed']),
     )
     const having = (...wanted: string[]) => rows.filter(({ status }) => wanted.includes(status))
-    const allowed = having('allowed').map(
-      ({ tool: name, detail }) => `${name?.split('.')[1]} ${(detail as Json).arguments_sha256}`,
-    )
     const sent = servers.flatMap(reached)
+    const committed = await commitmentsIn(stage)
+    const allowed = having('allowed').map((row) => {
+      const texts = Array.from({ length: 24 * 8 }, (_, n) => JSON.stringify({ n }))
+      const commitment = (row.detail as Json).arguments_sha256
+      const found = texts.find((text) => committed(row, 'arguments_sha256', text) === commitment)
+      return `${row.tool?.split('.')[1]} ${found}`
+    })
     t.ok(sent.length > 9 && having('denied').length > 9, `${sent.length} of ${rows.length}`)
     t.equal(new Set(sent).size, sent.length, 'none twice')
     t.same(
@@ -116,6 +142,11 @@ await t.test(
       'none without its row',
     )
     t.equal(new Set(allowed).size, allowed.length)
+    t.same(
+      misplaced(await stage.rows({ order: 'asc', limit: 1000 })),
+      [],
+      'each stands where what it was judged by stood',
+    )
     const idsOf = (some: readonly AuditRow[]) => new Set(some.map(({ request_id: id }) => id))
     t.equal(having(...ENDED).length, having('allowed').length)
     t.same(idsOf(having(...ENDED)), idsOf(having('allowed')))

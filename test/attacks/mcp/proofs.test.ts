@@ -106,7 +106,7 @@ await t.test(
         act: (res, told) => sendJson(res, result(told, { tools: [tool('x')], ...lists, content: [] })),
       }),
     )
-    const resource = await stage.register('s', server)
+    const resource = await stage.register('s', server, { required_capability: 'mcp.tools.call' })
     const bot = await stage.enroll('bot', ALL)
     await stage.bind(bot, resource)
     for (const scope of ALL) {
@@ -119,6 +119,6 @@ await t.test(
       }
     }
     const { access_token: narrow } = (await tokenFor(stage, bot, null, { scope: 'mcp.tools.list' })).json
-    t.same(await stage.listed(bot, { headers: { authorization: `Bearer ${narrow}` } }), [])
+    t.same(await stage.listed(bot, { headers: { authorization: `Bearer ${narrow}` } }), ['s.x'])
   },
 )

@@ -146,8 +146,8 @@ await t.test('arguments are judged by the pinned schema before anything is dispa
   }
   t.same(called(server), [])
   t.ok((await stage.callTool(bot, 'files.read', { path: 'a' })).json.result)
-  const denied = await stage.rows({ action: 'mcp_tools_call', status: 'denied' })
-  t.equal(denied.length, 5)
+  const invalid = await stage.rows({ action: 'mcp_tools_call', status: 'invalid' })
+  t.equal(invalid.length, 5)
 })
 
 await t.test(

@@ -126,6 +126,12 @@ await t.test(
       (found) => found.length === 2,
     )
     t.same(rows.map(({ status }) => status).sort(), ['allowed', 'success'])
+    t.same([...new Set(rows.map(({ tool: named }) => named))], ['asks.ask'], 'the tool whose call it answers')
+    const decision = rows.find(({ status }) => status === 'allowed')
+    t.match(decision?.detail, {
+      resource: 'asks',
+      authority: { resource: { revision: 2 }, binding: /^mcpb_/ },
+    })
     stream.hangUp()
   },
 )

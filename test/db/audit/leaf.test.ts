@@ -16,17 +16,17 @@ const first: LeafFields = {
 }
 
 t.test(
-  'docs/ledger.md#row: the leaf is the RFC 8785 bytes of the row without row_hash, with "v":1 (vector)',
+  'docs/ledger.md#row: the leaf is the RFC 8785 bytes of the row without row_hash, with "v":2 (vector)',
   async (t) => {
     const expected =
       '{"action":"egress_llm_chat","cert_thumbprint":"abababababababababababababababababababababababababababababababab",' +
       '"config_digest":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","detail":{"a":[true,null,"x"],"z":1},' +
       '"dpop_jkt":null,"model":"a\\"b\\\\c\\n","prev_hash":"0000000000000000000000000000000000000000000000000000000000000000",' +
       '"principal_id":"acme::bot","principal_type":"agent","provider":null,"recorded_at":"2026-01-02T03:04:05.006Z",' +
-      '"request_id":"req_é","seq":1,"status":"allowed","stream":"main","tool":null,"v":1,"version":"0.6.4"}'
+      '"request_id":"req_é","seq":1,"status":"allowed","stream":"main","tool":null,"v":2,"version":"0.6.4"}'
     t.equal(leafOf(first), expected)
     t.equal(hashOf(expected), createHash('sha256').update(Buffer.from(expected, 'utf8')).digest('hex'))
-    t.equal(hashOf(expected), '9d5e3c233aea27e21659deb33a2b0720405c342ad2830ba97dbeadf06a0ddfac')
+    t.equal(hashOf(expected), '9c73348850e35fb3e91cb4d17679acf8d2b2d05b88a4b956824e942a1bd1b74a')
   },
 )
 
@@ -80,7 +80,7 @@ t.test('docs/ledger.md#row: the template equals a general RFC 8785 canonicaliser
   fc.assert(
     fc.property(
       anyRow,
-      (row) => leafOf(row) === canonicalize({ ...row, detail: JSON.parse(row.detail), v: 1 }),
+      (row) => leafOf(row) === canonicalize({ ...row, detail: JSON.parse(row.detail), v: 2 }),
     ),
     { numRuns: 2_000 },
   )

@@ -190,6 +190,66 @@ t.test('docs/ledger.md#export: names of users stand outside the hash, and nothin
     t.match(await verdictOf(forged), { ok: false, first_bad: { seq: 1 } }, forged)
 })
 
+t.test(
+  'docs/ledger.md#row: columns of another type, and numbers that are no integers, are found',
+  async (t) => {
+    const [first, row] = chained(['2', '2'])
+    if (!first || !row) throw new Error('the log is too short')
+    const verdictOf = (forged: StoredRow) =>
+      verify(exportedRows(linesOf(inPieces(Buffer.from(`${exportLine(first)}\n${exportLine(forged)}`)))))
+    t.match(await verdictOf(row), { ok: true, rows: 2 })
+    // As somebody writes them who has this code.
+    const forged = (values: object) => resealed({ ...row, ...values })
+    const columns = [
+      'recorded_at',
+      'status',
+      'config_digest',
+      'version',
+      'request_id',
+      'model',
+      'tool',
+      'dpop_jkt',
+    ]
+    for (const name of [...columns, 'principal_id', 'principal_type', 'provider', 'cert_thumbprint'])
+      for (const value of [5, true, [], {}, '\ud800'])
+        t.match(
+          await verdictOf(forged({ [name]: value })),
+          { ok: false, rows: 1, first_bad: { seq: 2 } },
+          name,
+        )
+    for (const name of ['recorded_at', 'status', 'config_digest', 'version', 'stream'])
+      t.match(await verdictOf(forged({ [name]: null })), { ok: false, rows: 1, first_bad: { seq: 2 } }, name)
+    for (const number of ['1.5', '9007199254740992', '-9007199254740992', '1e+21', '[[0.5]]', '{"b":1.5}'])
+      t.match(
+        await verdictOf(forged({ detail: `{"a":${number}}` })),
+        { rows: 1, first_bad: { seq: 2 } },
+        number,
+      )
+    for (const number of ['9007199254740991', '-9007199254740991', '0', '"1.5"'])
+      t.match(await verdictOf(forged({ detail: `{"a":${number}}` })), { ok: true, rows: 2 }, number)
+  },
+)
+
+t.test(
+  'docs/ledger.md#verifying: a first line with the columns of a row is a row, whatever is wrong',
+  async (t) => {
+    const [row] = chained(['2'])
+    if (!row) throw new Error('the log is too short')
+    const verdictOf = (members: object) =>
+      verify(exportedRows(linesOf(inPieces(Buffer.from(JSON.stringify(members))))))
+    const line: Record<string, unknown> = JSON.parse(exportLine(row))
+    t.match(await verdictOf(line), { ok: true, rows: 1 })
+    t.match(await verdictOf({ ...line, stream: 5 }), { ok: false, first_bad: { stream: 'main', seq: 1 } })
+    for (const name of Object.keys(line)) {
+      const { [name]: _, ...rest } = line
+      await t.rejects(verdictOf(rest), { message: /first line is not a row/ }, name)
+    }
+    const second = `${JSON.stringify(line)}\n${JSON.stringify({ ...line, stream: 5 })}`
+    const again = await verify(exportedRows(linesOf(inPieces(Buffer.from(second)))))
+    t.match(again, { rows: 1, first_bad: { stream: 'main', seq: 1 } }, 'it is named by its own seq')
+  },
+)
+
 /** A chain with a row of each version, which need not be one that there is. */
 function chained(versions: readonly string[]): readonly StoredRow[] {
   let prev_hash = '0'.repeat(64)

@@ -1,14 +1,16 @@
 import t from 'tap'
 import {
+  bindingId,
+  bindingIdQuery,
   bindingsQuery,
   boundResources,
   deleteMcpBinding,
   insertMcpBinding,
-  isBound,
-  isBoundQuery,
   listMcpBindings,
+  mcpStanding,
 } from '../../../db/mcp/bindings.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
+import type { Assertion } from '../../../db/statement.ts'
 import { AT, stored } from '../../support/db/mcp-rows.ts'
 import { opened } from '../../support/db/writer.ts'
 
@@ -28,15 +30,15 @@ t.test('§2.3 a binding is of one principal, of one type, to one resource', asyn
   const at = await opened(t)
   await stored(at, 'a')
   await stored(at, 'b')
-  const bound = isBound(at.db)
-  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), false)
+  const bound = bindingId(at.db)
+  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), null)
   at.run(insertMcpBinding(at.db, binding('1', 'a')))
-  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), true)
-  t.equal(bound('user', 'acme::bot', 'mcpr_a'), false)
-  t.equal(bound('agent', 'acme::other', 'mcpr_a'), false)
-  t.equal(bound('agent', 'acme::bot', 'mcpr_b'), false)
+  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), 'mcpb_1')
+  t.equal(bound('user', 'acme::bot', 'mcpr_a'), null)
+  t.equal(bound('agent', 'acme::other', 'mcpr_a'), null)
+  t.equal(bound('agent', 'acme::bot', 'mcpr_b'), null)
   t.same(at.run(deleteMcpBinding(at.db, 'mcpb_1')), [1])
-  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), false)
+  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), null)
   t.equal(deleteMcpBinding(at.db, 'mcpb_1').changes, 1)
 })
 
@@ -93,12 +95,32 @@ t.test(
   },
 )
 
+t.test('issue 10 §1 a row rests on one binding of the two, or on there being none', async (t) => {
+  const at = await opened(t)
+  await stored(at, 'a')
+  const standing = mcpStanding(at.db)
+  const holds = ({ sql, parameters }: Assertion): boolean =>
+    at.writer.prepare<unknown[], object>(sql).get(...parameters) !== undefined
+  const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a' } as const
+  const state = () => [null, 'mcpb_1', 'mcpb_2'].map((id) => holds(standing.binding(id, to)))
+  t.same(state(), [true, false, false])
+  at.run(insertMcpBinding(at.db, binding('1', 'a')))
+  t.same(state(), [false, true, false])
+  at.run(deleteMcpBinding(at.db, 'mcpb_1'), insertMcpBinding(at.db, binding('2', 'a')))
+  t.same(state(), [false, false, true], 'one that was made anew is another one')
+  t.ok(holds(standing.binding(null, { ...to, type: 'user' })))
+  t.same(
+    [1, 2].map((revision) => holds(standing.resource('mcpr_a', revision))),
+    [true, false],
+  )
+})
+
 t.test('the question of every call searches an index', async (t) => {
   const at = await opened(t)
   const plan = at.writer
-    .prepare<unknown[], { detail: string }>(`explain query plan ${isBoundQuery(at.db).compile().sql}`)
+    .prepare<unknown[], { detail: string }>(`explain query plan ${bindingIdQuery(at.db).compile().sql}`)
     .all('agent', 'p', 'r')
-  t.match(plan, [{ detail: /^SEARCH mcp_bindings USING COVERING INDEX/ }])
+  t.match(plan, [{ detail: /^SEARCH mcp_bindings USING INDEX/ }])
 })
 
 t.test('A7: a page of bindings is read by an index in their order, and by nothing else', async (t) => {

@@ -42,3 +42,24 @@ t.test(
     )
   },
 )
+
+t.test('§2.3 0050 lets a resource demand nothing, and leaves those of before as they were', async (t) => {
+  const file = join(t.testdir(), 'old.db')
+  const connection = new SQLite(file)
+  const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+  t.equal((await migrator.migrateTo('0049_list_indexes')).error, undefined)
+  const insert = connection.prepare(
+    `insert into mcp_resources (resource_id, name, endpoint_url, auth_type, required_capability, allowed_domains,
+       enabled, tool_capabilities, created_at, updated_at) values (?, ?, 'https://a/', 'none', ?, '[]', 1, '{}', '', '')`,
+  )
+  insert.run('mcpr_a', 'a', 'mcp.tools.call')
+  insert.run('mcpr_b', 'b', 'b.use')
+  const before = connection.prepare<[], object>('select * from mcp_resources order by name').all()
+  await db.destroy()
+
+  const migrated = await openDatabase(`sqlite:${file}`)
+  t.teardown(() => migrated.close())
+  const after = await migrated.kysely.selectFrom('mcp_resources').selectAll().orderBy('name').execute()
+  t.same(after, before)
+})

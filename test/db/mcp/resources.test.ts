@@ -172,7 +172,7 @@ t.test('a resource goes with its tools and bindings, and with nothing of any oth
     at.run(putMcpTool(at.db, toolOf(name, 'read')))
     at.run(insertMcpBinding(at.db, { ...bound, resource_id: `mcpr_${name}`, at: AT }))
   }
-  t.same(at.run(...deleteMcpResource(at.db, { resource_id: gone.resource_id })), [1, 1, 1])
+  t.same(at.run(...deleteMcpResource(at.db, gone)), [1, 1, 1])
   t.equal(await findMcpResource(at.db, gone.resource_id), undefined)
   t.equal((await listMcpTools(at.db, other.resource_id)).length, 1)
   const stale = deleteMcpResource(at.db, { ...other, revision: 7 })

@@ -8,6 +8,7 @@ import { opened } from '../../support/db/writer.ts'
 const principal = (type: PrincipalType, name: string, capabilities: readonly string[]) => ({
   type,
   id: `acme::${type}::${name}`,
+  ref: `acme::${type}::${name}`,
   name,
   displayName: null,
   capabilities,
@@ -22,9 +23,11 @@ t.test('§2.2 what registered resources demand is a word of the vocabulary', asy
   const at = await opened(t)
   t.same(await toolDefined(at.db), [])
   await stored(at, 'b', { required_capability: 'b.use' })
-  await stored(at, 'a', { tool_capabilities: { write: 'a.write', delete: 'a.admin' } })
+  await stored(at, 'a', {
+    required_capability: null,
+    tool_capabilities: { write: 'a.write', delete: 'a.admin' },
+  })
   t.same(await toolDefined(at.db), [
-    { capability: 'mcp.tools.call', resource: 'a', tool: null },
     { capability: 'a.admin', resource: 'a', tool: 'delete' },
     { capability: 'a.write', resource: 'a', tool: 'write' },
     { capability: 'b.use', resource: 'b', tool: null },

@@ -11,7 +11,15 @@ function enroll({ db, run }: Opened, name: string, federated: boolean): string {
   const id = `acme::${name}`
   run(
     insertPrincipal(db, {
-      ...{ type: 'agent', id, name, displayName: null, capabilities: [], enrollmentMethod: 'minted' },
+      ...{
+        type: 'agent',
+        id,
+        ref: id,
+        name,
+        displayName: null,
+        capabilities: [],
+        enrollmentMethod: 'minted',
+      },
       ...{ spiffeId: null, dpopJkt: null, federated, at: AT },
     }),
   )

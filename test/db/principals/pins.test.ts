@@ -14,6 +14,7 @@ const ID = 'acme::bot'
 const principal = (type: PrincipalType) => ({
   type,
   id: ID,
+  ref: `ref-${type}`,
   name: 'bot',
   displayName: null,
   capabilities: [`is.${type}`],
@@ -35,6 +36,7 @@ t.test('§5.2 a thumbprint leads to its principal, whatever the type, and to tha
     t.strictSame(lookup(`of-${type}`), {
       principal_id: ID,
       principal_type: type,
+      principal_ref: type === 'user' ? 'ref-user' : ID,
       capabilities: [`is.${type}`],
       is_active: true,
       dpop_jkt: null,
@@ -76,6 +78,7 @@ t.test('§3 what changes on a principal holds on the next lookup', async (t) => 
   )
   t.strictSame(await lookup('aa'), {
     principal_id: ID,
+    principal_ref: ID,
     principal_type: 'agent',
     capabilities: [],
     is_active: false,
@@ -156,7 +159,7 @@ t.test('the question of every request reads no table from end to end', async (t)
     .prepare<unknown[], { detail: string }>(`explain query plan ${pinnedQuery(db).compile().sql}`)
     .all('aa')
     .map((step) => step.detail)
-  t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 19, plan.join('; '))
+  t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 20, plan.join('; '))
   t.notOk(
     plan.some((step) => /\bSCAN\b|TEMP B-TREE|AUTOMATIC/.test(step)),
     plan.join('; '),

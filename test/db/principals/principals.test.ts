@@ -23,6 +23,7 @@ const LATER = AT + 1000
 const newcomer = (type: PrincipalType, name: string, at = AT) => ({
   type,
   id: type === 'agent' ? `acme::${name}` : `acme::${type}::${name}`,
+  ref: type === 'agent' ? `acme::${name}` : `acme::${type}::${name}`,
   name,
   displayName: null,
   capabilities: [],
@@ -51,6 +52,7 @@ for (const type of TYPES) {
     t.same(run(insert), [1])
     t.strictSame(await findPrincipal(db, type, id), {
       principal_id: id,
+      principal_ref: id,
       principal_type: type,
       name: 'bot',
       display_name: 'The bot',
@@ -61,9 +63,12 @@ for (const type of TYPES) {
       cert_thumbprint: null,
       cert_not_after: null,
       dpop_jkt: 'jkt',
+      previous_dpop_jkt: null,
+      previous_dpop_jkt_until: null,
       federated: true,
       federation_revision: 1,
       revision: 1,
+      authority_revision: 1,
       created_at: '2026-01-01T00:00:00.000Z',
       updated_at: '2026-01-01T00:00:00.000Z',
       last_seen_at: null,

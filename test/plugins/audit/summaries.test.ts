@@ -6,9 +6,11 @@ import type { Json } from '../../support/gateway.ts'
 const MINUTE_MS = 60_000
 
 const refusal = (id: string, reason: string, configDigest = 'one'): RepeatedRefusal => ({
-  principal: { id, type: 'agent' },
+  principal: { ref: id, type: 'agent' },
   action: 'mcp_tools_call',
   reason,
+  status: 'denied',
+  authority: { demanded: [] },
   refusedBy: 'capability',
   requiredCapability: id,
   requestId: 'req_1',

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
+import { commitmentsBy } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { heldFor } from '../../support/plugins/arrival.ts'
@@ -274,13 +275,18 @@ await t.test(
   },
 )
 
-await t.test('A5 the digest of a long body comes with it; of a short one it is made later', async (t) => {
+await t.test('A5 the commitment to a long body comes with it; to a short one it is made later', async (t) => {
   const long = JSON.stringify({ model: 'm', input: 'é'.repeat(50_000) })
   const { json, spans, bodySha256 } = await admit(long)
   t.strictSame(json, JSON.parse(long))
   t.strictSame([...spans.keys()], ['model', 'input'])
-  t.equal(bodySha256, hash('sha256', long))
-  t.equal((await admit('{"model":"m"}')).bodySha256, undefined)
+  t.equal(bodySha256, undefined, 'who has no key commits to nothing')
+  const commitments = commitmentsBy(Buffer.alloc(32, 7), 'req_1')
+  const known = await jsonBody({ limit: 1_000_000 }).admit({ ...arrival(long), commitments })
+  t.equal(known.bodySha256, commitments.of('body_sha256', long))
+  t.not(known.bodySha256, hash('sha256', long))
+  const short = await jsonBody({ limit: 1_000_000 }).admit({ ...arrival('{"model":"m"}'), commitments })
+  t.equal(short.bodySha256, undefined)
 })
 
 await t.test('A5 a long body of a caller who has hung up is not read', async (t) => {

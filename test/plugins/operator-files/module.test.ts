@@ -2,6 +2,7 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import type { Demand } from '../../../plugins/facts.ts'
 import { type Check, type CheckFacts, loadOperatorModule } from '../../../plugins/operator-files/module.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
@@ -12,7 +13,7 @@ import { heldFor } from '../../support/plugins/arrival.ts'
 const REFUSAL = pathToFileURL(join(import.meta.dirname, '../../../plugins/refusal.ts')).href
 
 function facts(): Arrival & CheckFacts {
-  const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
+  const demand: Demand = { action: 'egress_llm_chat', demanded: ['llm.chat'] }
   const principal = holderOf('llm.chat')
   return {
     id: 'req_1',

@@ -1,6 +1,7 @@
+import { createHash, createHmac, randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { PinnedPrincipal } from '../../../db/principals/pins.ts'
-import { pin } from '../../../plugins/pin/pin.ts'
+import { commitmentsBy, pin } from '../../../plugins/pin/pin.ts'
 import type { Peer } from '../../../plugins/plugin.ts'
 import { arrival } from '../../support/plugins/arrival.ts'
 import { refused } from '../../support/refused.ts'
@@ -11,6 +12,7 @@ const DAY = 86_400_000
 const peer = { thumbprint: 'ab', notBefore: AT - DAY, notAfter: AT + DAY } as Peer
 const pinned: PinnedPrincipal = {
   principal_id: 'acme::bot',
+  principal_ref: 'acme::bot',
   principal_type: 'agent',
   capabilities: ['llm.chat'],
   is_active: true,
@@ -24,12 +26,15 @@ const pinned: PinnedPrincipal = {
   grace_until: null,
 }
 
+const KEYS = { known: new Map(), open: () => Buffer.alloc(32) }
+
 const admit = async (found: PinnedPrincipal | undefined, over: { peer?: Peer | null; at?: number } = {}) =>
-  pin(() => found).admit(arrival({ at: AT, peer, ...over }))
+  pin(() => found, KEYS).admit(arrival({ at: AT, peer, ...over }))
 
 await t.test('§5.2 the pinned certificate of an active principal is known', async (t) => {
   const expected = {
     id: 'acme::bot',
+    ref: 'acme::bot',
     type: 'agent',
     capabilities: ['llm.chat'],
     dpopJkt: null,
@@ -37,11 +42,11 @@ await t.test('§5.2 the pinned certificate of an active principal is known', asy
     inGrace: false,
     revision: 7,
   }
-  t.strictSame(await admit(pinned), { principal: expected })
-  const slow = pin(() => Promise.resolve(pinned))
+  t.strictSame((await admit(pinned)).principal, expected)
+  const slow = pin(() => Promise.resolve(pinned), KEYS)
   t.strictSame(
-    await slow.admit(arrival({ at: AT, peer })),
-    { principal: expected },
+    (await slow.admit(arrival({ at: AT, peer }))).principal,
+    expected,
     'also from a database behind a socket',
   )
 })
@@ -66,5 +71,22 @@ await t.test(
     t.match(await admit(previous), { principal: { inGrace: true } })
     await t.rejects(admit(previous, { at: AT + 1 }), refused('certificate_not_pinned'))
     await t.rejects(admit({ ...previous, grace_until: null }), refused('certificate_not_pinned'))
+  },
+)
+
+await t.test(
+  'docs/ledger.md#commitments a salt is HMAC-SHA-256 cut to 16 bytes, whatever the key and the request',
+  (t) => {
+    for (const length of [0, 1, 32, 63, 64]) {
+      const key = randomBytes(length)
+      const { salt, of, hashing } = commitmentsBy(key, 'req_é')
+      const expected = createHmac('sha256', key).update('req_ébody_sha256').digest().subarray(0, 16)
+      t.same(salt('body_sha256'), expected, `a key of ${length} bytes`)
+      const opened = createHash('sha256').update(expected).update('body').digest('hex')
+      t.equal(of('body_sha256', 'body'), opened)
+      t.equal(hashing('body_sha256').update('body').digest('hex'), opened)
+      t.notSame(salt('arguments_sha256'), expected, 'each member has its own')
+    }
+    t.end()
   },
 )

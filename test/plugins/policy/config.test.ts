@@ -32,7 +32,7 @@ await t.test(
     writeFileSync(join(directory, '36-mine.yaml'), 'plugin: ./mine.js\n')
     const { checks } = await load(t, directory)
     t.same(
-      checks.map(({ name }) => name),
+      checks.map(({ check }) => check.name),
       ['policy', 'mine'],
     )
     t.same((await load(t, SHIPPED)).checks, [])

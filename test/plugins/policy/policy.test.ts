@@ -123,7 +123,7 @@ await t.test(
   'docs/protocol.md#token-endpoint a narrowed token narrows what the policy sees, and never widens it',
   async (t) => {
     const seen = (scope: readonly string[] | null) =>
-      policyInput(policyFacts({ token: { scope } }), 'none').principal.capabilities
+      policyInput(policyFacts({ token: { scope, bound: false } }), 'none').principal.capabilities
     t.same(seen(null), ['llm.chat', 'acme.special'])
     t.same(seen(['llm.chat', 'acme.other']), ['llm.chat'])
     t.same(seen([]), [])

@@ -2,7 +2,9 @@ import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { listRows, type Page } from '../../../db/audit/read.ts'
+import { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { AdminContext } from '../../../proxy/admin/context.ts'
+import { OneAtATime } from '../../../proxy/admin/one-at-a-time.ts'
 import { perform } from '../../../proxy/admin/operation.ts'
 import { OPERATIONS } from '../../../proxy/admin/operations.ts'
 import { makeDataDirectory, openDataDirectory } from '../../../proxy/data-directory.ts'
@@ -14,7 +16,7 @@ const AT = Date.UTC(2026, 0, 1)
 const CALLER = {
   id: 'req_inside',
   at: AT,
-  actor: { id: 'admin', via: 'control_socket' },
+  actor: { id: 'admin', via: 'socket' },
   remoteAddress: '',
   signal: new AbortController().signal,
 } as const
@@ -29,6 +31,8 @@ async function inside(t: Test): Promise<AdminContext> {
     database,
     ledger,
     authority,
+    subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
+    oneAtATime: new OneAtATime(),
     organisation: settings.org,
     trustDomain: settings.trustDomain,
     configDigest: 'c'.repeat(64),
@@ -79,7 +83,7 @@ await t.test(
       written.map(({ action }) => action),
       ['user.created', 'user.capabilities_patched', 'mcp_resource.created', 'mcp_resource.deleted'],
     )
-    t.match(written[0], { principal_id: 'admin', detail: { via: 'control_socket' } })
+    t.match(written[0], { principal_id: 'admin', detail: { via: 'socket' } })
   },
 )
 

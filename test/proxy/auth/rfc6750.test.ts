@@ -46,7 +46,7 @@ await t.test('B-01 RFC 6750 §3 every 401 of every door carries its challenge', 
         t.match(plain, /^DPoP (?:error="[a-z_]+", )?algs="[\w ]+"$/, `${method} ${path} ${name}`)
         // RFC 9728 §5.1, MCP authorization: where an MCP client learns who issues tokens.
         const document = `"${b.gateway.url}/.well-known/oauth-protected-resource/v1/mcp"`
-        t.equal(metadata, path.startsWith('/v1/mcp') ? document : undefined)
+        t.equal(metadata, path.startsWith('/v1/mcp') || path.endsWith('/mcp') ? document : undefined)
       }
     }
   }

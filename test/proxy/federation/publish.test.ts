@@ -18,7 +18,14 @@ await t.test('§3 a changed federated agent is pushed as a JWS that the publishe
   const id = 'acme::far'
   await gate.write(
     insertPrincipal(gate.database, {
-      ...{ type: 'agent', id, name: 'far', displayName: 'Far away', capabilities: ['llm.chat', 'x.y'] },
+      ...{
+        type: 'agent',
+        id,
+        ref: id,
+        name: 'far',
+        displayName: 'Far away',
+        capabilities: ['llm.chat', 'x.y'],
+      },
       ...{
         enrollmentMethod: 'spiffe',
         spiffeId: 'spiffe://td/acme/far',

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { llmCall } from '../../../proxy/llm/call.ts'
 import { ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
+import { llmCall } from '../../../proxy/llm/routing.ts'
 import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
 const admit = async (json: Record<string, unknown>) => {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { REASONS } from '../../../plugins/refusal.ts'
-import { router } from '../../../proxy/http/router.ts'
+import { router } from '../../../proxy/http/arrival.ts'
 import { openapi } from '../../../proxy/openapi/document.ts'
 import { OPENAPI_FILE, openapiText } from '../../../scripts/write-schemas.ts'
 import { proofSigner, tokenFor } from '../../support/dpop.ts'

@@ -81,16 +81,16 @@ await t.test('make demo shows the main job and checks every step of it', async (
   t.equal(out.match(/^ {2}\d+ +acme::writer +egress_llm_chat +allowed /gm)?.length, 4)
   t.equal(out.match(/^ {2}\d+ +acme::guest +egress_llm_chat +denied /gm)?.length, 3)
   showsTools(t, out)
-  t.match(out, /^ {2}whole: 39 rows in 1 stream$/m)
+  t.match(out, /^ {2}whole: 40 rows in 1 stream$/m)
   t.ok(out.split('\n').length < 93, 'on two pages or so')
 })
 
 /**
- * §2.3, §2.4, docs/threats.md#threat-17: what is not bound, held and approved is neither listed nor called.
+ * §2.3, §2.4, docs/threats.md#threat-17: what is not bound and approved is not listed, and what is not held too is not called.
  */
 function showsTools(t: Test, out: string): void {
   const steps = [
-    'listed    writer    mcp        notes.read_note, of 3 tools: ',
+    'listed    writer    mcp        notes.delete_note, notes.read_note, of 3 tools: ',
     'allowed   writer    mcp        notes.read_note: "Water the plants."',
     'denied    writer    mcp        notes.delete_note: -32005 capability_missing: notes.delete',
     'denied    writer    mcp        payroll.salaries: -32000 ',
@@ -98,7 +98,7 @@ function showsTools(t: Test, out: string): void {
     'read      operator  mcp.ts     refresh notes',
     '        quarantined  read_note  notes.read',
     'denied    writer    mcp        notes.read_note: -32006 ',
-    'listed    writer    mcp        nothing, of 3 tools: ',
+    'listed    writer    mcp        notes.delete_note, of 3 tools: ',
     'approved  operator  mcp.ts     approve notes read_note --digest ',
     'allowed   writer    mcp        notes.read_note: "Water the plants."',
   ]
@@ -128,7 +128,7 @@ await t.test('the lines it prints can be pasted while it stays, and Ctrl-C ends 
   const { stdout } = await promisify(execFile)('sh', ['-ec', script])
   t.match(stdout, '"content":"Hello from the provider behind the gateway."', 'JSON')
   t.match(stdout, 'data: [DONE]', 'a stream')
-  t.match(stdout, /"result":\{"tools":\[\{"name":"notes\.read_note",[^\n]*\]\}/, 'tools')
+  t.match(stdout, /"result":\{"tools":\[\{"name":"notes\.delete_note",[^\n]*\]\}/, 'tools')
   t.match(stdout, '"code":-32005,"message":"capability_missing: notes.delete"', 'a tool that is not held')
   t.match(stdout, '"reason":"capability_missing"', 'a refusal')
   t.match(stdout, /"agent_id":"acme::guest".*"capabilities":\["llm\.chat"\]/, 'a grant')

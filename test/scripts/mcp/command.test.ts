@@ -58,7 +58,7 @@ await t.test('without a gateway the same verbs work on the data directory', asyn
   }
   const added = await sallyport(['mcp', 'add', 'files', server.url], env)
   t.match(added, { code: 0, err: '', out: /^read files: 1 approved, pinned as they are now$/m })
-  t.match(await sallyport(['mcp', 'list'], env), { code: 0, out: /^files +ok +mcp\.tools\.call +0 /m })
+  t.match(await sallyport(['mcp', 'list'], env), { code: 0, out: /^files +ok +a binding only +0 /m })
   t.match(await sallyport(['mcp', 'show', 'nothing'], env), { code: 1, err: /did you mean files\?/ })
 })
 

@@ -43,7 +43,7 @@ await t.test(
     t.match(ran.out, /^it could not be read yet, so it has no tools: .*secret/m, 'none is set')
     t.match(ran.out, /^acme::bot is bound to files$/m)
     const [row] = await stage.rows({ action: 'mcp_resource.created' })
-    t.equal(row?.detail.via, 'control_socket')
+    t.equal(row?.detail.via, 'socket')
   },
 )
 
@@ -58,7 +58,7 @@ await t.test('mcp add, list and show: what was read is said, and a bound agent m
   )
   t.equal(added.code, 0, added.err)
   t.match(added.out, /^read files: 2 approved, pinned as they are now$/m)
-  t.same(await stage.listed(bot), ['files.read'], 'bound, and what it holds')
+  t.same(await stage.listed(bot), ['files.read', 'files.write'], 'what is bound')
   const listed = await mcp('list')
   t.match(listed.out, /^NAME +STATE +DEMANDS +BOUND +ENDPOINT +TOOLS\n/)
   t.match(listed.out, /^files +ok +files\.use +1 +http:\/\/127\.0\.0\.1:\d+\/mcp\?… +2 approved$/m)

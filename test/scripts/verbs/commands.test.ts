@@ -33,7 +33,7 @@ await t.test('make agent beside a running gateway: the identity works at once', 
   })
   t.equal(answered.status, 200)
   const [row] = await gateway.rows({ action: 'agent.created' })
-  t.equal(row?.detail.via, 'control_socket', 'the ledger says by which door')
+  t.equal(row?.detail.via, 'socket', 'the ledger says by which door')
 })
 
 await t.test('make agent without a gateway: it is there when one starts', async (t) => {

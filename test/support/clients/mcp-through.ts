@@ -4,7 +4,7 @@ import { calculateJwkThumbprint } from 'jose'
 import type { Test } from 'tap'
 import type { AuditRow } from '../../../db/audit/read.ts'
 import { createFetch, type Fetch } from '../../../scripts/client/create-fetch.ts'
-import { readIdentity } from '../../../scripts/client/identity.ts'
+import { readIdentity } from '../../../scripts/client/identity/identity.ts'
 import { sessionOf } from '../../../scripts/client/signing/session.ts'
 import type { Json } from '../gateway.ts'
 import { type Mode, sdkV1, sdkV2 } from '../mcp/clients.ts'
@@ -98,7 +98,7 @@ async function decisions(
 const isDecision = ({ action, status, detail }: AuditRow): boolean =>
   action.startsWith('mcp_') &&
   !action.includes('.') &&
-  (status === 'allowed' || status === 'denied') &&
+  ['allowed', 'denied', 'invalid'].includes(status) &&
   detail.refused_by !== 'dpop'
 
 /**

@@ -27,7 +27,10 @@ export function fillTables(file: string, many: Many): void {
       into(table, `${id}, name, enrollment_method, capabilities, created_at, updated_at`)
     const types = {
       agent: principal('internal_agents', 'agent_id'),
-      user: principal('local_user_principals', 'principal_id'),
+      user: into(
+        'local_user_principals',
+        'principal_id, name, enrollment_method, capabilities, created_at, updated_at, principal_ref',
+      ),
       workload: principal('local_workload_principals', 'principal_id'),
     }
     const server = into(
@@ -46,7 +49,8 @@ export function fillTables(file: string, many: Many): void {
         const own = Array.from({ length: 8 }, (_, i) => `own.of_${n % 2_000}_${i}`)
         for (const [type, statement] of Object.entries(types)) {
           const capabilities = JSON.stringify(['llm.chat', ...own])
-          statement.run(`acme::${type}-${n}`, `${type}-${n}`, 'csr', capabilities, instant(n), instant(n))
+          const columns = [`acme::${type}-${n}`, `${type}-${n}`, 'csr', capabilities, instant(n), instant(n)]
+          statement.run(...columns, ...(type === 'user' ? [`usr_${n}`] : []))
         }
       }
       for (let n = 0; n < many.servers; n += 1) {

@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
-import { llmCall } from '../../../proxy/llm/call.ts'
 import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmFacts } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
+import { llmCall } from '../../../proxy/llm/routing.ts'
 import { grantOf } from '../permit.ts'
 import { heldFor } from '../plugins/arrival.ts'
 
@@ -55,7 +55,7 @@ export async function facts(request: Request): Promise<LlmFacts> {
   const start = arrival(request)
   const withBody = { ...start, ...(await jsonBody({ limit: 1024 * 1024 * 32 }).admit(start)) }
   const { target } = await llmCall(endpointAt(start.path)).admit(withBody)
-  return { ...withBody, granted: grantOf({ action: 'egress_llm_chat', capability: 'llm.chat' }, target) }
+  return { ...withBody, granted: grantOf({ action: 'egress_llm_chat', demanded: ['llm.chat'] }, target) }
 }
 
 type Loose = Readonly<Record<string, unknown>>

@@ -5,7 +5,7 @@ import { arrival } from './arrival.ts'
 
 /** What is known of a call when a policy is asked: by default an LLM call with nothing special. */
 export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): PolicyFacts {
-  const demand = { action: 'egress_llm_chat', capability: 'llm.chat' }
+  const demand = { action: 'egress_llm_chat', demanded: ['llm.chat'] }
   const facts: Omit<PolicyFacts, 'granted'> = {
     ...arrival(),
     principal: holderOf('llm.chat', 'acme.special'),
@@ -23,13 +23,13 @@ export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): P
 /** The same for a call of a tool. */
 export function toolFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): PolicyFacts {
   return policyFacts({
-    demand: { action: 'mcp_tools_call', capability: 'mcp.tools.call' },
+    demand: { action: 'mcp_tools_call', demanded: ['mcp.tools.call'] },
     call: { model: null, tool: 'payments.refund', stream: true },
     toolCall: {
       resource: 'payments',
       method: 'tools/call',
       arguments: { amount: 12, note: 'canary-argument' },
-      argumentsSha256: 'ab'.repeat(32),
+      argumentsSha256: () => 'ab'.repeat(32),
     },
     ...over,
   })

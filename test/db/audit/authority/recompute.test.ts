@@ -57,14 +57,6 @@ t.test('docs/ledger.md#rule: honest decisions agree, allowed and refused, of bot
       ],
     ],
     [
-      'inactive',
-      [
-        ...LLM,
-        changed('agent.deactivated', 2, { is_active: false }),
-        decided(1, { ...refusal('principal_deactivated'), authority: { revision: 2 } }),
-      ],
-    ],
-    [
       'a proof is required',
       [
         started,
@@ -203,7 +195,12 @@ t.test('docs/ledger.md#rule: a refusal must fail where its reason says, and nowh
   const judged = (reason: string, more: JsonObject = {}) => of([...LLM, decided(1, refusal(reason, more))])
   t.match(judged('capability_missing'), { disagree: 1, problems: [{ seq: 4, problem: /allow it/ }] })
   t.match(judged('proof_required'), { disagree: 1 })
-  t.match(judged('principal_deactivated'), { disagree: 1 })
+  const overtaken = [
+    ...LLM,
+    changed('agent.deactivated', 2, { is_active: false }),
+    decided(1, refusal('principal_deactivated')),
+  ]
+  t.match(of(overtaken), { disagree: 0, recomputed: 0 }, 'it names the revision that the call came with')
   const poor = changed('agent.created', 1, { capabilities: ['other'] })
   t.match(of([...START, poor, decided(1)]), { disagree: 1, problems: [{ problem: /capability_missing/ }] })
   const wrong = refusal('capability_missing', { required_capability: 'other' })
@@ -340,7 +337,8 @@ t.test('docs/ledger.md#rule: refusals that rows do not say enough of, each with 
   t.match(why([...MCP, decidedTool(1, annotated)]), [/^approved tools that are annotated/])
   const answer = { action: 'mcp_response', tool: null }
   t.same(why([...MCP, decidedTool(1, answer)]), ['answers that name no tool'])
-  t.same(why([...LLM, decided(1, { action: 'mcp_request' })]), ['no resource is named'])
+  const unread = { action: 'mcp_request', ...refusal('capability_missing') }
+  t.same(why([...LLM, decided(1, unread)]), ['no resource is named'])
   t.same(why([...MCP, decidedTool(1, { action: 'mcp_request' })]), ['an action that has no rule'])
   const folded = { summarised: { count: 3 } }
   const summary = { ...refusal('mcp_not_bound', folded), request_id: null, cert_thumbprint: null }
@@ -414,6 +412,20 @@ t.test(
       changed('agent.created', 1),
     ]
     t.match(of([...shadow, decided(1)]), { recomputed: 1, disagree: 0 })
+    const far = { name: 'policy', digest: null }
+    const twins = [
+      started,
+      loaded({ checks: [...checks, { ...far, shadow: false }] }),
+      changed('agent.created', 1),
+    ]
+    const both = (second: JsonObject) =>
+      of([
+        ...twins,
+        decided(1, { authority: { checks: [...passed.checks, { ...far, verdict: 'pass', ...second }] } }),
+      ])
+    t.match(both({}), { recomputed: 1, disagree: 0 }, 'two of one name, one whose code lies elsewhere')
+    t.match(both({ verdict: 'failed' }), { disagree: 1, problems: [{ problem: /the check policy/ }] })
+    t.match(both({ digest: 'p' }), { disagree: 1 })
     const other = { config_digest: 'ef'.repeat(32) }
     t.match(of([...LLM, loaded({ egress_dpop_mode: 'required' }, other), decided(1)]), { disagree: 0 })
   },

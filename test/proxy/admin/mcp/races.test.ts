@@ -3,17 +3,22 @@ import t, { type Test } from 'tap'
 import { openLedger } from '../../../../db/audit/ledger.ts'
 import { listRows } from '../../../../db/audit/read.ts'
 import { openDatabase } from '../../../../db/database.ts'
+import { listMcpBindings } from '../../../../db/mcp/bindings.ts'
 import { listMcpResources } from '../../../../db/mcp/resources.ts'
+import { deleteUser, insertPrincipal } from '../../../../db/principals/write.ts'
 import type { AdminContext } from '../../../../proxy/admin/context.ts'
+import { bindPrincipal } from '../../../../proxy/admin/mcp/bindings.ts'
 import {
   createMcpResource,
   patchMcpResource,
   refreshMcpResource,
 } from '../../../../proxy/admin/mcp/resources.ts'
+import { OneAtATime } from '../../../../proxy/admin/one-at-a-time.ts'
 import { type Given, type Operation, perform, type Takes } from '../../../../proxy/admin/operation.ts'
 import type { Inspection } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { AT } from '../../../support/db/mcp-rows.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
+import { refused } from '../../../support/refused.ts'
 
 /** The operations on a database of their own; `inspect` says what happens while an upstream is read. */
 async function operations(t: Test, inspect: () => Promise<Inspection>) {
@@ -25,11 +30,12 @@ async function operations(t: Test, inspect: () => Promise<Inspection>) {
   })
   const mcp = { inspect, allowPrivateUpstreams: false, secretsDir: '/nowhere' }
   // All that these operations look at.
-  const context = { database, ledger, configDigest: 'c', mcp } as unknown as AdminContext
-  const caller = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }
+  const oneAtATime = new OneAtATime()
+  const context = { database, ledger, configDigest: 'c', mcp, oneAtATime } as unknown as AdminContext
+  const caller = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'secret' } as const }
   const run = <T extends Takes, Output>(operation: Operation<T, Output>, given: Given<T>) =>
     perform(operation, context, given, caller)
-  return { database, run }
+  return { database, ledger, oneAtATime, run }
 }
 
 const DOWN = { ok: false, problem: 'down' } as const
@@ -87,4 +93,27 @@ t.test('an update that another one has overtaken is made on what is there then',
     run(patchMcpResource, { params, body })
   await Promise.all([patch({ description: 'a' }), patch({ enabled: false })])
   t.match(await listMcpResources(database), [{ description: 'a', enabled: false, revision: 3 }])
+})
+
+t.test('who is erased while it is being bound is not bound', async (t) => {
+  const { database, ledger, oneAtATime, run } = await operations(t, () => Promise.resolve(DOWN))
+  await run(createMcpResource, { body: { name: 'files', endpoint_url } })
+  const [resource] = await listMcpResources(database)
+  const id = 'acme::user::zoe'
+  const zoe = insertPrincipal(database, {
+    ...{ type: 'user', id, ref: 'usr_zoe', name: 'zoe', displayName: null, capabilities: [], at: AT },
+    ...{ enrollmentMethod: 'minted', spiffeId: null, dpopJkt: null, federated: false },
+  })
+  await ledger.commit({ statements: [zoe], entries: [] })
+  const body = { agent_id: id, resource_id: resource?.resource_id ?? '' }
+  const binding = await oneAtATime.run(`user ${id}`, async () => {
+    const bound = run(bindPrincipal, { body })
+    bound.catch(() => {})
+    // Long enough for it to be made, if it did not wait for its turn.
+    for (let times = 0; times < 8; times += 1) await ledger.commit({ entries: [] })
+    await ledger.commit({ statements: [deleteUser(database, id, 1)], entries: [] })
+    return { bound }
+  })
+  await t.rejects(binding.bound, refused('body_unprocessable'))
+  t.same(await listMcpBindings(database), [])
 })

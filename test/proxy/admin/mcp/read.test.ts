@@ -3,7 +3,9 @@ import t from 'tap'
 import { openLedger } from '../../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../../db/database.ts'
 import { findMcpResource, insertMcpResource } from '../../../../db/mcp/resources.ts'
+import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
 import { readUpstream } from '../../../../proxy/admin/mcp/read.ts'
+import { OneAtATime } from '../../../../proxy/admin/one-at-a-time.ts'
 import { loadConfiguration } from '../../../../proxy/configuration.ts'
 import { inspector } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { madeAuthority } from '../../../support/certs/made.ts'
@@ -39,6 +41,8 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     database,
     ledger,
     authority: (await madeAuthority()).authority,
+    subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
+    oneAtATime: new OneAtATime(),
     organisation: 'acme',
     trustDomain: 'sallyport.local',
     configDigest: configuration.digest,
@@ -50,7 +54,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
       secretsDir: '/nowhere',
     },
   }
-  const facts = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'admin_api' } as const }
+  const facts = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'secret' } as const }
   await readUpstream(context, facts, await found(), withinMs)
   return found()
 }

@@ -21,7 +21,7 @@ await t.test(
       tool_capabilities: { write: 'files.write' },
     })
     t.equal(status, 201)
-    t.equal(headers.etag, '"1"')
+    t.equal(headers.etag, '"2"', 'the read that pinned them is a change too')
     t.match(json.resource_id, /^mcpr_[0-9a-f]{24}$/)
     const { resource_id, last_read_at, created_at, updated_at, tools, server, ...rest } = json
     t.strictSame(rest, {
@@ -30,7 +30,7 @@ await t.test(
       endpoint_url: upstream.url,
       auth_type: 'none',
       auth_secret_ref: null,
-      required_capability: 'mcp.tools.call',
+      required_capability: null,
       allowed_domains: [],
       enabled: true,
       tool_capabilities: { write: 'files.write' },
@@ -43,7 +43,7 @@ await t.test(
     t.strictSame(Object.keys(server), ['capabilities', 'serverInfo'], 'and no instructions')
     t.ok([last_read_at, created_at, updated_at].every((at) => /^\d{4}-.*Z$/.test(at)))
     t.match(tools, [
-      { name: 'read', exposed_as: 'files.read', required_capability: 'mcp.tools.call', state: 'approved' },
+      { name: 'read', exposed_as: 'files.read', required_capability: null, state: 'approved' },
       { name: 'write', exposed_as: 'files.write', required_capability: 'files.write', state: 'approved' },
     ])
     t.match(tools[0], { digest: /^[0-9a-f]{64}$/, pending_digest: null, flags: [], changed_at: null })
@@ -117,14 +117,16 @@ await t.test(
 )
 
 await t.test(
-  '§2.4 required_capability is optional, a token where it is given, and never empty',
+  '§2.4 required_capability is optional, null where it is not given, and else a token',
   async (t) => {
     const gateway = await testGateway(t, PRIVATE)
     const register = (name: string, required_capability: unknown) =>
       gateway.admin('POST', PATH, { name, endpoint_url: NOWHERE, required_capability })
     t.equal((await register('a', 'files.use')).json.required_capability, 'files.use')
     const { json } = await register('b', null)
-    t.equal(json.required_capability, 'mcp.tools.call')
+    t.equal(json.required_capability, null)
+    const absent = await gateway.admin('POST', PATH, { name: 'absent', endpoint_url: NOWHERE })
+    t.equal(absent.json.required_capability, null)
     for (const bad of ['', 'A', 'a b', 7, 'x'.repeat(65), ['llm.chat']]) {
       const refused = await register('c', bad)
       t.strictSame([refused.status, fieldsOf(refused)], [422, ['required_capability']], JSON.stringify(bad))
@@ -132,7 +134,7 @@ await t.test(
     const patch = (capability: unknown) =>
       gateway.admin('PATCH', `${PATH}/${json.resource_id}`, { required_capability: capability })
     t.equal((await patch('b.use')).json.required_capability, 'b.use')
-    t.equal((await patch(null)).json.required_capability, 'mcp.tools.call')
+    t.equal((await patch(null)).json.required_capability, null)
     t.equal((await patch('B')).status, 422)
   },
 )
@@ -337,9 +339,11 @@ await t.test(
     const [row] = await gateway.rows({ action: 'mcp_resource.updated' })
     t.match(row?.detail, {
       subject: created.json.resource_id,
-      fields: { enabled: false, tool_capabilities: [['__proto', 'x']] },
+      fields: { enabled: false },
+      enabled: false,
+      tool_capabilities: { __proto: 'x' },
       previous: { enabled: true, tool_capabilities: [['read', 'files.read']] },
-      via: 'admin_api',
+      via: 'secret',
     })
     const emptied = await gateway.admin('PATCH', path, {
       description: null,

@@ -1,24 +1,15 @@
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { requestFor } from '../../../support/certs/certified.ts'
 import { without } from '../../../support/certs/openssl.ts'
 import { proofSigner } from '../../../support/dpop.ts'
-import { CHAT, type Identity, scratch, testGateway } from '../../../support/gateway.ts'
+import { CHAT, type Identity, testGateway } from '../../../support/gateway.ts'
 
 const TYPES = [
   { plural: 'users', field: 'user_name', type: 'user' },
   { plural: 'workloads', field: 'workload_name', type: 'workload' },
 ] as const
-
-/** A key and a request for it, made by openssl. */
-async function requestFor(t: Parameters<typeof scratch>[0]): Promise<{ csr: string; key: string }> {
-  const directory = await scratch(t)
-  const [key, csr] = [join(directory, 'k.pem'), join(directory, 'r.pem')]
-  execFileSync('openssl', ['ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', key])
-  execFileSync('openssl', ['req', '-new', '-key', key, '-subj', '/CN=whatever', '-out', csr])
-  return { csr: readFileSync(csr, 'utf8'), key: readFileSync(key, 'utf8') }
-}
 
 for (const { plural, field, type } of TYPES) {
   await t.test(
@@ -62,13 +53,13 @@ for (const { plural, field, type } of TYPES) {
       const actions = rows.map(({ action }) => action).filter((action) => action.startsWith(`${type}.`))
       t.strictSame(actions, [
         `${type}.created`,
-        `${type}.cert_rotated`,
+        `${type}.certificate_issued`,
         `${type}.capabilities_patched`,
         `${type}.deactivated`,
       ])
       t.match(
         rows.find(({ action }) => action === 'egress_llm_chat'),
-        { principal_id: id, principal_type: type },
+        { principal_id: created.json.principal_ref ?? id, principal_type: type },
       )
     },
   )

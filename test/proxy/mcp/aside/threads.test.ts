@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import t from 'tap'
 import { Refusal } from '../../../../plugins/refusal.ts'
 import { Threads } from '../../../../proxy/mcp/aside/threads.ts'
@@ -82,8 +83,9 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
   const threads = new Threads({ ...LIMITS, most: 1 })
   const asker = { key: 'a' }
   const member = 'arguments'
+  const salt = Buffer.alloc(16)
   await t.rejects(
-    threads.ask('readParams', { params: '{"arguments":{"a":9007199254740993}}', member }, asker),
+    threads.ask('readParams', { params: '{"arguments":{"a":9007199254740993}}', member, salt }, asker),
     refused('mcp_params_invalid', {
       message: 'arguments hold an integer beyond ±(2^53-1): send it as a string.',
     }),
@@ -92,12 +94,16 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
   await t.rejects(threads.ask('judgeTool', nameless, asker), { message: 'tool 7 of the list has no name' })
 })
 
+const SALT = Buffer.from('salt')
+
 t.test('parameters are read by what they say, not by how it is written', async (t) => {
   const threads = new Threads({ ...LIMITS, most: 1 })
   const read = (params: string | Uint8Array, member: 'arguments' | null = 'arguments') =>
-    threads.ask('readParams', { params, member }, { key: 'a' })
+    threads.ask('readParams', { params, member, salt: SALT }, { key: 'a' })
   const plain = await read(Buffer.from('{"name":"x","arguments":{"b":1.0,"a":2}}'))
-  t.match(plain, { bytes: '{"a":2,"b":1}'.length, sha256: /^[0-9a-f]{64}$/ })
+  const text = '{"a":2,"b":1}'
+  const digests = { sha256: hash('sha256', text), commitment: hash('sha256', `salt${text}`) }
+  t.match(plain, { bytes: text.length, ...digests })
   t.same([...(plain?.spans.keys() ?? [])], ['name', 'arguments'])
   t.equal(await read(Buffer.from('{"arguments":{"\\u0062":1,"a":2}}')), null, 'bytes with an escaped name')
   t.equal((await read('{"arguments":{"b":1,"a":2}}'))?.sha256, plain?.sha256)

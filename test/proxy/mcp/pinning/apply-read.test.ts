@@ -107,8 +107,8 @@ t.test('threat 17 an upstream does not choose the size of the ledger', async (t)
   const found = { ...FOUND, pins: { tools: [], quarantined } }
   await storeRead({ database, ledger, configDigest: 'c', at: AT }, await current(), found)
   const written = await rows()
-  t.equal(written.length, 300)
-  const sizes = written.map(({ detail }) => JSON.stringify(detail.changes).length)
+  t.equal(written.length, 64 + 4, 'the first have rows of their own')
+  const sizes = written.map(({ detail }) => JSON.stringify(detail).length)
   t.ok(sizes.reduce((sum, size) => sum + size, 0) < 300_000)
 })
 

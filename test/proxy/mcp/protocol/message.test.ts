@@ -27,7 +27,7 @@ const call = (params: object): string => message({ id: 1, method: 'tools/call', 
 await t.test('§4.3 a request without initialize beforehand is read, as of the legacy era', async (t) => {
   const { message: read1, peeked } = await read(call({ name: 'a.b', arguments: {} }))
   t.match(read1, { kind: 'request', era: 'legacy', version: '2025-03-26', method: 'tools/call', id: '1' })
-  t.same(peeked.demand, { action: 'mcp_tools_call', capability: 'mcp.tools.call' })
+  t.same(peeked.demand, { action: 'mcp_tools_call', demanded: [] })
   t.equal(peeked.tool, 'a.b')
 })
 

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { isMissing, syncFolder } from '../../certs/authority/key-store.ts'
+import { isMissing, syncFolder } from '../../../certs/authority/key-store.ts'
+import { dpopKeyText } from '../signing/dpop-key.ts'
 import type { Identity } from './identity.ts'
-import { dpopKeyText } from './signing/dpop-key.ts'
 
 /** A directory for an identity that is being made, beside its final one. */
 export interface Draft {

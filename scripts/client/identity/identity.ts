@@ -1,10 +1,10 @@
 import type { JsonWebKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isMissing } from '../../certs/authority/key-store.ts'
-import { isObject, type Members } from '../../db/json.ts'
+import { isMissing } from '../../../certs/authority/key-store.ts'
+import { isObject, type Members } from '../../../db/json.ts'
+import { dpopKeyIn } from '../signing/dpop-key.ts'
 import { readPrivateSync } from './private-file.ts'
-import { dpopKeyIn } from './signing/dpop-key.ts'
 
 /** A client's identity, and the place of its gateway. */
 export interface Identity {

@@ -1,10 +1,10 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isMissing } from '../../certs/authority/key-store.ts'
-import { messageOf } from '../../db/error-message.ts'
+import { isMissing } from '../../../certs/authority/key-store.ts'
+import { messageOf } from '../../../db/error-message.ts'
+import { keptDpopKey } from '../signing/dpop-key.ts'
 import { type Identity, readIdentity } from './identity.ts'
-import { keptDpopKey } from './signing/dpop-key.ts'
 
 /** The least time between two looks at the files. ms. */
 const LOOK_MS = 1_000

@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { isMissing } from '../../certs/authority/key-store.ts'
+import { isMissing } from '../../../certs/authority/key-store.ts'
 
 /**
  * Reads a file that only its owner may read; null where there is none. Throws one sentence with the command

@@ -1,6 +1,6 @@
 import t from 'tap'
+import { router } from '../../../proxy/http/arrival.ts'
 import type { Route } from '../../../proxy/http/route.ts'
-import { router } from '../../../proxy/http/router.ts'
 import { refused } from '../../support/refused.ts'
 
 const route = (method: Route['method'], path: string): Route => ({

@@ -1,0 +1,73 @@
+import type { Database } from '../database.ts'
+import type { JsonObject } from '../json.ts'
+import type { PrincipalRecord } from './read.ts'
+
+/** A certificate or a key, and the instant until which it is honoured; null: no end is set. RFC 3339. */
+type Until = readonly [name: string, until: string | null]
+
+/**
+ * The whole authority of a principal, as the row of each of its changes says it (docs/ledger.md#authority): what
+ * it holds, whether it is active, and by what it is known.
+ */
+export type AuthorityState = {
+  readonly capabilities: readonly string[]
+  readonly is_active: boolean
+  /** Lower-case hex SHA-256 of each certificate that is honoured, the current one first. */
+  readonly thumbprints: readonly Until[]
+  /** RFC 7638 thumbprints of the registered keys, the current one first. */
+  readonly dpop_jkts: readonly Until[]
+}
+
+/** Reads the authority of a principal whose record was just read. `at`: ms since the epoch. */
+export async function authorityState(
+  { kysely }: Database,
+  record: PrincipalRecord,
+  at: number,
+): Promise<AuthorityState> {
+  const pins = await kysely
+    .selectFrom('certificate_pins')
+    .select(['thumbprint', 'grace_until', 'is_current'])
+    .where('principal_type', '=', record.principal_type)
+    .where('principal_id', '=', record.principal_id)
+    .orderBy('is_current', 'desc')
+    .orderBy('created_at', 'desc')
+    .execute()
+  return {
+    capabilities: record.capabilities,
+    is_active: record.is_active,
+    thumbprints: pins
+      .map(({ thumbprint, grace_until, is_current }): Until => [thumbprint, is_current ? null : grace_until])
+      .filter(([, until], index) => pins[index]?.is_current === 1 || isAfter(until, at)),
+    dpop_jkts: keysOf(record, at),
+  }
+}
+
+function keysOf(
+  { dpop_jkt: current, previous_dpop_jkt: previous, previous_dpop_jkt_until: until }: PrincipalRecord,
+  at: number,
+): readonly Until[] {
+  return [
+    ...(current === null ? [] : [[current, null] as const]),
+    ...(previous !== null && isAfter(until, at) ? [[previous, until] as const] : []),
+  ]
+}
+
+const isAfter = (until: string | null, at: number): boolean => until !== null && Date.parse(until) > at
+
+/**
+ * What the row of a change says of the principal (docs/ledger.md#authority): its name in the ledger, the number of
+ * the state that the change makes, and that state. An agent that was enrolled by its SPIFFE id is known by that
+ * id too, whichever SVID it presents.
+ */
+export const authorityDetail = (
+  { principal_ref: subject, enrollment_method: method, spiffe_id: spiffeId }: Subject,
+  revision: number,
+  state: AuthorityState,
+): JsonObject => ({
+  subject,
+  revision,
+  ...state,
+  ...(method === 'spiffe' && { spiffe_id: spiffeId }),
+})
+
+type Subject = Pick<PrincipalRecord, 'principal_ref' | 'enrollment_method' | 'spiffe_id'>

@@ -1,0 +1,176 @@
+import type { Entry } from '../../db/audit/entry.ts'
+import type { JsonObject } from '../../db/json.ts'
+import type { AccessToken, CallSummary, Commitments, Demand, Principal, Proof, Reached } from '../facts.ts'
+import type { Arrival } from '../plugin.ts'
+import { REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
+
+/** The facts that a decision row is made of. */
+export interface Recorded {
+  readonly principal: Principal
+  readonly commitments: Commitments
+  /** The same principal as the gate judged it, where the call came so far. */
+  readonly holder?: Principal
+  readonly proof: Proof | null
+  readonly token: AccessToken | null
+  readonly demand: Demand
+  readonly call: CallSummary
+  /** The MCP resource that was reached, where it is one. */
+  readonly reached?: Reached | null
+  readonly body: Buffer
+  /** The commitment to a body that is too long to be digested at once. */
+  readonly bodySha256?: string
+}
+
+export type Known = Arrival & Partial<Recorded>
+export type Identified = Known & Pick<Recorded, 'principal' | 'commitments' | 'demand'>
+
+/** What judged, as every decision row of one configuration says it. */
+export interface Judging {
+  readonly configDigest: string
+  /** What was demanded of proofs. */
+  readonly mode: { readonly egress_dpop_mode: string; readonly no_downgrade: boolean }
+  /** The operators' checks, in order. */
+  readonly checks: readonly JudgingCheck[]
+}
+
+/** A check of an operator. `digest`: hex SHA-256 of its code; null where that lies elsewhere. */
+export interface JudgingCheck {
+  readonly name: string
+  readonly digest: string | null
+}
+
+/** The refusal of a call, as its row says it. */
+export interface Why {
+  readonly reason: RefusalReason
+  /** The plugin that refused. */
+  readonly by: string
+  readonly requiredCapability: string | null
+  /** The plugins that had let it through, by name, in order. */
+  readonly passed: readonly string[]
+}
+
+/** Makes the row of a decision (docs/ledger.md#detail): digests and sizes, never the content itself. */
+export function decisionEntry(facts: Known, status: string, judging: Judging, why: Why | null): Entry {
+  return {
+    ...identity(facts, judging.configDigest),
+    at: facts.at,
+    status,
+    provider: null,
+    detail: {
+      method: facts.method,
+      path: facts.path,
+      ...contentOf(facts),
+      ...tracesOf(facts),
+      ...(usedCertificate(facts) && { certificate: 'previous' }),
+      ...(facts.principal && { authority: authorityOf(facts, judging, why) }),
+      ...(why && { reason: why.reason, refused_by: why.by }),
+      ...(why?.requiredCapability && { required_capability: why.requiredCapability }),
+    },
+  }
+}
+
+/** The members of a row that say whose call it is; its outcome has the same ones. */
+export function identity(
+  facts: Known,
+  configDigest: string,
+): Omit<Entry, 'at' | 'status' | 'provider' | 'detail'> {
+  return {
+    request_id: facts.id,
+    principal_id: facts.principal?.ref ?? null,
+    principal_type: facts.principal?.type ?? null,
+    action: facts.demand?.action ?? 'unknown',
+    tool: facts.call?.tool ?? null,
+    model: facts.call?.model ?? null,
+    cert_thumbprint: facts.peer?.thumbprint ?? null,
+    dpop_jkt: facts.proof?.jkt ?? null,
+    config_digest: configDigest,
+  }
+}
+
+/**
+ * Says all that the decision rests on, so that it can be computed once more from the ledger alone
+ * (docs/ledger.md#authority). Of a call that was refused early: as far as it is known.
+ */
+export function authorityOf(facts: Known, { mode, checks }: Judging, why: Why | null): JsonObject {
+  const { principal, holder = principal, token, reached, demand } = facts
+  const asked = verdictsOf(checks, why)
+  return {
+    demanded: demandedOf(demand, why),
+    mode,
+    ...(holder && { revision: holder.revision }),
+    ...(token?.scope && { scope: token.scope.toSorted() }),
+    ...(token?.bound && { token: true }),
+    ...(reached && { resource: { id: reached.resource.id, revision: reached.resource.revision } }),
+    ...(reached?.binding && { binding: reached.binding }),
+    ...(reached?.pin && { pin: reached.pin }),
+    ...(asked.length > 0 && { checks: asked }),
+  }
+}
+
+/** Where nothing in particular was demanded, an empty set is told what it lacks. */
+function demandedOf(demand: Demand | undefined, why: Why | null): readonly string[] {
+  const demanded = demand?.demanded ?? []
+  return demanded.length === 0 && why?.requiredCapability ? [why.requiredCapability] : demanded
+}
+
+/** The verdicts of the checks that were asked: all of them, or those up to the one that refused. */
+function verdictsOf(checks: readonly JudgingCheck[], why: Why | null): readonly JsonObject[] {
+  if (checks.length === 0) return []
+  const names = new Set(checks.map(({ name }) => name))
+  const passed = why ? why.passed.filter((name) => names.has(name)).length : checks.length
+  const refused = why !== null && names.has(why.by)
+  return checks.slice(0, refused ? passed + 1 : passed).map(({ name, digest }, index) => {
+    const failed = why?.reason === 'plugin_failed' ? 'failed' : 'refuse'
+    return { name, digest, verdict: index < passed ? 'pass' : failed }
+  })
+}
+
+function contentOf({ body, bodySha256, commitments, call }: Known): JsonObject {
+  if (!body || !commitments) return {}
+  const digest = { body_sha256: bodySha256 ?? commitments.of('body_sha256', body), body_bytes: body.length }
+  return call ? { ...digest, stream: call.stream, ...call.detail } : digest
+}
+
+const usedCertificate = ({ principal, holder = principal }: Known): boolean => holder?.inGrace === true
+
+/** The headers in which clients name their session, in the order of trust in them. */
+const SESSIONS = ['mcp-session-id', 'x-claude-code-session-id', 'session-id'] as const
+const SANE = /^[!-~]{1,128}$/
+/** W3C Trace Context, version 00 and those that read like it. */
+const TRACE = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
+
+function tracesOf({ headers }: Known): JsonObject {
+  const session = SESSIONS.map((name) => headers[name]).find((value) => value !== undefined)
+  const trace = headers.traceparent === undefined ? null : TRACE.exec(String(headers.traceparent))
+  return {
+    ...(typeof session === 'string' && SANE.test(session) && { session_id: session }),
+    ...(trace?.[1] && { trace_id: trace[1] }),
+  }
+}
+
+/** The capability that a refusal names. */
+export function requiredBy({ detail }: Refusal): string | null {
+  const { required_capability: capability } = detail
+  return typeof capability === 'string' ? capability : null
+}
+
+const DECISIONS: ReadonlySet<string> = new Set<RefusalReason>([
+  'capability_missing',
+  'mcp_not_bound',
+  'mcp_tool_quarantined',
+  'mcp_tool_unknown',
+  'policy_denied',
+  'proof_required',
+])
+
+/**
+ * Tells a refusal that the caller's authority alone decides, as it stands in the database: the same call can be
+ * judged once more from the ledger (docs/ledger.md#recomputing).
+ */
+export const isOfAuthority = (reason: RefusalReason): boolean => DECISIONS.has(reason)
+
+/** Tells a refusal of a call's form, whoever sends it: its row is `invalid`, no decision about authority. */
+export function isOfForm(reason: RefusalReason): boolean {
+  const { type } = REASONS[reason]
+  return type === 'invalid_request_error' || (type === 'not_found_error' && reason !== 'mcp_tool_unknown')
+}

@@ -1,0 +1,32 @@
+import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
+import type { Refusal } from './refusal.ts'
+
+/** The name of the recorder, as `refused_by` says it where a record could not be written. */
+export const RECORDER = 'audit'
+
+/**
+ * The error of a recorder that found the authority changed which a call was judged by, let through or refused.
+ * Nothing was recorded; the call is to be judged once more.
+ */
+export class Stale extends Error {}
+
+/** The one that refused a call, and those that had let it through, by name and in order. */
+export interface RefusedBy {
+  readonly by: string
+  readonly passed: readonly string[]
+}
+
+/**
+ * Makes a decision durable before anything acts on it. Rejects where it cannot, with {@link Stale} where the
+ * call was overtaken by a change of the authority it was judged by; then nothing may act.
+ * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
+ */
+export interface Recorder<in Facts extends Arrival> {
+  readonly allowed: (facts: Facts) => Promise<Receipt | null>
+  readonly refused: (
+    facts: Arrival & Partial<Facts>,
+    refusal: Refusal,
+    refusedBy: RefusedBy,
+  ) => Promise<Receipt | Summarised | null>
+  readonly settled?: (facts: Facts, settlement: Settlement) => void
+}

@@ -1,0 +1,68 @@
+import { type AuthorityState, authorityDetail, authorityState } from '../../../db/principals/authority.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import { insertSubjectKey } from '../../../db/principals/subject-keys.ts'
+import type { PrincipalType } from '../../../db/schema.ts'
+import type { Statement } from '../../../db/statement.ts'
+import type { AuditNote } from '../../../plugins/audit/entries.ts'
+import { change, onLatest } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { checkIfMatch } from '../parse.ts'
+import type { Kind } from './kinds.ts'
+import { principalOf } from './view.ts'
+
+/** A change of a principal's authority, and what its row says beside the state that it makes. */
+interface AuthorityChange extends AuditNote {
+  /** The state after it, as far as it is another one. */
+  readonly next: Partial<AuthorityState>
+  /** One of them raises the principal's authority revision by 1, if it is as it was read. */
+  readonly statements: readonly Statement[]
+}
+
+/**
+ * Changes the authority of a principal: the change and its one row in one transaction, and the row says the whole
+ * state that it makes (docs/ledger.md#authority). Changes of one principal are made one after the other, so that
+ * one without `ifMatch` is never overtaken; with it, a principal that was changed since is refused with
+ * `precondition_failed`. `make` returns null where nothing is to be changed. Returns the principal as it was found.
+ */
+export function changeAuthority(
+  context: AdminContext,
+  kind: Kind,
+  caller: Pick<Caller, 'id' | 'at' | 'actor'>,
+  { id, ifMatch }: { readonly id: string; readonly ifMatch: string | undefined },
+  make: (
+    record: PrincipalRecord,
+    state: AuthorityState,
+  ) => Promise<AuthorityChange | null> | AuthorityChange | null,
+): Promise<PrincipalRecord> {
+  const { database } = context
+  const find = async (): Promise<PrincipalRecord> => {
+    const record = await principalOf(context, kind, id)
+    checkIfMatch(ifMatch, record)
+    return record
+  }
+  return alone(context, kind, id, () =>
+    onLatest(find, async (record) => {
+      const state = await authorityState(database, record, caller.at)
+      const made = await make(record, state)
+      if (!made) return record
+      const { next, detail, ...rest } = made
+      const now = authorityDetail(record, record.authority_revision + 1, { ...state, ...next })
+      await change(context, caller, { ...rest, detail: { ...now, ...detail } })
+      return record
+    }),
+  )
+}
+
+/** Does the work on one principal after all that was asked for it before. */
+export const alone = <T>(
+  { oneAtATime }: AdminContext,
+  { type }: Pick<Kind, 'type'>,
+  id: string,
+  work: () => Promise<T>,
+): Promise<T> => oneAtATime.run(`${type} ${id}`, work)
+
+/** Gives a new principal the key of its commitments. */
+export const newSubjectKey = (
+  { database, subjectKeys }: AdminContext,
+  { type, id, ref }: { readonly type: PrincipalType; readonly id: string; readonly ref: string },
+): Statement => insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })

@@ -1,0 +1,51 @@
+import { z } from 'zod'
+import { deletePrincipalBindings } from '../../../db/mcp/bindings.ts'
+import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
+import { deletePins } from '../../../db/principals/pins.ts'
+import { deleteSubjectKeys } from '../../../db/principals/subject-keys.ts'
+import { blankPrincipal, deleteUser, setSpiffeBundle } from '../../../db/principals/write.ts'
+import { DONE, operation } from '../operation.ts'
+import { changeAuthority } from './authority.ts'
+import type { Kind } from './kinds.ts'
+import { params } from './principals.ts'
+
+const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts: [] }
+
+/**
+ * POST …/{id}/erase: takes a principal out of service for good and destroys what is personal, with one row
+ * (docs/ledger.md#erasure). A user goes whole: its name, its certificates and keys, and the key of its commitments;
+ * the ledger goes on knowing it by its pseudonym. An agent or a workload keeps its name and its row, deactivated.
+ * Does NOT reach what log files, back-ups and earlier exports hold.
+ */
+export const erase = (kind: Kind) =>
+  operation({
+    name: `erase${kind.noun}`,
+    summary: `Takes the ${kind.type} out of service for good, and destroys its personal data and keys.`,
+    takes: { params },
+    output: z.undefined(),
+    status: 204,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id }, ifMatch }, caller) => {
+      const { database, subjectKeys } = context
+      const { type } = kind
+      const { at } = caller
+      const erased = await changeAuthority(context, kind, caller, { id, ifMatch }, ({ revision }) => ({
+        action: `${type}.erased`,
+        next: NOTHING,
+        detail: {},
+        statements: [
+          type === 'user'
+            ? deleteUser(database, id, revision)
+            : blankPrincipal(database, { type, id, revision, at }),
+          ...(type === 'agent' ? [setSpiffeBundle(database, id, null)] : []),
+          deletePins(database, type, id),
+          deleteApiKeys(database, { type, id }),
+          deletePrincipalBindings(database, type, id),
+          deleteSubjectKeys(database, type, id),
+        ],
+      }))
+      subjectKeys.forget(erased.principal_ref)
+      return DONE
+    },
+  })

@@ -1,0 +1,85 @@
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import { snapshotOf } from '../../db/mcp/authority.ts'
+import { listMcpBindings } from '../../db/mcp/bindings.ts'
+import { listMcpResources } from '../../db/mcp/resources.ts'
+import { listMcpTools } from '../../db/mcp/tools.ts'
+import { authorityDetail, authorityState } from '../../db/principals/authority.ts'
+import { listPrincipals, type PrincipalRecord } from '../../db/principals/read.ts'
+import { insertSubjectKey } from '../../db/principals/subject-keys.ts'
+import { readSetting, writeSetting } from '../../db/settings.ts'
+import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
+import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
+
+const VERSION = '2'
+const TYPES = ['agent', 'user', 'workload'] as const
+/** Bindings that one row names. */
+const PORTION = 200
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly subjectKeys: Pick<SubjectKeys, 'makeFor'>
+  readonly configDigest: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * Writes down the authority of everything that is there from before the second version of the record, once: a row
+ * `authority.snapshot` for each principal and each resource, from which on its decisions can be computed once more
+ * (docs/ledger.md#replay). Gives principals the keys of their commitments. A crash in between repeats rows,
+ * which say the same. Resolves with the number of rows.
+ */
+export async function bringRecordUpToDate(sources: Sources): Promise<number> {
+  const { database, ledger, subjectKeys, configDigest, at } = sources
+  if ((await readSetting(database, 'record_version')) === VERSION) return 0
+  let rows = 0
+  for (const type of TYPES) {
+    for (const record of (await listPrincipals(database, type)).items) {
+      const { principal_id: id, principal_ref: ref } = record
+      const key = insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
+      const notes = await principalNotes(database, record, at)
+      rows += notes.length
+      await ledger.commit({
+        statements: [key],
+        entries: notes.map((note) => noteEntry(note, at, configDigest)),
+      })
+    }
+  }
+  for (const resource of await listMcpResources(database)) {
+    const details = snapshotOf(resource, await listMcpTools(database, resource.resource_id))
+    const notes = details.map((detail) => ({ action: 'authority.snapshot', detail }))
+    rows += notes.length
+    await ledger.commit({
+      statements: [],
+      entries: notes.map((note) => noteEntry(note, at, configDigest)),
+    })
+  }
+  await ledger.commit({ statements: [writeSetting(database, 'record_version', VERSION, at)], entries: [] })
+  return rows
+}
+
+async function principalNotes(
+  database: Database,
+  record: PrincipalRecord,
+  at: number,
+): Promise<readonly AuditNote[]> {
+  const { principal_id: principalId, principal_type: type, authority_revision: revision } = record
+  const detail = authorityDetail(record, revision, await authorityState(database, record, at))
+  const bindings = (await listMcpBindings(database, { principalId }))
+    .filter(({ principal_type: own }) => own === type)
+    .map(({ binding_id, resource_id }) => [binding_id, resource_id] as const)
+  return portionsOf(bindings).map((portion) => ({
+    action: 'authority.snapshot',
+    detail: { ...detail, principal_type: type, bindings: portion },
+  }))
+}
+
+/** At least one, though it may be empty. */
+function portionsOf<Item>(items: readonly Item[]): readonly (readonly Item[])[] {
+  const portions: (readonly Item[])[] = [items.slice(0, PORTION)]
+  for (let from = PORTION; from < items.length; from += PORTION)
+    portions.push(items.slice(from, from + PORTION))
+  return portions
+}

@@ -1,0 +1,39 @@
+import t from 'tap'
+import { type KnownTool, Replay } from '../../../db/audit/authority/replay.ts'
+import { draftOf } from '../../../db/audit/draft.ts'
+import { resourceAuthority, snapshotOf } from '../../../db/mcp/authority.ts'
+import type { McpTool } from '../../../db/mcp/tools.ts'
+import { noteEntry } from '../../../plugins/audit/entries.ts'
+import { AT, fieldsOf, toolOf } from '../../support/db/mcp-rows.ts'
+
+const RESOURCE = { ...fieldsOf('files'), resource_id: 'mcpr_files', revision: 7 }
+
+t.test('issue 10 §1 the snapshot of a resource says all its tools, in rows that add up', (t) => {
+  const waiting = { state: 'quarantined', pending_definition: '{}', pending_digest: 'd2' } as const
+  const never = { ...waiting, definition: null, digest: null, pinned_at: null } as const
+  const tools: readonly McpTool[] = [
+    ...Array.from({ length: 100 }, (_, index) => toolOf('files', `t${index}`)),
+    toolOf('files', 'changed', waiting),
+    { ...toolOf('files', 'fresh'), ...never },
+    toolOf('files', 'lost', { state: 'gone' }),
+  ]
+  const details = snapshotOf(RESOURCE, tools)
+  t.equal(details.length, 2)
+  const replay = new Replay()
+  for (const detail of details) {
+    const { detail: text } = draftOf(noteEntry({ action: 'authority.snapshot', detail }, AT, 'c'))
+    t.ok(text.length < 60 * 1024)
+    const row = { action: 'authority.snapshot', status: 'success' } as Parameters<Replay['see']>[0]
+    t.equal(replay.see(row, 2, JSON.parse(text)), null)
+  }
+  const known = replay.resources.get('mcpr_files')
+  t.match(known?.states, [{ revision: 7, requiredCapability: 'mcp.tools.call', enabled: true }])
+  const state = (name: string): KnownTool | undefined => known?.tools.get(name)
+  t.same(state('t99'), { state: 'approved', digest: 'd1', pending: null })
+  t.same(state('changed'), { state: 'quarantined', digest: 'd1', pending: 'd2' })
+  t.same(state('fresh'), { state: 'quarantined', digest: null, pending: 'd2' })
+  t.match(state('lost'), { state: 'gone', digest: 'd1' })
+  t.equal(known?.tools.size, tools.length)
+  t.same(snapshotOf(RESOURCE, []), [resourceAuthority(RESOURCE, 7)], 'also of one without tools')
+  t.end()
+})
