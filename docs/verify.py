@@ -1,0 +1,863 @@
+#!/usr/bin/env python3
+"""Verifies an export of a Sallyport audit ledger, and recomputes its decisions.
+
+Written from docs/ledger.md alone, apart from the service: section names below are anchors of that page.
+Python 3.9 or newer, nothing but its standard library. Reads line by line; what it keeps is the state of
+principals, resources, bindings and configurations, and the calls that are under way.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections import Counter, OrderedDict, deque
+
+GENESIS = "0" * 64
+LARGEST = 2**53 - 1
+LONGEST_LINE = 1 << 20  # bytes, with the newline; what no row reaches (#leaf)
+KEPT_REVISIONS = 16  # of a principal, for summaries that stand behind later ones (#rule)
+NAMED_ROWS = 20
+
+TEXT, MAYBE = "text", "text or null"
+MAYBE_TEXT = (str, type(None))
+COLUMNS = {  # #row
+    "stream": TEXT, "recorded_at": TEXT, "request_id": MAYBE, "principal_id": MAYBE, "principal_type": MAYBE,
+    "action": TEXT, "status": TEXT, "tool": MAYBE, "model": MAYBE, "provider": MAYBE, "cert_thumbprint": MAYBE,
+    "dpop_jkt": MAYBE, "config_digest": TEXT, "version": TEXT, "prev_hash": TEXT, "row_hash": TEXT,
+}  # fmt: skip
+LEAF = set(COLUMNS) - {"row_hash"} | {"seq", "detail", "v"}
+BESIDE = {"result", "principal_name", "subject_name"}  # #export
+OUTCOMES = {"success", "error", "truncated", "unknown"}
+
+
+class Bad(Exception):
+    """The line is no row, or not the row that belongs here. `row`: what it says all the same, or None."""
+
+    def __init__(self, message, row=None):
+        super().__init__(message)
+        self.row = row
+
+
+class Unreadable(Exception):
+    """The file is no export."""
+
+
+# ---- Lines: #export, #leaf ------------------------------------------------------------------------------
+
+
+def ordered(pairs):
+    """Members in the order of RFC 8785, by UTF-16 code units. Of two of one name the last is kept."""
+    return dict(sorted(pairs, key=lambda pair: pair[0].encode("utf-16-be", "surrogatepass")))
+
+
+def whole_number(text):
+    if len(text) > 17 or abs(int(text)) > LARGEST:
+        raise Bad("has a number that is out of range")
+    return int(text)
+
+
+def no_number(text):
+    raise Bad(f"has {text[:20]}, which is no integer")
+
+
+READ = json.JSONDecoder(
+    object_pairs_hook=ordered, parse_int=whole_number, parse_float=no_number, parse_constant=no_number
+)
+
+
+def canonical(value):
+    """RFC 8785 of what READ gave: its members stand in order, its numbers are integers."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def parse(line):
+    """The row of a line, without its newline. Raises Bad."""
+    row = None
+    try:
+        row = READ.decode(line.decode("utf-8"))
+        bytes_of_row = canonical(row)
+    except Bad as error:
+        raise Bad(str(error), plain(line)) from error
+    except (ValueError, RecursionError) as error:  # broken UTF-8, a lone surrogate, brackets a thousand deep
+        raise Bad("cannot be read", row) from error
+    if not isinstance(row, dict):
+        raise Bad("is no object")
+    if bytes_of_row != line:
+        raise Bad("is not written in canonical form", row)
+    return row
+
+
+def plain(line):
+    """What a line with a bad number says all the same; None where it is no JSON."""
+    try:
+        return json.loads(line, parse_constant=float.fromhex)
+    except (ValueError, RecursionError):
+        return None
+
+
+def check_columns(row):
+    names = set(row) - BESIDE - {"row_hash"}
+    if names != LEAF or "row_hash" not in row:
+        odd = sorted(names ^ LEAF) or ["row_hash"]
+        raise Bad(f"lacks a column or has one more: {odd[0][:40]}")
+    for name, kind in COLUMNS.items():
+        if not (isinstance(row[name], str) or (kind is MAYBE and row[name] is None)):
+            raise Bad(f"has no {kind} in {name}")
+    for name in ("principal_name", "subject_name"):
+        if not isinstance(row.get(name, ""), str):
+            raise Bad(f"has no text in {name}")
+    if not isinstance(row["detail"], dict):
+        raise Bad("has no object in detail")
+    if not is_integer(row["seq"]):
+        raise Bad("has no number in seq")
+
+
+def is_integer(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_count(value):
+    return is_integer(value) and value > 0
+
+
+# ---- The chain: #verifying ------------------------------------------------------------------------------
+
+
+class Chain:
+    def __init__(self):
+        self.heads = {}  # stream: (seq, row_hash, v)
+        self.rows = 0
+        self.last = "main"
+
+    def expected(self, row=None):
+        """The place of a row that is bad: its own where it came again, else the one that is missing."""
+        stream = row["stream"] if isinstance(row, dict) and isinstance(row.get("stream"), str) else self.last
+        wanted = self.heads.get(stream, (0,))[0] + 1
+        said = row.get("seq") if isinstance(row, dict) else None
+        return stream, min(wanted, said) if is_integer(said) else wanted
+
+    def take(self, row):
+        """The five steps of the page, of which `parse` did the first. Raises Bad."""
+        check_columns(row)
+        seq, parent, version = self.heads.get(row["stream"], (0, GENESIS, 1))
+        if isinstance(row["v"], bool) or row["v"] not in (1, 2) or row["v"] < version:
+            raise Bad("has a version that it cannot have")
+        result = row["status"] if row["action"].startswith("mcp_") else None
+        if ("result" in row) != (result is not None) or row.get("result") != result:
+            raise Bad("has a result that is not its status")
+        leaf = {name: value for name, value in row.items() if name in LEAF}
+        if hashlib.sha256(canonical(leaf)).hexdigest() != row["row_hash"]:
+            raise Bad("was changed: its hash is another one")
+        if row["seq"] != seq + 1:
+            raise Bad("is missing" if row["seq"] > seq + 1 else "is there twice")
+        if row["prev_hash"] != parent:
+            raise Bad("does not follow the row before it")
+        self.heads[row["stream"]] = (row["seq"], row["row_hash"], row["v"])
+        self.last = row["stream"]
+        self.rows += 1
+
+
+# ---- State: #replay -------------------------------------------------------------------------------------
+
+
+class Contradiction(Exception):
+    """A row does not follow from the rows before it."""
+
+
+class NotRecomputable(Exception):
+    """What the row was judged by is in no row; says why."""
+
+
+def need(holds, message):
+    if not holds:
+        raise Contradiction(message)
+
+
+def strings(value):
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def pairs(value, second=(str,)):
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], second)
+        for pair in value
+    )
+
+
+def is_check(value):
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+        and isinstance(value.get("digest", 0), MAYBE_TEXT)
+        and isinstance(value.get("shadow", False), bool)
+    )
+
+
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def pins(value):
+    """Whether these are pairs of a thumbprint or key and the end of its time, which may be null."""
+    return pairs(value, MAYBE_TEXT) and all(until is None or INSTANT.fullmatch(until) for _, until in value)
+
+
+class Principal:
+    def __init__(self, said):
+        self.revision = said["revision"]
+        self.capabilities = said["capabilities"]
+        self.active = said["is_active"]
+        self.thumbprints = said["thumbprints"]
+        self.keys = said["dpop_jkts"]
+        self.spiffe_id = said.get("spiffe_id")
+
+    def state(self):
+        return (sorted(self.capabilities), self.active, sorted(self.thumbprints, key=str),
+                sorted(self.keys, key=str), self.spiffe_id)  # fmt: skip
+
+
+class Resource:
+    def __init__(self, said, tools):
+        self.revision = said["revision"]
+        self.name = said["name"]
+        self.required = said["required_capability"]
+        self.own = dict(said["tool_capabilities"])
+        self.enabled = said["enabled"]
+        self.tools = tools  # name: the approved digest, or None where it waits
+
+    def state(self):
+        return (self.name, self.required, self.own, self.enabled)
+
+
+class State:
+    def __init__(self):
+        self.principals = {}  # subject: the last revisions, the newest one last
+        self.resources = {}
+        self.bindings = {}  # binding: (subject, resource_id)
+        self.configurations = {}
+        self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
+
+    def learn(self, action, digest, said):
+        """Takes in a row of a change of version 2. Raises Contradiction; what the row says stands all the same."""
+        kind, _, what = action.partition(".")
+        if action == "config.loaded":
+            self.configuration(digest, said)
+        elif action == "ca.attached":
+            need(strings(said.get("digests")), "does not say which CAs")
+        elif action == "authority.snapshot":
+            if "resource_id" in said:
+                self.resource(said, what)
+            else:
+                self.principal(said, what)
+        elif kind in ("agent", "user", "workload"):
+            self.principal(said, what)
+        elif kind == "mcp_resource":
+            self.resource(said, what)
+        elif kind == "mcp_binding":
+            self.binding(said, what)
+
+    def configuration(self, digest, said):
+        named = said.get("checks")
+        need(
+            said.get("egress_dpop_mode") in ("off", "optional", "required")
+            and isinstance(said.get("no_downgrade"), bool)
+            and isinstance(said.get("enforce_tools_call"), bool)
+            and isinstance(named, list)
+            and all(is_check(check) and isinstance(check.get("shadow"), bool) for check in named),
+            "does not say what the configuration is",
+        )
+        self.configurations[digest] = said
+
+    def principal(self, said, what):
+        need(
+            isinstance(said.get("subject"), str)
+            and is_count(said.get("revision"))
+            and strings(said.get("capabilities"))
+            and isinstance(said.get("is_active"), bool)
+            and pins(said.get("thumbprints"))
+            and pins(said.get("dpop_jkts"))
+            and isinstance(said.get("spiffe_id", ""), str)
+            and (what != "snapshot" or pairs(said.get("bindings", []))),
+            "does not carry the state of a principal",
+        )
+        subject, new = said["subject"], Principal(said)
+        known = self.principals.setdefault(subject, deque(maxlen=KEPT_REVISIONS))
+        if what == "snapshot":
+            if known:
+                same = known[-1].revision == new.revision and known[-1].state() == new.state()
+            else:
+                same = True
+            if not known or not same:
+                known.append(new)
+            for binding, resource in said.get("bindings", []):
+                self.bindings[binding] = (subject, resource)
+            return need(same, f"says another state of {subject} than the rows before it")
+        before = known[-1].revision if known else 0
+        known.append(new)
+        if what == "erased":
+            self.unbind(lambda of: of[0] == subject)
+        follows = new.revision == before + 1 or (not before and subject in self.old)
+        need(follows, f"makes revision {new.revision} of {subject} behind {before}")
+
+    def resource(self, said, what):
+        own = said.get("tool_capabilities")
+        need(
+            isinstance(said.get("resource_id"), str)
+            and isinstance(said.get("name"), str)
+            and is_count(said.get("revision"))
+            and isinstance(said.get("required_capability", 0), MAYBE_TEXT)
+            and isinstance(own, dict)
+            and strings(list(own.values()))
+            and isinstance(said.get("enabled"), bool)
+            and pairs(said.get("pinned", []))
+            and pairs(said.get("quarantined", []))
+            and strings(said.get("gone", [])),
+            "does not carry the state of a resource",
+        )
+        name, known = said["resource_id"], self.resources.get(said["resource_id"])
+        new = Resource(said, known.tools if known else {})
+        before = known.revision if known else 0
+        new.tools.update(said.get("pinned", []))
+        new.tools.update((tool, None) for tool, _ in said.get("quarantined", []))
+        for tool in said.get("gone", []):
+            new.tools.pop(tool, None)
+        self.resources[name] = new
+        if what == "deleted":
+            del self.resources[name]
+            self.unbind(lambda of: of[1] == name)
+        if what == "snapshot":
+            follows = known is None or (new.revision, new.state()) == (before, known.state())
+        else:
+            follows = new.revision == before + 1 or (known is None and name in self.old)
+        need(follows, f"makes revision {new.revision} of {name} behind {before}")
+
+    def binding(self, said, what):
+        binding, of = said.get("binding"), (said.get("subject"), said.get("resource_id"))
+        need(isinstance(binding, str) and strings(list(of)), "does not say what is bound")
+        if what == "created":
+            need(of[0] in self.principals, f"binds {of[0]}, which no row made")
+            self.bindings[binding] = of
+        elif self.bindings.get(binding) == of:
+            del self.bindings[binding]
+
+    def unbind(self, which):
+        self.bindings = {binding: of for binding, of in self.bindings.items() if not which(of)}
+
+
+# ---- The rule: #rule ------------------------------------------------------------------------------------
+
+FIXED = {
+    "egress_llm_chat": "llm.chat",
+    "mcp_tools_list": "mcp.tools.list",
+    "mcp_prompts_list": "mcp.prompts.get",
+    "mcp_prompts_get": "mcp.prompts.get",
+    "mcp_resources_list": "mcp.resources.read",
+    "mcp_resources_templates_list": "mcp.resources.read",
+    "mcp_resources_read": "mcp.resources.read",
+    "mcp_resources_subscribe": "mcp.resources.read",
+    "mcp_resources_unsubscribe": "mcp.resources.read",
+}
+EITHER = (["mcp.prompts.get"], ["mcp.resources.read"])
+TOOLS_CALL = "mcp.tools.call"
+REASONS = {"proof_required", "mcp_tool_unknown", "mcp_not_bound", "capability_missing", "mcp_tool_quarantined"}
+MCP = set(FIXED) - {"egress_llm_chat"} | {
+    "mcp_tools_call", "mcp_completion_complete", "mcp_logging_setLevel", "mcp_response"
+}  # fmt: skip
+CAPABILITY_OF_METHOD = set(FIXED) | {"mcp_completion_complete"}
+LISTS = {"mcp_tools_list", "mcp_prompts_list", "mcp_resources_list", "mcp_resources_templates_list"}
+
+
+def honoured(held, now):
+    """Those of [value, until] whose time is not over. Both times are in one form, so they compare as texts."""
+    return [value for value, until in held if until is None or now < until]
+
+
+class Judge:
+    """One decision row, by the state that stands when it comes."""
+
+    def __init__(self, row, state):
+        self.row, self.state, self.detail = row, state, row["detail"]
+        self.denied = row["status"] == "denied"
+        reason = self.detail.get("reason")
+        self.reason = reason if self.denied and isinstance(reason, str) else None
+        self.authority = self.detail.get("authority")
+        self.action, self.now = row["action"], row["recorded_at"]
+
+    def judge(self):
+        """Returns where the row follows. Raises Contradiction or NotRecomputable."""
+        summarised = "summarised" in self.detail
+        self.can_be()
+        if summarised and not (isinstance(self.authority, dict) and "revision" in self.authority):
+            raise NotRecomputable("summaries that name no revision")
+        self.well_formed()
+        self.configuration = self.state.configurations.get(self.row["config_digest"])
+        need(self.configuration is not None, "names a configuration that no row describes")
+        self.same_mode()
+        need(self.row["principal_id"] is None or "revision" in self.authority, "names a principal without its revision")
+        self.asked()
+        refused_by = self.detail.get("refused_by")
+        if self.denied and any(check["name"] == refused_by for check in self.configuration["checks"]):
+            return self.refused_by_check(refused_by)
+        if self.denied and self.reason not in REASONS:
+            raise NotRecomputable("refused for what no row holds")
+        if summarised:
+            return self.summary()
+        self.holder = self.principal()
+        found = self.first_failure()
+        if not self.denied:
+            need(found is None, f"was allowed, and the rows before it refuse it: {found}")
+            return
+        if self.reason == "mcp_tool_quarantined" and found is None and self.action == "mcp_tools_call" and self.resource:
+            raise NotRecomputable("approved tools that are annotated so that no client may accept them")
+        need(found == self.reason, f"was refused for {self.reason}, and the rows before it say: {found or 'allow it'}")
+
+    def well_formed(self):
+        said = self.authority
+        need(
+            isinstance(said, dict)
+            and strings(said.get("demanded"))
+            and ("revision" not in said or is_count(said["revision"]))
+            and ("scope" not in said or strings(said["scope"]))
+            and isinstance(said.get("token", True), bool)
+            and isinstance(said.get("mode"), dict)
+            and isinstance(said.get("checks", []), list)
+            and all(is_check(check) for check in said.get("checks", [])),
+            "does not name what it was judged by",
+        )
+        reached = said.get("resource")
+        if "resource" in said:
+            need(self.action.startswith("mcp_"), "is no MCP call, and names a resource")
+            need(
+                isinstance(reached, dict) and isinstance(reached.get("id"), str) and is_count(reached.get("revision")),
+                "names a resource that is none",
+            )
+        for name in ("binding", "pin"):
+            need(name not in said or (reached and isinstance(said[name], str)), f"names a {name} that is none")
+
+    def can_be(self):
+        """What no decision row can be, whatever it rests on."""
+        if "summarised" in self.detail:
+            need(self.denied and counted(self.detail) is not None, "is a summary that cannot be")
+        if not self.denied:
+            need("reason" not in self.detail, "was allowed, and has a reason of a refusal")
+            need(self.row["request_id"] is not None, "was allowed, and names no request")
+
+    def principal(self):
+        subject, revision = self.row["principal_id"], self.authority.get("revision")
+        known = self.state.principals.get(subject)
+        need(known, f"rests on {subject}, of which no row speaks")
+        last = known[-1].revision
+        need(last == revision, f"rests on revision {revision} of {subject}, the last is {last}")
+        return known[-1]
+
+    def same_mode(self):
+        named = self.authority["mode"]
+        same = all(named.get(name) == self.configuration[name] for name in ("egress_dpop_mode", "no_downgrade"))
+        need(same, "names a mode that is not that of its configuration")
+
+    def first_failure(self):
+        """The reason of the first question that fails, in the order of the page, or None."""
+        for ask in (self.question_1, self.question_2, self.question_3):
+            if (found := ask()) is not None:
+                return found
+        questions = [self.question_6, self.question_7, self.question_8]
+        if self.reaches():
+            first, second = self.question_4, self.question_5
+            questions = [second, first, *questions] if self.narrow() else [first, second, *questions]
+        return next(filter(None, (ask() for ask in questions)), None)
+
+    def narrow(self):
+        """Whether the binding is asked before the resource."""
+        return self.door() or self.action == "mcp_response"
+
+    def question_1(self):
+        return None if self.holder.active else "principal_deactivated"
+
+    def question_2(self):
+        shown = self.row["cert_thumbprint"]
+        if shown in honoured(self.holder.thumbprints, self.now):
+            return None
+        listed = any(shown == value for value, _ in self.holder.thumbprints)
+        return None if self.holder.spiffe_id and shown and not listed else "certificate_not_pinned"
+
+    def question_3(self):
+        mode = self.configuration["egress_dpop_mode"]
+        if mode == "off":
+            return None
+        keys, shown = honoured(self.holder.keys, self.now), self.row["dpop_jkt"]
+        token = self.authority.get("token") is True
+        bound = self.configuration["no_downgrade"] and len(keys) > 0
+        if shown is None:
+            return "proof_required" if mode == "required" or bound or token else None
+        if token and not bound:
+            return None
+        if not keys:
+            return "proof_required" if mode == "required" else None
+        return None if shown in keys else "proof_invalid"
+
+    def door(self):
+        """Whether `path` is the door of one resource."""
+        parts = str(self.detail.get("path", "")).split("/")
+        return len(parts) == 4 and parts[:2] == ["", "v1"] and "mcp" in parts[2:] and all(parts[2:])
+
+    def reaches(self):
+        """Whether the call reaches a resource; sets it."""
+        named = self.authority.get("resource")
+        if self.action == "egress_llm_chat":
+            return False
+        if named is None:
+            if self.reason in ("mcp_not_bound", "mcp_tool_unknown"):
+                raise NotRecomputable("no resource is named, for there was none")
+            if self.action in LISTS or (self.action == "mcp_tools_call" and self.row["tool"] == "http.get"):
+                return False
+            need(self.denied, "does not name the resource that it reached")
+            if self.action not in CAPABILITY_OF_METHOD:
+                raise NotRecomputable("no resource is named")
+            return False
+        self.resource = self.state.resources.get(named["id"])
+        need(self.resource, f"names the resource {named['id']}, which no row made")
+        said, last = named["revision"], self.resource.revision
+        need(said == last, f"rests on revision {said} of {named['id']}, the last is {last}")
+        if self.action == "mcp_tools_call" or (self.action == "mcp_response" and self.row["tool"] is not None):
+            need(self.tool() is not None, f"is about {self.row['tool']}, which is none of {self.resource.name}")
+        return True
+
+    resource = None
+
+    def tool(self):
+        """The tool's own name, or None where the row's tool is not one of the resource."""
+        name, prefix = self.row["tool"] or "", f"{self.resource.name}." if self.resource else ""
+        mine = self.action in ("mcp_tools_call", "mcp_response") and prefix and name.startswith(prefix)
+        return name[len(prefix) :] if mine else None
+
+    def question_4(self):
+        if self.resource is None or not self.resource.enabled:
+            return "mcp_tool_unknown"
+        listed = self.action != "mcp_tools_call" or self.tool() in self.resource.tools
+        return None if listed else "mcp_tool_unknown"
+
+    def question_5(self):
+        of = (self.row["principal_id"], self.authority["resource"].get("id"))
+        bindings, named = self.state.bindings, self.authority.get("binding")
+        right = isinstance(named, str) and bindings.get(named) == of
+        if self.resource is None or not (right or of in bindings.values()):
+            return "mcp_not_bound"
+        need(right or (named is None and self.denied), "names a binding that is not there")
+        return "mcp_not_bound" if not self.resource.enabled and self.narrow() else None
+
+    def demands(self):
+        """Every list that may stand in `demanded`."""
+        enforced = self.configuration["enforce_tools_call"]
+        if self.action in FIXED:
+            return [[FIXED[self.action]]]
+        if self.action == "mcp_completion_complete":
+            return list(EITHER)
+        if self.action == "mcp_logging_setLevel":
+            return [[self.resource.required] if self.resource.required is not None else []]
+        if self.action not in MCP:
+            raise NotRecomputable("an action that has no rule")
+        if self.row["tool"] is None:
+            raise NotRecomputable("answers that name no tool")
+        if self.resource is None:
+            own = "http.get"
+        else:
+            own = self.resource.own.get(self.tool(), self.resource.required)
+        bare = [own] if own is not None else []
+        full = bare if TOOLS_CALL in bare else [*bare, TOOLS_CALL]
+        if self.action == "mcp_response" and enforced:
+            return [bare, full]
+        return [full if enforced else bare]
+
+    def question_6(self):
+        demanded, held = self.authority["demanded"], self.held(self.holder)
+        wanted = self.demands()
+        if not held and self.reason == "capability_missing" and [] in wanted:
+            wanted.append([TOOLS_CALL])
+        need(demanded in wanted, f"says that {demanded} was demanded, which is {wanted[0]}")
+        return self.missing(demanded, held)
+
+    def held(self, holder):
+        scope = self.authority.get("scope")
+        if scope is None:
+            return set(holder.capabilities)
+        return set(holder.capabilities) & set(scope)
+
+    def missing(self, demanded, held):
+        lacking = [capability for capability in demanded if capability not in held]
+        if not lacking and not held:
+            lacking = [TOOLS_CALL]
+        if not lacking:
+            return None
+        if self.reason == "capability_missing":
+            # A summary says it only where all that it stands for have the same.
+            otherwise = lacking[0] if "summarised" in self.detail else None
+            said = self.detail.get("required_capability", otherwise)
+            need(said == lacking[0], f"lacks {lacking[0]}, and says another one")
+        return "capability_missing"
+
+    def question_7(self):
+        if self.action != "mcp_tools_call" or self.resource is None:
+            return None
+        approved = self.resource.tools.get(self.tool())
+        if approved is None:
+            return "mcp_tool_quarantined"
+        if not self.denied:
+            need(self.authority.get("pin") == approved, "names a definition that is not the approved one")
+        return None
+
+    def asked(self):
+        """The checks that the row names, each one of its configuration, in order. Raises Contradiction."""
+        named = self.authority.get("checks", [])
+        rest = iter(self.configuration["checks"])
+        for check in named:
+            there = any(same_check(check, other) for other in rest)
+            need(there, f"names the check {check['name']}, which was not asked so")
+            need(check.get("verdict") in ("pass", "refuse", "failed"), "names a verdict that is none")
+        return [check for check in named if not check.get("shadow")]
+
+    def question_8(self):
+        asked = self.asked()
+        if self.denied:
+            return None
+        must = [check["name"] for check in self.configuration["checks"] if not check.get("shadow")]
+        need([check["name"] for check in asked] == must, "does not name every check that must be asked")
+        need(all(check["verdict"] == "pass" for check in asked), "was allowed, and a check did not pass")
+        return None
+
+    def refused_by_check(self, name):
+        """Such a row may stand behind a later revision: nothing asked whether its own was still the last."""
+        revisions(self.state, self.row["principal_id"], self.authority.get("revision"))
+        refused = [check["name"] for check in self.asked() if check["verdict"] != "pass"]
+        need(name in refused, f"does not say that {name} refused it")
+
+    def summary(self):
+        """One row for many refusals: no certificate, no key, and perhaps behind later revisions."""
+        revision = self.authority["revision"]
+        known = revisions(self.state, self.row["principal_id"], revision)
+        holder = next((one for one in known if one.revision == revision), None)
+        if holder is None:
+            raise NotRecomputable("summaries of a revision long past")
+        if self.reason not in ("capability_missing", "proof_required"):
+            raise NotRecomputable("summaries of several causes")
+        self.holder = holder
+        if self.reason == "proof_required":
+            found = self.question_3()
+        else:
+            demanded = self.authority["demanded"]
+            if self.action in FIXED:
+                need(demanded == [FIXED[self.action]], f"says that {demanded} was demanded")
+            found = self.missing(demanded, self.held(holder))
+        need(found == self.reason, f"was refused for {self.reason}, and the rows before it say: {found or 'allow it'}")
+
+
+def same_check(named, configured):
+    same = named["name"] == configured["name"] and named["digest"] == configured["digest"]
+    return same and named.get("shadow", False) is configured["shadow"]
+
+
+def revisions(state, subject, revision):
+    """The last revisions of a principal, where the named one is not later than they are."""
+    known = state.principals.get(subject)
+    need(known, f"rests on {subject}, of which no row speaks")
+    need(is_count(revision) and revision <= known[-1].revision, f"rests on revision {revision}, which no row made")
+    return known
+
+
+# ---- The walk: #recomputing, #pairs ---------------------------------------------------------------------
+
+
+class Walk:
+    def __init__(self):
+        self.state = State()
+        self.stream = None
+        self.open = OrderedDict()  # (stream, request_id): seq, of version 2 only
+        self.old = set()  # of version 1: an upgrade may have interrupted them
+        self.recomputed = self.disagree = self.unpaired = self.unfinished = 0
+        self.why = Counter()
+        self.problems = []
+
+    def see(self, row):
+        self.stream = self.stream or row["stream"]
+        if gated(row["action"]) and row["status"] in ("allowed", "denied"):
+            self.decide(row)
+        elif gated(row["action"]) or row["stream"] != self.stream:
+            pass
+        elif row["v"] == 1:
+            named = (row["detail"].get("subject"), row["detail"].get("resource_id"))
+            self.state.old.update(name for name in named if isinstance(name, str))
+        else:
+            try:
+                self.state.learn(row["action"], row["config_digest"], row["detail"])
+            except Contradiction as problem:
+                self.disagree += 1
+                self.name(row["stream"], row["seq"], str(problem))
+        self.pair(row)
+
+    def decide(self, row):
+        stands = counted(row["detail"]) or 1
+        try:
+            if row["v"] == 1:
+                raise NotRecomputable("of version 1")
+            if row["stream"] != self.stream:
+                raise NotRecomputable("of another stream")
+            try:
+                Judge(row, self.state).judge()
+            except Contradiction as problem:
+                self.disagree += stands
+                self.name(row["stream"], row["seq"], str(problem))
+            self.recomputed += stands
+        except NotRecomputable as why:
+            self.why[str(why)] += stands
+
+    def pair(self, row):
+        key = (row["stream"], row["request_id"])
+        if row["action"] == "service.started":
+            for stream, request in [key for key in self.open if key[0] == row["stream"]]:
+                self.unfinished += 1
+                self.name(stream, self.open.pop((stream, request)), "was allowed, and has no outcome")
+            self.old = {key for key in self.old if key[0] != row["stream"]}
+        elif not gated(row["action"]):
+            return
+        elif row["status"] == "allowed" and row["v"] == 1:
+            self.old.add(key)
+        elif row["status"] == "allowed" and row["request_id"] is not None:
+            if key in self.open:
+                self.unpaired += 1
+                self.name(row["stream"], row["seq"], "is a second decision on its request")
+            self.open.setdefault(key, row["seq"])
+        elif row["status"] in OUTCOMES:
+            if self.open.pop(key, None) is None and key not in self.old and row["v"] == 2:
+                self.unpaired += 1
+                self.name(row["stream"], row["seq"], "is an outcome without a decision before it")
+            self.old.discard(key)
+
+    def name(self, stream, seq, problem):
+        if len(self.problems) < NAMED_ROWS:
+            self.problems.append({"stream": stream, "seq": seq, "problem": problem})
+
+    def wrong(self):
+        return self.disagree + self.unfinished + self.unpaired
+
+    def under_way(self):
+        return len(self.open) + len(self.old)
+
+    def line(self):
+        why = ", ".join(f"{count} {why}" for why, count in self.why.items())
+        return (
+            f"decisions recomputed {self.recomputed}, disagree {self.disagree}, "
+            f"not recomputable {sum(self.why.values())}{f' (why: {why})' if why else ''}, "
+            f"allowed without outcome {self.unfinished}, outcomes without a decision {self.unpaired}"
+        )
+
+    def found(self):
+        return {
+            "recomputed": self.recomputed, "disagree": self.disagree, "not_recomputable": dict(self.why),
+            "allowed_without_outcome": self.unfinished, "outcomes_without_decision": self.unpaired,
+            "open": self.under_way(), "problems": self.problems,
+        }  # fmt: skip
+
+
+def counted(detail):
+    """How many refusals a summary stands for; None where it does not say."""
+    summarised = detail.get("summarised")
+    count = summarised.get("count") if isinstance(summarised, dict) else None
+    return count if is_count(count) else None
+
+
+def gated(action):
+    """Whether rows of this action are decisions and outcomes of calls."""
+    return action == "egress_llm_chat" or (action.startswith("mcp_") and "." not in action)
+
+
+# ---- The command ----------------------------------------------------------------------------------------
+
+
+def lines(file):
+    """Each line without its newline. Never holds more than LONGEST_LINE."""
+    while True:
+        line = file.readline(LONGEST_LINE + 1)
+        if not line:
+            return
+        if len(line) > LONGEST_LINE:
+            yield None
+            return
+        yield line[:-1] if line.endswith(b"\n") else line
+
+
+def verify(file, walk):
+    """Returns the chain and, where a row is bad, what is wrong with it. Raises Unreadable."""
+    chain = Chain()
+    for line in lines(file):
+        row = None
+        try:
+            if line is None:
+                raise Bad("is longer than a row can be")
+            row = parse(line)
+            chain.take(row)
+        except Bad as problem:
+            row = row or problem.row
+            if chain.rows == 0 and not (isinstance(row, dict) and LEAF | {"row_hash"} <= set(row)):
+                raise Unreadable("this is not an export of a ledger") from problem
+            stream, seq = chain.expected(row)
+            return chain, {"stream": stream, "seq": seq, "problem": str(problem)}
+        walk.see(row)
+    if chain.rows == 0:
+        raise Unreadable("there is no row")
+    return chain, None
+
+
+def report(chain, bad, walk, options):
+    """Prints what was found; gives the exit code."""
+    judged = options.authority and not bad
+    if options.json:
+        found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.heads), "open_decisions": walk.under_way()}
+        found.update({"first_bad": bad} if bad else {})
+        found.update({"authority": walk.found()} if judged else {})
+        print(json.dumps(found))
+    elif bad:
+        print(f"BAD: row {bad['stream']}:{bad['seq']} {bad['problem']}")
+    else:
+        print(f"whole: {chain.rows} rows in {len(chain.heads)} stream{'' if len(chain.heads) == 1 else 's'}")
+        if judged:
+            print(walk.line())
+            for row in walk.problems:
+                print(f"DISAGREES: row {row['stream']}:{row['seq']} {row['problem']}")
+            if walk.wrong() > len(walk.problems):
+                print(f"and {walk.wrong() - len(walk.problems)} more")
+    if walk.under_way() and not options.json:
+        print(f"{walk.under_way()} allowed decisions have no outcome (yet)")
+    return 2 if bad else 5 if judged and walk.wrong() else 0
+
+
+class Arguments(argparse.ArgumentParser):
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        self.exit(9, f"verify: {message}\n")
+
+
+def main():
+    sys.stdout.reconfigure(errors="backslashreplace")
+    arguments = Arguments(prog="verify.py", description="Verifies an export of a Sallyport audit ledger.")
+    arguments.epilog = (
+        "Exit code: 0 whole; 9 not an export, or not readable; 2 a row was changed, is missing or is there twice; "
+        "5 a decision does not follow from the rows before it."
+    )
+    arguments.add_argument("file", metavar="FILE", help="an NDJSON export; - reads standard input")
+    arguments.add_argument("--authority", action="store_true", help="recompute every decision")
+    arguments.add_argument("--json", action="store_true", help="print what was found as one JSON object")
+    options = arguments.parse_args()
+    walk = Walk()
+    try:
+        if options.file == "-":
+            chain, bad = verify(sys.stdin.buffer, walk)
+        else:
+            with open(options.file, "rb") as file:
+                chain, bad = verify(file, walk)
+    except (OSError, Unreadable) as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 9
+    return report(chain, bad, walk, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import t from 'tap'
+import { recomputer } from '../../db/audit/authority/recompute.ts'
+import type { Entry } from '../../db/audit/entry.ts'
+import type { LeafVersion } from '../../db/audit/leaf.ts'
+import type { JsonObject } from '../../db/json.ts'
+import {
+  binding,
+  chainOf,
+  changed,
+  decided,
+  decidedTool,
+  ended,
+  exportOf,
+  loaded,
+  resource,
+  started,
+  THUMBPRINT,
+} from '../support/db/history.ts'
+
+const SCRIPT = join(import.meta.dirname, '../../docs/verify.py')
+const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))'])
+const skip = python.status === 0 ? false : 'python3 (3.9 or newer) is not installed here'
+
+/** What both verifiers say of these rows; the numbers of the page's own one. */
+function judge(entries: readonly Entry[], versions: readonly LeafVersion[] = []) {
+  const rows = chainOf(entries, versions)
+  const walk = recomputer()
+  for (const row of rows) walk.see(row)
+  const input = exportOf(rows)
+  const { status, stdout } = spawnSync('python3', [SCRIPT, '-', '--authority', '--json'], {
+    input,
+    encoding: 'utf8',
+  })
+  const { problems, ...numbers } = JSON.parse(stdout).authority
+  const named = (list: readonly { stream: string; seq: number }[]) => list.map(({ seq }) => seq)
+  const { problems: ours, ...same } = walk.result()
+  return { code: status, theirs: { ...numbers, at: named(problems) }, ours: { ...same, at: named(ours) } }
+}
+
+const ALL = ['files.use', 'files.write', 'http.get', 'llm.chat', 'mcp.prompts.get', 'mcp.tools.list']
+const PINNED = { pinned: [['read', 'd1']] }
+const stage = (more: JsonObject = {}, capabilities: readonly string[] = ALL): readonly Entry[] => [
+  started,
+  loaded(),
+  changed('agent.created', 1, { capabilities }),
+  resource('created', 1, { ...PINNED, ...more }),
+  binding('created'),
+]
+const unbound = stage().slice(0, 4)
+const refusal = (reason: string, more: JsonObject = {}) =>
+  ({ status: 'denied', more: { reason, ...more } }) as const
+const missing = (capability: string) => refusal('capability_missing', { required_capability: capability })
+const at = (revision: number) => ({ resource: { id: 'mcpr_1', revision } })
+const LLM = [started, loaded(), changed('agent.created', 1)]
+const summary = (authority: JsonObject = {}) =>
+  decided(9, {
+    ...refusal('capability_missing', { summarised: { count: 40, since: 'x', until: 'x', digest: 'x' } }),
+    request_id: null,
+    cert_thumbprint: null,
+    authority,
+  })
+const patched = (many: number) =>
+  Array.from({ length: many }, (_, index) => changed('agent.capabilities_patched', index + 2))
+const poor = [started, loaded(), changed('agent.created', 1, { capabilities: ['x'] })]
+
+const FOLLOW: Readonly<Record<string, readonly Entry[]>> = {
+  'a tool’s call': [...stage(), decidedTool(1)],
+  'a tool’s own capability': [
+    ...stage({ tool_capabilities: { read: 'files.write' } }),
+    decidedTool(1, { authority: { demanded: ['files.write'] } }),
+  ],
+  'a resource that demands nothing': [
+    ...stage({ required_capability: null }),
+    decidedTool(1, { authority: { demanded: [] } }),
+  ],
+  'an empty set where nothing is demanded': [
+    ...stage({ required_capability: null }, []),
+    decidedTool(1, { ...missing('mcp.tools.call'), authority: { demanded: ['mcp.tools.call'] } }),
+  ],
+  'not bound': [...unbound, decidedTool(1, refusal('mcp_not_bound'))],
+  'not bound at its door, before its tool': [
+    ...unbound,
+    decidedTool(1, { tool: 'files.nope', ...refusal('mcp_not_bound', { path: '/v1/files/mcp' }) }),
+  ],
+  'no such tool': [...stage(), decidedTool(1, { tool: 'files.nope', ...refusal('mcp_tool_unknown') })],
+  disabled: [
+    ...stage(),
+    resource('updated', 2, { enabled: false }),
+    decidedTool(1, { ...refusal('mcp_tool_unknown'), authority: at(2) }),
+  ],
+  quarantined: [
+    ...stage(),
+    resource('tool_quarantined', 2, { quarantined: [['read', 'd2']] }),
+    decidedTool(1, { ...refusal('mcp_tool_quarantined'), authority: at(2) }),
+  ],
+  'approved again': [
+    ...stage({ pinned: [], quarantined: [['read', 'd1']] }),
+    resource('tool_approved', 2, { pinned: [['read', 'd2']] }),
+    decidedTool(1, { authority: { ...at(2), pin: 'd2' } }),
+  ],
+  'without the capability': [...stage({}, ['x']), decidedTool(1, missing('files.use'))],
+  'an answer to a question': [...stage(), decidedTool(1, { action: 'mcp_response' })],
+  'a summary behind a later revision': [...poor, ...patched(15), summary()],
+  'a call that a crash ended, and its outcome': [
+    ...LLM,
+    decided(1),
+    { ...decided(1), status: 'unknown', detail: { reason: 'crash' } },
+    started,
+  ],
+}
+
+const CONTRADICT: Readonly<Record<string, readonly Entry[]>> = {
+  'the resource': [...stage(), decidedTool(1, { authority: { resource: { id: 'mcpr_2', revision: 1 } } })],
+  'the resource’s revision': [...stage(), resource('updated', 2), decidedTool(1)],
+  'the binding': [...stage(), decidedTool(1, { authority: { binding: 'mcpb_2' } })],
+  'the approved definition': [...stage(), decidedTool(1, { authority: { pin: 'd2' } })],
+  'the tool': [...stage(), decidedTool(1, { tool: 'other.read' })],
+  'what was demanded': [...stage(), decidedTool(1, { authority: { demanded: [] } })],
+  'a binding that was revoked': [...stage(), binding('revoked'), decidedTool(1)],
+  'a tool that is gone': [
+    ...stage(),
+    resource('updated', 2, { gone: ['read'] }),
+    decidedTool(1, { authority: at(2) }),
+  ],
+  'an agent that was erased': [
+    ...stage(),
+    changed('agent.erased', 2, { capabilities: ALL }),
+    decidedTool(1, { authority: { revision: 2 } }),
+  ],
+  'a resource that was deleted': [...stage(), resource('deleted', 2), decidedTool(1)],
+  'a refusal that nothing asked for': [...stage(), decidedTool(1, missing('files.use'))],
+  'a revision left out': [...LLM, changed('agent.deactivated', 3)],
+  'a first revision that is not 1': [started, loaded(), changed('agent.created', 2)],
+  'a binding of nobody': [started, loaded(), resource('created', 1), binding('created')],
+  'a summary of a revision to come': [...poor, summary({ revision: 2 })],
+  'an outcome that nobody allowed': [...LLM, ended(decided(1))],
+  'two outcomes': [...LLM, decided(1), ended(decided(1)), ended(decided(1))],
+  'a certificate whose time is over': [
+    started,
+    loaded(),
+    changed('agent.created', 1, { thumbprints: [[THUMBPRINT, '2020-01-01T00:00:00.000Z']] }),
+    decided(1),
+  ],
+}
+
+t.test('docs/ledger.md#rule rows that follow do so for both, MCP and LLM', { skip }, async (t) => {
+  for (const [name, entries] of Object.entries(FOLLOW)) {
+    const { code, theirs, ours } = judge(entries)
+    t.match({ code, theirs }, { code: 0, theirs: { disagree: 0, not_recomputable: {}, at: [] } }, name)
+    t.same(theirs, ours, name)
+  }
+})
+
+t.test('docs/ledger.md#rule rows that do not follow are named by both', { skip }, async (t) => {
+  for (const [name, entries] of Object.entries(CONTRADICT)) {
+    const { code, theirs, ours } = judge(entries)
+    t.equal(code, 5, name)
+    t.same(theirs.at, [entries.length], name)
+    t.same(theirs, ours, name)
+  }
+  const { code, theirs, ours } = judge([...LLM, decided(1), started])
+  t.match({ code, theirs }, { code: 5, theirs: { allowed_without_outcome: 1, at: [4] } })
+  t.same(theirs, ours, 'a call that a crash left open')
+})
+
+t.test('docs/ledger.md#rule what no row says is counted by why, by both', { skip }, async (t) => {
+  const old = decided(1)
+  const cases: readonly (readonly [string, readonly Entry[], (readonly LeafVersion[])?])[] = [
+    ['of version 1', [old, ended(old), ...LLM], [1, 1]],
+    ['of version 1', [old, ended(old)], [1, 2]],
+    ['refused for what no row holds', [...LLM, decided(1, refusal('proof_invalid'))]],
+    ['no resource is named', [...LLM, decided(1, { action: 'mcp_request', ...missing('x') })]],
+    ['answers that name no tool', [...stage(), decidedTool(1, { action: 'mcp_response', tool: null })]],
+    ['summaries of a revision long past', [...poor, ...patched(16), summary()]],
+  ]
+  for (const [why, entries, versions] of cases) {
+    const { code, theirs, ours } = judge(entries, versions)
+    t.same([code, theirs.recomputed, Object.keys(theirs.not_recomputable)], [0, 0, [why]], why)
+    t.same(theirs, ours, why)
+  }
+})
+
+t.test(
+  'docs/ledger.md#rule a check may refuse with any reason; no other question is asked then',
+  { skip },
+  (t) => {
+    const checks = [{ name: 'policy', digest: 'p', shadow: false }]
+    const said = { checks: [{ name: 'policy', digest: 'p', verdict: 'refuse' }] }
+    const rows = [started, loaded({ checks }), changed('agent.created', 1)]
+    const row = (revision: number, reason: string) =>
+      decided(1, { ...refusal(reason, { refused_by: 'policy' }), authority: { ...said, revision } })
+    t.match(judge([...rows, row(1, 'capability_missing')]), { code: 0, theirs: { recomputed: 1 } })
+    t.match(judge([...rows, ...patched(1), row(1, 'policy_denied')]), { code: 0, theirs: { recomputed: 1 } })
+    t.match(judge([...rows, row(2, 'policy_denied')]), { code: 5, theirs: { at: [4] } }, 'nobody made it')
+    t.end()
+  },
+)
