@@ -14,7 +14,8 @@ async function append(caller: number): Promise<void> {
     const id = `${run}-${caller}-${call}`
     const statements = caller % 4 === 0 ? [{ sql: settings, parameters: [id, 'v', 'now'], changes: 1 }] : []
     const [sealed] = await ledger.commit({ statements, entries: [entry({ request_id: id })] })
-    writeSync(1, `${JSON.stringify([id, sealed?.seq, sealed?.hash])}\n`)
+    // Not writeSync: the pipe may be full for a moment.
+    process.stdout.write(`${JSON.stringify([id, sealed?.seq, sealed?.hash])}\n`)
   }
 }
 
