@@ -1,7 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
-import type { LedgerPoint } from './alone/ledger.ts'
 import { measureLedger } from './alone/measure.ts'
 import { type Children, coresOf } from './ground/children.ts'
 import { layGround } from './ground/ground.ts'
@@ -60,14 +59,13 @@ async function measure(
     if (rounds > 1) say(`round ${round} of ${rounds}`)
     measured.push(await runRound(bench))
   }
-  const ledger: readonly LedgerPoint[] = 'ledger'.includes(only)
-    ? await measureLedger(children, directory, seconds)
-    : []
+  const ledger = 'ledger'.includes(only) ? await measureLedger(children, directory, seconds) : null
   return {
     conditions,
     rows: medianRows(measured),
     startUp: measured.at(-1)?.startUp ?? null,
-    ledger,
+    ledger: ledger?.points ?? [],
+    callCost: ledger?.call ?? null,
     es256: medianEs256(measured),
   }
 }

@@ -1,3 +1,4 @@
+import type { CallCost } from './alone/call-cost.ts'
 import type { Es256 } from './alone/es256.ts'
 import type { LedgerPoint } from './alone/ledger.ts'
 import type { Round, Row } from './run.ts'
@@ -25,6 +26,8 @@ export interface Results {
   readonly rows: readonly Row[]
   readonly startUp: StartUp | null
   readonly ledger: readonly LedgerPoint[]
+  /** What the record of a call costs. Null where it was not measured. */
+  readonly callCost: CallCost | null
   readonly es256: Es256 | null
 }
 

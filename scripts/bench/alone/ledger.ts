@@ -1,12 +1,19 @@
-// Measures the ledger by itself: so many callers that each commit one row and wait for it. Usage: node
-// ledger.ts DIR SECONDS
+// Measures the ledger by itself: so many callers that each commit one row and wait for it; then what the record
+// of a call costs. Usage: node ledger.ts DIR SECONDS
 import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
 import type { Entry } from '../../../db/audit/entry.ts'
 import { type Ledger, openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/database.ts'
+import { type CallCost, callCost } from './call-cost.ts'
 
-/** One line of the answer, as JSON on standard output. Times are µs. */
+/** The answer, one line of JSON on standard output. */
+export interface LedgerAlone {
+  readonly points: readonly LedgerPoint[]
+  readonly call: CallCost
+}
+
+/** Times are µs. */
 export interface LedgerPoint {
   readonly committers: number
   readonly rowsPerSecond: number
@@ -27,9 +34,10 @@ const database = await openDatabase(`sqlite:${join(directory, 'ledger.db')}`)
 const ledger = await openLedger({ file: database.file, version: 'bench' })
 const points: LedgerPoint[] = []
 for (const committers of COMMITTERS) points.push(await measure(ledger, committers, Number(seconds)))
+const call = await callCost(ledger, database.file)
 await ledger.close()
 await database.close()
-process.stdout.write(`${JSON.stringify(points)}\n`)
+process.stdout.write(`${JSON.stringify({ points, call } satisfies LedgerAlone)}\n`)
 
 async function measure(on: Ledger, committers: number, lengthS: number): Promise<LedgerPoint> {
   const times = createHistogram({ lowest: 1, highest: 60_000_000, figures: 3 })

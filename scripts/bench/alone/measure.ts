@@ -3,16 +3,16 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Children } from '../ground/children.ts'
 import type { Es256 } from './es256.ts'
-import type { LedgerPoint } from './ledger.ts'
+import type { LedgerAlone } from './ledger.ts'
 
 /** Runs ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
 export async function measureLedger(
   children: Children,
   directory: string,
   seconds: number,
-): Promise<readonly LedgerPoint[]> {
+): Promise<LedgerAlone> {
   const run = { name: 'ledger', args: [directory, String(seconds)], core: null, limitS: seconds * 8 + 30 }
-  return (await runAlone(children, directory, run)) as readonly LedgerPoint[]
+  return (await runAlone(children, directory, run)) as LedgerAlone
 }
 
 /** Runs es256.ts on the core of what is measured. */

@@ -169,8 +169,8 @@ function refusals({ rows }: Results): string {
   )
 }
 
-function ledger({ ledger: points }: Results): string {
-  return table(
+function ledger({ ledger: points, callCost }: Results): string {
+  const rows = table(
     ['committers', 'rows/s', 'p50 µs', 'p99 µs', 'CPU µs/row'],
     points.map((point) => [
       String(point.committers),
@@ -179,6 +179,12 @@ function ledger({ ledger: points }: Results): string {
       number(point.p99),
       number(point.cpuUs),
     ]),
+  )
+  if (callCost === null) return rows
+  const { storedBytes, writtenBytes, decisionUs } = callCost
+  return (
+    `${rows}\nThe record of a call, decision and outcome: ${number(storedBytes)} bytes stored, indexes included; ` +
+    `${optional(writtenBytes)} written, write-ahead log included; ${number(decisionUs, 1)} µs to make the decision row.\n`
   )
 }
 
