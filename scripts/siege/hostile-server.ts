@@ -37,11 +37,11 @@ const COMPLETIONS: Readonly<Record<string, Hostile>> = {
   'hostile-usages': { type: EVENTS, text: () => 'data: {"usage":{"prompt_tokens":1}}\n\n'.repeat(200_000) },
   'hostile-usage': {
     type: JSON_TYPE,
-    text: () => `{"usage":{"prompt_tokens":1},"a":${list(980_000, '[]')}}`,
+    text: () => `{"usage":{"prompt_tokens":1},"a":${list(660_000, '[]')}}`,
   },
   'hostile-usage-event': {
     type: EVENTS,
-    text: () => `data: {"usage":{"prompt_tokens":1},"a":${list(980_000, '[]')}}\n\n`,
+    text: () => `data: {"usage":{"prompt_tokens":1},"a":${list(660_000, '[]')}}\n\n`,
   },
 }
 

@@ -24,14 +24,14 @@ export interface Usage {
 }
 
 export interface UsageTap {
-  /** Takes a chunk after it was passed on. Never throws; keeps at most 3 MiB. */
+  /** Takes a chunk after it was passed on. Never throws; keeps at most 2 MiB. */
   readonly observe: (chunk: Buffer) => void
   /** The counts stated so far. */
   readonly usage: () => Usage
 }
 
 /** Bytes. A longer JSON answer, or line of an event stream, is not read: its usage stays unknown. */
-const MAX_KEPT = 3 * 1024 * 1024
+const MAX_KEPT = 2 * 1024 * 1024
 /** Characters of the name of a model or of a service tier. */
 const MAX_NAME = 256
 /**
