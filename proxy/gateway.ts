@@ -217,13 +217,16 @@ async function begin(
   // A ledger begins with the start of a service, whoever writes it.
   if (controlOnly && ledger.head === null) await note('service.started', { ...STARTED, control_only: true })
   if (!controlOnly) await beginServing(services, note, configuration)
-  const { database } = services.dataDirectory
-  await bringRecordUpToDate({
+  const { clock, dataDirectory, logs } = services
+  const { database } = dataDirectory
+  const rows = await bringRecordUpToDate({
     ...services,
     database,
     configDigest: configuration.digest,
-    at: services.clock(),
+    at: clock(),
   })
+  if (rows > 0)
+    logs.log.info({ rows }, 'what is older than the second version of the record was written down')
 }
 
 /** Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. */

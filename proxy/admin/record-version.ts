@@ -2,11 +2,11 @@ import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { snapshotOf } from '../../db/mcp/authority.ts'
 import { listMcpBindings } from '../../db/mcp/bindings.ts'
-import { listMcpResources } from '../../db/mcp/resources.ts'
+import { listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { listMcpTools } from '../../db/mcp/tools.ts'
 import { authorityDetail, authorityState } from '../../db/principals/authority.ts'
 import { listPrincipals, type PrincipalRecord } from '../../db/principals/read.ts'
-import { insertSubjectKey } from '../../db/principals/subject-keys.ts'
+import { insertSubjectKey, sealedSubjectKey } from '../../db/principals/subject-keys.ts'
 import { readSetting, writeSetting } from '../../db/settings.ts'
 import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
@@ -15,6 +15,8 @@ const VERSION = '2'
 const TYPES = ['agent', 'user', 'workload'] as const
 /** Bindings that one row names. */
 const PORTION = 200
+/** Principals that are written in one go. */
+const AT_ONCE = 128
 
 interface Sources {
   readonly database: Database
@@ -28,36 +30,44 @@ interface Sources {
 /**
  * Writes down the authority of everything that is there from before the second version of the record, once: a row
  * `authority.snapshot` for each principal and each resource, from which on its decisions can be computed once more
- * (docs/ledger.md#replay). Gives principals the keys of their commitments. A crash in between repeats rows,
- * which say the same. Resolves with the number of rows.
+ * (docs/ledger.md#replay). Gives principals the keys of their commitments, in the same unit: who has one was
+ * written down before a crash in between. Rows of resources may be repeated then; they say the same. Resolves with
+ * the number of rows.
  */
 export async function bringRecordUpToDate(sources: Sources): Promise<number> {
-  const { database, ledger, subjectKeys, configDigest, at } = sources
+  const { database, ledger, at } = sources
   if ((await readSetting(database, 'record_version')) === VERSION) return 0
   let rows = 0
   for (const type of TYPES) {
-    for (const record of (await listPrincipals(database, type)).items) {
-      const { principal_id: id, principal_ref: ref } = record
-      const key = insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
-      const notes = await principalNotes(database, record, at)
-      rows += notes.length
-      await ledger.commit({
-        statements: [key],
-        entries: notes.map((note) => noteEntry(note, at, configDigest)),
-      })
+    for (const group of portionsOf((await listPrincipals(database, type)).items, AT_ONCE)) {
+      const written = await Promise.all(group.map((record) => writePrincipal(sources, record)))
+      rows += written.reduce((sum, count) => sum + count, 0)
     }
   }
-  for (const resource of await listMcpResources(database)) {
-    const details = snapshotOf(resource, await listMcpTools(database, resource.resource_id))
-    const notes = details.map((detail) => ({ action: 'authority.snapshot', detail }))
-    rows += notes.length
-    await ledger.commit({
-      statements: [],
-      entries: notes.map((note) => noteEntry(note, at, configDigest)),
-    })
-  }
+  for (const resource of await listMcpResources(database)) rows += await writeResource(sources, resource)
   await ledger.commit({ statements: [writeSetting(database, 'record_version', VERSION, at)], entries: [] })
   return rows
+}
+
+async function writePrincipal(sources: Sources, record: PrincipalRecord): Promise<number> {
+  const { database, ledger, subjectKeys, configDigest, at } = sources
+  const { principal_id: id, principal_ref: ref, principal_type: type } = record
+  if ((await sealedSubjectKey(database)(ref)) !== undefined) return 0
+  const key = insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
+  const notes = await principalNotes(database, record, at)
+  const entries = notes.map((note) => noteEntry(note, at, configDigest))
+  await ledger.commit({ statements: [key], entries })
+  return entries.length
+}
+
+async function writeResource(
+  { database, ledger, configDigest, at }: Sources,
+  resource: McpResource,
+): Promise<number> {
+  const details = snapshotOf(resource, await listMcpTools(database, resource.resource_id))
+  const notes = details.map((detail) => ({ action: 'authority.snapshot', detail }))
+  await ledger.commit({ entries: notes.map((note) => noteEntry(note, at, configDigest)) })
+  return notes.length
 }
 
 async function principalNotes(
@@ -70,16 +80,15 @@ async function principalNotes(
   const bindings = (await listMcpBindings(database, { principalId }))
     .filter(({ principal_type: own }) => own === type)
     .map(({ binding_id, resource_id }) => [binding_id, resource_id] as const)
-  return portionsOf(bindings).map((portion) => ({
+  return portionsOf(bindings, PORTION).map((portion) => ({
     action: 'authority.snapshot',
     detail: { ...detail, principal_type: type, bindings: portion },
   }))
 }
 
 /** At least one, though it may be empty. */
-function portionsOf<Item>(items: readonly Item[]): readonly (readonly Item[])[] {
-  const portions: (readonly Item[])[] = [items.slice(0, PORTION)]
-  for (let from = PORTION; from < items.length; from += PORTION)
-    portions.push(items.slice(from, from + PORTION))
+function portionsOf<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
+  const portions: (readonly Item[])[] = [items.slice(0, size)]
+  for (let from = size; from < items.length; from += size) portions.push(items.slice(from, from + size))
   return portions
 }

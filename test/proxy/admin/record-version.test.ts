@@ -119,6 +119,17 @@ for (const rows of [0, 3]) {
       })
       const again = await start()
       t.equal((await again.rows({ action: 'authority.snapshot' })).length, 2, 'it is written once')
+      await again.close(0)
+      // As a crash before the end leaves it.
+      const connection = new SQLite(join(data, 'sallyport.db'))
+      connection.exec(`delete from settings where key = 'record_version'`)
+      connection.close()
+      const third = await start()
+      t.equal(
+        (await third.rows({ action: 'authority.snapshot' })).length,
+        2,
+        'who was written down is not again',
+      )
     },
   )
 }
