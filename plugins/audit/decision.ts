@@ -1,3 +1,4 @@
+import { REFUSED_BY_RULE } from '../../db/audit/authority/rule.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { JsonObject } from '../../db/json.ts'
 import type { AccessToken, CallSummary, Commitments, Demand, Principal, Proof, Reached } from '../facts.ts'
@@ -154,20 +155,12 @@ export function requiredBy({ detail }: Refusal): string | null {
   return typeof capability === 'string' ? capability : null
 }
 
-const DECISIONS: ReadonlySet<string> = new Set<RefusalReason>([
-  'capability_missing',
-  'mcp_not_bound',
-  'mcp_tool_quarantined',
-  'mcp_tool_unknown',
-  'policy_denied',
-  'proof_required',
-])
-
 /**
- * Tells a refusal that the caller's authority alone decides, as it stands in the database: the same call can be
- * judged once more from the ledger (docs/ledger.md#recomputing).
+ * Tells a refusal that rests on the caller's authority, as it stands in the database: the rule's own, of which the
+ * same call can be judged once more from the ledger (docs/ledger.md#recomputing), and a policy's.
  */
-export const isOfAuthority = (reason: RefusalReason): boolean => DECISIONS.has(reason)
+export const isOfAuthority = (reason: RefusalReason): boolean =>
+  REFUSED_BY_RULE.has(reason) || reason === 'policy_denied'
 
 /** Tells a refusal of a call's form, whoever sends it: its row is `invalid`, no decision about authority. */
 export function isOfForm(reason: RefusalReason): boolean {

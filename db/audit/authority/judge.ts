@@ -4,23 +4,11 @@ import type { Authority, Decision } from './decision.ts'
 import { refusalOfSet, refusalOfSummarisedSet } from './demands.ts'
 import { refusalOfResource, refusalOfTool } from './reached.ts'
 import type { KnownPrincipal, Replay } from './replay.ts'
-import { certificateHolds, proofFault, thumbprintsAt } from './rule.ts'
+import { certificateHolds, proofFault, REFUSED_BY_RULE, thumbprintsAt } from './rule.ts'
 import type { ConfigurationState, PrincipalState } from './states.ts'
 
 /** What recomputing a decision came to: null where it agrees. */
 export type Judgement = { readonly problem: string } | { readonly notRecomputable: string } | null
-
-/**
- * Refusals that follow from authority alone. Those rows are stored only while it stands. A row about a principal
- * that was deactivated, or lost its certificate, while its call was judged names the revision that it came with.
- */
-const OF_AUTHORITY: ReadonlySet<string> = new Set([
-  'proof_required',
-  'mcp_tool_unknown',
-  'mcp_not_bound',
-  'capability_missing',
-  'mcp_tool_quarantined',
-])
 
 /** Computes a decision of version 2 anew from the rows before it (docs/ledger.md#rule). */
 export function judge(decision: Decision, replay: Replay): Judgement {
@@ -44,7 +32,8 @@ function compare(decision: Decision, replay: Replay): void {
     knownOf(decision, authority, replay)
     return
   }
-  if (!allowed && !OF_AUTHORITY.has(reason ?? '')) throw new NotRecomputable('refused for what no row holds')
+  if (!allowed && !REFUSED_BY_RULE.has(reason ?? ''))
+    throw new NotRecomputable('refused for what no row holds')
   const known = knownOf(decision, authority, replay)
   const principal = stateOf(decision, authority, known)
   const call: Call = { decision, authority, configuration, principal, bindings: known.bindings, replay }

@@ -17,6 +17,19 @@ export const ANY_CALL = 'mcp.tools.call'
 /** The one built-in tool. Its name is the capability that it demands. */
 export const BUILT_IN_TOOL = 'http.get'
 
+/**
+ * The reasons of refusals that follow from authority alone: the gate stores their rows only while it stands, and a
+ * verifier computes them once more. A row about a principal that was deactivated, or lost its certificate, while its
+ * call was judged names the revision that it came with, so it is none of these.
+ */
+export const REFUSED_BY_RULE: ReadonlySet<string> = new Set([
+  'proof_required',
+  'mcp_tool_unknown',
+  'mcp_not_bound',
+  'capability_missing',
+  'mcp_tool_quarantined',
+])
+
 const PROMPTS = ['mcp.prompts.get']
 const RESOURCES = ['mcp.resources.read']
 

@@ -28,14 +28,11 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
   name: 'mcp_peek',
   admit: ({ json: { method: name, params } }) => {
     const method = typeof name === 'string' ? METHODS.get(name) : undefined
-    const demand = method ? { action: actionOf(String(name)), demanded: method.demanded } : UNREAD
+    const demand = method ? { action: method.action, demanded: method.demanded } : UNREAD
     const tool = method?.work === 'call_tool' && isObject(params) ? recordableName(params.name) : null
     return { peeked: { demand, tool } }
   },
 }
-
-/** Names the audit action of a method: `mcp_tools_call` (docs/ledger.md). */
-const actionOf = (method: string): string => `mcp_${method.replaceAll('/', '_')}`
 
 /** Returns the tool as the caller calls it, where it can stand in a row. */
 export const recordableName = (name: unknown): string | null =>

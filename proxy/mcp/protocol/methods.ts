@@ -1,3 +1,4 @@
+import { DEMANDED_BY_ACTION } from '../../../db/audit/authority/rule.ts'
 import type { Demand } from '../../../plugins/facts.ts'
 
 /**
@@ -8,27 +9,44 @@ export type Work = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
 interface Method {
   readonly work: Work
+  /** The audit action: `mcp_tools_call` (docs/ledger.md#actions). */
+  readonly action: string
   readonly demanded: readonly string[]
   /** The member of an aggregated result that holds the list. */
   readonly member?: string
 }
 
-const PROMPTS = ['mcp.prompts.get']
-const RESOURCES = ['mcp.resources.read']
+/**
+ * Describes a method: its audit action, and what that demands wherever it alone decides it, by the rule that the gate
+ * shares with verifiers. `like`: the method whose demand it has, where its parameters decide.
+ */
+function method(
+  name: string,
+  work: Work,
+  { member, like = name }: { readonly member?: string; readonly like?: string } = {},
+): readonly [string, Method] {
+  const demanded = DEMANDED_BY_ACTION.get(actionOf(like)) ?? []
+  return [name, { work, action: actionOf(name), demanded, ...(member !== undefined && { member }) }]
+}
 
-/** Every gated method, with what it demands. For `tools/call` the tool itself says what. */
+const actionOf = (name: string): string => `mcp_${name.replaceAll('/', '_')}`
+
+/**
+ * Every gated method, with what it demands. For `tools/call` the tool itself says what; for the last two, what
+ * their parameters are about.
+ */
 export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
-  ['tools/list', { work: 'list_tools', demanded: ['mcp.tools.list'] }],
-  ['tools/call', { work: 'call_tool', demanded: [] }],
-  ['prompts/list', { work: 'aggregate', demanded: PROMPTS, member: 'prompts' }],
-  ['prompts/get', { work: 'relay', demanded: PROMPTS }],
-  ['resources/list', { work: 'aggregate', demanded: RESOURCES, member: 'resources' }],
-  ['resources/templates/list', { work: 'aggregate', demanded: RESOURCES, member: 'resourceTemplates' }],
-  ['resources/read', { work: 'relay', demanded: RESOURCES }],
-  ['resources/subscribe', { work: 'relay', demanded: RESOURCES }],
-  ['resources/unsubscribe', { work: 'relay', demanded: RESOURCES }],
-  ['completion/complete', { work: 'relay', demanded: PROMPTS }],
-  ['logging/setLevel', { work: 'relay', demanded: RESOURCES }],
+  method('tools/list', 'list_tools'),
+  method('tools/call', 'call_tool'),
+  method('prompts/list', 'aggregate', { member: 'prompts' }),
+  method('prompts/get', 'relay'),
+  method('resources/list', 'aggregate', { member: 'resources' }),
+  method('resources/templates/list', 'aggregate', { member: 'resourceTemplates' }),
+  method('resources/read', 'relay'),
+  method('resources/subscribe', 'relay'),
+  method('resources/unsubscribe', 'relay'),
+  method('completion/complete', 'relay', { like: 'prompts/get' }),
+  method('logging/setLevel', 'relay', { like: 'resources/read' }),
 ])
 
 /**
