@@ -26,3 +26,10 @@ export async function allPages<Row>(
 
 /** For a list that is short, or whose reader may hold up everybody. */
 export const noPause: Pause = () => Promise.resolve()
+
+/** Cuts a list into parts of at most `size`, in order. None where it is empty. */
+export function portionsOf<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
+  const portions: (readonly Item[])[] = []
+  for (let from = 0; from < items.length; from += size) portions.push(items.slice(from, from + size))
+  return portions
+}

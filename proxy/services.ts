@@ -18,6 +18,7 @@ import { spiffePin } from '../plugins/pin/spiffe.ts'
 import type { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
+import type { Quota } from '../plugins/secrets/quota.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
 import { Renewals } from './admin/principals/renew.ts'
@@ -27,7 +28,7 @@ import { resourcesOf } from './auth/metadata.ts'
 import { openNonceSecret } from './auth/nonces.ts'
 import { openSubjectKeys } from './auth/subject-keys.ts'
 import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
-import { TokenQuota } from './auth/token-quota.ts'
+import { tokenQuota } from './auth/token-quota.ts'
 import type { DataDirectory } from './data-directory.ts'
 import { secretOf } from './egress/secret-reference.ts'
 import type { Listeners } from './http/listeners.ts'
@@ -77,7 +78,7 @@ export interface Services {
   readonly subjectKeys: SubjectKeys
   /** The changes of one object, one after the other, whichever configuration is in force. */
   readonly oneAtATime: OneAtATime
-  readonly quota: TokenQuota
+  readonly quota: Quota
   readonly renewals: Renewals
   readonly setup: Setup
   /** The connections to LLM providers. */
@@ -147,7 +148,7 @@ export async function openServices(
     subjectKeys,
     oneAtATime: new OneAtATime(),
     logins: new Logins(nonceSecret),
-    quota: new TokenQuota(monotonic, () => disk.low),
+    quota: tokenQuota(monotonic, () => disk.low),
     renewals: new Renewals(monotonic),
     setup: new Setup(new Throttle(monotonic)),
     upstream: openUpstream(),

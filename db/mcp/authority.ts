@@ -1,9 +1,10 @@
 import type { JsonObject } from '../json.ts'
+import { portionsOf } from '../pages.ts'
 import type { McpResourceFields } from './resources.ts'
 import type { McpTool } from './tools.ts'
 
 /** The tools that one row names. */
-const PORTION = 64
+export const TOOLS_IN_A_ROW = 64
 
 /** What a resource demands, and what it is called. */
 type Demanding = Pick<McpResourceFields, 'name' | 'required_capability' | 'tool_capabilities' | 'enabled'> & {
@@ -42,13 +43,6 @@ export function toolsDetail(tools: readonly McpTool[]): JsonObject {
   }
 }
 
-/** Cuts a list of tools so that each part has room in one row. None where there are none. */
-export function portionsOf<Tool>(tools: readonly Tool[]): readonly (readonly Tool[])[] {
-  const portions: (readonly Tool[])[] = []
-  for (let from = 0; from < tools.length; from += PORTION) portions.push(tools.slice(from, from + PORTION))
-  return portions
-}
-
 /**
  * Says in `detail`, of one row or several, how a resource and all its tools are (docs/ledger.md#replay). All
  * have the resource's present revision, and add up. `pinned` has the tools too that were approved once and are
@@ -59,7 +53,7 @@ export function snapshotOf(
   tools: readonly McpTool[],
 ): readonly JsonObject[] {
   const state = resourceAuthority(resource, resource.revision)
-  const [first = [], ...rest] = portionsOf(tools)
+  const [first = [], ...rest] = portionsOf(tools, TOOLS_IN_A_ROW)
   return [first, ...rest].map((portion) => {
     const pinned = portion.flatMap(({ name, digest }) => (digest === null ? [] : [[name, digest]]))
     return { ...state, ...toolsDetail(portion), ...(pinned.length > 0 && { pinned }) }

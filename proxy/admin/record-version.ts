@@ -4,6 +4,7 @@ import { snapshotOf } from '../../db/mcp/authority.ts'
 import { listMcpBindings } from '../../db/mcp/bindings.ts'
 import { listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { listMcpTools } from '../../db/mcp/tools.ts'
+import { portionsOf } from '../../db/pages.ts'
 import { authorityDetail, authorityState } from '../../db/principals/authority.ts'
 import { listPrincipals, type PrincipalRecord } from '../../db/principals/read.ts'
 import { insertSubjectKey, sealedSubjectKey } from '../../db/principals/subject-keys.ts'
@@ -37,10 +38,15 @@ interface Sources {
 export async function bringRecordUpToDate(sources: Sources): Promise<number> {
   const { database, ledger, at } = sources
   if ((await readSetting(database, 'record_version')) === VERSION) return 0
+  const keyOf = sealedSubjectKey(database)
   let rows = 0
   for (const type of TYPES) {
     for (const group of portionsOf((await listPrincipals(database, type)).items, AT_ONCE)) {
-      const written = await Promise.all(group.map((record) => writePrincipal(sources, record)))
+      const written = await Promise.all(
+        group.map(async (record) =>
+          (await keyOf(record.principal_ref)) === undefined ? writePrincipal(sources, record) : 0,
+        ),
+      )
       rows += written.reduce((sum, count) => sum + count, 0)
     }
   }
@@ -52,7 +58,6 @@ export async function bringRecordUpToDate(sources: Sources): Promise<number> {
 async function writePrincipal(sources: Sources, record: PrincipalRecord): Promise<number> {
   const { database, ledger, subjectKeys, configDigest, at } = sources
   const { principal_id: id, principal_ref: ref, principal_type: type } = record
-  if ((await sealedSubjectKey(database)(ref)) !== undefined) return 0
   const key = insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
   const notes = await principalNotes(database, record, at)
   const entries = notes.map((note) => noteEntry(note, at, configDigest))
@@ -80,15 +85,10 @@ async function principalNotes(
   const bindings = (await listMcpBindings(database, { principalId }))
     .filter(({ principal_type: own }) => own === type)
     .map(({ binding_id, resource_id }) => [binding_id, resource_id] as const)
-  return portionsOf(bindings, PORTION).map((portion) => ({
+  // A row says the state, also where there are no bindings.
+  const [first = [], ...rest] = portionsOf(bindings, PORTION)
+  return [first, ...rest].map((portion) => ({
     action: 'authority.snapshot',
     detail: { ...detail, principal_type: type, bindings: portion },
   }))
-}
-
-/** At least one, though it may be empty. */
-function portionsOf<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
-  const portions: (readonly Item[])[] = [items.slice(0, size)]
-  for (let from = size; from < items.length; from += size) portions.push(items.slice(from, from + size))
-  return portions
 }

@@ -9,11 +9,11 @@ import { isReplay } from '../../plugins/dpop/single-use.ts'
 import type { Principal, Proof } from '../../plugins/facts.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import type { Quota } from '../../plugins/secrets/quota.ts'
 import { json, type Reply } from '../http/reply.ts'
 import type { Logins } from './login-challenge.ts'
 import { resourcesOf } from './metadata.ts'
 import type { TokenKeys } from './token-keys.ts'
-import type { TokenQuota } from './token-quota.ts'
 import type { TokenRequest } from './token-request.ts'
 
 export interface IssueSources {
@@ -21,7 +21,7 @@ export interface IssueSources {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly keys: TokenKeys
   readonly logins: Logins
-  readonly quota: TokenQuota
+  readonly quota: Quota
   readonly baseUrls: () => readonly string[]
   readonly configDigest: string
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { TokenQuota } from '../../proxy/auth/token-quota.ts'
+import { tokenQuota } from '../../proxy/auth/token-quota.ts'
 import { tokenFor } from '../support/dpop.ts'
 import { flood } from '../support/flood.ts'
 import { testGateway } from '../support/gateway.ts'
@@ -45,7 +45,7 @@ await t.test(
 
 await t.test('D3: while the disk is low there are fewer', (t) => {
   let low = true
-  const quota = new TokenQuota(
+  const quota = tokenQuota(
     () => 0,
     () => low,
   )

@@ -8,6 +8,7 @@ import type { Principal } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Peer } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { Quota } from '../../../plugins/secrets/quota.ts'
 import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
@@ -98,8 +99,6 @@ const replaced = (): Refusal =>
 
 /** The renewals that a principal may ask for in a minute. */
 const MOST = 10
-const MINUTE_MS = 60_000
-const MAX_PRINCIPALS = 10_000
 /** The answers that are kept: some 3 KiB each. */
 const MAX_ANSWERS = 1_000
 
@@ -109,25 +108,17 @@ const MAX_ANSWERS = 1_000
  * certificate for the same key, since that certificate is no longer the current one. Lost with the process.
  */
 export class Renewals {
-  readonly #now: Monotonic
-  readonly #counts = new LRUCache<string, { asked: number; readonly until: number }>({ max: MAX_PRINCIPALS })
+  readonly #quota: Quota
   readonly #answers = new LRUCache<string, Promise<object>>({ max: MAX_ANSWERS })
 
   constructor(now: Monotonic) {
-    this.#now = now
+    this.#quota = new Quota(now, () => MOST)
   }
 
   /** Refuses with `renewal_throttled` whoever has asked too often. */
   count(principalId: string): void {
-    const at = this.#now()
-    const known = this.#counts.get(principalId)
-    const count = known && at < known.until ? known : { asked: 0, until: at + MINUTE_MS }
-    if (count.asked >= MOST) {
-      const retryAfter = String(Math.ceil((count.until - at) / 1000))
-      throw new Refusal('renewal_throttled', { headers: { 'retry-after': retryAfter } })
-    }
-    count.asked += 1
-    this.#counts.set(principalId, count)
+    const waitS = this.#quota.take(principalId)
+    if (waitS > 0) throw new Refusal('renewal_throttled', { headers: { 'retry-after': String(waitS) } })
   }
 
   /** Returns what this certificate was given for this key; makes it where it was given nothing. */

@@ -3,9 +3,10 @@ import { LedgerError } from '../../../db/audit/entry.ts'
 import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
 import type { JsonObject } from '../../../db/json.ts'
-import { portionsOf, resourceAuthority, toolsDetail } from '../../../db/mcp/authority.ts'
+import { resourceAuthority, TOOLS_IN_A_ROW, toolsDetail } from '../../../db/mcp/authority.ts'
 import { type McpResource, recordRead } from '../../../db/mcp/resources.ts'
 import { type McpTool, putMcpTool } from '../../../db/mcp/tools.ts'
+import { portionsOf } from '../../../db/pages.ts'
 import type { Statement } from '../../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import { inTurns, type Steps } from '../../../plugins/turns.ts'
@@ -129,7 +130,10 @@ function instructed(
 }
 
 function pinned({ tools }: PinPlan): readonly AuditNote[] {
-  return portionsOf(tools.filter(({ state }) => state !== 'quarantined')).map((portion) => {
+  return portionsOf(
+    tools.filter(({ state }) => state !== 'quarantined'),
+    TOOLS_IN_A_ROW,
+  ).map((portion) => {
     const approved = portion.filter(({ state }) => state === 'approved').map(({ name }) => name)
     const detail = {
       approved: approved.sort(),
@@ -151,7 +155,7 @@ function quarantined({ name }: McpResource, { quarantined: all }: PinPlan): read
     tool: `${name}.${tool}`,
   }))
   // Each row says all that the operator has set, so an upstream must not choose their number.
-  const others = portionsOf(all.slice(MAX_OWN)).map((portion) => ({
+  const others = portionsOf(all.slice(MAX_OWN), TOOLS_IN_A_ROW).map((portion) => ({
     action,
     detail: { quarantined: portion.map(({ tool, digest }) => [tool, digest]) },
   }))
