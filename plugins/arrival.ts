@@ -33,6 +33,21 @@ export interface Held {
   readonly refusal: () => Error
 }
 
+/**
+ * Tells a call that nobody waits for it any more: its caller hung up before the answer was whole, or its
+ * authority is gone.
+ */
+export interface Hangup {
+  readonly gone: boolean
+  /** Why; undefined while somebody waits, and where the caller just hung up. */
+  readonly reason: unknown
+  /** The same as a signal, with a reason that can always be thrown. Made for who asks for it: it is dear. */
+  readonly signal: AbortSignal
+  /** Calls `told` once, when it happens; not where it has happened. Must not throw. */
+  readonly onGone: (told: () => void) => void
+  readonly offGone: (told: () => void) => void
+}
+
 /** One request as it arrived: nothing about its sender is believed yet. */
 export interface Arrival {
   /** `req_…`: the log's request id and the audit row's. */
@@ -59,8 +74,7 @@ export interface Arrival {
   readonly held: Held
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
-  /** Fires when the caller hangs up before the answer is whole. */
-  readonly signal: AbortSignal
+  readonly hangup: Hangup
 }
 
 /** The place of a decision in the ledger: the caller's receipt. */

@@ -3,7 +3,7 @@ import type { Principal } from './facts.ts'
 import { RECORDER, type Recorder, Stale } from './recorder.ts'
 import { Refusal } from './refusal.ts'
 
-export type { Arrival, Caller, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
+export type { Arrival, Caller, Hangup, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
 export { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
 
 /**

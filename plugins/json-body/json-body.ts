@@ -45,12 +45,12 @@ export function jsonBody({
       if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
       if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
       const isLong = body.length > AT_ONCE
-      const { value, spans } = isLong ? await inTurns(scanning(body), arrival.signal) : scanJson(body)
+      const { value, spans } = isLong ? await inTurns(scanning(body), arrival.hangup.signal) : scanJson(body)
       if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
       if (!isLong) return { body, json: value, spans }
       const digest = arrival.commitments?.hashing('body_sha256')
       if (!digest) return { body, json: value, spans }
-      const bodySha256 = await inTurns(digesting(body, digest), arrival.signal)
+      const bodySha256 = await inTurns(digesting(body, digest), arrival.hangup.signal)
       return { body, json: value, spans, bodySha256 }
     },
   }

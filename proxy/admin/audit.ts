@@ -81,11 +81,11 @@ export const listAudit = operation({
   status: 200,
   reasons: [],
   media: 'application/json',
-  run: async ({ database, subjectKeys }, { query }, { signal }) => {
+  run: async ({ database, subjectKeys }, { query }, { hangup }) => {
     const { principal, ...rest } = query
     const filter =
       principal === undefined ? rest : { ...rest, principal: await ledgerNameOf(database, principal) }
-    const pieces = await database.audit.list(filter, signal).catch(notRead)
+    const pieces = await database.audit.list(filter, hangup.signal).catch(notRead)
     return { value: query.request_id === undefined ? pieces : withSalts(pieces, subjectKeys) }
   },
 })
@@ -128,8 +128,8 @@ export const exportAudit = operation({
   status: 200,
   reasons: [],
   media: 'application/x-ndjson',
-  run: async ({ database }, _input, { signal }) => ({
-    value: await database.audit.export(signal).catch(notRead),
+  run: async ({ database }, _input, { hangup }) => ({
+    value: await database.audit.export(hangup.signal).catch(notRead),
   }),
 })
 
@@ -148,8 +148,8 @@ export const verifyAudit = operation({
   }),
   status: 200,
   reasons: [],
-  run: async ({ database }, _input, { signal }) => {
-    const { ok, rows, first_bad } = await database.audit.verify(signal).catch(notRead)
+  run: async ({ database }, _input, { hangup }) => {
+    const { ok, rows, first_bad } = await database.audit.verify(hangup.signal).catch(notRead)
     return { value: first_bad ? { ok, rows, first_bad } : { ok, rows } }
   },
 })

@@ -4,6 +4,7 @@ import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { PrincipalType } from '../../db/schema.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
+import type { Hangup } from '../../plugins/plugin.ts'
 import type { Actor } from '../../plugins/secrets/admin-secret.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
@@ -53,6 +54,6 @@ export interface Caller {
   readonly at: number
   readonly actor: Actor | Itself
   readonly remoteAddress: string
-  /** Fires when the caller no longer waits. */
-  readonly signal: AbortSignal
+  /** Tells when the caller no longer waits. */
+  readonly hangup: Hangup
 }

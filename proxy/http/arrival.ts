@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import { Collector } from '../../plugins/collect.ts'
-import type { Arrival, Caller, Peer } from '../../plugins/plugin.ts'
+import type { Arrival, Caller, Hangup, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { AT_ONCE } from '../../plugins/turns.ts'
 import type { Account } from './open-calls.ts'
@@ -128,12 +128,12 @@ export interface Incoming {
   readonly res: ServerResponse
   readonly at: number
   readonly params: Readonly<Record<string, string>>
-  readonly signal: AbortSignal
+  readonly hangup: Hangup
   readonly held: Account
 }
 
 /** Makes the first facts of a request, before any plugin has run. */
-export function arrive({ req, res, at, params, signal, held }: Incoming): Arrival {
+export function arrive({ req, res, at, params, hangup, held }: Incoming): Arrival {
   const { path, query } = splitTarget(req.url ?? '/')
   let body: Promise<Buffer> | null = null
   return {
@@ -152,7 +152,7 @@ export function arrive({ req, res, at, params, signal, held }: Incoming): Arriva
     },
     held,
     answer: {},
-    signal,
+    hangup,
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Caller, Held } from '../../plugins/plugin.ts'
+import type { Caller, Hangup, Held } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { Cut } from './send.ts'
 
@@ -43,6 +43,39 @@ export class OpenCalls {
         if (stillHolds && !(await stillHolds(at))) cut('revoked')
       }),
     )
+  }
+}
+
+/** Tells a call that nobody waits for it any more. */
+export class CallHangup implements Hangup {
+  gone = false
+  reason: unknown
+  #controller: AbortController | null = null
+  #told: (() => void)[] = []
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController()
+      if (this.gone) this.#controller.abort(this.reason)
+    }
+    return this.#controller.signal
+  }
+
+  onGone(told: () => void): void {
+    if (!this.gone) this.#told.push(told)
+  }
+
+  offGone(told: () => void): void {
+    this.#told = this.#told.filter((one) => one !== told)
+  }
+
+  /** The first reason counts. */
+  hangUp(reason?: unknown): void {
+    if (this.gone) return
+    this.gone = true
+    this.reason = reason
+    this.#controller?.abort(reason)
+    for (const told of this.#told.splice(0)) told()
   }
 }
 

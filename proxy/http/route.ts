@@ -3,6 +3,7 @@ import type {
   Arrival,
   Caller,
   Decision,
+  Hangup,
   Pipeline,
   Receipt,
   Recorder,
@@ -234,7 +235,7 @@ async function act<Facts extends Arrival>(
     countWhole(reply, facts)
     return { reply, refusal: null }
   } catch (error) {
-    const refusal = refusalOf(error, facts.signal)
+    const refusal = refusalOf(error, facts.hangup)
     return { reply: refuse(refusal, facts), refusal }
   }
 }
@@ -251,11 +252,11 @@ function countWhole({ body }: Reply, facts: Arrival): void {
   facts.held.sends(Buffer.byteLength(body))
 }
 
-function refusalOf(error: unknown, { aborted, reason }: AbortSignal): Refusal {
+function refusalOf(error: unknown, { gone, reason }: Hangup): Refusal {
   // Where the authority of a call is gone, that is why it ended, whatever it ended with.
   if (reason instanceof Refusal) return reason
   if (error instanceof Refusal) return error
-  return aborted ? new Refusal('client_gone') : new Refusal('internal', { cause: error })
+  return gone ? new Refusal('client_gone') : new Refusal('internal', { cause: error })
 }
 
 function principalOf<Facts extends Arrival>({ facts }: Decision<Facts>): string | null {

@@ -6,7 +6,7 @@ import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Incoming, type Router, splitTarget } from './arrival.ts'
 import { discard, distrusted, framingFault } from './framing.ts'
-import type { Budget, Drain, OpenCall, StillHolds } from './open-calls.ts'
+import { type Budget, CallHangup, type Drain, type OpenCall, type StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Report } from './reply.ts'
 import { type Ended, type Handled, type OnAllowed, printReceipt } from './route.ts'
@@ -55,7 +55,7 @@ type Begun = Pick<Incoming, 'req' | 'res' | 'held'>
 
 async function request({ req, res, held }: Begun, options: ServeOptions): Promise<void> {
   const at = options.clock()
-  const gone = new AbortController()
+  const hangup = new CallHangup()
   let stream: Cut | null = null
   let stillHolds: StillHolds | null = null
   const call: OpenCall = {
@@ -63,7 +63,7 @@ async function request({ req, res, held }: Begun, options: ServeOptions): Promis
     // ends what it waits for; one that hangs before or after that is given up.
     cut: (reason) => {
       if (stream && !res.writableEnded) stream(reason)
-      else if (reason === 'revoked' && !gone.signal.aborted) gone.abort(new Refusal('authority_revoked'))
+      else if (reason === 'revoked' && !hangup.gone) hangup.hangUp(new Refusal('authority_revoked'))
       else res.destroy()
     },
     stillHolds: null,
@@ -71,9 +71,9 @@ async function request({ req, res, held }: Begun, options: ServeOptions): Promis
   const forget = options.drain.calls.add(call)
   res.once('close', () => {
     forget()
-    if (!res.writableFinished) gone.abort()
+    if (!res.writableFinished) hangup.hangUp()
   })
-  const incoming = { req, res, at, signal: gone.signal, held }
+  const incoming = { req, res, at, hangup, held }
   const handled = await handle(incoming, options.mounted.router, (holds) => {
     stillHolds = holds
     call.stillHolds = holds

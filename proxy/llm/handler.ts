@@ -132,7 +132,7 @@ const unusable = ({ provider }: ProviderTarget, { status }: UpstreamAnswer, caus
   cause,
 })
 
-function requestTo(target: ProviderTarget, { granted, body, spans, headers, signal }: LlmFacts) {
+function requestTo(target: ProviderTarget, { granted, body, spans, headers, hangup }: LlmFacts) {
   const { provider } = target
   const requested = granted.target
   const parts = target.model === requested.model ? [body] : withModel(body, spans.get('model'), target.model)
@@ -144,7 +144,7 @@ function requestTo(target: ProviderTarget, { granted, body, spans, headers, sign
     headers: requestHeaders(provider, headers, length),
     body: parts,
     timeouts: target.timeouts,
-    signal,
+    signal: hangup.signal,
   } as const
 }
 

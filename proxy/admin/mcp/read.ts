@@ -19,7 +19,7 @@ export async function readUpstream(
   withinMs = MAX_READ_MS,
 ): Promise<void> {
   const { database, mcp } = context
-  const result = await inspectWithin(mcp.inspect, withinMs)(resource, caller.signal)
+  const result = await inspectWithin(mcp.inspect, withinMs)(resource, caller.hangup.signal)
   const applied = await applyRead({ database, at: caller.at }, resource, result)
   try {
     await changeAll(context, caller, applied)

@@ -73,7 +73,7 @@ function checked(facts: Called, definition: Checked) {
 
 /** Finds the fault of arguments on a thread, since the one that serves may not take so long. */
 async function faultAside(
-  { granted, signal, largeParams }: Called,
+  { granted, hangup, largeParams }: Called,
   definition: Checked,
   args: Members,
 ): Promise<string | null> {
@@ -82,7 +82,10 @@ async function faultAside(
   const bytes = span && largeParams?.text.subarray(span.start, span.end)
   const asked = { digest, definition: text, args: bytes ?? JSON.stringify(args) }
   try {
-    const { fault, small } = await calls.ask('judgeArguments', asked, { key: granted.principal.id, signal })
+    const { fault, small } = await calls.ask('judgeArguments', asked, {
+      key: granted.principal.id,
+      signal: hangup.signal,
+    })
     if (small) compileSmall(definition)
     return fault
   } catch (error) {

@@ -149,14 +149,14 @@ function largeParamsOf({
   spans,
   message,
   principal,
-  signal,
+  hangup,
   commitments,
 }: Needs): Promise<LargeParams> {
   const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
   const member = message.method === 'tools/call' ? 'arguments' : null
   const given = { bytes: body.subarray(start, end), value: message.params, member } as const
   const salt = commitments.salt('arguments_sha256')
-  return readLargeParams({ ...given, salt }, { key: principal.id, signal })
+  return readLargeParams({ ...given, salt }, { key: principal.id, signal: hangup.signal })
 }
 
 type Canonical = Pick<LargeParams, 'commitment' | 'sha256' | 'bytes'>

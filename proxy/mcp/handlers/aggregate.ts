@@ -39,7 +39,7 @@ export async function aggregate(
 ): Promise<Aggregated> {
   const offering = resources.filter((resource) => offers(resource, member))
   const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
-  facts.signal.throwIfAborted()
+  facts.hangup.signal.throwIfAborted()
   const missing = offering.filter((_, index) => parts[index]?.status === 'rejected')
   const [first] = missing
   const failure = parts.find((part) => part.status === 'rejected')
@@ -62,7 +62,8 @@ async function itemsOf(
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
-  const { message, session, signal, held } = facts
+  const { message, session, held } = facts
+  const { signal } = facts.hangup
   const era = upstreamEra(resource, session)
   const items: string[] = []
   const cursors = new Set<string | null>([null])

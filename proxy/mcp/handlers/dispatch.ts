@@ -77,7 +77,11 @@ async function listed(
 const OURS = `"_meta":${JSON.stringify({ [META.serverInfo]: IMPLEMENTATION })}`
 
 async function builtIn({ fetchUrl }: McpSources, facts: McpFacts): Promise<Reply> {
-  const { result, report } = await fetchUrl(facts.granted, facts.toolCall.arguments ?? {}, facts.signal)
+  const { result, report } = await fetchUrl(
+    facts.granted,
+    facts.toolCall.arguments ?? {},
+    facts.hangup.signal,
+  )
   const failed = result.isError === true
   const text = JSON.stringify(modern(facts) ? { resultType: 'complete', ...result } : result)
   return done(facts, text, {
@@ -129,7 +133,7 @@ async function answered(
       text,
     )
   } catch (error) {
-    throw facts.signal.aborted ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
+    throw facts.hangup.gone ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
   }
   return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
 }

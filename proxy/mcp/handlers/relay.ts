@@ -84,7 +84,7 @@ class Relayed {
     const { cancellations } = this.#sources
     const { granted, session, message } = this.#facts
     const ticket = cancellations.begin({ principalId: granted.principal.id, session, message })
-    const signal = AbortSignal.any([this.#facts.signal, ticket.signal])
+    const signal = AbortSignal.any([this.#facts.hangup.signal, ticket.signal])
     let streaming = false
     try {
       const answer = await this.#sources.upstream.call(outgoing(this.#facts, this.#to, signal))

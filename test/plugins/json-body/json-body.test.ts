@@ -6,6 +6,7 @@ import { scanJson } from '../../../plugins/json-body/scan.ts'
 import { commitmentsBy } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { heldFor } from '../../support/plugins/arrival.ts'
 
 const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arrival => ({
@@ -25,7 +26,7 @@ const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arri
   },
   held: heldFor(),
   answer: {},
-  signal: new AbortController().signal,
+  hangup: new CallHangup(),
 })
 
 const admit = async (bytes: Buffer | string, headers: Arrival['headers'] = {}) =>
@@ -290,8 +291,9 @@ await t.test('A5 the commitment to a long body comes with it; to a short one it 
 })
 
 await t.test('A5 a long body of a caller who has hung up is not read', async (t) => {
-  const signal = AbortSignal.abort()
-  const facts = { ...arrival(JSON.stringify({ input: 'a'.repeat(100_000) })), signal }
+  const hangup = new CallHangup()
+  hangup.hangUp()
+  const facts = { ...arrival(JSON.stringify({ input: 'a'.repeat(100_000) })), hangup }
   await t.rejects(async () => jsonBody({ limit: 1_000_000 }).admit(facts), {
     reason: 'client_gone',
     message: /hung up/,

@@ -7,6 +7,7 @@ import { type Check, type CheckFacts, loadOperatorModule } from '../../../plugin
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { holderOf } from '../../support/permit.ts'
 import { heldFor } from '../../support/plugins/arrival.ts'
 
@@ -28,7 +29,7 @@ function facts(): Arrival & CheckFacts {
     readBody: async () => Buffer.from('canary'),
     held: heldFor(),
     answer: {},
-    signal: new AbortController().signal,
+    hangup: new CallHangup(),
     principal,
     proof: null,
     demand,

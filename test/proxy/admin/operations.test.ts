@@ -8,6 +8,7 @@ import { OneAtATime } from '../../../proxy/admin/one-at-a-time.ts'
 import { perform } from '../../../proxy/admin/operation.ts'
 import { OPERATIONS } from '../../../proxy/admin/operations.ts'
 import { makeDataDirectory, openDataDirectory } from '../../../proxy/data-directory.ts'
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { readSettings } from '../../../proxy/settings.ts'
 import { scratch } from '../../support/gateway.ts'
 import { refused } from '../../support/refused.ts'
@@ -18,7 +19,7 @@ const CALLER = {
   at: AT,
   actor: { id: 'admin', via: 'socket' },
   remoteAddress: '',
-  signal: new AbortController().signal,
+  hangup: new CallHangup(),
 } as const
 
 /** What operations work with, on a data directory of its own: no listener, no HTTP. */

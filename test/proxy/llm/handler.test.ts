@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import t from 'tap'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { llmHandler } from '../../../proxy/llm/handler.ts'
 import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { anthropic, facts, openai, options, receive } from '../../support/llm/facts.ts'
@@ -501,12 +502,12 @@ await t.test('§3 unknown models and the other dialect are refused before anybod
 })
 
 await t.test('F-19 a caller who hangs up stops the call, and no further provider is asked', async (t) => {
-  const caller = new AbortController()
-  const { url, closed } = await rawUpstream(t, () => caller.abort())
+  const caller = new CallHangup()
+  const { url, closed } = await rawUpstream(t, () => caller.hangUp())
   const second = await rawUpstream(t, ok)
   const call = handle([openai(url), openai(second.url, { name: 'second' })], {
     body: CHAT,
-    signal: caller.signal,
+    hangup: caller,
   })
   await t.rejects(call, { name: 'AbortError' })
   await closed
@@ -514,11 +515,11 @@ await t.test('F-19 a caller who hangs up stops the call, and no further provider
 })
 
 await t.test('F-19 a caller who hangs up during the answer stops the upstream', async (t) => {
-  const caller = new AbortController()
+  const caller = new CallHangup()
   const { url, closed } = await rawUpstream(t, (socket) => socket.write(chunkedHead() + chunk('data: 1\n\n')))
-  const { body } = await handle([openai(url)], { body: CHAT, signal: caller.signal })
+  const { body } = await handle([openai(url)], { body: CHAT, hangup: caller })
   if (typeof body !== 'object' || !('source' in body)) throw new Error('not streamed')
-  body.source.once('data', () => caller.abort())
+  body.source.once('data', () => caller.hangUp())
   await once(body.source, 'close')
   await closed
   t.ok(body.source.destroyed)

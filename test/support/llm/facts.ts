@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmFacts } from '../../../proxy/llm/handler.ts'
@@ -13,7 +14,7 @@ interface Request {
   readonly path?: string
   readonly headers?: IncomingHttpHeaders
   readonly body?: unknown
-  readonly signal?: AbortSignal
+  readonly hangup?: CallHangup
   readonly at?: number
 }
 
@@ -21,7 +22,7 @@ export function arrival({
   path = '/v1/chat/completions',
   headers = {},
   body,
-  signal,
+  hangup = new CallHangup(),
   at = 0,
 }: Request = {}): Arrival {
   const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(JSON.stringify(body ?? null))
@@ -38,7 +39,7 @@ export function arrival({
     readBody: () => Promise.resolve(bytes),
     held: heldFor(),
     answer: {},
-    signal: signal ?? new AbortController().signal,
+    hangup,
   }
 }
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { refusalReply } from '../../../proxy/http/refusal.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { send } from '../../../proxy/http/send.ts'
@@ -46,14 +47,14 @@ async function answerTo(
   res: ServerResponse,
   handler: (facts: LlmFacts) => Promise<Reply>,
 ): Promise<Reply> {
-  const gone = new AbortController()
-  res.once('close', () => gone.abort())
+  const hangup = new CallHangup()
+  res.once('close', () => hangup.hangUp())
   const chunks: Buffer[] = []
   for await (const chunk of req as AsyncIterable<Buffer>) chunks.push(chunk)
   const [path = ''] = (req.url ?? '').split('?')
   const body = Buffer.concat(chunks).toString()
   try {
-    return await handler(await facts({ path, headers: req.headers, body, signal: gone.signal }))
+    return await handler(await facts({ path, headers: req.headers, body, hangup }))
   } catch (error) {
     return refusalReply(
       error instanceof Refusal ? error : new Refusal('internal', { cause: error }),

@@ -1,5 +1,5 @@
 import type { Arrival, Held } from '../../../plugins/plugin.ts'
-import { Budget } from '../../../proxy/http/open-calls.ts'
+import { Budget, CallHangup } from '../../../proxy/http/open-calls.ts'
 
 /** An arrival as a literal object: nothing known about its sender. */
 export function arrival(over: Partial<Arrival> = {}): Arrival {
@@ -16,7 +16,7 @@ export function arrival(over: Partial<Arrival> = {}): Arrival {
     readBody: () => Promise.resolve(Buffer.alloc(0)),
     held: heldFor(),
     answer: {},
-    signal: new AbortController().signal,
+    hangup: new CallHangup(),
     ...over,
   }
 }
