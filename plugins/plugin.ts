@@ -1,6 +1,6 @@
 import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
 import type { Principal } from './facts.ts'
-import { RECORDER, type Recorder, Stale } from './recorder.ts'
+import { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
 import { Refusal } from './refusal.ts'
 
 export type { Arrival, Caller, Hangup, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
@@ -74,23 +74,27 @@ type AnyPlugin = Plugin<object, object>
  */
 export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
-  /** The place from which a call is judged once more, and the plugins that are asked before that. */
-  readonly #anew: Anew
+  /** The place from which a call is judged once more. */
+  readonly #mark: number
+  /** The plugins of the second judgement: the same, with those that are asked before it at the mark. */
+  readonly #again: readonly AnyPlugin[]
 
-  private constructor(plugins: readonly AnyPlugin[], anew: Anew) {
+  private constructor(plugins: readonly AnyPlugin[], mark: number, again: readonly AnyPlugin[]) {
     this.#plugins = plugins
-    this.#anew = anew
+    this.#mark = mark
+    this.#again = again
   }
 
   static start<Known extends Arrival = Arrival>(): Pipeline<Known, Known> {
-    return new Pipeline<Known, Known>([], { from: 0, refresh: [] })
+    return new Pipeline<Known, Known>([], 0, [])
   }
 
   pass<Gives extends object>(
     plugin: Plugin<Facts, Gives> & Fresh<Facts, Gives>,
   ): Pipeline<Facts & Gives, From> {
     // Proven by the parameter's type: whatever stands before it gives what `plugin` needs.
-    return new Pipeline<Facts & Gives, From>([...this.#plugins, plugin as unknown as AnyPlugin], this.#anew)
+    const next = plugin as unknown as AnyPlugin
+    return new Pipeline<Facts & Gives, From>([...this.#plugins, next], this.#mark, [...this.#again, next])
   }
 
   /**
@@ -100,8 +104,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
    */
   anew(...refresh: readonly Refresh<Facts>[]): Pipeline<Facts, From> {
     // Proven by the parameter's type, as in pass().
-    const asked = refresh as unknown as readonly AnyPlugin[]
-    return new Pipeline<Facts, From>(this.#plugins, { from: this.#plugins.length, refresh: asked })
+    const again = [...this.#plugins, ...(refresh as unknown as readonly AnyPlugin[])]
+    return new Pipeline<Facts, From>(this.#plugins, this.#plugins.length, again)
   }
 
   /** The plugins' names in their order: what `check-config` prints. */
@@ -116,125 +120,150 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
    * refused before, the decision is a refusal with `overloaded`.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
-    const { from, refresh } = this.#anew
-    const tail = this.#plugins.slice(from)
-    const head = await ask(this.#plugins.slice(0, from), arrival)
-    if (head.refused) return (await record(NOTHING, head, recorder)) ?? overtaken(NOTHING, head, recorder)
-    const first = await ask(tail, head.facts)
-    const decided = await record(head, first, recorder)
+    const first = new Judgement<Facts>(this.#plugins, arrival, recorder)
+    await first.ask(this.#mark)
+    const head = first.refusal ? null : { ...first.facts }
+    await first.ask()
+    const decided = await first.record()
     if (decided) return decided
-    const faults = release(first)
-    const second = await ask([...refresh, ...tail], head.facts)
-    const decision = (await record(head, second, recorder)) ?? (await overtaken(head, second, recorder))
+    if (!head) return first.overtaken()
+    const faults = first.release(this.#mark)
+    const second = new Judgement<Facts>(this.#again, head, recorder, this.#mark)
+    await second.ask()
+    const decision = (await second.record()) ?? (await second.overtaken())
     return { ...decision, settled: afterFaults(faults, decision.settled) }
   }
 }
 
-interface Anew {
-  readonly from: number
-  readonly refresh: readonly AnyPlugin[]
-}
+/** One judgement of a call: what plugins have established of it, and the first refusal, if there was one. */
+class Judgement<Facts extends Arrival> {
+  readonly #plugins: readonly AnyPlugin[]
+  readonly #recorder: Recorder<Facts>
+  /** Grows with each plugin. */
+  readonly facts: Arrival & Partial<Facts>
+  /** The number of plugins that have let it through. */
+  #passed: number
+  refusal: Refusal | null = null
+  #by = RECORDER
 
-/** The facts that plugins have made of a call by their end, and the first refusal, if there was one. */
-interface Asked {
-  readonly facts: Arrival
-  /** Those that let it through. */
-  readonly passed: readonly AnyPlugin[]
-  readonly refused: { readonly refusal: Refusal; readonly by: string } | null
-}
+  /** `passed`: the plugins that have given what is known. */
+  constructor(plugins: readonly AnyPlugin[], known: Arrival, recorder: Recorder<Facts>, passed = 0) {
+    this.#plugins = plugins
+    this.#recorder = recorder
+    // Whatever plugins have given by then is of Facts.
+    this.facts = { ...known } as Arrival & Partial<Facts>
+    this.#passed = passed
+  }
 
-async function ask(plugins: readonly AnyPlugin[], known: Arrival): Promise<Asked> {
-  let facts = known
-  for (const [index, plugin] of plugins.entries()) {
+  /** Asks the plugins up to a place, until one refuses. A promise only where one had to be waited for. */
+  ask(end = this.#plugins.length): Promise<void> | undefined {
+    while (this.#passed < end && !this.refusal) {
+      try {
+        const given = this.#plugins[this.#passed]?.admit(this.facts)
+        if (isThenable(given)) return this.#wait(given, end)
+        this.#let(given)
+      } catch (error) {
+        this.#refuse(error)
+      }
+    }
+    return undefined
+  }
+
+  async #wait(given: PromiseLike<object | undefined>, end: number): Promise<void> {
     try {
-      const given = plugin.admit(facts)
-      facts = { ...facts, ...(isThenable(given) ? await given : given) }
+      this.#let(await given)
     } catch (error) {
-      const refused = { refusal: asRefusal(error), by: plugin.name }
-      return { facts, passed: plugins.slice(0, index), refused }
+      this.#refuse(error)
+    }
+    await this.ask(end)
+  }
+
+  #let(given: object | undefined): void {
+    Object.assign(this.facts, given)
+    this.#passed += 1
+  }
+
+  #refuse(error: unknown): void {
+    this.refusal = error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
+    this.#by = this.#plugins[this.#passed]?.name ?? RECORDER
+  }
+
+  /** Records the decision. Null where it was made by an authority that has changed since. */
+  async record(): Promise<Decision<Facts> | null> {
+    const { refusal, facts } = this
+    try {
+      if (refusal)
+        return this.#refused(refusal, await this.#recorder.refused(facts, refusal, this.#refusedBy()))
+      // Proven by construction: every plugin of `Facts` has run.
+      const known = facts as Facts
+      return {
+        allowed: true,
+        facts: known,
+        receipt: await this.#recorder.allowed(known),
+        settled: this.#settling(known),
+      }
+    } catch (error) {
+      return error instanceof Stale ? null : this.#unrecorded(error)
     }
   }
-  return { facts, passed: plugins, refused: null }
-}
 
-/** Records a decision. Null where it was made by an authority that has changed since. */
-async function record<Facts extends Arrival>(
-  head: Pick<Asked, 'passed'>,
-  asked: Asked,
-  recorder: Recorder<Facts>,
-): Promise<Decision<Facts> | null> {
-  const passed = [...head.passed, ...asked.passed]
-  const settled = settling(passed, asked.facts)
-  if (asked.refused) return refuse(asked, passed, recorder)
-  // Proven by construction: every plugin of `Facts` has run.
-  const facts = asked.facts as Facts
-  try {
-    const receipt = await recorder.allowed(facts)
-    return { allowed: true, facts, receipt, settled: recordFirst(recorder, facts, settled) }
-  } catch (error) {
-    return error instanceof Stale ? null : unrecorded<Facts>(facts, error, settled)
+  /** Refuses a call whose authority has changed under it for the last time. */
+  async overtaken(): Promise<Refused<Facts>> {
+    this.refusal = new Refusal('overloaded', { headers: { 'retry-after': '1' } })
+    this.#by = RECORDER
+    const decision = await this.record()
+    return decision?.allowed === false ? decision : this.#unrecorded(this.refusal)
   }
-}
 
-async function overtaken<Facts extends Arrival>(
-  head: Pick<Asked, 'passed'>,
-  asked: Asked,
-  recorder: Recorder<Facts>,
-): Promise<Refused<Facts>> {
-  const refusal = new Refusal('overloaded', { headers: { 'retry-after': '1' } })
-  const passed = [...head.passed, ...asked.passed]
-  const refused = { ...asked, refused: { refusal, by: RECORDER } }
-  const recorded = await refuse(refused, passed, recorder)
-  // Proven by ask(), as in refuse().
-  const facts = asked.facts as Arrival & Partial<Facts>
-  return recorded ?? unrecorded<Facts>(facts, refusal, settling(passed, facts))
-}
+  /**
+   * Tells plugins from a place on at once that a call they let through is not made: they are about to be asked
+   * again. Returns what they threw, as it comes in.
+   */
+  release(from: number): readonly Fault[] {
+    const faults: Fault[] = []
+    const ended: Settlement = { at: Date.now(), status: 'refused', provider: null, detail: {} }
+    this.#settle(from, ended, (...fault) => void faults.push(fault))
+    return faults
+  }
 
-/** No plugin was asked before. */
-const NOTHING: Pick<Asked, 'passed'> = { passed: [] }
+  #refusedBy(): RefusedBy {
+    return { by: this.#by, passed: this.#plugins.slice(0, this.#passed).map(({ name }) => name) }
+  }
 
-const NOBODY: Settling = () => {}
+  #refused(refusal: Refusal, receipt: Refused<Facts>['receipt']): Refused<Facts> {
+    return { allowed: false, refusal, by: this.#by, facts: this.facts, receipt, settled: this.#settling() }
+  }
 
-/** Tells plugins that have let a call through how it ended. */
-function settling(passed: readonly AnyPlugin[], facts: object): Settling {
-  const counting = passed.filter(({ settled }) => settled !== undefined)
-  if (counting.length === 0) return NOBODY
-  return (settlement, onFault) => {
-    for (const { name, settled } of counting) tell(name, () => settled?.(facts, settlement), onFault)
+  #unrecorded(error: unknown): Refused<Facts> {
+    const refusal = error instanceof Refusal ? error : new Refusal('audit_unavailable', { cause: error })
+    this.#by = RECORDER
+    return this.#refused(refusal, refusal.recorded)
+  }
+
+  /** The record first, where the call is `allowed`: whatever a plugin does, the outcome row is written. */
+  #settling(allowed?: Facts): Settling {
+    return (settlement, onFault) => {
+      if (allowed) tell(RECORDER, () => this.#recorder.settled?.(allowed, settlement), onFault)
+      this.#settle(0, settlement, onFault)
+    }
+  }
+
+  /** Tells plugins that have let the call through how it ended. */
+  #settle(from: number, settlement: Settlement, onFault: OnFault): void {
+    for (let at = from; at < this.#passed; at += 1) {
+      const plugin = this.#plugins[at]
+      if (plugin?.settled) tell(plugin.name, () => plugin.settled?.(this.facts, settlement), onFault)
+    }
   }
 }
 
 type Fault = Parameters<OnFault>
-
-/**
- * Tells plugins at once that a call they let through is not made: they are about to be asked again. Returns
- * what they threw, as it comes in.
- */
-function release({ passed, facts }: Asked): readonly Fault[] {
-  const faults: Fault[] = []
-  const ended: Settlement = { at: Date.now(), status: 'refused', provider: null, detail: {} }
-  settling(passed, facts)(ended, (...fault) => void faults.push(fault))
-  return faults
-}
 
 /** Reports what was thrown before, and then settles. */
 function afterFaults(faults: readonly Fault[], settled: Settling): Settling {
   return (settlement, onFault) => {
     for (const fault of faults) onFault(...fault)
     settled(settlement, onFault)
-  }
-}
-
-/** The record first: whatever a plugin does, the outcome row is written. */
-function recordFirst<Facts extends Arrival>(
-  { settled }: Recorder<Facts>,
-  facts: Facts,
-  plugins: Settling,
-): Settling {
-  if (!settled) return plugins
-  return (settlement, onFault) => {
-    tell(RECORDER, () => settled(facts, settlement), onFault)
-    plugins(settlement, onFault)
   }
 }
 
@@ -250,34 +279,3 @@ function tell(by: string, work: () => unknown, onFault: OnFault): void {
 
 const isThenable = <Value>(given: Value | PromiseLike<Value>): given is PromiseLike<Value> =>
   typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function'
-
-/** Records a refusal. Null where it was made by an authority that has changed since. */
-async function refuse<Facts extends Arrival>(
-  { facts: known, refused }: Asked,
-  passed: readonly AnyPlugin[],
-  recorder: Recorder<Facts>,
-): Promise<Refused<Facts> | null> {
-  // Whatever plugins have given by then is of Facts.
-  const facts = known as Arrival & Partial<Facts>
-  const settled = settling(passed, known)
-  const { refusal, by } = refused ?? { refusal: new Refusal('internal'), by: RECORDER }
-  try {
-    const receipt = await recorder.refused(facts, refusal, { by, passed: passed.map(({ name }) => name) })
-    return { allowed: false, refusal, by, facts, receipt, settled }
-  } catch (error) {
-    return error instanceof Stale ? null : unrecorded<Facts>(facts, error, settled)
-  }
-}
-
-function unrecorded<Facts>(
-  facts: Arrival & Partial<Facts>,
-  error: unknown,
-  settled: Settling,
-): Refused<Facts> {
-  const refusal = error instanceof Refusal ? error : new Refusal('audit_unavailable', { cause: error })
-  return { allowed: false, refusal, by: RECORDER, facts, receipt: refusal.recorded, settled }
-}
-
-function asRefusal(error: unknown): Refusal {
-  return error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
-}
