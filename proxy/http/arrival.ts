@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomFillSync } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
@@ -126,15 +126,16 @@ export function splitTarget(target: string): { readonly path: string; readonly q
 export interface Incoming {
   readonly req: IncomingMessage
   readonly res: ServerResponse
+  readonly path: string
+  readonly query: string
   readonly at: number
-  readonly params: Readonly<Record<string, string>>
   readonly hangup: Hangup
   readonly held: Account
 }
 
 /** Makes the first facts of a request, before any plugin has run. */
-export function arrive({ req, res, at, params, hangup, held }: Incoming): Arrival {
-  const { path, query } = splitTarget(req.url ?? '/')
+export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS): Arrival {
+  const { req, path, query, at, hangup, held } = incoming
   let body: Promise<Buffer> | null = null
   return {
     id: requestId(at),
@@ -147,7 +148,7 @@ export function arrive({ req, res, at, params, hangup, held }: Incoming): Arriva
     remoteAddress: req.socket.remoteAddress ?? '',
     peer: req.socket instanceof TLSSocket ? peerOf(req.socket) : null,
     readBody: (limit, caller) => {
-      body ??= readBody({ req, res, held }, limit, caller)
+      body ??= readBody(incoming, limit, caller)
       return body
     },
     held,
@@ -156,29 +157,46 @@ export function arrive({ req, res, at, params, hangup, held }: Incoming): Arriva
   }
 }
 
-// The time first: rows of one moment then lie side by side in the ledger's index. More than 70 random bits
-// after it.
-const requestId = (at: number): string =>
-  `req_${at.toString(16).padStart(12, '0')}${randomUUID().replaceAll('-', '').slice(12)}`
+// The time first: rows of one moment then lie side by side in the ledger's index. Eighty random bits after it.
+const requestId = (at: number): string => `req_${at.toString(16).padStart(12, '0')}${randomHex()}`
+
+const RANDOM_BYTES = 10
+/** Random bytes are made for many requests at once. */
+const random = Buffer.alloc(400 * RANDOM_BYTES)
+let unused = 0
+
+function randomHex(): string {
+  if (unused === 0) unused = randomFillSync(random).length
+  unused -= RANDOM_BYTES
+  return random.toString('hex', unused, unused + RANDOM_BYTES)
+}
+
+/** On the socket itself, not in a WeakMap, which the collector would walk each time. */
+const PEER = Symbol('peer')
+
+interface Known {
+  [PEER]?: Peer | null
+}
 
 // The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it
 // is read once. What can change (its pin, its principal, the time) is checked on every request.
-const peers = new WeakMap<TLSSocket, Peer | null>()
-
-function peerOf(socket: TLSSocket): Peer | null {
-  const known = peers.get(socket)
+function peerOf(socket: TLSSocket & Known): Peer | null {
+  const known = socket[PEER]
   if (known !== undefined) return known
-  const certificate = socket.getPeerX509Certificate()
-  const peer = certificate
-    ? {
-        certificate,
-        thumbprint: thumbprintOf(certificate.raw),
-        notBefore: certificate.validFromDate.getTime(),
-        notAfter: certificate.validToDate.getTime(),
-      }
-    : null
-  peers.set(socket, peer)
+  const peer = readPeer(socket)
+  socket[PEER] = peer
   return peer
+}
+
+function readPeer(socket: TLSSocket): Peer | null {
+  const certificate = socket.getPeerX509Certificate()
+  if (!certificate) return null
+  return {
+    certificate,
+    thumbprint: thumbprintOf(certificate.raw),
+    notBefore: certificate.validFromDate.getTime(),
+    notAfter: certificate.validToDate.getTime(),
+  }
 }
 
 /** A body of at most so many bytes costs less than its connection does, and is not counted. */

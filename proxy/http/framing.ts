@@ -93,6 +93,8 @@ class Pipelined {
   readonly #socket: Socket
   /** The connections of the listener on which requests wait. */
   readonly #inLine: Set<Pipelined>
+  /** True where a request was answered before its body had come. */
+  answeredEarly = false
   #underWay = 0
   #waiting: Parameters<RequestListener>[] = []
 
@@ -114,7 +116,8 @@ class Pipelined {
 
   #serve(...[req, res]: Parameters<RequestListener>): void {
     this.#underWay += 1
-    res.once('close', () => {
+    res.on('close', () => {
+      if (!req.complete) this.answeredEarly = true
       this.#underWay -= 1
       this.#next()
     })
@@ -149,22 +152,22 @@ class Pipelined {
   }
 }
 
+/** What is known of a connection, on its socket itself: a WeakMap would be walked at each collection. */
+const LINE = Symbol('line')
+const DISTRUSTED = Symbol('distrusted')
+
+interface Marked {
+  [LINE]?: Pipelined
+  [DISTRUSTED]?: true
+}
+
 /** Hands requests to `handle`, with `Expect` or without, and answers those that the parser refuses. */
 export function attach(server: Pick<Server, 'on'>, handle: RequestListener): void {
-  const lines = new WeakMap<object, Pipelined>()
   const inLine = new Set<Pipelined>()
-  const answeredEarly = new WeakSet<object>()
-  const watched: RequestListener = (req, res) => {
-    res.once('close', () => {
-      if (!req.complete) answeredEarly.add(req.socket)
-    })
-    handle(req, res)
-  }
   const counted: RequestListener = (req, res) => {
-    const { socket } = req
-    const line = lines.get(socket) ?? new Pipelined(socket, inLine, watched)
-    lines.set(socket, line)
-    line.add(req, res)
+    const socket: Socket & Marked = req.socket
+    socket[LINE] ??= new Pipelined(socket, inLine, handle)
+    socket[LINE].add(req, res)
   }
   server.on('request', counted)
   // The body is requested only when a plugin reads it: an anonymous caller's upload is refused before it is
@@ -172,7 +175,7 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
   server.on('checkContinue', counted)
   // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
   server.on('checkExpectation', counted)
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex & Marked) => {
     const { code = '' } = error
     // In the middle of an answer a second status line would be read as its continuation. And after a TLS
     // error there is no connection to answer on: an answer would wait for a handshake that never ends
@@ -180,8 +183,8 @@ export function attach(server: Pick<Server, 'on'>, handle: RequestListener): voi
     const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
     // Nor is a request answered twice whose body goes wrong after its answer: the second answer would be
     // taken for that of the next request.
-    const busy = (lines.get(socket)?.length ?? 0) > 0 || answeredEarly.has(socket)
-    if (!answerable || busy) return void socket.destroy()
+    const line = socket[LINE]
+    if (!answerable || (line && (line.length > 0 || line.answeredEarly))) return void socket.destroy()
     refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
   })
 }
@@ -209,10 +212,16 @@ export function rawRefusal(refusal: Refusal): string {
   )
 }
 
-// Connections on which a request was framed as no honest client would: the bytes behind it may be anything,
-// so nothing more is looked at until the refusal is out and the connection closed
-// (docs/threats.md#threat-10).
-export const distrusted = new WeakSet<Socket>()
+/**
+ * Marks a connection on which a request was framed as no honest client would: the bytes behind it may be
+ * anything, so nothing more is looked at until the refusal is out and the connection closed
+ * (docs/threats.md#threat-10).
+ */
+export function distrust(socket: Socket & Marked): void {
+  socket[DISTRUSTED] = true
+}
+
+export const isDistrusted = (socket: Socket & Marked): boolean => socket[DISTRUSTED] === true
 
 /** The amount that a refused caller may go on sending before it is cut off. Bytes. */
 const MAX_DISCARDED = 4 * 1024 * 1024

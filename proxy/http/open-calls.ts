@@ -8,7 +8,7 @@ export type StillHolds = (at: number) => Promise<boolean>
 /** One request under way. */
 export interface OpenCall {
   /** Ends the request, whatever stage it is at. */
-  readonly cut: Cut
+  cut(reason: Parameters<Cut>[0]): void
   /** Set while a gated call waits for its answer, and while that streams. */
   stillHolds: StillHolds | null
 }
@@ -19,18 +19,29 @@ export interface OpenCall {
 export class OpenCalls {
   readonly #open = new Set<OpenCall>()
   #closed = false
+  #onNone: (() => void)[] = []
 
-  /** Remembers a call until the returned function is called. */
-  add(call: OpenCall): () => void {
+  /** Remembers a call until it is over. */
+  add(call: OpenCall): void {
     this.#open.add(call)
     if (this.#closed) call.cut('drained')
-    return () => this.#open.delete(call)
+  }
+
+  /** Forgets a call: its answer has ended, and what follows it is done. */
+  over(call: OpenCall): void {
+    this.#open.delete(call)
+    if (this.#open.size === 0) for (const told of this.#onNone.splice(0)) told()
+  }
+
+  /** Resolves when none is under way. */
+  async none(): Promise<void> {
+    while (this.#open.size > 0) await new Promise<void>((resolve) => this.#onNone.push(resolve))
   }
 
   /** Ends every call, and those that begin from now on. */
   cutAll(): void {
     this.#closed = true
-    for (const { cut } of this.#open) cut('drained')
+    for (const call of this.#open) call.cut('drained')
   }
 
   /**
@@ -39,8 +50,8 @@ export class OpenCalls {
    */
   async cutRevoked(at: number): Promise<void> {
     await Promise.all(
-      [...this.#open].map(async ({ cut, stillHolds }) => {
-        if (stillHolds && !(await stillHolds(at))) cut('revoked')
+      [...this.#open].map(async (call) => {
+        if (call.stillHolds && !(await call.stillHolds(at))) call.cut('revoked')
       }),
     )
   }
@@ -83,22 +94,15 @@ export class CallHangup implements Hangup {
 const GIVE_UP_MS = 5_000
 
 /**
- * Tracks every request under way, so that a stop can wait for them: `begin` marks the process as stopping,
- * `finish` waits, and cuts the rest when the grace is over.
+ * Lets a stop wait for the requests under way: `begin` marks the process as stopping, `finish` waits, and cuts
+ * the rest when the grace is over.
  */
 export class Drain {
   readonly calls = new OpenCalls()
-  readonly #underWay = new Set<Promise<void>>()
   #draining = false
 
   get draining(): boolean {
     return this.#draining
-  }
-
-  readonly track = (request: Promise<void>): void => {
-    this.#underWay.add(request)
-    const forget = () => this.#underWay.delete(request)
-    request.then(forget, forget)
   }
 
   /** Makes `/ready` answer 503, and answers close their connections, from now on. */
@@ -120,13 +124,9 @@ export class Drain {
     const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>()
     const cut = setTimeout(() => this.cut(), graceMs)
     const end = setTimeout(giveUp, graceMs + GIVE_UP_MS)
-    await Promise.race([this.#ended(), givenUp])
+    await Promise.race([this.calls.none(), givenUp])
     clearTimeout(cut)
     clearTimeout(end)
-  }
-
-  async #ended(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay)
   }
 }
 

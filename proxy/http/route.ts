@@ -77,7 +77,7 @@ export const onSurface = (surface: Surface, routes: readonly BareRoute[]): reado
 /** The facts of a call whose reply has ended. */
 export interface Ended {
   readonly ending: Ending
-  /** The handler's report, or null where it made none. */
+  /** The handler's report, or one that was made of the refusal; null where there is neither. */
   readonly report: Report | null
   /**
    * The refusal that was answered: of a plugin, or of the work itself after it had been allowed, e.g. by the
@@ -207,15 +207,15 @@ async function pass<Facts extends Arrival, From extends Arrival>(
   const decision = await pipeline.decide(known, recorder)
   if (!decision.allowed) return refusedAnswer(decision, refuse)
   const { facts, receipt, settled } = decision
+  const answered = { receipt, settled, principalId: principalOf(decision) }
   if (recheck) onAllowed((at) => recheck(facts, at))
-  const { reply, refusal } = await act(facts, handler, refuse)
-  return {
-    reply,
-    refusal,
-    by: refusal ? 'handler' : null,
-    principalId: principalOf(decision),
-    receipt,
-    settled,
+  try {
+    const reply = await handler(facts)
+    countWhole(reply, facts)
+    return { ...answered, reply, refusal: null, by: null }
+  } catch (error) {
+    const refusal = refusalOf(error, facts.hangup)
+    return { ...answered, reply: refuse(refusal, facts), refusal, by: 'handler' }
   }
 }
 
@@ -223,21 +223,6 @@ function refusedAnswer<Facts extends Arrival>(decision: Refused<Facts>, refuse: 
   const { refusal, by, facts, receipt, settled } = decision
   const reply = refuse(refusal, facts)
   return { reply, refusal, by, principalId: principalOf(decision), receipt, settled }
-}
-
-async function act<Facts extends Arrival>(
-  facts: Facts,
-  handler: Handler<Facts>,
-  refuse: Refuse,
-): Promise<{ reply: Reply; refusal: Refusal | null }> {
-  try {
-    const reply = await handler(facts)
-    countWhole(reply, facts)
-    return { reply, refusal: null }
-  } catch (error) {
-    const refusal = refusalOf(error, facts.hangup)
-    return { reply: refuse(refusal, facts), refusal }
-  }
 }
 
 /** A shorter answer costs less than its connection does, and is not counted. Bytes. */

@@ -26,7 +26,8 @@ export interface Ending {
 }
 
 export interface SendOptions {
-  readonly headers: Readonly<Record<string, string>>
+  /** What every answer carries. The reply's own are added to it. */
+  readonly headers: Record<string, string>
   /** A client that reads nothing for so long is cut off (docs/threats.md#t9, #f-20). ms. */
   readonly writeStallMs: number
   /** Called when a stream begins, with the function that ends it. */
@@ -37,7 +38,7 @@ export interface SendOptions {
 export async function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
   const { status, body } = reply
   if (res.destroyed) return { reason: 'client_gone', status, bytes: 0 }
-  const headers = { ...options.headers, ...reply.headers }
+  const headers = Object.assign(options.headers, reply.headers)
   if (body !== undefined && typeof body === 'object' && 'source' in body) {
     res.writeHead(status, headers)
     return new Stream(res, body, status, options).ended
@@ -55,13 +56,13 @@ function sendWhole(
   const bytes = Buffer.byteLength(body)
   return new Promise((resolve) => {
     const stall = setTimeout(() => res.destroy(), writeStallMs)
-    const end = (reason: EndReason): void => {
+    // Also right after the last byte was taken.
+    res.on('close', () => {
       clearTimeout(stall)
-      resolve({ reason, status, bytes })
-    }
-    res.once('finish', () => end('complete'))
-    res.once('close', () => end(res.writableFinished ? 'complete' : 'client_gone'))
-    res.writeHead(status, status === 204 ? headers : { ...headers, 'content-length': String(bytes) })
+      resolve({ reason: res.writableFinished ? 'complete' : 'client_gone', status, bytes })
+    })
+    if (status !== 204) headers['content-length'] = String(bytes)
+    res.writeHead(status, headers)
     if (bytes <= PIECE) res.end(body)
     else inPieces(res, body)
   })

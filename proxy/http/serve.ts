@@ -1,15 +1,22 @@
-import type { IncomingMessage, RequestListener } from 'node:http'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
-import { isObject } from '../../db/json.ts'
+import { isObject, type JsonObject } from '../../db/json.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { arrive, type Incoming, type Router, splitTarget } from './arrival.ts'
-import { discard, distrusted, framingFault } from './framing.ts'
-import { type Budget, CallHangup, type Drain, type OpenCall, type StillHolds } from './open-calls.ts'
+import { arrive, type Router, splitTarget } from './arrival.ts'
+import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
+import {
+  type Account,
+  type Budget,
+  CallHangup,
+  type Drain,
+  type OpenCall,
+  type StillHolds,
+} from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Report } from './reply.ts'
-import { type Ended, type Handled, type OnAllowed, printReceipt } from './route.ts'
+import { type Ended, type Handled, printReceipt } from './route.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
 /** The router in force at a listener. A reload swaps it for the next request. */
@@ -41,80 +48,99 @@ export interface ServeOptions extends Telling {
  */
 export function serve(options: ServeOptions): RequestListener {
   return (req, res) => {
-    if (distrusted.has(req.socket)) return
-    const held = options.budget.open()
-    const underWay = request({ req, res, held }, options).catch((error: unknown) => {
-      fault(options, 'serve', error)
-      res.destroy()
+    if (!isDistrusted(req.socket)) void new Call(req, res, options).live()
+  }
+}
+
+/** One request, from its arrival to its log line. */
+class Call implements OpenCall {
+  readonly #req: IncomingMessage
+  readonly #res: ServerResponse
+  readonly #options: ServeOptions
+  readonly #hangup = new CallHangup()
+  stillHolds: StillHolds | null = null
+  #allowed: StillHolds | null = null
+  #stream: Cut | null = null
+
+  constructor(req: IncomingMessage, res: ServerResponse, options: ServeOptions) {
+    this.#req = req
+    this.#res = res
+    this.#options = options
+  }
+
+  /** Never rejects. */
+  async live(): Promise<void> {
+    const { budget, drain } = this.#options
+    const res = this.#res
+    const held = budget.open()
+    drain.calls.add(this)
+    res.on('close', () => {
+      if (!res.writableFinished) this.#hangup.hangUp()
     })
-    options.drain.track(underWay.finally(() => held.end()))
+    try {
+      const handled = await this.#handle(held)
+      // What has its answer waits for nothing any more; a stream is asked again below.
+      this.stillHolds = null
+      if (!this.#req.complete) discard(this.#req)
+      afterwards(handled, await this.#send(handled), this.#options)
+    } catch (error) {
+      fault(this.#options, 'serve', error)
+      res.destroy()
+    }
+    held.end()
+    drain.calls.over(this)
   }
-}
 
-type Begun = Pick<Incoming, 'req' | 'res' | 'held'>
-
-async function request({ req, res, held }: Begun, options: ServeOptions): Promise<void> {
-  const at = options.clock()
-  const hangup = new CallHangup()
-  let stream: Cut | null = null
-  let stillHolds: StillHolds | null = null
-  const call: OpenCall = {
-    // A stream is ended as its dialect does. A call that waits is refused where its authority is gone, which
-    // ends what it waits for; one that hangs before or after that is given up.
-    cut: (reason) => {
-      if (stream && !res.writableEnded) stream(reason)
-      else if (reason === 'revoked' && !hangup.gone) hangup.hangUp(new Refusal('authority_revoked'))
-      else res.destroy()
-    },
-    stillHolds: null,
+  /**
+   * A stream is ended as its dialect does. A call that waits is refused where its authority is gone, which ends
+   * what it waits for; one that hangs before or after that is given up.
+   */
+  cut(reason: Parameters<Cut>[0]): void {
+    if (this.#stream && !this.#res.writableEnded) this.#stream(reason)
+    else if (reason === 'revoked' && !this.#hangup.gone) this.#hangup.hangUp(new Refusal('authority_revoked'))
+    else this.#res.destroy()
   }
-  const forget = options.drain.calls.add(call)
-  res.once('close', () => {
-    forget()
-    if (!res.writableFinished) hangup.hangUp()
-  })
-  const incoming = { req, res, at, hangup, held }
-  const handled = await handle(incoming, options.mounted.router, (holds) => {
-    stillHolds = holds
-    call.stillHolds = holds
-  })
-  // What has its answer waits for nothing any more; a stream is asked again below.
-  call.stillHolds = null
-  if (!req.complete) discard(req)
-  const ending = await send(res, handled.reply, {
-    headers: headersOf(handled, req, options.drain.draining),
-    writeStallMs: options.writeStallMs,
-    onStream: (cut) => {
-      stream = cut
-      call.stillHolds = stillHolds
-    },
-  }).catch((error: unknown): Ending => {
-    // A header that Node will not write, say: this answer is lost, and nothing else may be.
-    options.log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
-    res.destroy()
-    return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
-  })
-  afterwards(handled, ending, options)
-}
 
-async function handle(
-  request: Omit<Incoming, 'params'>,
-  router: Router,
-  onAllowed: OnAllowed,
-): Promise<Handled> {
-  const { req } = request
-  const fault = framingFault(req)
-  if (fault !== null) {
-    distrusted.add(req.socket)
-    return refused(arrive({ ...request, params: {} }), fault, 'framing')
+  async #handle(held: Account): Promise<Handled> {
+    const req = this.#req
+    const { clock, mounted } = this.#options
+    const { path, query } = splitTarget(req.url ?? '/')
+    const incoming = { req, res: this.#res, path, query, at: clock(), hangup: this.#hangup, held }
+    const fault = framingFault(req)
+    if (fault !== null) {
+      distrust(req.socket)
+      return refused(arrive(incoming), fault, 'framing')
+    }
+    try {
+      const { route, params } = mounted.router(req.method ?? '', path)
+      const arrival = arrive(incoming, params)
+      const answered = await route.answer(arrival, (stillHolds) => {
+        this.#allowed = stillHolds
+        this.stillHolds = stillHolds
+      })
+      return { ...answered, arrival, path: route.path, surface: route.surface }
+    } catch (error) {
+      const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
+      return refused(arrive(incoming), refusal, 'router')
+    }
   }
-  try {
-    const { route, params } = router(req.method ?? '', splitTarget(req.url ?? '/').path)
-    const arrival = arrive({ ...request, params })
-    return { ...(await route.answer(arrival, onAllowed)), arrival, path: route.path, surface: route.surface }
-  } catch (error) {
-    const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
-    return refused(arrive({ ...request, params: {} }), refusal, 'router')
+
+  async #send(handled: Handled): Promise<Ending> {
+    const { drain, log, writeStallMs } = this.#options
+    const res = this.#res
+    const headers = headersOf(handled, this.#req, drain.draining)
+    const onStream = (cut: Cut): void => {
+      this.#stream = cut
+      this.stillHolds = this.#allowed
+    }
+    try {
+      return await send(res, handled.reply, { headers, writeStallMs, onStream })
+    } catch (error) {
+      // A header that Node will not write, say: this answer is lost, and nothing else may be.
+      log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
+      res.destroy()
+      return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
+    }
   }
 }
 
@@ -145,12 +171,11 @@ function headersOf(
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
     'strict-transport-security': 'max-age=31536000',
-    ...arrival.answer,
   }
   if (receipt && 'seq' in receipt) headers['audit-receipt'] = printReceipt(receipt)
   // A body that was announced with 100-continue and never requested would be taken for the next request.
   if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
-  return headers
+  return Object.assign(headers, arrival.answer)
 }
 
 /**
@@ -159,7 +184,7 @@ function headersOf(
  * ledger's own faults stop the service.
  */
 function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
-  const { arrival, refusal } = handled
+  const { arrival, refusal, reply, settled } = handled
   const isolated = (step: string, work: () => void): void => {
     try {
       work()
@@ -169,11 +194,11 @@ function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
   }
   let report: Report | null = null
   isolated('report', () => {
-    report = handled.reply.report?.() ?? null
+    report = reply.report?.() ?? reportOf(refusal)
   })
   const ended: Ended = { ending, report, refusal, at: telling.clock() }
   isolated('settle', () =>
-    handled.settled(settlementOf(handled, ended), (by, error) => fault(telling, by, error, arrival.id)),
+    settled(settlementOf(handled, ended), (by, error) => fault(telling, by, error, arrival.id)),
   )
   isolated('count', () => count(handled, ended, telling.metrics))
   isolated('log', () => logRequest(handled, ended, telling))
@@ -196,30 +221,28 @@ function fault(
 
 /** Returns the settlement of a call: its end, status, bytes and latency, and the handler's own report. */
 function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settlement {
-  const { ending, at } = ended
-  const report = reportOf(ended)
+  const { ending, at, report } = ended
+  const detail: Mutable<JsonObject> = {
+    http_status: ending.status,
+    ending: ending.reason,
+    response_bytes: ending.bytes,
+    latency_ms: Math.max(0, Math.round(at - arrival.at)),
+  }
+  if (report?.reason !== undefined) detail.reason = report.reason
   return {
     at,
     // A call that the handler refused had been allowed: its outcome is an error.
     status: refusal && by !== 'handler' ? 'refused' : resultOf(ended),
     provider: report?.provider ?? null,
-    detail: {
-      http_status: ending.status,
-      ending: ending.reason,
-      response_bytes: ending.bytes,
-      latency_ms: Math.max(0, Math.round(at - arrival.at)),
-      ...(report?.reason !== undefined && { reason: report.reason }),
-      ...report?.detail,
-    },
+    detail: Object.assign(detail, report?.detail),
   }
 }
 
-/**
- * Returns the handler's report, or one made of the refusal: its reason and cause, and the upstream that was
- * called in vain.
- */
-function reportOf({ report, refusal }: Pick<Ended, 'report' | 'refusal'>): Report | null {
-  if (report || !refusal) return report
+type Mutable<Value> = { -readonly [Member in keyof Value]: Value[Member] }
+
+/** Makes a report of a refusal: its reason and cause, and the upstream that was called in vain. */
+function reportOf(refusal: Refusal | null): Report | null {
+  if (!refusal) return null
   const { reason, cause, detail, report: more } = refusal
   const { provider, resource, tool, upstream_status: status } = detail
   const name = provider ?? resource
@@ -251,7 +274,7 @@ function count(
   metrics.latency.observe({ route: path }, (ended.at - arrival.at) / 1000)
   if (refusal) metrics.refusals.inc({ reason: refusal.reason })
   if (receipt && 'summarised' in receipt) metrics.summarised.inc()
-  const report = reportOf(ended)
+  const { report } = ended
   // A call that a plugin refused has reached no upstream.
   if (!report?.provider || (refusal && by !== 'handler')) return
   if (surface === 'mcp') metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
@@ -271,7 +294,7 @@ function logRequest(
   { log, requestLog }: Telling,
 ): void {
   const { ending } = ended
-  const { reason, cause, tool, provider } = reportOf(ended) ?? {}
+  const { reason, cause, tool, provider } = ended.report ?? {}
   const clientId = arrival.headers['x-request-id'] ?? arrival.headers['x-client-request-id']
   const line = {
     reqId: arrival.id,

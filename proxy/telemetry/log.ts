@@ -37,8 +37,8 @@ export interface Logs {
   readonly flush: () => void
 }
 
-/** The size of the writes that lines are held back for. Bytes. */
-const WRITE_BYTES = 4_096
+/** Lines are held back until they are as long as this. Characters. */
+const WRITE_LENGTH = 65_536
 /** The longest time that lines are held back. ms. */
 const HELD_MS = 250
 
@@ -48,14 +48,41 @@ const HELD_MS = 250
  */
 export function createLogs(level: string, stream?: DestinationStream): Logs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
-  if (stream)
-    return {
-      log: pino({ ...options, redact: REDACTED }, stream),
-      requestLog: pino(options, stream),
-      flush: () => {},
-    }
-  const out = destination({ dest: 1, sync: false, minLength: WRITE_BYTES })
-  const flush = (): void => out.flush()
+  const out = stream ? { write: (line: string) => stream.write(line), flush: () => {} } : heldLines()
+  return {
+    log: pino({ ...options, redact: REDACTED }, out),
+    requestLog: pino(options, out),
+    flush: () => out.flush(),
+  }
+}
+
+/**
+ * Holds lines and writes many at once. Not the stream's own buffer: it measures all that it holds at each line
+ * that it is given.
+ */
+function heldLines() {
+  let lines: string[] = []
+  let length = 0
+  const flush = (): void => {
+    if (length > 0) out.write(lines.join(''))
+    lines = []
+    length = 0
+  }
+  // For whoever ends the process without a word, and for pino's fatal errors.
+  const flushSync = (): void => {
+    if (length === 0) return
+    flush()
+    out.flushSync()
+  }
+  // Before the stream's own, which close it.
+  process.once('beforeExit', flush)
+  process.once('exit', flushSync)
+  const out = destination({ dest: 1, sync: false })
+  const write = (line: string): void => {
+    lines.push(line)
+    length += line.length
+    if (length >= WRITE_LENGTH) flush()
+  }
   setInterval(flush, HELD_MS).unref()
-  return { log: pino({ ...options, redact: REDACTED }, out), requestLog: pino(options, out), flush }
+  return { write, flush, flushSync }
 }
