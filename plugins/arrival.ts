@@ -66,10 +66,11 @@ export interface Arrival {
   /** Null where the client presented no certificate. */
   readonly peer: Peer | null
   /**
-   * Reads the whole body, on `caller`'s account. Refuses with `body_too_large` past `limit` bytes, with
-   * `overloaded` where the caller holds too much. Asked again it gives what it gave: the first limit counts.
+   * Reads the whole body, on `caller`'s account: without waiting where it has come. Refuses with
+   * `body_too_large` past `limit` bytes, with `overloaded` where the caller holds too much. Asked again it
+   * gives what it gave: the first limit counts.
    */
-  readonly readBody: (limit: number, caller: Caller) => Promise<Buffer>
+  readonly readBody: (limit: number, caller: Caller) => Buffer | Promise<Buffer>
   /** The account of the bytes that this call holds. */
   readonly held: Held
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */

@@ -136,7 +136,7 @@ export interface Incoming {
 /** Makes the first facts of a request, before any plugin has run. */
 export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS): Arrival {
   const { req, path, query, at, hangup, held } = incoming
-  let body: Promise<Buffer> | null = null
+  let body: Buffer | Promise<Buffer> | null = null
   return {
     id: requestId(at),
     at,
@@ -205,15 +205,34 @@ const LEAST_COUNTED = 4096
 type Reading = Pick<Incoming, 'req' | 'res' | 'held'>
 
 /**
- * Reads the whole body of a request. Refuses with `body_too_large` past `limit` bytes, with `overloaded` where
- * the caller holds too much, with `bad_request` where it breaks off.
+ * Reads the whole body of a request: at once where it has come, as a short one that came with its head has.
+ * Refuses with `body_too_large` past `limit` bytes, with `overloaded` where the caller holds too much, with
+ * `bad_request` where it breaks off.
  */
-function readBody(reading: Reading, limit: number, caller: Caller): Promise<Buffer> {
+function readBody(reading: Reading, limit: number, caller: Caller): Buffer | Promise<Buffer> {
   const { req, held } = reading
+  const counted = limit > LEAST_COUNTED
+  held.by(caller)
+  const declared = begin(reading, limit, counted)
+  if (!req.complete || req.readableLength > AT_ONCE) return collect(reading, limit, counted, declared)
+  // Without an encoding, and null where there is none.
+  const body = (req.read() as Buffer | null) ?? NOTHING
+  if (body.length > limit) throw tooLarge(limit)
+  if (counted && !held.tries(body.length)) throw held.refusal()
+  return body
+}
+
+const NOTHING = Buffer.alloc(0)
+
+/** Collects a body as it comes. */
+function collect(
+  { req, held }: Reading,
+  limit: number,
+  counted: boolean,
+  declared: number | undefined,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const counted = limit > LEAST_COUNTED
-    held.by(caller)
-    const body = new Collector(limit, begin(reading, limit, counted))
+    const body = new Collector(limit, declared)
     const refuse = (refusal: Refusal): void => {
       reject(refusal)
       // Nothing of it is kept, and the rest is forgotten as it comes.

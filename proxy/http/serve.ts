@@ -111,6 +111,8 @@ class Call implements OpenCall {
       distrust(req.socket)
       return refused(arrive(incoming), fault, 'framing')
     }
+    // What came together is all there then: a short body need not be waited for.
+    await Promise.resolve()
     try {
       const { route, params } = mounted.router(req.method ?? '', path)
       const arrival = arrive(incoming, params)
