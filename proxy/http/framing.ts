@@ -6,7 +6,7 @@ import { refusalBody } from './refusal.ts'
 
 // Of each of these a second one is an attack: Node keeps the first, joins them, or differs from the next hop
 // (docs/threats.md#t8).
-const SINGLE = new Set([
+const SINGLE = [
   'authorization',
   'content-length',
   'content-type',
@@ -22,7 +22,9 @@ const SINGLE = new Set([
   'mcp-method',
   'mcp-name',
   'origin',
-])
+]
+/** A bit for each. */
+const SINGLE_BITS = new Map(SINGLE.map((name, index) => [name, 1 << index]))
 
 // host, optional port; no userinfo, path or blank (RFC 9110 §7.2).
 const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/
@@ -54,21 +56,24 @@ function lineFault({ httpVersion, method, url }: Line): string | null {
 }
 
 function headerFault(rawHeaders: readonly string[]): string | null {
-  const seen = new Set<string>()
+  let seen = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase()
     const value = rawHeaders[i + 1] ?? ''
     // `Transfer_Encoding` is another header to us and the same one to some servers behind us.
     if (name.includes('_')) return 'Header names with an underscore are not accepted.'
-    if (!SINGLE.has(name)) continue
-    if (seen.has(name)) return `The header ${name} was sent twice.`
-    seen.add(name)
+    const bit = SINGLE_BITS.get(name)
+    if (bit === undefined) continue
+    if ((seen & bit) !== 0) return `The header ${name} was sent twice.`
+    seen |= bit
     if (name === 'host' && !HOST.test(value)) return 'The Host header is not a host.'
     if (name === 'transfer-encoding' && value.toLowerCase() !== 'chunked')
       return 'Only chunked transfer coding is accepted.'
   }
-  return seen.has('host') ? null : 'The Host header is missing.'
+  return (seen & HOST_BIT) === 0 ? 'The Host header is missing.' : null
 }
+
+const HOST_BIT = SINGLE_BITS.get('host') ?? 0
 
 /**
  * The number of requests of one connection that are served at once (pipelining, docs/threats.md#a4): the
