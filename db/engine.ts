@@ -35,8 +35,8 @@ export const NO_DATABASE_URL =
  * Opens the engine's half of the ledger on a migrated database, which it then holds alone. Rejects with one
  * sentence where it cannot write there.
  */
-export function openWriter({ file }: DatabaseLocation, version: string): Promise<Writer> {
-  return openSqliteWriter(file, version)
+export function openWriter({ file }: DatabaseLocation): Promise<Writer> {
+  return openSqliteWriter(file)
 }
 
 /**

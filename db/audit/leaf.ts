@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Selectable } from 'kysely'
 import type { Schema } from '../schema.ts'
+import { type Additions, type LeafPieces, piecesOf, WRITTEN } from './draft.ts'
 
 /**
  * A row as the database holds it: `detail` is canonical JSON text, `leaf` the bytes that `row_hash` is the
@@ -17,18 +18,22 @@ export const MAIN_STREAM = 'main'
 /** `prev_hash` of the first row of a stream. */
 export const GENESIS = '0'.repeat(64)
 
-/** What a leaf says of its own form, in `v` (docs/ledger.md#versions). */
+/** What a leaf says of its own form, in `v` (docs/ledger.md#versions). Both are read. */
 export type LeafVersion = 1 | 2
 
-/** The version of the rows that are written. Both are read. */
-const WRITTEN: LeafVersion = 2
+/** Puts the pieces of a leaf together, around its place in the chain. */
+export const leafIn = (
+  { beforePrev, beforeSeq, afterSeq }: LeafPieces,
+  prevHash: string,
+  seq: number,
+): string => beforePrev + JSON.stringify(prevHash) + beforeSeq + JSON.stringify(seq) + afterSeq
 
 /**
  * The canonical bytes (RFC 8785) of a row without `row_hash`, with its version (docs/ledger.md#row).
  * `detail` must be canonical already: it goes in as it stands. Does NOT check any value.
  */
 export const leafOf = (row: LeafFields, version: LeafVersion = WRITTEN): string =>
-  upToRequestId(row) + fromSeq(row, version)
+  leafIn(piecesOf(row, JSON.stringify, version), row.prev_hash, row.seq)
 
 /** Reads the version that a leaf says; null where it says none that is known. */
 export function leafVersion(leaf: string): LeafVersion | null {
@@ -36,6 +41,13 @@ export function leafVersion(leaf: string): LeafVersion | null {
   const at = leaf.lastIndexOf(',"v":')
   if (leaf.startsWith('2,', at + 5)) return 2
   return leaf.startsWith('1,', at + 5) ? 1 : null
+}
+
+/** Reads the canonical text of `detail` out of a leaf: no parser would keep its bytes. */
+export function detailOf(leaf: string): string {
+  // The first of that name and the last of the next: beside detail stand texts, in which no quotation mark is bare.
+  const [from, to] = [leaf.indexOf(',"detail":'), leaf.lastIndexOf(',"dpop_jkt":')]
+  return leaf.slice(from + 10, to)
 }
 
 /** `row_hash`: hex SHA-256 of the leaf. */
@@ -54,8 +66,13 @@ export interface Names {
  * more than the line.
  */
 export function exportLine(row: StoredRow, names: Names = {}): string {
-  const version = leafVersion(row.leaf) ?? WRITTEN
-  return upToRequestId(row, names) + sealOf(row) + fromSeq(row, version, names)
+  const additions: Additions = {
+    principalName: nameMember('principal_name', names.principal_name),
+    seal: sealOf(row),
+    subjectName: nameMember('subject_name', names.subject_name),
+  }
+  const pieces = piecesOf(row, JSON.stringify, leafVersion(row.leaf) ?? WRITTEN, additions)
+  return leafIn(pieces, row.prev_hash, row.seq)
 }
 
 /** Returns what an export line holds of `result` and `row_hash`. */
@@ -69,25 +86,3 @@ export const nameMember = (member: keyof Names, name: string | undefined): strin
   name === undefined ? '' : `,"${member}":${JSON.stringify(name)}`
 
 export const ofMcpPath = ({ action }: { readonly action: string }): boolean => action.startsWith('mcp_')
-
-// The names stand in the order of their UTF-16 code units, which is RFC 8785's; JSON.stringify writes strings
-// and integers exactly as it demands. A template takes a third of the time that a general canonicaliser
-// takes.
-function upToRequestId(row: LeafFields, names: Names = {}): string {
-  const json = JSON.stringify
-  return (
-    `{"action":${json(row.action)},"cert_thumbprint":${json(row.cert_thumbprint)},"config_digest":${json(row.config_digest)},` +
-    `"detail":${row.detail},"dpop_jkt":${json(row.dpop_jkt)},"model":${json(row.model)},"prev_hash":${json(row.prev_hash)},` +
-    `"principal_id":${json(row.principal_id)}${nameMember('principal_name', names.principal_name)},` +
-    `"principal_type":${json(row.principal_type)},"provider":${json(row.provider)},` +
-    `"recorded_at":${json(row.recorded_at)},"request_id":${json(row.request_id)}`
-  )
-}
-
-function fromSeq(row: LeafFields, version: LeafVersion, names: Names = {}): string {
-  const json = JSON.stringify
-  return (
-    `,"seq":${json(row.seq)},"status":${json(row.status)},"stream":${json(row.stream)}${nameMember('subject_name', names.subject_name)},"tool":${json(row.tool)},` +
-    `"v":${version},"version":${json(row.version)}}`
-  )
-}

@@ -1,7 +1,8 @@
 import { type DatabaseLocation, openWriter } from '../engine.ts'
 import { messageOf } from '../error-message.ts'
-import { draftOf } from './draft.ts'
+import { draftOf, type Origin } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
+import { MAIN_STREAM } from './leaf.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
 
 /** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
@@ -59,7 +60,7 @@ export interface LedgerOptions {
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   return new CommitQueue(
-    await openWriter({ engine: options.engine ?? 'sqlite', file: options.file }, options.version),
+    await openWriter({ engine: options.engine ?? 'sqlite', file: options.file }),
     options,
   )
 }
@@ -84,6 +85,7 @@ interface Waiter {
  */
 class CommitQueue implements Ledger {
   readonly #writer: Writer
+  readonly #origin: Origin
   readonly #limit: number
   readonly #delayMs: number
   readonly #failed = Promise.withResolvers<Error>()
@@ -98,8 +100,9 @@ class CommitQueue implements Ledger {
   #failing = false
   #closed: Promise<void> | null = null
 
-  constructor(writer: Writer, { queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
+  constructor(writer: Writer, { version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
     this.#writer = writer
+    this.#origin = { stream: MAIN_STREAM, version }
     this.#limit = queueLimit
     this.#delayMs = delayMs
     this.#head = writer.head
@@ -126,7 +129,7 @@ class CommitQueue implements Ledger {
     if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
     if (this.#fault) throw unavailable(this.#fault)
     // Before it joins the queue: what can never be stored must not share a batch with what can.
-    const work = workOf(unit)
+    const work = workOf(unit, this.#origin)
     const { promise, resolve, reject } = Promise.withResolvers<readonly Sealed[]>()
     const size = sizeOf(work)
     if (this.#waiting + size > this.#limit) {
@@ -235,12 +238,12 @@ const refusalOf = ({ refused, message }: RefusedWork): Error =>
 // A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
 
-function workOf({ assertions = [], statements = [], entries }: Unit): Work {
+function workOf({ assertions = [], statements = [], entries }: Unit, origin: Origin): Work {
   for (const { sql, parameters } of statements) {
     if (!parameters.every(isBindable))
       throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
   }
-  return { assertions, statements, drafts: entries.map(draftOf) }
+  return { assertions, statements, drafts: entries.map((entry) => draftOf(entry, origin)) }
 }
 
 // What cannot cross to the writer's thread would throw there for the whole batch.

@@ -1,6 +1,6 @@
 import type { Assertion, Statement } from '../statement.ts'
 import type { Draft } from './draft.ts'
-import type { Sealed } from './entry.ts'
+import type { Entry, Sealed } from './entry.ts'
 
 /** A unit that is ready to be stored: it can cross to another thread, and its drafts can be hashed. */
 export interface Work {
@@ -18,7 +18,7 @@ export type WorkResult =
   | { readonly refused: 'stale' | 'conflict' | 'duplicate' | 'fault'; readonly message: string }
 
 /** An allowed decision that no outcome followed. */
-export type OpenDecision = Omit<Draft, 'recorded_at' | 'status' | 'detail' | 'config_digest'>
+export type OpenDecision = Omit<Entry, 'at' | 'status' | 'detail' | 'config_digest'>
 
 /** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
 export interface Writer {

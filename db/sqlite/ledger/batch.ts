@@ -2,7 +2,7 @@ import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
 import type { Draft } from '../../audit/draft.ts'
 import type { Sealed } from '../../audit/entry.ts'
-import { GENESIS, hashOf, leafOf, MAIN_STREAM } from '../../audit/leaf.ts'
+import { detailOf, GENESIS, hashOf, type LeafFields, leafIn, MAIN_STREAM } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
 import type { Assertion, Statement } from '../../statement.ts'
@@ -26,7 +26,7 @@ export interface BatchWriter {
 
 const CACHE_MAX = 256
 
-export function batchWriter(db: SQLite.Database, version: string): BatchWriter {
+export function batchWriter(db: SQLite.Database): BatchWriter {
   const run = (sql: string) => db.prepare<[]>(sql)
   const [begin, commit, rollback] = [run('begin immediate'), run('commit'), run('rollback')]
   const [savepoint, undo, release] = [run('savepoint unit'), run('rollback to unit'), run('release unit')]
@@ -106,9 +106,9 @@ export function batchWriter(db: SQLite.Database, version: string): BatchWriter {
 
   function appendOne(draft: Draft, tip: Link): Link {
     const seq = tip.seq + 1
-    const leaf = leafOf({ ...draft, stream: MAIN_STREAM, seq, version, prev_hash: tip.hash })
+    const leaf = leafIn(draft, tip.hash, seq)
     const hash = hashOf(leaf)
-    insert.run(...insertParameters(draft, seq, version, tip.hash, hash, leaf))
+    insert.run(...columnsOf(leaf), hash, leaf)
     return { seq, hash }
   }
 
@@ -153,39 +153,19 @@ function statementCache(db: SQLite.Database): (sql: string) => SQLite.Statement<
   }
 }
 
-const INSERT = `insert into audit_log (stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool,
-    model, provider, cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf)
-  values (${Array.from({ length: 19 }, () => '?').join(', ')})`
+const COLUMNS = [
+  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'principal_type', 'action'] as const),
+  ...(['status', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'detail'] as const),
+  ...(['config_digest', 'version', 'prev_hash'] as const),
+]
+
+const INSERT = `insert into audit_log (${COLUMNS.join(', ')}, row_hash, leaf)
+  values (${Array.from({ length: COLUMNS.length + 2 }, () => '?').join(', ')})`
 
 type InsertParameters = (string | number | null)[]
 
-function insertParameters(
-  draft: Draft,
-  seq: number,
-  version: string,
-  previous: string,
-  hash: string,
-  leaf: string,
-): InsertParameters {
-  return [
-    MAIN_STREAM,
-    seq,
-    draft.recorded_at,
-    draft.request_id,
-    draft.principal_id,
-    draft.principal_type,
-    draft.action,
-    draft.status,
-    draft.tool,
-    draft.model,
-    draft.provider,
-    draft.cert_thumbprint,
-    draft.dpop_jkt,
-    draft.detail,
-    draft.config_digest,
-    version,
-    previous,
-    hash,
-    leaf,
-  ]
+function columnsOf(leaf: string): InsertParameters {
+  // Proven by db/audit/draft.ts, which writes nothing else.
+  const fields = { ...(JSON.parse(leaf) as LeafFields), detail: detailOf(leaf) }
+  return COLUMNS.map((name) => fields[name])
 }

@@ -6,7 +6,6 @@ import type { AuditSchema } from './schema.ts'
 /** The start of the writer's thread. */
 export interface WriterOptions {
   readonly file: string
-  readonly version: string
   readonly schema: AuditSchema
 }
 

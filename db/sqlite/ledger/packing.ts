@@ -36,8 +36,8 @@ export interface PackedResults {
 type Refused = Exclude<WorkResult, { readonly sealed: unknown }>
 
 const END = '\0'
-// In front of a text that could be taken for an absent one, or for one that has this in front of it.
-const MARK = '\u0001'
+// In front of a text that might have been absent.
+const PRESENT = '='
 const HASH_LENGTH = 64
 
 export function packBatch(batch: readonly Work[]): PackedBatch {
@@ -120,64 +120,25 @@ function unpackAssertions({ questions, assertions }: PackedBatch): ReadonlyMap<n
 }
 
 function packDraft(draft: Draft): string {
-  return (
-    draft.recorded_at +
-    END +
-    mark(draft.request_id) +
-    END +
-    mark(draft.principal_id) +
-    END +
-    mark(draft.principal_type) +
-    END +
-    draft.action +
-    END +
-    draft.status +
-    END +
-    mark(draft.tool) +
-    END +
-    mark(draft.model) +
-    END +
-    mark(draft.provider) +
-    END +
-    mark(draft.cert_thumbprint) +
-    END +
-    mark(draft.dpop_jkt) +
-    END +
-    draft.detail +
-    END +
-    draft.config_digest +
-    END
-  )
+  const { recorded_at, action, status, beforePrev, beforeSeq, afterSeq } = draft
+  const [request, principal] = [optional(draft.request_id), optional(draft.principal_id)]
+  return [recorded_at, request, principal, action, status, beforePrev, beforeSeq, afterSeq, ''].join(END)
 }
 
-function unpackDraft(next: () => string): Draft {
-  // In the order of packDraft.
-  return {
-    recorded_at: next(),
-    request_id: unmark(next()),
-    principal_id: unmark(next()),
-    principal_type: unmark(next()),
-    action: next(),
-    status: next(),
-    tool: unmark(next()),
-    model: unmark(next()),
-    provider: unmark(next()),
-    cert_thumbprint: unmark(next()),
-    dpop_jkt: unmark(next()),
-    detail: next(),
-    config_digest: next(),
-  }
-}
+// In the order of packDraft.
+const unpackDraft = (next: () => string): Draft => ({
+  recorded_at: next(),
+  request_id: orNull(next()),
+  principal_id: orNull(next()),
+  action: next(),
+  status: next(),
+  beforePrev: next(),
+  beforeSeq: next(),
+  afterSeq: next(),
+})
 
-function mark(text: string | null): string {
-  if (text === null) return ''
-  return text === '' || text.startsWith(MARK) ? MARK + text : text
-}
-
-function unmark(field: string): string | null {
-  if (field === '') return null
-  return field.startsWith(MARK) ? field.slice(1) : field
-}
+const optional = (text: string | null): string => (text === null ? '' : PRESENT + text)
+const orNull = (field: string): string | null => (field === '' ? null : field.slice(PRESENT.length))
 
 function fieldReader(packed: string): () => string {
   const fields = packed.split(END)

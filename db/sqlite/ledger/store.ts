@@ -29,12 +29,12 @@ const BUSY_TIMEOUT_MS = 250
 const TAIL = 1_000
 
 /** Opens and checks: schema, tail, and the head that was noted beside it. Throws one sentence where the ledger must not be written. */
-export function openStore({ file, version, schema }: WriterOptions): Store {
+export function openStore({ file, schema }: WriterOptions): Store {
   const lease = takeLease(file)
   const db = connect(file)
   const problem = auditSchemaProblem(db, schema) ?? tailProblem(db) ?? cutProblem(db, file)
   if (problem !== null) throw new Error(problem)
-  const writer = batchWriter(db, version)
+  const writer = batchWriter(db)
   const heads = openHeadFile(file)
   // Also where the file was not there: an earlier version of the service wrote none.
   if (writer.head) heads.note(writer.head)

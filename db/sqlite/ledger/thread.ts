@@ -9,8 +9,8 @@ import { expectedAuditSchema } from './schema-expected.ts'
  * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot
  * write there.
  */
-export async function openSqliteWriter(file: string, version: string): Promise<Writer> {
-  const options: WriterOptions = { file, version, schema: await expectedAuditSchema() }
+export async function openSqliteWriter(file: string): Promise<Writer> {
+  const options: WriterOptions = { file, schema: await expectedAuditSchema() }
   // The compiled package has it as .js: like the file that this is.
   const code = `./writer${extname(import.meta.filename)}`
   const worker = new Worker(new URL(code, import.meta.url), { workerData: options })

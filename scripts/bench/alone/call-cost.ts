@@ -16,6 +16,7 @@ export interface CallCost {
   readonly decisionUs: number
 }
 
+const ORIGIN = { stream: 'main', version: 'bench' }
 const CALLS = 20_000
 const CALLERS = 64
 const JUDGING: Judging = {
@@ -57,7 +58,7 @@ export async function callCost(ledger: Ledger, file: string): Promise<CallCost> 
 
 function decisionUs(): number {
   const since = performance.now()
-  for (let n = 0; n < CALLS; n += 1) draftOf(decisionEntry(factsOf(n), 'allowed', JUDGING, null))
+  for (let n = 0; n < CALLS; n += 1) draftOf(decisionEntry(factsOf(n), 'allowed', JUDGING, null), ORIGIN)
   return ((performance.now() - since) * 1_000) / CALLS
 }
 

@@ -1,6 +1,5 @@
 import canonicalize from 'canonicalize'
 import t from 'tap'
-import { draftOf } from '../../../db/audit/draft.ts'
 import { exportedRows, NotAnExport } from '../../../db/audit/export.ts'
 import { exportLine, hashOf, leafOf, type StoredRow } from '../../../db/audit/leaf.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
@@ -9,6 +8,7 @@ import {
   appendCalls,
   entry,
   open,
+  rowOf,
   rowsOf,
   scratchDatabase,
   verifyFile,
@@ -254,9 +254,9 @@ t.test(
 function chained(versions: readonly string[]): readonly StoredRow[] {
   let prev_hash = '0'.repeat(64)
   return versions.map((version, index) => {
-    const fields = { ...draftOf(entry()), stream: 'main', seq: index + 1, version: 'x', prev_hash }
-    const leaf = leafOf(fields).replace(/"v":\d,"version"/, `"v":${version},"version"`)
+    const row = rowOf(entry(), index + 1, prev_hash)
+    const leaf = row.leaf.replace(/"v":\d,"version"/, `"v":${version},"version"`)
     prev_hash = hashOf(leaf)
-    return { ...fields, row_hash: prev_hash, leaf }
+    return { ...row, row_hash: prev_hash, leaf }
   })
 }

@@ -1,10 +1,11 @@
 import t from 'tap'
 import { type KnownTool, Replay } from '../../../db/audit/authority/replay.ts'
-import { draftOf } from '../../../db/audit/draft.ts'
+import { GENESIS } from '../../../db/audit/leaf.ts'
 import { resourceAuthority, snapshotOf } from '../../../db/mcp/authority.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { AT, fieldsOf, toolOf } from '../../support/db/mcp-rows.ts'
+import { rowOf } from '../../support/db/scratch-ledger.ts'
 
 const RESOURCE = { ...fieldsOf('files'), resource_id: 'mcpr_files', revision: 7 }
 
@@ -21,7 +22,7 @@ t.test('issue 10 §1 the snapshot of a resource says all its tools, in rows that
   t.equal(details.length, 2)
   const replay = new Replay()
   for (const detail of details) {
-    const { detail: text } = draftOf(noteEntry({ action: 'authority.snapshot', detail }, AT, 'c'))
+    const { detail: text } = rowOf(noteEntry({ action: 'authority.snapshot', detail }, AT, 'c'), 1, GENESIS)
     t.ok(text.length < 60 * 1024)
     const row = { action: 'authority.snapshot', status: 'success' } as Parameters<Replay['see']>[0]
     t.equal(replay.see(row, 2, JSON.parse(text)), null)

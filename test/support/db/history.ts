@@ -1,4 +1,3 @@
-import { draftOf } from '../../../db/audit/draft.ts'
 import type { Entry } from '../../../db/audit/entry.ts'
 import {
   exportLine,
@@ -9,7 +8,7 @@ import {
   type StoredRow,
 } from '../../../db/audit/leaf.ts'
 import type { JsonObject } from '../../../db/json.ts'
-import { AT, entry, VERSION } from './scratch-ledger.ts'
+import { AT, entry, rowOf } from './scratch-ledger.ts'
 
 /** Turns entries into a chain with real hashes, as the writer would. `versions`: where it is not 2 for all. */
 export function chainOf(
@@ -25,10 +24,10 @@ export function chainer(): (entry: Entry, version?: LeafVersion) => StoredRow {
   let [previous, seq] = [GENESIS, 0]
   return (made, version = 2) => {
     seq += 1
-    const fields = { ...draftOf(made), stream: 'main', seq, version: VERSION, prev_hash: previous }
-    const leaf = leafOf(fields, version)
+    const row = rowOf(made, seq, previous)
+    const leaf = leafOf(row, version)
     previous = hashOf(leaf)
-    return { ...fields, row_hash: previous, leaf }
+    return { ...row, row_hash: previous, leaf }
   }
 }
 

@@ -1,7 +1,6 @@
-import { draftOf } from '../../../db/audit/draft.ts'
 import type { Entry } from '../../../db/audit/entry.ts'
-import { GENESIS, hashOf, leafOf, type StoredRow } from '../../../db/audit/leaf.ts'
-import { VERSION, withRaw } from './scratch-ledger.ts'
+import { GENESIS, type StoredRow } from '../../../db/audit/leaf.ts'
+import { rowOf, withRaw } from './scratch-ledger.ts'
 
 const COLUMNS = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'principal_type', 'action'] as const),
@@ -21,13 +20,9 @@ export function fillLedger(file: string, count: number, entryOf: (seq: number) =
     db.transaction(() => {
       let previous = GENESIS
       for (let seq = 1; seq <= count; seq += 1) {
-        const fields = {
-          ...draftOf(entryOf(seq)),
-          ...{ stream: 'main', seq, version: VERSION, prev_hash: previous },
-        }
-        const leaf = leafOf(fields)
-        previous = hashOf(leaf)
-        insert.run({ ...fields, row_hash: previous, leaf })
+        const row = rowOf(entryOf(seq), seq, previous)
+        previous = row.row_hash
+        insert.run(row)
       }
     })()
   })

@@ -2,14 +2,16 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import type { Test } from 'tap'
+import { draftOf } from '../../../db/audit/draft.ts'
 import type { Entry } from '../../../db/audit/entry.ts'
-import type { StoredRow } from '../../../db/audit/leaf.ts'
+import { detailOf, hashOf, leafIn, MAIN_STREAM, type StoredRow } from '../../../db/audit/leaf.ts'
 import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/ledger.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
 import { type Database, openDatabase } from '../../../db/database.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
 
 export const VERSION = '0.6.4'
+export const ORIGIN = { stream: MAIN_STREAM, version: VERSION }
 export const AT = Date.UTC(2026, 0, 2, 3, 4, 5, 6)
 
 /** A migrated database in a directory of its test. */
@@ -47,6 +49,13 @@ export function entry(values: Partial<Entry> = {}): Entry {
     config_digest: 'cd'.repeat(32),
     ...values,
   }
+}
+
+/** The row that the writer makes of an entry. `prevHash`: the hash of the row before it. */
+export function rowOf(made: Entry, seq: number, prevHash: string): StoredRow {
+  const leaf = leafIn(draftOf(made, ORIGIN), prevHash, seq)
+  const { v: _v, ...fields } = JSON.parse(leaf)
+  return { ...fields, detail: detailOf(leaf), row_hash: hashOf(leaf), leaf }
 }
 
 /** `count` calls, each with its decision and its outcome, one of eight through the MCP path. */

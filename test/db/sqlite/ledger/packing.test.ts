@@ -3,7 +3,7 @@ import t from 'tap'
 import { draftOf } from '../../../../db/audit/draft.ts'
 import type { Work, WorkResult } from '../../../../db/audit/writer.ts'
 import { packBatch, packResults, unpackBatch, unpackResults } from '../../../../db/sqlite/ledger/packing.ts'
-import { entry } from '../../../support/db/scratch-ledger.ts'
+import { entry, ORIGIN } from '../../../support/db/scratch-ledger.ts'
 
 const text = fc.oneof(
   fc.constantFrom('', '\u0001', '\u0001\u0001', '\0', 'a\0b', '\u0001a'),
@@ -25,7 +25,7 @@ const draft = fc
     config_digest: text,
     detail: fc.dictionary(fc.constantFrom('a', 'b'), text),
   })
-  .map((values) => draftOf(entry(values)))
+  .map((values) => draftOf(entry(values), ORIGIN))
 const statement = fc.record({ sql: text, parameters: fc.array(fc.constantFrom(null, 1n, 0.5, 'x')) })
 const assertion = fc.record({ sql: text, parameters: fc.array(fc.oneof(text, fc.maxSafeInteger())) })
 const work: fc.Arbitrary<Work> = fc.record({
@@ -51,7 +51,7 @@ t.test('docs/ledger.md#appending: each unit hears of its own rows, and of its ow
   const unit = (rows: number): Work => ({
     assertions: [],
     statements: [],
-    drafts: Array.from({ length: rows }, () => draftOf(entry())),
+    drafts: Array.from({ length: rows }, () => draftOf(entry(), ORIGIN)),
   })
   const sealed = (...seqs: number[]): WorkResult => ({
     sealed: seqs.map((seq) => ({ stream: 'main', seq, hash: String(seq % 10).repeat(64) })),
