@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Selectable } from 'kysely'
 import type { Schema } from '../schema.ts'
-import { type Additions, type LeafPieces, piecesOf, WRITTEN } from './draft.ts'
+import { type Additions, type LeafPieces, leafText, WRITTEN } from './draft.ts'
 
 /**
  * A row as the database holds it: `detail` is canonical JSON text, `leaf` the bytes that `row_hash` is the
@@ -32,8 +32,11 @@ export const leafIn = (
  * The canonical bytes (RFC 8785) of a row without `row_hash`, with its version (docs/ledger.md#row).
  * `detail` must be canonical already: it goes in as it stands. Does NOT check any value.
  */
-export const leafOf = (row: LeafFields, version: LeafVersion = WRITTEN): string =>
-  leafIn(piecesOf(row, JSON.stringify, version), row.prev_hash, row.seq)
+export const leafOf = (row: LeafFields, version: LeafVersion = WRITTEN): string => textOf(row, version)
+
+// No caller has a bare quotation mark in the texts in front of detail, so the first of this name is the row's.
+const textOf = (row: LeafFields, version: LeafVersion, more?: Additions): string =>
+  leafText({ ...row, detail: 0 }, version, more).replace(',"detail":0', () => `,"detail":${row.detail}`)
 
 /** Reads the version that a leaf says; null where it says none that is known. */
 export function leafVersion(leaf: string): LeafVersion | null {
@@ -41,13 +44,6 @@ export function leafVersion(leaf: string): LeafVersion | null {
   const at = leaf.lastIndexOf(',"v":')
   if (leaf.startsWith('2,', at + 5)) return 2
   return leaf.startsWith('1,', at + 5) ? 1 : null
-}
-
-/** Reads the canonical text of `detail` out of a leaf: no parser would keep its bytes. */
-export function detailOf(leaf: string): string {
-  // The first of that name and the last of the next: beside detail stand texts, in which no quotation mark is bare.
-  const [from, to] = [leaf.indexOf(',"detail":'), leaf.lastIndexOf(',"dpop_jkt":')]
-  return leaf.slice(from + 10, to)
 }
 
 /** `row_hash`: hex SHA-256 of the leaf. */
@@ -66,13 +62,8 @@ export interface Names {
  * more than the line.
  */
 export function exportLine(row: StoredRow, names: Names = {}): string {
-  const additions: Additions = {
-    principalName: nameMember('principal_name', names.principal_name),
-    seal: sealOf(row),
-    subjectName: nameMember('subject_name', names.subject_name),
-  }
-  const pieces = piecesOf(row, JSON.stringify, leafVersion(row.leaf) ?? WRITTEN, additions)
-  return leafIn(pieces, row.prev_hash, row.seq)
+  const result = ofMcpPath(row) ? row.status : undefined
+  return textOf(row, leafVersion(row.leaf) ?? WRITTEN, { ...names, result, row_hash: row.row_hash })
 }
 
 /** Returns what an export line holds of `result` and `row_hash`. */
