@@ -5,13 +5,19 @@ import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
 import { MAIN_STREAM } from './leaf.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
 
+/** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
+export type Done = (error: Error | null, sealed: readonly Sealed[]) => void
+
 /** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
 export interface Ledger {
   /**
-   * Resolves with the places of the unit's rows when statements and rows are durable. Rejects where nothing
-   * of the unit was stored: with a {@link LedgerError}, or a TypeError for what can never be stored, such as
-   * a float in `detail`.
+   * Calls `done` once: with the places of the unit's rows when statements and rows are durable; where nothing
+   * of the unit was stored, with a {@link LedgerError}, or a TypeError for what can never be stored, such as
+   * a float in `detail`. Never before it returns, and in the order of the rows. What `done` throws becomes an
+   * uncaught exception of the process; the units behind it are told first.
    */
+  submit(unit: Unit, done: Done): void
+  /** The same as a promise. */
   commit(unit: Unit): Promise<readonly Sealed[]>
   /**
    * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with
@@ -68,17 +74,17 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
 // A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.
 const MAX_BATCH = 512
 
-interface Waiter {
-  readonly work: Work
-  readonly resolve: (sealed: readonly Sealed[]) => void
-  readonly reject: (error: Error) => void
+const NO_ROWS: readonly Sealed[] = []
+
+interface Waiter extends Work {
+  readonly done: Done
 }
 
 /**
  * The queue in front of a writer. While one batch is under way the next one fills: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
- * State: `commit` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
+ * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
  * head is that of the last batch the writer has made durable; the writer's thread owns the chain. A crash
  * loses what is queued, of which nobody was told that it is durable: a call without a row, refused, never
  * work without a row.
@@ -125,24 +131,36 @@ class CommitQueue implements Ledger {
     return this.#failed.promise
   }
 
-  async commit(unit: Unit): Promise<readonly Sealed[]> {
+  commit(unit: Unit): Promise<readonly Sealed[]> {
+    return new Promise((resolve, reject) => {
+      this.submit(unit, (error, sealed) => (error ? reject(error) : resolve(sealed)))
+    })
+  }
+
+  submit(unit: Unit, done: Done): void {
+    try {
+      this.#enqueue(unit, done)
+    } catch (error) {
+      process.nextTick(done, error, NO_ROWS)
+    }
+  }
+
+  #enqueue(unit: Unit, done: Done): void {
     if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
     if (this.#fault) throw unavailable(this.#fault)
     // Before it joins the queue: what can never be stored must not share a batch with what can.
-    const work = workOf(unit, this.#origin)
-    const { promise, resolve, reject } = Promise.withResolvers<readonly Sealed[]>()
-    const size = sizeOf(work)
+    const waiter = waiterOf(unit, this.#origin, done)
+    const size = sizeOf(waiter)
     if (this.#waiting + size > this.#limit) {
       // The units that wait may all be lazy.
       this.#flush()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
     }
     this.#waiting += size
-    this.#queue.push({ work, resolve, reject })
+    this.#queue.push(waiter)
     // A full batch gains nothing by waiting.
     if (unit.lazy && this.#queue.length < MAX_BATCH) this.#delay()
     else this.#flush()
-    return promise
   }
 
   async recover(at: number, configDigest: string): Promise<number> {
@@ -187,35 +205,48 @@ class CommitQueue implements Ledger {
       const batch = this.#queue.splice(0, MAX_BATCH)
       this.#pressed = this.#queue.length > 0
       await this.#write(batch)
-      for (const { work } of batch) this.#waiting -= sizeOf(work)
     }
     this.#draining = null
     if (this.#queue.length > 0) this.#delay()
   }
 
   async #write(batch: readonly Waiter[]): Promise<void> {
+    let results: readonly WorkResult[]
     try {
       if (this.#fault) throw this.#fault
-      const results = await this.#writer.write(batch.map(({ work }) => work))
-      for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
+      results = await this.#writer.write(batch)
     } catch (error) {
       this.#failing = true
-      for (const { reject } of batch) reject(unavailable(error))
+      for (const waiter of batch) this.#tell(waiter, unavailable(error))
+      return
     }
+    for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
   }
 
   // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant
   // with no work, never work with no row.
-  #settle({ resolve, reject }: Waiter, result: WorkResult | undefined): void {
+  #settle(waiter: Waiter, result: WorkResult | undefined): void {
     if (!result) {
       this.#failing = true
-      reject(unavailable(new Error('the writer did not answer for this unit')))
+      this.#tell(waiter, unavailable(new Error('the writer did not answer for this unit')))
     } else if ('sealed' in result) {
       this.#failing = false
       this.#head = result.sealed.at(-1) ?? this.#head
-      resolve(result.sealed)
+      this.#tell(waiter, null, result.sealed)
     } else {
-      reject(refusalOf(result))
+      this.#tell(waiter, refusalOf(result))
+    }
+  }
+
+  #tell(waiter: Waiter, error: Error | null, sealed = NO_ROWS): void {
+    // First: whoever is told may submit the next unit at once.
+    this.#waiting -= sizeOf(waiter)
+    try {
+      waiter.done(error, sealed)
+    } catch (thrown) {
+      process.nextTick(() => {
+        throw thrown
+      })
     }
   }
 
@@ -238,12 +269,12 @@ const refusalOf = ({ refused, message }: RefusedWork): Error =>
 // A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
 
-function workOf({ assertions = [], statements = [], entries }: Unit, origin: Origin): Work {
+function waiterOf({ assertions = [], statements = [], entries }: Unit, origin: Origin, done: Done): Waiter {
   for (const { sql, parameters } of statements) {
     if (!parameters.every(isBindable))
       throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
   }
-  return { assertions, statements, drafts: entries.map((entry) => draftOf(entry, origin)) }
+  return { assertions, statements, drafts: entries.map((entry) => draftOf(entry, origin)), done }
 }
 
 // What cannot cross to the writer's thread would throw there for the whole batch.
