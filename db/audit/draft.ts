@@ -172,7 +172,7 @@ function canonicalList(values: readonly unknown[], here: Place): readonly unknow
 }
 
 // The names that an object keeps in the order of their coming, and that JSON writes without a backslash. All of ours.
-const ORDINARY = /^[A-Za-z][\w.:/-]*$/
+const ORDINARY = /^[A-Za-z][\w.:/-]{0,63}$/
 
 function canonicalRecord(value: Readonly<Record<string, unknown>>, here: Place): object {
   const names = sortedNames(value)
