@@ -6,12 +6,12 @@ const [file = ''] = process.argv.slice(2)
 const ledger = await open(file)
 const said: unknown[] = []
 
-process.on('uncaughtException', async (error) => {
-  said.push(error.message)
-  const [after] = await ledger.commit({ entries: [entry()] })
-  said.push(after?.seq)
-  await ledger.close()
-  process.stdout.write(JSON.stringify(said))
+process.on('uncaughtException', ({ message }) => {
+  said.push(message)
+  ledger.submit({ entries: [entry()] }, (_error, sealed) => {
+    said.push(sealed[0]?.seq)
+    void ledger.close().then(() => process.stdout.write(JSON.stringify(said)))
+  })
 })
 
 ledger.submit({ entries: [entry()] }, () => {
