@@ -90,39 +90,29 @@ export async function verifyDatabase(db: Kysely<Schema>, signal: AbortSignal = N
 }
 
 // Page by page, each a short read of its own: rows are only ever added behind, and a read that lasted for
-// minutes would keep the write-ahead log from being moved into the database. Each stream up to where it was
-// when it was reached, since it may grow faster than a caller reads.
+// minutes would keep the write-ahead log from being moved into the database. Up to where the ledger was when it
+// was reached, since it may grow faster than a caller reads. There is one stream, so `seq` alone is the place.
 async function* storedPages(db: Kysely<Schema>, signal: AbortSignal): AsyncGenerator<readonly StoredRow[]> {
-  for (let head = await headBeyond(db, null); head; head = await headBeyond(db, head.stream)) {
-    let page: readonly StoredRow[] = []
-    do {
-      const after = page.at(-1)?.seq
-      let query = db
-        .selectFrom('audit_log')
-        .select([...SHOWN, 'leaf'])
-        .where('stream', '=', head.stream)
-        .where('seq', '<=', head.seq)
-      // The first page from the very beginning, wherever somebody has put a row.
-      if (after !== undefined) query = query.where('seq', '>', after)
-      page = await query.orderBy('seq').limit(STEP).execute()
-      yield page
-      await nextTurn(undefined, { signal })
-    } while (page.length === STEP)
-  }
-}
-
-/** The last place of the first stream behind another one; undefined where there is none. */
-async function headBeyond(db: Kysely<Schema>, stream: string | null) {
-  const all = db.selectFrom('audit_log').select('stream').orderBy('stream').limit(1)
-  const next = await (stream === null ? all : all.where('stream', '>', stream)).executeTakeFirst()
-  if (!next) return undefined
-  return db
+  const head = await db
     .selectFrom('audit_log')
-    .select(['stream', 'seq'])
-    .where('stream', '=', next.stream)
+    .select('seq')
     .orderBy('seq', 'desc')
     .limit(1)
     .executeTakeFirst()
+  if (!head) return
+  let page: readonly StoredRow[] = []
+  do {
+    const after = page.at(-1)?.seq
+    let query = db
+      .selectFrom('audit_log')
+      .select([...SHOWN, 'leaf'])
+      .where('seq', '<=', head.seq)
+    // The first page from the very beginning, wherever somebody has put a row.
+    if (after !== undefined) query = query.where('seq', '>', after)
+    page = await query.orderBy('seq').limit(STEP).execute()
+    yield page
+    await nextTurn(undefined, { signal })
+  } while (page.length === STEP)
 }
 
 function rowText({ detail, status, ...row }: ShownRow, names: Names): string {

@@ -18,7 +18,7 @@ export interface LedgerFound {
 export function rowsOf(databaseFile: string): number {
   const db = openReadOnly(databaseFile)
   try {
-    return db.prepare<[], number>('select max(rowid) from audit_log').pluck().get() ?? 0
+    return db.prepare<[], number>('select max(seq) from audit_log').pluck().get() ?? 0
   } finally {
     db.close()
   }

@@ -16,7 +16,7 @@ t.test('the connection refuses to write: the ledger is the only writer', async (
   const row = { key: 'organisation', value: 'acme', updated_at: '' }
   await t.rejects(db.kysely.insertInto('settings').values(row).execute(), { code: 'SQLITE_READONLY' })
   await t.rejects(db.kysely.deleteFrom('internal_agents').execute(), { code: 'SQLITE_READONLY' })
-  await t.rejects(sql`drop trigger audit_log_update`.execute(db.kysely), { code: 'SQLITE_READONLY' })
+  await t.rejects(sql`drop trigger audit_rows_update`.execute(db.kysely), { code: 'SQLITE_READONLY' })
   t.same(await db.kysely.selectFrom('settings').selectAll().execute(), [])
 })
 

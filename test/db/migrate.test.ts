@@ -57,7 +57,7 @@ t.test('an empty database gets every table of the schema', async (t) => {
   await (await openDatabase(`sqlite:${file}`)).close()
   const connection = new SQLite(file)
   t.teardown(() => connection.close())
-  for (const table of [...TABLES, 'certificate_pins', 'settings', 'audit_log']) {
+  for (const table of [...TABLES, 'certificate_pins', 'settings', 'audit_rows']) {
     t.ok(namesOf(connection, 'table').includes(table), table)
   }
   t.ok(namesOf(connection, 'trigger').length >= 3, "the ledger's guards are there")

@@ -34,9 +34,9 @@ await t.test('§6 the database prevents editing and deleting a row afterwards', 
   await gateway.enroll('bot', [])
   const db = new SQLite(join(gateway.settings.dataDir, 'sallyport.db'))
   t.teardown(() => db.close())
-  t.throws(() => db.exec("update audit_log set status = 'allowed' where seq = 1"))
-  t.throws(() => db.exec('delete from audit_log where seq = 1'))
-  t.throws(() => db.exec('insert or replace into audit_log select * from audit_log where seq = 1'))
+  t.throws(() => db.exec("update audit_rows set status = 'allowed' where seq = 1"))
+  t.throws(() => db.exec('delete from audit_rows where seq = 1'))
+  t.throws(() => db.exec('insert or replace into audit_rows select * from audit_rows where seq = 1'))
 })
 
 await t.test('§6 the chain is verified and exported by the admin API', async (t) => {

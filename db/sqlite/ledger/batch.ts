@@ -1,8 +1,8 @@
 import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
-import { type Draft, detailOf } from '../../audit/draft.ts'
+import type { Draft } from '../../audit/draft.ts'
 import type { Sealed } from '../../audit/entry.ts'
-import { GENESIS, hashOf, type LeafFields, leafIn, MAIN_STREAM } from '../../audit/leaf.ts'
+import { GENESIS, hashOf, leafIn, MAIN_STREAM } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
 import type { Assertion, Statement } from '../../statement.ts'
@@ -108,7 +108,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     const seq = tip.seq + 1
     const leaf = leafIn(draft, tip.hash, seq)
     const hash = hashOf(leaf)
-    insert.run(...columnsOf(leaf), hash, leaf)
+    insert.run(...insertParameters(draft, seq, hash, leaf))
     return { seq, hash }
   }
 
@@ -134,11 +134,7 @@ function conflict({ sql, changes }: Statement, changed: number): WorkResult {
 }
 
 function headReader(db: SQLite.Database): () => Link {
-  // The stream stands in the text: where it is bound, SQLite plans the question anew at each asking, five
-  // times the work.
-  const last = db.prepare<[], Link>(
-    `select seq, row_hash as hash from audit_log where stream = '${MAIN_STREAM}' order by seq desc limit 1`,
-  )
+  const last = db.prepare<[], Link>('select seq, row_hash as hash from audit_rows order by seq desc limit 1')
   return () => last.get() ?? { seq: 0, hash: GENESIS }
 }
 
@@ -153,19 +149,12 @@ function statementCache(db: SQLite.Database): (sql: string) => SQLite.Statement<
   }
 }
 
-const COLUMNS = [
-  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'principal_type', 'action'] as const),
-  ...(['status', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'detail'] as const),
-  ...(['config_digest', 'version', 'prev_hash'] as const),
-]
-
-const INSERT = `insert into audit_log (${COLUMNS.join(', ')}, row_hash, leaf)
-  values (${Array.from({ length: COLUMNS.length + 2 }, () => '?').join(', ')})`
+const INSERT = `insert into audit_rows (seq, recorded_at, request_id, principal_id, action, status, row_hash, leaf)
+  values (?, ?, ?, ?, ?, ?, ?, ?)`
 
 type InsertParameters = (string | number | null)[]
 
-function columnsOf(leaf: string): InsertParameters {
-  // Proven by db/audit/draft.ts, which writes nothing else.
-  const fields = { ...(JSON.parse(leaf) as LeafFields), detail: detailOf(leaf) }
-  return COLUMNS.map((name) => fields[name])
+function insertParameters(draft: Draft, seq: number, hash: string, leaf: string): InsertParameters {
+  const { recorded_at: at, request_id: request, principal_id: principal, action, status } = draft
+  return [seq, at, request, principal, action, status, hash, leaf]
 }

@@ -6,13 +6,11 @@ import type { Damaged } from '../../audit/verify.ts'
 const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
 
-/** The last rows of a stream, oldest first. */
-export function lastRows(db: SQLite.Database, stream: string, limit: number): readonly StoredRow[] {
+/** The last rows, oldest first. */
+export function lastRows(db: SQLite.Database, limit: number): readonly StoredRow[] {
   return db
-    .prepare<[string, number], StoredRow>(
-      `select ${COLUMNS} from audit_log where stream = ? order by seq desc limit ?`,
-    )
-    .all(stream, limit)
+    .prepare<[number], StoredRow>(`select ${COLUMNS} from audit_log order by seq desc limit ?`)
+    .all(limit)
     .reverse()
 }
 
@@ -36,12 +34,22 @@ export function openReadOnly(file: string): SQLite.Database {
  * {@link Damaged}. Reads the table itself, not an index over it: an index can be made to leave rows out.
  */
 export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged> {
+  const { from, place } = formOf(db)
   try {
-    yield* db.prepare<[], StoredRow>(`select ${COLUMNS} from audit_log not indexed order by rowid`).iterate()
+    yield* db.prepare<[], StoredRow>(`select ${COLUMNS} from ${from} order by ${place}`).iterate()
   } catch (error) {
     if (!(error instanceof SQLite.SqliteError)) throw error
     yield { damaged: `cannot be read: ${error.message}` }
   }
+}
+
+/**
+ * Where the rows are read, and what says their place in the table. Up to migration 0051 `audit_log` is a table
+ * with an index for its key; since then a view, and `seq` is the place (db/sqlite/ledger/table.ts).
+ */
+function formOf(db: SQLite.Database): { readonly from: string; readonly place: string } {
+  const isTable = db.prepare("select 1 from sqlite_schema where name = 'audit_log' and type = 'table'").get()
+  return isTable ? { from: 'audit_log not indexed', place: 'rowid' } : { from: 'audit_log', place: 'seq' }
 }
 
 /** Rows that are read at once. */
@@ -67,20 +75,21 @@ export function* liveRows(db: SQLite.Database, atEnd: () => void): Generator<Sto
 }
 
 interface PlacedRow extends StoredRow {
-  readonly rowid: number
+  readonly place: number
 }
 
-/** Reads the rows behind one, up to a page that is not full; returns the rowid of the last. */
+/** Reads the rows behind a place, up to a page that is not full; returns the place of the last. */
 function* rowsBehind(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
-  const select = `select rowid, ${COLUMNS} from audit_log not indexed`
-  const first = db.prepare<[], PlacedRow>(`${select} order by rowid limit ${PAGE}`)
-  const next = db.prepare<[number], PlacedRow>(`${select} where rowid > ? order by rowid limit ${PAGE}`)
+  const { from, place } = formOf(db)
+  const select = `select ${place} as place, ${COLUMNS} from ${from}`
+  const first = db.prepare<[], PlacedRow>(`${select} order by ${place} limit ${PAGE}`)
+  const next = db.prepare<[number], PlacedRow>(`${select} where ${place} > ? order by ${place} limit ${PAGE}`)
   let last = after
   for (;;) {
     // The first page from the very beginning, wherever somebody has put a row.
     const page = last === null ? first.all() : next.all(last)
-    for (const { rowid, ...row } of page) {
-      last = rowid
+    for (const { place: at, ...row } of page) {
+      last = at
       yield row
     }
     if (page.length < PAGE) return last

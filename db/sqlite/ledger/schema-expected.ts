@@ -4,12 +4,13 @@ import type { Migration } from 'kysely/migration'
 import * as auditLog from '../../migrations/0004_audit_log.ts'
 import { auditGuards } from './guards.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
+import { auditRows } from './table.ts'
 
 /**
  * Every migration that makes or changes an audit table or its guards, in order. One that is missing here
  * stops the boot.
  */
-const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards]
+const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards, auditRows]
 
 /**
  * The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load

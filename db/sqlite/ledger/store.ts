@@ -1,13 +1,12 @@
-import { chmodSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 import type { Sealed } from '../../audit/entry.ts'
-import { MAIN_STREAM } from '../../audit/leaf.ts'
 import { chainVerifier } from '../../audit/verify.ts'
 import type { OpenDecision, Work, WorkResult } from '../../audit/writer.ts'
 import { batchWriter } from './batch.ts'
 import { isPassing } from './errors.ts'
 import { fileWatch } from './file-watch.ts'
 import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
+import { takeLease } from './lease.ts'
 import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
 import { auditSchemaProblem } from './schema.ts'
@@ -81,28 +80,9 @@ function connect(file: string): SQLite.Database {
   return db
 }
 
-/**
- * Holds a lock beside the database for as long as this process lives, so that a second writer is turned away
- * before it forks the chain.
- */
-function takeLease(file: string): SQLite.Database {
-  const path = `${file}-lease`
-  const lease = new SQLite(path, { timeout: 0 })
-  chmodSync(path, 0o600)
-  try {
-    lease.pragma('journal_mode = MEMORY')
-    lease.exec('begin exclusive')
-    return lease
-  } catch (error) {
-    lease.close()
-    if (!isPassing(error)) throw error
-    throw new Error(`another process writes the audit ledger of ${file}: stop it first`, { cause: error })
-  }
-}
-
 function tailProblem(db: SQLite.Database): string | null {
   const chain = chainVerifier({ tail: true })
-  lastRows(db, MAIN_STREAM, TAIL).every((row) => chain.add(row))
+  lastRows(db, TAIL).every((row) => chain.add(row))
   const { first_bad: bad } = chain.verdict()
   return bad ? `the audit ledger is damaged: row ${bad.stream}:${bad.seq} ${bad.problem}` : null
 }
@@ -110,23 +90,16 @@ function tailProblem(db: SQLite.Database): string | null {
 /** Compares the rows with the head that the last writer noted (docs/ledger.md#head-file). */
 function cutProblem(db: SQLite.Database, file: string): string | null {
   const noted = readHead(file)
-  const hashAt = db.prepare<[string, number], string>(
-    'select row_hash from audit_log where stream = ? and seq = ?',
-  )
-  const last = db.prepare<[string], number | null>('select max(seq) from audit_log where stream = ?')
-  const found = headProblem(
-    noted,
-    last.pluck().get(MAIN_STREAM) ?? 0,
-    hashAt.pluck().get(MAIN_STREAM, noted?.seq ?? 0),
-  )
+  const hashAt = db.prepare<[number], string>('select row_hash from audit_rows where seq = ?').pluck()
+  const last = db.prepare<[], number | null>('select max(seq) from audit_rows').pluck()
+  const found = headProblem(noted, last.get() ?? 0, hashAt.get(noted?.seq ?? 0))
   return (
     found &&
     `the audit ledger is damaged: ${found.problem}. If you have restored a backup on purpose, remove ${headPath(file)} and start again`
   )
 }
 
-// 16 MiB. Hashes are random, so the pages of their index are written again and again: a longer log copies
-// each one once.
+// 16 MiB. The pages at the ends of the indexes are written again and again: a longer log copies each one once.
 const LOG_PAGES = 4_000
 
 // To ask how long the log is takes as long as a row. A write makes ten pages of it at the most, three as a

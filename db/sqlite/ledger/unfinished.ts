@@ -1,5 +1,4 @@
 import type SQLite from 'better-sqlite3'
-import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { OpenDecision } from '../../audit/writer.ts'
 
 /**
@@ -8,45 +7,46 @@ import type { OpenDecision } from '../../audit/writer.ts'
  */
 export function openDecisions(db: SQLite.Database, upTo: number): readonly OpenDecision[] {
   const last = db
-    .prepare<[string, number], { action: string }>(
-      'select action from audit_log where stream = ? and seq = ?',
-    )
-    .get(MAIN_STREAM, upTo)
+    .prepare<[number], { action: string }>('select action from audit_rows where seq = ?')
+    .get(upTo)
   if (!last || last.action === 'service.stopped') return []
   const start = lastStart(db, upTo)
   const question = upTo - start > upTo / MERGE_SPEED ? BY_MERGE : BY_LOOKUP
-  return db.prepare<[string, number, number], OpenDecision>(question).all(MAIN_STREAM, start, upTo)
+  return db.prepare<[number, number], OpenDecision>(question).all(start, upTo)
 }
 
 function lastStart(db: SQLite.Database, upTo: number): number {
   const found = db
-    .prepare<[string, number], { seq: number | null }>(
-      `select max(seq) as seq from audit_log indexed by audit_log_action
-       where action = 'service.started' and stream = ? and seq <= ?`,
+    .prepare<[number], { seq: number | null }>(
+      `select max(seq) as seq from audit_rows indexed by audit_rows_action
+       where action = 'service.started' and ${IN_THE_INDEX} and seq <= ?`,
     )
-    .get(MAIN_STREAM, upTo)
+    .get(upTo)
   return found?.seq ?? 0
 }
+
+// SQLite takes a partial index only where its condition is said again.
+const IN_THE_INDEX = `action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`
 
 // Measured on a million rows: 1.3 µs per row since the start to look its outcome up, 0.11 µs per row of the
 // whole ledger to merge two runs over the index.
 const MERGE_SPEED = 12
 
-const COLUMNS =
-  'request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt'
-
-const DECISION = `stream = ? and seq > ? and seq <= ? and status = 'allowed' and request_id is not null`
+const DECISION = `seq > ? and seq <= ? and status = 'allowed' and request_id is not null`
 
 const OUTCOME = `status in ('success', 'error', 'truncated', 'unknown')`
 
-const BY_LOOKUP = `select ${COLUMNS} from audit_log as decision
-  where ${DECISION}
-    and not exists (select 1 from audit_log as outcome where outcome.request_id = decision.request_id and outcome.${OUTCOME})
+const ROWS = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
+  from audit_log`
+
+const BY_LOOKUP = `${ROWS} where seq in (
+    select seq from audit_rows as decision where ${DECISION}
+      and not exists (select 1 from audit_rows as outcome where outcome.request_id = decision.request_id and outcome.${OUTCOME}))
   order by seq`
 
-const BY_MERGE = `select ${COLUMNS} from audit_log indexed by audit_log_request
-  where ${DECISION}
-    and request_id in (
-      select request_id from audit_log indexed by audit_log_request where status = 'allowed' and request_id is not null
-      except select request_id from audit_log indexed by audit_log_request where ${OUTCOME})
+const BY_MERGE = `${ROWS} where seq in (
+    select seq from audit_rows indexed by audit_rows_request where ${DECISION}
+      and request_id in (
+        select request_id from audit_rows indexed by audit_rows_request where status = 'allowed' and request_id is not null
+        except select request_id from audit_rows indexed by audit_rows_request where ${OUTCOME}))
   order by seq`

@@ -98,8 +98,8 @@ t.test('docs/ledger.md#appending: a head that moved under the writer stops it fo
   await ledger.commit({ entries: [entry(), entry()] })
   withRaw(file, (db) =>
     db.exec(
-      `insert into audit_log select stream, 3, recorded_at, request_id, principal_id, principal_type, action, status, tool, model,
-         provider, cert_thumbprint, dpop_jkt, detail, config_digest, version, row_hash, 'other', leaf from audit_log where seq = 2`,
+      `insert into audit_rows select 3, recorded_at, request_id, principal_id, action, status, 'other',
+         json_set(leaf, '$.prev_hash', row_hash) from audit_rows where seq = 2`,
     ),
   )
   t.equal(await byNow(ledger.failed), never)
@@ -117,9 +117,9 @@ t.test(
   'docs/ledger.md#appending: a last row that was taken away or changed under the writer stops it for good',
   async (t) => {
     const changes: readonly (readonly [string, RegExp])[] = [
-      ['drop trigger audit_log_delete; delete from audit_log where seq = 2', /moved from 2 to 1/],
+      ['drop trigger audit_rows_delete; delete from audit_rows where seq = 2', /moved from 2 to 1/],
       [
-        "drop trigger audit_log_update; update audit_log set row_hash = 'x' where seq = 2",
+        "drop trigger audit_rows_update; update audit_rows set row_hash = 'x' where seq = 2",
         /main:2 was changed/,
       ],
     ]
@@ -173,8 +173,10 @@ t.test('F-07 boot refuses a ledger whose last rows do not verify, and names the 
   }
   await ledger.close()
   const guard = withRaw(file, (db) => {
-    const sql = db.prepare("select sql from sqlite_schema where name = 'audit_log_update'").pluck().get()
-    db.exec("drop trigger audit_log_update; update audit_log set status = 'denied' where seq in (900, 1100)")
+    const sql = db.prepare("select sql from sqlite_schema where name = 'audit_rows_update'").pluck().get()
+    db.exec(
+      "drop trigger audit_rows_update; update audit_rows set status = 'denied' where seq in (900, 1100)",
+    )
     db.exec(String(sql))
     return sql
   })

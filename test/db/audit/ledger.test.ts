@@ -121,7 +121,7 @@ t.test('docs/ledger.md#appending: a unit that is refused takes nobody in its bat
     ledger.commit({ statements: [setting('b'), update('nobody')], entries: [entry()] }),
     ledger.commit({ statements: [setting('a')], entries: [entry()] }),
     ledger.commit({ statements: [{ sql: 'select nonsense', parameters: [] }], entries: [entry()] }),
-    ledger.commit({ statements: [{ sql: 'delete from audit_log', parameters: [] }], entries: [entry()] }),
+    ledger.commit({ statements: [{ sql: 'delete from audit_rows', parameters: [] }], entries: [entry()] }),
     ledger.commit({ statements: [update('a')], entries: [entry()] }),
     ledger.commit({ entries: [entry()] }),
   ])

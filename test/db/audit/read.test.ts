@@ -116,7 +116,7 @@ t.test(
     t.match(await verify(exportedRows(withoutLf(exportLines(kysely)))), { ok: true, rows: 800 })
     t.match(await verifyDatabase(kysely), { ok: true, rows: 800 })
     withRaw(file, (db) =>
-      db.exec("drop trigger audit_log_update; update audit_log set tool = 'x' where seq = 700"),
+      db.exec("drop trigger audit_rows_update; update audit_rows set status = 'x' where seq = 700"),
     )
     t.match(await verifyDatabase(kysely), { ok: false, first_bad: { seq: 700 } })
     t.match(await verify(exportedRows(withoutLf(exportLines(kysely)))), {

@@ -136,10 +136,10 @@ t.test(
 t.test('T11 rows that an index was made to leave out are still read from the table', async (t) => {
   const { file } = await cleanLog(t.testdir(), 5)
   withRaw(file, (db) => {
-    db.exec("drop trigger audit_log_update; update audit_log set principal_id = 'evil' where seq = 4")
+    db.exec("drop trigger audit_rows_update; update audit_rows set principal_id = 'evil' where seq = 4")
     db.unsafeMode(true)
     db.pragma('writable_schema = on')
-    db.exec("delete from sqlite_schema where type = 'index' and tbl_name = 'audit_log'")
+    db.exec("delete from sqlite_schema where type = 'index' and tbl_name = 'audit_rows'")
   })
   t.match(await verifyFile(file), { ok: false, rows: 3, first_bad: { seq: 4 } })
 })

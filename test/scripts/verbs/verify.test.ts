@@ -91,31 +91,31 @@ t.test(
   async (t) => {
     const { database } = await exported(t.testdir())
     withRaw(database, (db) =>
-      db.exec('drop trigger audit_log_delete; update internal_agents set is_active = 0'),
+      db.exec('drop trigger audit_rows_delete; update internal_agents set is_active = 0'),
     )
     const found = await verify(database)
     t.equal(found.code, 2)
-    t.match(found.out, /^BAD: the schema of the audit tables .* audit_log_delete is missing$/m)
+    t.match(found.out, /^BAD: the schema of the audit tables .* audit_rows_delete is missing$/m)
     t.match(found.out, /^BAD: principal acme::bot: the tables have is_active false, the ledger says true$/m)
     t.match(found.out, new RegExp(`^rows that follow each other: ${LENGTH} rows`, 'm'))
     t.notMatch(found.out, /whole/)
-    withRaw(database, (db) => db.exec('delete from audit_log where seq = 5'))
+    withRaw(database, (db) => db.exec('delete from audit_rows where seq = 5'))
     const { code, out } = await verify(database, '--json')
     t.equal(code, 2)
     t.match(JSON.parse(out), {
       ok: false,
       rows: 4,
       first_bad: { stream: 'main', seq: 5 },
-      findings: [/audit_log_delete is missing/],
+      findings: [/audit_rows_delete is missing/],
     })
 
     const cut = await honestDatabase(t.testdir())
     withRaw(cut, (db) => {
       const trigger = db
-        .prepare("select sql from sqlite_schema where name = 'audit_log_delete'")
+        .prepare("select sql from sqlite_schema where name = 'audit_rows_delete'")
         .pluck()
         .get()
-      db.exec(`drop trigger audit_log_delete; delete from audit_log where seq > 10; ${String(trigger)}`)
+      db.exec(`drop trigger audit_rows_delete; delete from audit_rows where seq > 10; ${String(trigger)}`)
     })
     const short = await verify(cut)
     t.match(short, { code: 4, out: /^CUT SHORT: the rows end at main:10, but main:12 was written: .*$/m })

@@ -17,7 +17,7 @@ import {
   started,
   THUMBPRINT,
 } from './history.ts'
-import { scratchDatabase, withRaw } from './scratch-ledger.ts'
+import { INSERT_ROW, scratchDatabase, withRaw } from './scratch-ledger.ts'
 
 export const CAPABILITIES = ['files.use', 'llm.chat']
 const AGENT = { capabilities: CAPABILITIES, dpop_jkts: [[JKT, null]] }
@@ -49,11 +49,8 @@ export async function honestDatabase(directory: string, history = HISTORY): Prom
 export function storeRows(file: string, rows: readonly StoredRow[]): void {
   const last = rows.at(-1)
   withRaw(file, (db) => {
-    for (const row of rows) {
-      const names = Object.keys(row)
-      const places = names.map((name) => `@${name}`).join(', ')
-      db.prepare<[StoredRow]>(`insert into audit_log (${names.join(', ')}) values (${places})`).run(row)
-    }
+    const insert = db.prepare<[StoredRow]>(INSERT_ROW)
+    for (const row of rows) insert.run(row)
   })
   rmSync(headPath(file), { force: true })
   const heads = openHeadFile(file)

@@ -9,6 +9,7 @@ import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/l
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
 import { type Database, openDatabase } from '../../../db/database.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
+import { STORED } from '../../../db/sqlite/ledger/table.ts'
 
 export const VERSION = '0.6.4'
 export const ORIGIN = { stream: MAIN_STREAM, version: VERSION }
@@ -80,6 +81,9 @@ export function withRaw<T>(file: string, work: (db: SQLite.Database) => T): T {
     db.close()
   }
 }
+
+/** Puts a row into the table as it is, its other columns in the leaf. */
+export const INSERT_ROW = `insert into audit_rows (${STORED.join(', ')}) values (${STORED.map((name) => `@${name}`).join(', ')})`
 
 export const rowsOf = (file: string): readonly StoredRow[] =>
   withRaw(file, (db) => db.prepare<[], StoredRow>('select * from audit_log order by seq').all())

@@ -61,9 +61,9 @@ t.test('docs/ledger.md#head-file: rows cut off the end, or written anew, stop th
   const { file, older } = await twoCopies(t.testdir())
   withRaw(file, (db) => {
     const { sql } = db
-      .prepare<[], { sql: string }>("select sql from sqlite_schema where name = 'audit_log_delete'")
+      .prepare<[], { sql: string }>("select sql from sqlite_schema where name = 'audit_rows_delete'")
       .get() ?? { sql: '' }
-    db.exec(`drop trigger audit_log_delete; delete from audit_log where seq > 19; ${sql}`)
+    db.exec(`drop trigger audit_rows_delete; delete from audit_rows where seq > 19; ${sql}`)
   })
   await t.rejects(open(file), { message: /ends? at main:19, but main:20 was written/ })
 

@@ -35,13 +35,13 @@ t.test(
 
 t.test('C1 every guard that was dropped, changed or added is a finding', async (t) => {
   const changes: readonly (readonly [string, RegExp])[] = [
-    ['drop trigger audit_log_delete', /audit_log_delete is missing/],
-    ['drop index audit_log_request', /audit_log_request is missing/],
+    ['drop trigger audit_rows_delete', /audit_rows_delete is missing/],
+    ['drop index audit_rows_request', /audit_rows_request is missing/],
     [
-      "create trigger quiet before insert on audit_log when new.status = 'denied' begin select raise(ignore); end",
+      "create trigger quiet before insert on audit_rows when new.status = 'denied' begin select raise(ignore); end",
       /quiet was added/,
     ],
-    ['create index more on audit_log (tool)', /more was added/],
+    ['create index more on audit_rows (status)', /more was added/],
   ]
   for (const [sql, message] of changes) {
     const found = await tampered(t.testdir(), sql)
@@ -120,9 +120,9 @@ t.test('C1 every difference between the tables and what the rows say is a findin
 })
 
 t.test('C1 an emptied ledger beside principals is a finding, an empty database is none', async (t) => {
-  const found = await tampered(t.testdir(), 'drop trigger audit_log_delete', 'delete from audit_log')
+  const found = await tampered(t.testdir(), 'drop trigger audit_rows_delete', 'delete from audit_rows')
   t.match(found, { verdict: { ok: true, rows: 0 }, cutShort: /end at main:0/ })
-  t.match(found.findings, [/audit_log_delete/, 'there are principals, but no row that made them'])
+  t.match(found.findings, [/audit_rows_delete/, 'there are principals, but no row that made them'])
   const empty = await inspect(await scratchDatabase(t.testdir()))
   t.same([empty.findings, empty.notes, exitCodeOf(empty)], [[], [], 0])
 })
@@ -188,11 +188,11 @@ t.test('docs/ledger.md#verifying: the codes by precedence: rows, then the end, t
   const found = await inspect(wrong)
   t.match(found, { findings: [], authority: { disagree: 1, problems: [{ seq: 13 }] } })
   t.equal(exitCodeOf(found), 5)
-  withRaw(wrong, (db) => db.exec('drop trigger audit_log_update; update internal_agents set is_active = 0'))
+  withRaw(wrong, (db) => db.exec('drop trigger audit_rows_update; update internal_agents set is_active = 0'))
   t.equal(exitCodeOf(await inspect(wrong)), 2)
-  withRaw(wrong, (db) => db.exec("update audit_log set status = 'denied' where seq = 9"))
+  withRaw(wrong, (db) => db.exec("update audit_rows set status = 'denied' where seq = 9"))
   const bad = await inspect(wrong)
-  t.match(bad, { verdict: { first_bad: { seq: 9 } }, findings: [/audit_log_update/], authority: null })
+  t.match(bad, { verdict: { first_bad: { seq: 9 } }, findings: [/audit_rows_update/], authority: null })
 })
 
 t.test(

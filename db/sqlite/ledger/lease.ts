@@ -1,0 +1,22 @@
+import { chmodSync } from 'node:fs'
+import SQLite from 'better-sqlite3'
+import { isPassing } from './errors.ts'
+
+/**
+ * Holds a lock beside the database until it is closed or this process ends, so that a second writer is turned
+ * away before it forks the chain. Throws one sentence where another one holds it.
+ */
+export function takeLease(file: string): SQLite.Database {
+  const path = `${file}-lease`
+  const lease = new SQLite(path, { timeout: 0 })
+  chmodSync(path, 0o600)
+  try {
+    lease.pragma('journal_mode = MEMORY')
+    lease.exec('begin exclusive')
+    return lease
+  } catch (error) {
+    lease.close()
+    if (!isPassing(error)) throw error
+    throw new Error(`another process writes the audit ledger of ${file}: stop it first`, { cause: error })
+  }
+}

@@ -1,0 +1,107 @@
+import { type Kysely, sql } from 'kysely'
+import type { Migration } from 'kysely/migration'
+
+/** Rows of a ledger of the former form, copied so far (db/sqlite/ledger/rebuild.ts). Gone with the migration. */
+export const COPY = 'ledger_copy'
+
+/**
+ * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows` holds
+ * each leaf once and, beside it, only the columns that an index or the writer needs; the view `audit_log` has the
+ * columns of docs/ledger.md#row, read from the leaf.
+ *
+ * Takes over the rows that are not copied yet, unverified; throws where the copy is not the ledger, row for row.
+ */
+export const auditRows: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    await makeCopy(COPY).execute(db)
+    await COPY_THE_REST.execute(db)
+    await assertCopied(db)
+    await sql`drop table audit_log`.execute(db)
+    await sql`alter table ${sql.id(COPY)} rename to audit_rows`.execute(db)
+    for (const part of [...INDEXES, refuse('update'), refuse('delete'), ONLY_THE_NEXT, VIEW])
+      await part.execute(db)
+  },
+}
+
+/** The columns that are stored. Every other one is read from the leaf. */
+export const STORED = [
+  'seq',
+  'recorded_at',
+  'request_id',
+  'principal_id',
+  'action',
+  'status',
+  'row_hash',
+  'leaf',
+] as const
+
+const columns = (of: string) => sql.join(STORED.map((name) => sql.ref(`${of}.${name}`)))
+
+// The leaf stands last: whoever needs another column reads no page on which only a long leaf goes on.
+const makeCopy = (name: string) => sql`create table if not exists ${sql.id(name)} (
+  seq integer primary key,
+  recorded_at text not null,
+  request_id text,
+  principal_id text,
+  action text not null,
+  status text not null,
+  row_hash text not null,
+  leaf text not null
+)`
+
+const COPY_THE_REST = sql`insert into ${sql.id(COPY)} select ${columns('audit_log')} from audit_log not indexed
+where seq > (select coalesce(max(seq), 0) from ${sql.id(COPY)}) order by seq`
+
+async function assertCopied(db: Kysely<unknown>): Promise<void> {
+  const { rows } = await sql<{ missing: number; other: number }>`select
+    (select count(*) from audit_log not indexed) - (select count(*) from ${sql.id(COPY)}) as missing,
+    (select count(*) from audit_log not indexed left join ${sql.id(COPY)} as copy on copy.seq = audit_log.seq
+      where stream <> 'main' or (${columns('audit_log')}) is not (${columns('copy')})) as other`.execute(db)
+  const [{ missing, other } = { missing: 0, other: 0 }] = rows
+  if (missing === 0 && other === 0) return
+  throw new Error(
+    `the copy of the audit ledger is not like it: ${missing} rows are missing, ${other} differ. Remove the table ${COPY} and start again`,
+  )
+}
+
+// The request ids of one time begin alike, so a row of a request goes to the end of its index. The actions of
+// nearly all rows have none: their rows are found by time (db/audit/find.ts).
+const INDEXES = [
+  sql`create index audit_rows_request on audit_rows (request_id, status)`,
+  sql`create index audit_rows_time on audit_rows (recorded_at)`,
+  sql`create index audit_rows_principal on audit_rows (principal_id, recorded_at)`,
+  sql`create index audit_rows_action on audit_rows (action, recorded_at)
+where action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`,
+]
+
+function refuse(verb: 'update' | 'delete') {
+  return sql`create trigger ${sql.id(`audit_rows_${verb}`)} before ${sql.raw(verb)} on audit_rows
+begin
+  select raise(abort, 'audit_log is append-only');
+end`
+}
+
+// INSERT OR REPLACE deletes the row that it replaces without asking the delete trigger unless
+// recursive_triggers is on. It finds that row by seq alone, and a seq that is there is not the next one. A seq
+// that the statement leaves out is -1 here.
+const ONLY_THE_NEXT = sql`create trigger audit_rows_insert before insert on audit_rows
+when case new.seq
+    when 1 then exists (select 1 from audit_rows)
+      or instr(new.leaf, '"prev_hash":"0000000000000000000000000000000000000000000000000000000000000000"') = 0
+    else not exists (
+      select 1 from (select seq, row_hash from audit_rows order by seq desc limit 1)
+      where seq = new.seq - 1 and instr(new.leaf, '"prev_hash":"' || row_hash || '"') > 0)
+  end
+begin
+  select raise(abort, 'audit_log takes only the next row of its stream');
+end`
+
+// A leaf that is no JSON has no members: one such row must not keep the others from being read.
+const member = (name: string) =>
+  sql.raw(`iif(json_valid(leaf), json_extract(leaf, '$.${name}'), null) as ${name}`)
+
+const VIEW = sql`create view audit_log as select
+  'main' as stream, seq, recorded_at, request_id, principal_id, ${member('principal_type')}, action, status,
+  ${member('tool')}, ${member('model')}, ${member('provider')}, ${member('cert_thumbprint')}, ${member('dpop_jkt')},
+  ${member('detail')}, ${member('config_digest')}, ${member('version')}, ${member('prev_hash')}, row_hash, leaf
+from audit_rows`
