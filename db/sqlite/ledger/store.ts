@@ -5,6 +5,7 @@ import type { OpenDecision, Work, WorkResult } from '../../audit/writer.ts'
 import { batchWriter } from './batch.ts'
 import { isPassing } from './errors.ts'
 import { fileWatch } from './file-watch.ts'
+import { giveWayOnOneCore } from './give-way.ts'
 import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
 import { takeLease } from './lease.ts'
 import type { WriterOptions } from './messages.ts'
@@ -40,6 +41,8 @@ export function openStore({ file, schema }: WriterOptions): Store {
   const watch = fileWatch(file)
   const checkpoint = checkpointer(db)
   const openedAt = writer.head?.seq ?? 0
+  // Only now: the boot waits for what stands above.
+  giveWayOnOneCore()
   return {
     get head() {
       return writer.head

@@ -1,0 +1,23 @@
+import { readlinkSync } from 'node:fs'
+import { availableParallelism, constants, getPriority, setPriority } from 'node:os'
+import { basename } from 'node:path'
+
+/** How much nicer the thread is than the process it belongs to. */
+const NICER = 10
+
+/**
+ * Where this process has one core, lets its other threads go before this one. Else each batch that arrives takes
+ * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. An idle
+ * core is had at once all the same. Does nothing on several cores, on other systems than Linux, and where the
+ * system does not allow it.
+ */
+export function giveWayOnOneCore(): void {
+  if (process.platform !== 'linux' || availableParallelism() > 1) return
+  try {
+    // On Linux a thread has a priority of its own, by its own id.
+    const thread = Number(basename(readlinkSync('/proc/thread-self')))
+    setPriority(thread, Math.min(getPriority(thread) + NICER, constants.priority.PRIORITY_LOW))
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error)) throw error
+  }
+}
