@@ -4,6 +4,7 @@ import type { LedgerReader } from './audit/reader.ts'
 import { type DatabaseLocation, databaseLocation, ledgerReader } from './engine.ts'
 import { migrateToLatest, pendingMigrations } from './migrate.ts'
 import type { Schema } from './schema.ts'
+import { migrateLedger, type OnCopied } from './sqlite/ledger/rebuild.ts'
 import { inTransaction, openSqlite } from './sqlite/open.ts'
 
 /**
@@ -32,16 +33,18 @@ export interface Database extends DatabaseLocation {
 /**
  * Opens the database at `sqlite:<path>` or `sqlite::memory:`, migrates it, and from then on refuses to write
  * through it. Throws one sentence for the operator where the URL is not understood, the file cannot be
- * opened, or the schema is newer than ours.
+ * opened, or the schema is newer than ours. `onCopied`: the progress where a ledger of before 0051 is brought into
+ * the present form, which takes a minute for a few million rows.
  */
-export async function openDatabase(url: string): Promise<Database> {
+export async function openDatabase(url: string, onCopied: OnCopied = () => {}): Promise<Database> {
   const location = databaseLocation(url)
   const connection = openSqlite(location.file)
   const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
   try {
     // Asked first: a database that is up to date is opened without a lock, while another process writes.
     if ((await pendingMigrations(kysely)).length > 0) {
-      await inTransaction(connection, () => migrateToLatest(kysely))
+      const migrate = () => inTransaction(connection, () => migrateToLatest(kysely))
+      await migrateLedger(connection, location.file, migrate, onCopied)
     }
     connection.pragma('query_only = ON')
   } catch (error) {

@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
+import { messageOf } from './error-message.ts'
 import * as principals from './migrations/0001_principals.ts'
 import * as certificatePins from './migrations/0002_certificate_pins.ts'
 import * as settings from './migrations/0003_settings.ts'
@@ -59,7 +60,8 @@ export async function migrateToLatest(db: Kysely<Schema>): Promise<void> {
   if (pending.length === 0) return
   const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
   const { error } = await migrator.migrateToLatest()
-  if (error !== undefined) throw new Error('the database could not be migrated', { cause: error })
+  if (error !== undefined)
+    throw new Error(`the database could not be migrated: ${messageOf(error)}`, { cause: error })
 }
 
 async function appliedMigrations(db: Kysely<Schema>): Promise<readonly string[]> {

@@ -38,7 +38,7 @@ export async function openDataDirectory(
   at: number,
 ): Promise<DataDirectory> {
   const made: string[] = []
-  const database = await openDatabase(settings.databaseUrl)
+  const database = await openDatabase(settings.databaseUrl, copyingShown())
   try {
     const passphrase = await passphraseOf(settings, made)
     const authority = await authorityOf(settings, database, passphrase, made, at)
@@ -60,6 +60,21 @@ export async function openDataDirectory(
     throw error
   }
 }
+
+/** Says on standard error every few seconds how far a ledger is that is brought into another form. */
+function copyingShown(): (rows: number, of: number) => void {
+  let shownAt = performance.now()
+  return (rows, of) => {
+    if (performance.now() - shownAt < SHOWN_EVERY_MS) return
+    shownAt = performance.now()
+    const count = (number: number): string => number.toLocaleString('en')
+    process.stderr.write(
+      `sallyport: bringing the audit ledger into a smaller form: ${count(rows)} of ${count(of)} rows\n`,
+    )
+  }
+}
+
+const SHOWN_EVERY_MS = 3_000
 
 /**
  * Makes the data directory and the one of MCP servers' secrets where they are missing, readable by their

@@ -78,8 +78,11 @@ interface PlacedRow extends StoredRow {
   readonly place: number
 }
 
-/** Reads the rows behind a place, up to a page that is not full; returns the place of the last. */
-function* rowsBehind(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
+/**
+ * Reads the rows behind a place, page by page, up to a page that is not full; returns the place of the last. Null:
+ * from the first row on. Throws where a page cannot be read.
+ */
+export function* rowsBehind(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
   const { from, place } = formOf(db)
   const select = `select ${place} as place, ${COLUMNS} from ${from}`
   const first = db.prepare<[], PlacedRow>(`${select} order by ${place} limit ${PAGE}`)

@@ -1,20 +1,18 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
-/** Rows of a ledger of the former form, copied so far (db/sqlite/ledger/rebuild.ts). Gone with the migration. */
-export const COPY = 'ledger_copy'
-
 /**
  * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows` holds
  * each leaf once and, beside it, only the columns that an index or the writer needs; the view `audit_log` has the
  * columns of docs/ledger.md#row, read from the leaf.
  *
- * Takes over the rows that are not copied yet, unverified; throws where the copy is not the ledger, row for row.
+ * Copies the rows that are not copied yet (db/sqlite/ledger/rebuild.ts has done so, and verified them); throws
+ * where the copy is not the ledger, row for row.
  */
 export const auditRows: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
-    await makeCopy(COPY).execute(db)
-    await COPY_THE_REST.execute(db)
+    await sql.raw(MAKE_COPY).execute(db)
+    await sql.raw(COPY_THE_REST).execute(db)
     await assertCopied(db)
     await sql`drop table audit_log`.execute(db)
     await sql`alter table ${sql.id(COPY)} rename to audit_rows`.execute(db)
@@ -35,10 +33,11 @@ export const STORED = [
   'leaf',
 ] as const
 
-const columns = (of: string) => sql.join(STORED.map((name) => sql.ref(`${of}.${name}`)))
+/** The table that the rows of the former form are copied into. It has another name until it is whole. */
+export const COPY = 'ledger_copy'
 
 // The leaf stands last: whoever needs another column reads no page on which only a long leaf goes on.
-const makeCopy = (name: string) => sql`create table if not exists ${sql.id(name)} (
+export const MAKE_COPY = `create table if not exists ${COPY} (
   seq integer primary key,
   recorded_at text not null,
   request_id text,
@@ -49,18 +48,29 @@ const makeCopy = (name: string) => sql`create table if not exists ${sql.id(name)
   leaf text not null
 )`
 
-const COPY_THE_REST = sql`insert into ${sql.id(COPY)} select ${columns('audit_log')} from audit_log not indexed
-where seq > (select coalesce(max(seq), 0) from ${sql.id(COPY)}) order by seq`
+const columns = (of: string): string => STORED.map((name) => `${of}.${name}`).join(', ')
+
+const COPY_THE_REST = `insert into ${COPY} select ${columns('audit_log')} from audit_log
+where stream = 'main' and seq > (select coalesce(max(seq), 0) from ${COPY}) order by seq`
+
+// The seqs of a chain have no gap, so a copy that has all of its rows and no more ends at their number.
+const COMPARE = `select count(*) as rows,
+  coalesce(sum(stream <> 'main' or (${columns('audit_log')}) is not (${columns(COPY)})), 0) as other,
+  (select coalesce(max(seq), 0) from ${COPY}) as last, (select coalesce(min(seq), 1) from ${COPY}) as first
+from audit_log not indexed left join ${COPY} on ${COPY}.seq = audit_log.seq`
+
+interface Compared {
+  readonly rows: number
+  readonly other: number
+  readonly first: number
+  readonly last: number
+}
 
 async function assertCopied(db: Kysely<unknown>): Promise<void> {
-  const { rows } = await sql<{ missing: number; other: number }>`select
-    (select count(*) from audit_log not indexed) - (select count(*) from ${sql.id(COPY)}) as missing,
-    (select count(*) from audit_log not indexed left join ${sql.id(COPY)} as copy on copy.seq = audit_log.seq
-      where stream <> 'main' or (${columns('audit_log')}) is not (${columns('copy')})) as other`.execute(db)
-  const [{ missing, other } = { missing: 0, other: 0 }] = rows
-  if (missing === 0 && other === 0) return
+  const [found] = (await sql.raw<Compared>(COMPARE).execute(db)).rows
+  if (found?.other === 0 && found.first === 1 && found.last === found.rows) return
   throw new Error(
-    `the copy of the audit ledger is not like it: ${missing} rows are missing, ${other} differ. Remove the table ${COPY} and start again`,
+    `the copy of the audit ledger is not like it (${JSON.stringify(found)}): remove the table ${COPY} and start again. The ledger is as it was`,
   )
 }
 

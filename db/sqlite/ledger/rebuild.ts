@@ -1,0 +1,148 @@
+import { statfsSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type SQLite from 'better-sqlite3'
+import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
+import { type ChainVerifier, chainVerifier } from '../../audit/verify.ts'
+import { takeLease } from './lease.ts'
+import { rowsBehind } from './rows.ts'
+import { COPY, MAKE_COPY, STORED } from './table.ts'
+
+/** Told how many rows of a ledger are copied, of how many, whenever a part of them is on the disk. */
+export type OnCopied = (rows: number, of: number) => void
+
+/**
+ * Migrates a database whose ledger may have the form of before 0051 (`migrate` runs all migrations). Its rows are
+ * verified and copied part by part, each part in a transaction of its own; the migration then compares the copy
+ * with the ledger and puts it in its place, in one transaction. Until that has returned, the ledger is as it was, and
+ * the next start goes on with the copy. Nobody else writes the ledger meanwhile: this holds its lease.
+ *
+ * Throws one sentence, the ledger untouched, where it does not verify, where the disk has no room for the copy,
+ * or where another process writes it.
+ */
+export async function migrateLedger(
+  db: SQLite.Database,
+  file: string,
+  migrate: () => Promise<void>,
+  onCopied: OnCopied,
+): Promise<void> {
+  if (!hasFormerRows(db)) return migrate()
+  const lease = takeLease(file)
+  try {
+    // SQLite's own checkpoints swallow a failed fsync.
+    db.pragma('wal_autocheckpoint = 0')
+    await copyRows(db, file, onCopied)
+    await migrate()
+    db.pragma('wal_checkpoint(passive)')
+  } finally {
+    lease.close()
+  }
+}
+
+/** Rows that are copied in one transaction. */
+const PART = 2_000
+
+async function copyRows(db: SQLite.Database, file: string, onCopied: OnCopied): Promise<void> {
+  const { chain, last, place } = resumed(db)
+  const of = db.prepare<[], number>('select max(seq) from audit_log').pluck().get() ?? 0
+  assertRoom(db, file, of - last)
+  if (last === 0) db.exec(`drop table if exists ${COPY}; ${MAKE_COPY}`)
+  const store = storing(db)
+  for (const part of partsOf(rowsBehind(db, place))) {
+    for (const row of part) assertSound(chain, row)
+    store(part)
+    db.pragma('wal_checkpoint(passive)')
+    onCopied(part.at(-1)?.seq ?? 0, of)
+    // For signals.
+    await nextTurn()
+  }
+}
+
+function hasFormerRows(db: SQLite.Database): boolean {
+  const table = db.prepare("select 1 from sqlite_schema where name = 'audit_log' and type = 'table'").get()
+  return table !== undefined && db.prepare('select 1 from audit_log limit 1').get() !== undefined
+}
+
+/** Where the copying goes on: `last` is the seq of the last copied row, `place` its rowid in the ledger. */
+interface Resumed {
+  readonly chain: ChainVerifier
+  readonly last: number
+  readonly place: number | null
+}
+
+interface Original extends StoredRow {
+  readonly place: number
+}
+
+// A copy that does not end with a row of this ledger is of another one: somebody has put an older database in place.
+function resumed(db: SQLite.Database): Resumed {
+  const original = lastCopied(db)
+  if (!original) return { chain: chainVerifier(), last: 0, place: null }
+  const chain = chainVerifier({ tail: true })
+  assertSound(chain, original)
+  return { chain, last: original.seq, place: original.place }
+}
+
+function lastCopied(db: SQLite.Database): Original | undefined {
+  if (!db.prepare('select 1 from sqlite_schema where name = ?').get(COPY)) return undefined
+  return db
+    .prepare<[], Original>(
+      `select audit_log.rowid as place, audit_log.* from ${COPY} join audit_log
+         on audit_log.stream = '${MAIN_STREAM}' and audit_log.seq = ${COPY}.seq and audit_log.leaf = ${COPY}.leaf
+       where ${COPY}.seq = (select max(seq) from ${COPY})`,
+    )
+    .get()
+}
+
+function assertSound(chain: ChainVerifier, row: StoredRow): void {
+  const sound = chain.add(row)
+  const { first_bad: bad } = chain.verdict()
+  if (sound && row.stream === MAIN_STREAM) return
+  const { stream, seq, problem } = bad ?? { ...row, problem: `is of another stream than ${MAIN_STREAM}` }
+  throw new Error(
+    `the audit ledger is damaged: row ${stream}:${seq} ${problem}. So it is not brought into the form of this version, and stays as it is`,
+  )
+}
+
+// On the disk a row takes so much beside its leaf: its other columns, four indexes, and these once more in the
+// write-ahead log when they are made.
+const BESIDE_LEAF = 700
+
+function assertRoom(db: SQLite.Database, file: string, rows: number): void {
+  const leaf = db
+    .prepare<[], number>(
+      'select avg(octet_length(leaf)) from (select leaf from audit_log order by rowid desc limit 1000)',
+    )
+    .pluck()
+    .get()
+  const reused =
+    Number(db.pragma('freelist_count', { simple: true })) * Number(db.pragma('page_size', { simple: true }))
+  const needed = rows * ((leaf ?? 0) + BESIDE_LEAF) - reused
+  const { bavail, bsize } = statfsSync(dirname(file))
+  if (needed <= bavail * bsize) return
+  throw new Error(
+    `the audit ledger is brought into a smaller form, and needs ${mib(needed)} MiB for it on the disk of ${file}, where ${mib(bavail * bsize)} MiB are free: make room and start again. Nothing was changed`,
+  )
+}
+
+const mib = (bytes: number): number => Math.ceil(bytes / 1_048_576)
+
+function storing(db: SQLite.Database): (rows: readonly StoredRow[]) => void {
+  const places = STORED.map((name) => `@${name}`).join(', ')
+  const insert = db.prepare<[StoredRow]>(`insert into ${COPY} (${STORED.join(', ')}) values (${places})`)
+  const insertAll = db.transaction((rows: readonly StoredRow[]) => {
+    for (const row of rows) insert.run(row)
+  })
+  return (rows) => insertAll.immediate(rows)
+}
+
+function* partsOf(rows: Iterable<StoredRow>): Generator<readonly StoredRow[]> {
+  let part: StoredRow[] = []
+  for (const row of rows) {
+    part.push(row)
+    if (part.length < PART) continue
+    yield part
+    part = []
+  }
+  if (part.length > 0) yield part
+}
