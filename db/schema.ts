@@ -202,7 +202,7 @@ interface McpBindingTable {
   readonly created_at: string
 }
 
-/** One row of the ledger (docs/ledger.md#row). Written by db/audit alone. */
+/** One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/audit alone. */
 interface AuditLogTable {
   readonly stream: string
   readonly seq: number

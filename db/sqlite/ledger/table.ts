@@ -48,16 +48,28 @@ export const MAKE_COPY = `create table if not exists ${COPY} (
   leaf text not null
 )`
 
-const columns = (of: string): string => STORED.map((name) => `${of}.${name}`).join(', ')
+/** The columns that are read from the leaf. */
+const MEMBERS = [
+  ...['principal_type', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt'],
+  ...['detail', 'config_digest', 'version', 'prev_hash'],
+]
 
-const COPY_THE_REST = `insert into ${COPY} select ${columns('audit_log')} from audit_log
+// A leaf that is no JSON has no members: one such row must not keep the others from being read.
+const memberOf = (name: string): string => `iif(json_valid(leaf), json_extract(leaf, '$.${name}'), null)`
+
+const columns = (of: string, names: readonly string[] = [...STORED, ...MEMBERS]): string =>
+  names.map((name) => `${of}.${name}`).join(', ')
+
+const COPY_THE_REST = `insert into ${COPY} select ${columns('audit_log', STORED)} from audit_log
 where stream = 'main' and seq > (select coalesce(max(seq), 0) from ${COPY}) order by seq`
 
-// The seqs of a chain have no gap, so a copy that has all of its rows and no more ends at their number.
-const COMPARE = `select count(*) as rows,
-  coalesce(sum(stream <> 'main' or (${columns('audit_log')}) is not (${columns(COPY)})), 0) as other,
+// Every column as the view will have it. The seqs of a chain have no gap, so a copy that has all of its rows and no
+// more ends at their number.
+const COMPARE = `with copy as (select ${STORED.join(', ')}, ${MEMBERS.map((name) => `json_extract(leaf, '$.${name}') as ${name}`).join(', ')} from ${COPY})
+select count(*) as rows,
+  coalesce(sum(stream <> 'main' or (${columns('audit_log')}) is not (${columns('copy')})), 0) as other,
   (select coalesce(max(seq), 0) from ${COPY}) as last, (select coalesce(min(seq), 1) from ${COPY}) as first
-from audit_log not indexed left join ${COPY} on ${COPY}.seq = audit_log.seq`
+from audit_log not indexed left join copy on copy.seq = audit_log.seq`
 
 interface Compared {
   readonly rows: number
@@ -106,12 +118,7 @@ begin
   select raise(abort, 'audit_log takes only the next row of its stream');
 end`
 
-// A leaf that is no JSON has no members: one such row must not keep the others from being read.
-const member = (name: string) =>
-  sql.raw(`iif(json_valid(leaf), json_extract(leaf, '$.${name}'), null) as ${name}`)
-
-const VIEW = sql`create view audit_log as select
-  'main' as stream, seq, recorded_at, request_id, principal_id, ${member('principal_type')}, action, status,
-  ${member('tool')}, ${member('model')}, ${member('provider')}, ${member('cert_thumbprint')}, ${member('dpop_jkt')},
-  ${member('detail')}, ${member('config_digest')}, ${member('version')}, ${member('prev_hash')}, row_hash, leaf
-from audit_rows`
+const VIEW = sql.raw(`create view audit_log as select
+  'main' as stream, ${STORED.join(', ')},
+  ${MEMBERS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
+from audit_rows`)

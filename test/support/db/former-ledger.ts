@@ -42,7 +42,11 @@ export function formerRows(count: number): readonly StoredRow[] {
   const next = chainer()
   return Array.from({ length: count }, (_, index) => {
     const version: LeafVersion = index < count / 2 ? 1 : 2
-    const values = { at: AT + index, request_id: `req_${index >> 1}`, detail: { path: '/é"\u0001', index } }
+    const values = {
+      at: AT + index,
+      request_id: `req_${index >> 1}`,
+      detail: { path: '/é"\u0001', index, tall: { deep: [[null, true]] } },
+    }
     return next(
       entry({ ...values, ...(index % 2 === 1 && { status: 'success', provider: 'openai' }) }),
       version,
