@@ -18,6 +18,8 @@ export interface JsonBody {
   readonly bodySha256?: string
 }
 
+type Needs = Arrival & Caller & { readonly commitments?: Commitments }
+
 interface Options {
   /** Bytes. A longer body is refused with `body_too_large`. */
   readonly limit: number
@@ -36,22 +38,30 @@ export function jsonBody({
   limit,
   empty = false,
   otherwise = 'body_invalid',
-}: Options): Plugin<Arrival & Caller & { readonly commitments?: Commitments }, JsonBody> {
+}: Options): Plugin<Needs, JsonBody> {
+  const objectOf = (body: Buffer, { value, spans }: Scan): JsonBody => {
+    if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
+    return { body, json: value, spans }
+  }
+  /** Reads a body that takes too long to be read at once, and commits to it. */
+  const inSlices = async (body: Buffer, { hangup, commitments }: Needs): Promise<JsonBody> => {
+    const { signal } = hangup
+    const read = objectOf(body, await inTurns(scanning(body), signal))
+    if (!commitments) return read
+    const digest = digesting(body, commitments.hashing('body_sha256'))
+    return { ...read, bodySha256: await inTurns(digest, signal) }
+  }
   return {
     name: 'json_body',
-    async admit(arrival) {
+    admit(arrival) {
       checkHeaders(arrival.headers)
-      const body = await arrival.readBody(limit, arrival)
-      if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
-      if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
-      const isLong = body.length > AT_ONCE
-      const { value, spans } = isLong ? await inTurns(scanning(body), arrival.hangup.signal) : scanJson(body)
-      if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-      if (!isLong) return { body, json: value, spans }
-      const digest = arrival.commitments?.hashing('body_sha256')
-      if (!digest) return { body, json: value, spans }
-      const bodySha256 = await inTurns(digesting(body, digest), arrival.hangup.signal)
-      return { body, json: value, spans, bodySha256 }
+      const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
+        if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
+        if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
+        return body.length > AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body))
+      }
+      const body = arrival.readBody(limit, arrival)
+      return body instanceof Promise ? body.then(read) : read(body)
     },
   }
 }
@@ -71,6 +81,7 @@ const refused = (message: string): Refusal => new Refusal('body_invalid', { mess
 
 /** `application/json`, with parameters or not; a charset, when named, must be UTF-8 (RFC 8259 §8.1). */
 function isJsonType(value: string): boolean {
+  if (value === 'application/json') return true
   const [type = '', ...parameters] = value.toLowerCase().split(';')
   if (type.trim() !== 'application/json') return false
   return parameters

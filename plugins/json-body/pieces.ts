@@ -2,7 +2,7 @@ import { BACKSLASH, QUOTE } from './bytes.ts'
 
 const SMALL_U = 0x75
 /** Bytes that are looked at one by one: a native search costs more than it saves. */
-const SHORT = 48
+export const SHORT = 48
 
 /**
  * Finds the end of a piece of a string whose text starts at `start`: the quote that closes it, else a place

@@ -11,7 +11,7 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from './bytes.ts'
-import { pieceEnd } from './pieces.ts'
+import { pieceEnd, SHORT } from './pieces.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
 const MAX_DEPTH = 64
@@ -36,10 +36,7 @@ const JUDGED_DEPTH = 2
 const STEP_TOKENS = 512
 const STEP_BYTES = 16_384
 const PIECE = 262_144
-/** A string that ends so soon is read byte by byte: a native search costs more than it saves. */
-const SHORT = 48
 
-const BOM = Buffer.from('\ufeff')
 const ENDS_WORD = Array.from({ length: 256 }, (_, byte) => Buffer.from(' \n\r\t",:[]{}').includes(byte))
 
 /** The place of a value in the text. Byte offsets, `end` exclusive, without the white space around it. */
@@ -66,20 +63,25 @@ export interface Scan {
  * the text, whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2.
  */
 export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Scan {
-  const steps = scanning(bytes, judgedDepth)
-  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value
+  const scanner = new Scanner(bytes, judgedDepth)
+  while (!scanner.step());
+  return scanner.result()
 }
 
 /** Does what {@link scanJson} does, in steps far below a millisecond. */
-export function scanning(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Steps<Scan> {
-  return new Scanner(bytes, judgedDepth).steps()
+export function* scanning(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Steps<Scan> {
+  const scanner = new Scanner(bytes, judgedDepth)
+  while (!scanner.step()) yield
+  return scanner.result()
 }
 
 /** What may come next. */
 const [VALUE, VALUE_OR_END, NAME, NAME_OR_END, COLON_AFTER_NAME, COMMA_OR_END] = [0, 1, 2, 3, 4, 5] as const
 
-/** An object or array that is open at this point of the scan. */
+/** An object or array that is open at this point of the scan. The outermost is of depth 1. */
 interface Open {
+  readonly outer: Open | null
+  readonly depth: number
   readonly container: Record<string, unknown> | unknown[]
   /** In an object: the member that is being read, and where its value starts. */
   name: string
@@ -91,10 +93,12 @@ const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
 class Scanner {
   readonly #bytes: Buffer
   readonly #judgedDepth: number
-  readonly #open: Open[] = []
   #inside: Open | null = null
   #next: number = VALUE
   #at = 0
+  /** The start of a long string as it was read, and where it goes on; 0: none is being read. */
+  #begun = ''
+  #rest = 0
   #members = 0
   #containers = 0
   #commas = 0
@@ -105,39 +109,41 @@ class Scanner {
   constructor(bytes: Buffer, judgedDepth: number) {
     this.#bytes = bytes
     this.#judgedDepth = judgedDepth
+    if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
+      throw invalid('starts with a byte order mark', 0)
+    }
   }
 
-  *steps(): Steps<Scan> {
-    const { length } = this.#bytes
-    if (this.#bytes.subarray(0, 3).equals(BOM)) throw invalid('starts with a byte order mark', 0)
-    while (this.#at < length) {
-      const until = Math.min(this.#at + STEP_BYTES, length)
-      for (let tokens = 0; tokens < STEP_TOKENS && this.#skipSpace(until); tokens += 1) {
-        if (!this.#token()) yield* this.#longString()
-      }
-      if (this.#at < length) yield
-    }
+  /** Takes a step. Returns whether that was the last one. */
+  step(): boolean {
+    const until = Math.min(this.#at + STEP_BYTES, this.#bytes.length)
+    if (this.#rest > 0) this.#string(this.#rest)
+    for (let tokens = 0; tokens < STEP_TOKENS && this.#findsToken(until); tokens += 1) this.#token()
+    return this.#at >= this.#bytes.length
+  }
+
+  /** To be asked behind the last step. */
+  result(): Scan {
     if (this.#inside || this.#next !== COMMA_OR_END) throw this.#wrong()
     return { value: this.#value, spans: this.#spans, escapedNames: this.#escapedNames }
   }
 
-  /** Returns false where there is nothing but white space until there. */
-  #skipSpace(until: number): boolean {
+  /** Skips white space. Returns false where nothing else comes until there, and where a string goes on. */
+  #findsToken(until: number): boolean {
+    if (this.#rest > 0) return false
     let at = this.#at
     for (let byte = this.#bytes[at]; at < until && isSpace(byte); byte = this.#bytes[at]) at += 1
     this.#at = at
     return at < until
   }
 
-  /** Takes a token. Returns false where it is a string that is too long for one step. */
-  #token(): boolean {
+  #token(): void {
     const byte = this.#bytes[this.#at] ?? 0
-    if (this.#next === VALUE || this.#next === VALUE_OR_END) return this.#startOfValue(byte)
-    if (this.#next === COMMA_OR_END) this.#endOfValue(byte)
+    if (this.#next === VALUE || this.#next === VALUE_OR_END) this.#startOfValue(byte)
+    else if (this.#next === COMMA_OR_END) this.#endOfValue(byte)
     else if (this.#next === COLON_AFTER_NAME) this.#pass(byte === COLON, VALUE)
     else if (this.#next === NAME_OR_END && byte === CLOSE_BRACE) this.#close()
     else this.#name(byte)
-    return true
   }
 
   /** Passes a byte that is `right`. */
@@ -158,7 +164,7 @@ class Scanner {
     }
     // What is as long as it is written is written plainly.
     if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
-      if (this.#open.length <= this.#judgedDepth) {
+      if (inside.depth <= this.#judgedDepth) {
         throw invalid('escapes a character in the name of an outer member', at)
       }
       this.#escapedNames = true
@@ -171,22 +177,23 @@ class Scanner {
     this.#next = COLON_AFTER_NAME
   }
 
-  #startOfValue(byte: number): boolean {
-    const at = this.#at
-    if (byte === CLOSE_BRACKET && this.#next === VALUE_OR_END) {
-      this.#close()
-      return true
-    }
-    if (this.#inside) this.#inside.start = at
-    if (byte === QUOTE) {
-      const end = this.#pieceEnd(at + 1)
-      const isWhole = this.#bytes[end] === QUOTE
-      if (isWhole) this.#put(unescaped(this.#bytes, at + 1, end), end + 1)
-      return isWhole
-    }
-    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#openContainer(byte === OPEN_BRACE)
+  #startOfValue(byte: number): void {
+    if (this.#inside) this.#inside.start = this.#at
+    if (byte === CLOSE_BRACKET && this.#next === VALUE_OR_END) this.#close()
+    else if (byte === QUOTE) this.#string(this.#at + 1)
+    else if (byte === OPEN_BRACE) this.#open({}, NAME_OR_END)
+    else if (byte === OPEN_BRACKET) this.#open([], VALUE_OR_END)
     else this.#numberOrWord()
-    return true
+  }
+
+  /** Reads the string that goes on at `start`, or a piece of it that is enough for one step. */
+  #string(start: number): void {
+    const end = this.#pieceEnd(start)
+    const text = this.#begun + unescaped(this.#bytes, start, end)
+    const isWhole = this.#bytes[end] === QUOTE
+    this.#begun = isWhole ? '' : text
+    this.#rest = isWhole ? 0 : end
+    if (isWhole) this.#put(text, end + 1)
   }
 
   /** Finds where a piece of a string ends: at its closing quote, or where it may be divided. */
@@ -200,25 +207,13 @@ class Scanner {
     throw invalid('ends inside a string', this.#at)
   }
 
-  *#longString(): Steps<void> {
-    let text = ''
-    let start = this.#at + 1
-    let end = this.#pieceEnd(start)
-    for (; this.#bytes[end] !== QUOTE; end = this.#pieceEnd(start)) {
-      text += unescaped(this.#bytes, start, end)
-      start = end
-      yield
-    }
-    this.#put(text + unescaped(this.#bytes, start, end), end + 1)
-  }
-
-  #openContainer(isObject: boolean): void {
-    if (this.#open.length === MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, this.#at)
+  #open(container: Open['container'], next: number): void {
+    const depth = (this.#inside?.depth ?? 0) + 1
+    if (depth > MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, this.#at)
     this.#containers += 1
     this.#bound(this.#containers, MAX_CONTAINERS, 'objects and arrays')
-    this.#inside = { container: isObject ? {} : [], name: '', start: -1 }
-    this.#open.push(this.#inside)
-    this.#pass(true, isObject ? NAME_OR_END : VALUE_OR_END)
+    this.#inside = { outer: this.#inside, depth, container, name: '', start: -1 }
+    this.#pass(true, next)
   }
 
   /** A number, true, false or null. */
@@ -242,8 +237,8 @@ class Scanner {
   }
 
   #close(): void {
-    const closed = this.#open.pop()
-    this.#inside = this.#open.at(-1) ?? null
+    const closed = this.#inside
+    this.#inside = closed?.outer ?? null
     this.#put(closed?.container, this.#at + 1)
   }
 
@@ -255,11 +250,11 @@ class Scanner {
     if (!inside) this.#value = value
     else if (Array.isArray(inside.container)) inside.container.push(value)
     else {
-      const { container, name, start } = inside
+      const { container, name, start, depth } = inside
       // Assigned, it would be the prototype.
       if (name === '__proto__') Object.defineProperty(container, name, { value, ...PLAIN_MEMBER })
       else container[name] = value
-      if (this.#open.length === 1) this.#spans.set(name, { start, end })
+      if (depth === 1) this.#spans.set(name, { start, end })
     }
   }
 
@@ -275,12 +270,15 @@ class Scanner {
 const isSpace = (byte: number | undefined): boolean =>
   byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
+/** Characters that do not stand for themselves, or must not stand in a string at all. */
+const NOT_PLAIN = /[\\\x00-\x1f]/
+
 /** Reads what stands between the quotes of a string, or a part of it. */
 function unescaped(bytes: Buffer, start: number, end: number): string {
   const text = bytes.toString('utf8', start, end)
   const isDoubtful = text.includes('\ufffd')
   if (isDoubtful && !isUtf8(bytes.subarray(start, end))) throw invalid('is not valid UTF-8', start)
-  return /[\\\x00-\x1f]/.test(text) ? String(parsed(`"${text}"`, start)) : text
+  return NOT_PLAIN.test(text) ? String(parsed(`"${text}"`, start)) : text
 }
 
 /** Parses a text without objects and arrays. */
