@@ -73,11 +73,11 @@ export interface AccessToken {
  */
 export interface Commitments {
   /** Hex SHA-256 of salt and bytes. */
-  readonly of: (label: string, bytes: Buffer | string) => string
-  /** Sixteen bytes. */
-  readonly salt: (label: string) => Buffer
+  of(label: string, bytes: Buffer | string): string
+  /** Sixteen bytes, in lower-case hex. */
+  salt(label: string): string
   /** A SHA-256 that has been given the salt. */
-  readonly hashing: (label: string) => Hash
+  hashing(label: string): Hash
 }
 
 /** The MCP resource that a call is for, as it was judged: given where it is one. */

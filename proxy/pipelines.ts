@@ -1,11 +1,11 @@
 import { capability, capabilityBeforeBody, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
-import type { AccessToken, Commitments, Principal, Proof } from '../plugins/facts.ts'
+import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
 import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
-import { stillPinned } from '../plugins/pin/pin.ts'
+import type { Pinned } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
 import { type Actor, localOperator, stillOperator } from '../plugins/secrets/admin-secret.ts'
@@ -38,7 +38,9 @@ const MCP_BODY_LIMIT = 8 * MIB
 export interface PipelineSources {
   readonly configuration: Configuration
   /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
-  readonly pin: Plugin<Arrival, { principal: Principal; commitments: Commitments }>
+  readonly pin: Plugin<Arrival, Pinned>
+  /** Asks it once more, where a body has taken its time. */
+  readonly again: Plugin<Arrival & Pinned, { holder: Principal }>
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Made once: its memory of failures must outlive a configuration. */
@@ -56,9 +58,8 @@ export interface PipelineSources {
 type McpRead = Arrival &
   JsonBody &
   DoorFound &
-  ResourcePath & {
-    readonly principal: Principal
-    readonly commitments: Commitments
+  ResourcePath &
+  Pinned & {
     readonly proof: Proof | null
     readonly token: AccessToken | null
     readonly peeked: Peeked
@@ -78,6 +79,7 @@ interface Gated<Target> extends Arrival {
 export function pipelines({
   configuration,
   pin,
+  again,
   apiKey,
   adminSecret,
   beforeFirstSecret,
@@ -96,7 +98,6 @@ export function pipelines({
   const mcpPages = anyone.pass(origin(baseUrls, mcpOptions.allowed_origins))
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
-  const again = stillPinned(pin)
   const llmGate = capability<LlmTarget>()
   const mcpGate = capability<McpTarget>()
 
@@ -105,7 +106,7 @@ export function pipelines({
     <Facts extends Arrival>(gates: (facts: Facts, holder: Principal) => unknown) =>
     async (facts: Facts, at: number): Promise<boolean> => {
       try {
-        const { holder } = await again.admit({ ...facts, at })
+        const { principal: holder } = await pin.admit({ ...facts, at })
         await gates(facts, holder)
         return true
       } catch (error) {
@@ -170,7 +171,7 @@ export function pipelines({
         // Where an operator's change overtakes the record, all that rests on it is asked once more.
         .anew(pin, proof)
         // Once more: a body may take two minutes to come, and a revocation meanwhile must hold
-        // (docs/threats.md#m-06).
+        // (docs/threats.md#m-06). Where it came at once, the record sees to that alone.
         .pass(again)
         .pass(llmGate)
       return checks.reduce<typeof call>((pipeline, { check }) => pipeline.pass(check), call)

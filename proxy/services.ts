@@ -13,7 +13,7 @@ import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/dpop.ts'
 import type { Principal } from '../plugins/facts.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
-import { pin } from '../plugins/pin/pin.ts'
+import { pin, stillPinned } from '../plugins/pin/pin.ts'
 import { spiffePin } from '../plugins/pin/spiffe.ts'
 import type { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
@@ -127,6 +127,7 @@ export async function openServices(
     diskFree: () => disk.free,
     diskReserve: () => disk.reserve,
   })
+  const pinned = pin(pinnedPrincipal(database), subjectKeys, spiffePin(database), monotonic)
   return {
     dataDirectory,
     logs,
@@ -166,7 +167,8 @@ export async function openServices(
         new Throttle(monotonic),
       ),
       beforeFirstSecret: beforeFirstSecret(storedHash),
-      pin: pin(pinnedPrincipal(database), subjectKeys, spiffePin(database)),
+      pin: pinned,
+      again: stillPinned(pinned, monotonic),
       apiKey: apiKey((keyId) => findApiKey(database, keyId), new Throttle(monotonic)),
       constrained: {
         nonces: new Nonces(nonceSecret),

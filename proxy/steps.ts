@@ -3,7 +3,7 @@ import { findApiKey } from '../db/principals/api-keys.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/dpop.ts'
-import { pin } from '../plugins/pin/pin.ts'
+import { pin, stillPinned } from '../plugins/pin/pin.ts'
 import { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../plugins/plugin.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
@@ -50,8 +50,10 @@ export async function stepsOf(configuration: Configuration): Promise<readonly St
 function emptySources(database: Database): Omit<PipelineSources, 'configuration'> {
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
+  const pinned = pin(pinnedPrincipal(database), new SubjectKeys(database, secret))
   return {
-    pin: pin(pinnedPrincipal(database), new SubjectKeys(database, secret)),
+    pin: pinned,
+    again: stillPinned(pinned),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
     adminSecret: adminSecret({ storedHash: () => Promise.resolve(''), environment: '' }),
     beforeFirstSecret: beforeFirstSecret(() => Promise.resolve('')),

@@ -40,9 +40,6 @@ export async function spiffePrincipal(
       previous_dpop_jkt: row.previous_dpop_jkt,
       previous_dpop_jkt_until: row.previous_dpop_jkt_until,
       authority_revision: row.authority_revision,
-      // The certificate's own dates are judged as for every other; the id has none.
-      not_before: '',
-      not_after: '',
       is_current: true,
       grace_until: null,
       bundlePem: row.spiffe_bundle,

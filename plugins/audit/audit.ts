@@ -171,7 +171,7 @@ const repeated = (facts: Identified, { by, requiredCapability }: Why) => ({
 /** The receipt of a call whose body was read has the salt of its commitment. */
 function receiptOf({ body, commitments }: Identified, [sealed]: readonly Receipt[]): Receipt | null {
   if (!sealed || !body) return sealed ?? null
-  return { ...sealed, salt: commitments.salt('body_sha256').toString('hex') }
+  return { ...sealed, salt: commitments.salt('body_sha256') }
 }
 
 /**

@@ -1,8 +1,9 @@
-import { createHash, hash } from 'node:crypto'
+import { createHash, type Hash, hash } from 'node:crypto'
 import type { PinnedPrincipal } from '../../db/principals/pins.ts'
 import type { Commitments, Principal } from '../facts.ts'
 import type { Arrival, Peer, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
+import { type Monotonic, monotonic } from '../secrets/throttle.ts'
 import type { SpiffeLookup } from './spiffe.ts'
 
 /**
@@ -19,9 +20,12 @@ export interface KeyLookup {
   readonly open: (ref: string) => Buffer | Promise<Buffer>
 }
 
-interface Given {
+/** The caller, as `pin` finds it. */
+export interface Pinned {
   readonly principal: Principal
   readonly commitments: Commitments
+  /** When the database was asked. ms of the monotonic clock. */
+  readonly pinnedAt: number
 }
 
 // The connection is closed after each of these: what TLS proved about it is of no further use.
@@ -39,35 +43,67 @@ export function pin(
   lookup: PinLookup,
   keys: KeyLookup,
   bySpiffeId: SpiffeLookup = nobody,
-): Plugin<Arrival, Given> {
+  now: Monotonic = monotonic,
+): Plugin<Arrival, Pinned> {
+  const given = (pinned: PinnedPrincipal | undefined, { at, id }: Arrival, pinnedAt: number) => {
+    const principal = known(pinned, at)
+    const key = keys.known.get(principal.ref) ?? keys.open(principal.ref)
+    return key instanceof Promise
+      ? key.then((opened) => ({ principal, commitments: commitmentsBy(opened, id), pinnedAt }))
+      : { principal, commitments: commitmentsBy(key, id), pinnedAt }
+  }
+  /** Waits for a look-up that takes its time; asks for a certificate that is not pinned by its SPIFFE id. */
+  const later = async (
+    found: ReturnType<PinLookup>,
+    arrival: Arrival,
+    peer: Peer,
+    pinnedAt: number,
+  ): Promise<Pinned> => {
+    const pinned = await found
+    if (pinned) return given(pinned, arrival, pinnedAt)
+    return given(await bySpiffeId(peer, arrival.at), arrival, NEVER)
+  }
   return {
     name: 'pin',
-    admit: ({ peer, at, headers, id }) => {
+    admit: (arrival) => {
+      const { peer, at, headers } = arrival
       if (!peer) throw missing(headers)
       if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
+      const pinnedAt = now()
       const found = lookup(peer.thumbprint)
-      const asked = found && !(found instanceof Promise) ? found : later(found, peer, at, bySpiffeId)
-      if (asked instanceof Promise) return asked.then((pinned) => given(pinned, at, id, keys))
-      return given(asked, at, id, keys)
+      return found && !(found instanceof Promise)
+        ? given(found, arrival, pinnedAt)
+        : later(found, arrival, peer, pinnedAt)
     },
   }
 }
 
+/** The time that an answer of the database stands without being asked for again. ms. */
+const STANDS_MS = 100
+/** The CAs that an SVID must chain to are no part of its principal's revision: that it holds is asked each time. */
+const NEVER = Number.NEGATIVE_INFINITY
+
 /**
- * Asks the pin once more, behind what may take its time: what was revoked meanwhile must hold
- * (docs/threats.md#m-06). Gives the principal as the gate is to judge it.
+ * Asks the pin once more, behind what may take its time, unless it was asked in the last {@link STANDS_MS}
+ * (docs/threats.md#m-06). Gives the principal as the gate is to judge it. For pipelines whose record asserts the
+ * principal's revision in its own transaction: that meets every change of ours, whenever it came. What this adds is
+ * what no revision counts, such as what somebody else has written.
  */
-export function stillPinned({ name, admit }: Plugin<Arrival, Given>): Plugin<Arrival, { holder: Principal }> {
+export function stillPinned(
+  { name, admit }: Plugin<Arrival, Pinned>,
+  now: Monotonic = monotonic,
+): Plugin<Arrival & Pinned, { holder: Principal }> {
   return {
     name,
     admit: (facts) => {
+      if (now() - facts.pinnedAt < STANDS_MS) return { holder: facts.principal }
       const found = admit(facts)
       return found instanceof Promise ? found.then(asHolder) : asHolder(found)
     },
   }
 }
 
-const asHolder = ({ principal }: Given) => ({ holder: principal })
+const asHolder = ({ principal }: Pinned) => ({ holder: principal })
 
 // A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked
 // for (RFC 6750 §3.1).
@@ -77,28 +113,6 @@ function missing({ authorization }: Arrival['headers']): Refusal {
 }
 
 const nobody: SpiffeLookup = () => Promise.resolve(undefined)
-
-/** Waits for a look-up that takes its time; asks for a certificate that is not pinned by its SPIFFE id. */
-async function later(
-  found: ReturnType<PinLookup>,
-  peer: Peer,
-  at: number,
-  bySpiffeId: SpiffeLookup,
-): Promise<PinnedPrincipal | undefined> {
-  return (await found) ?? (await bySpiffeId(peer, at))
-}
-
-function given(
-  pinned: PinnedPrincipal | undefined,
-  at: number,
-  requestId: string,
-  keys: KeyLookup,
-): Given | Promise<Given> {
-  const principal = known(pinned, at)
-  const key = keys.known.get(principal.ref) ?? keys.open(principal.ref)
-  const held = (bytes: Buffer): Given => ({ principal, commitments: commitmentsBy(bytes, requestId) })
-  return key instanceof Promise ? key.then(held) : held(key)
-}
 
 function known(pinned: PinnedPrincipal | undefined, at: number): Principal {
   if (!pinned) throw new Refusal('certificate_not_pinned', CLOSE)
@@ -117,50 +131,56 @@ function known(pinned: PinnedPrincipal | undefined, at: number): Principal {
   }
 }
 
-const SALT_BYTES = 16
+const isBefore = (at: number, until: string | null): boolean => until !== null && at < Date.parse(until)
 
 /** Makes the commitments of one request by its principal's key (docs/ledger.md#commitments). */
-export function commitmentsBy(key: Buffer, requestId: string): Commitments {
-  const salts = new Map<string, Buffer>()
-  const salt = (label: string): Buffer => {
-    const known = salts.get(label) ?? hmac(key, requestId + label).subarray(0, SALT_BYTES)
-    salts.set(label, known)
-    return known
+export const commitmentsBy = (key: Buffer, requestId: string): Commitments =>
+  new RequestCommitments(key, requestId)
+
+class RequestCommitments implements Commitments {
+  readonly #key: Buffer
+  readonly #requestId: string
+  // The last one is kept: a row and its receipt ask for the same.
+  #label = ''
+  #salt = ''
+
+  constructor(key: Buffer, requestId: string) {
+    this.#key = key
+    this.#requestId = requestId
   }
-  return {
-    salt,
-    hashing: (label) => createHash('sha256').update(salt(label)),
-    of: (label, bytes) => {
-      const given = typeof bytes === 'string' ? Buffer.from(bytes) : bytes
-      return hash('sha256', Buffer.concat([salt(label), given]))
-    },
+
+  salt(label: string): string {
+    if (label !== this.#label) {
+      this.#salt = hmac(this.#key, this.#requestId + label).slice(0, SALT_DIGITS)
+      this.#label = label
+    }
+    return this.#salt
+  }
+
+  hashing(label: string): Hash {
+    return createHash('sha256').update(this.salt(label), 'hex')
+  }
+
+  of(label: string, bytes: Buffer | string): string {
+    return this.hashing(label).update(bytes).digest('hex')
   }
 }
 
+/** Sixteen bytes. */
+const SALT_DIGITS = 32
 const BLOCK_BYTES = 64
+// Written and read within one call.
+const inner = Buffer.alloc(BLOCK_BYTES)
+const outer = Buffer.alloc(BLOCK_BYTES + 32)
 
-interface Pads {
-  readonly inner: Buffer
-  readonly outer: Buffer
-}
-
-const pads = new WeakMap<Buffer, Pads>()
-
-/** HMAC-SHA-256 (RFC 2104) by two digests at once: node:crypto's own takes 11 µs, four times as long. */
-function hmac(key: Buffer, text: string): Buffer {
-  const { inner, outer } = pads.get(key) ?? padsOf(key)
-  const first = hash('sha256', Buffer.concat([inner, Buffer.from(text)]), 'buffer')
-  return hash('sha256', Buffer.concat([outer, first]), 'buffer')
-}
-
-function padsOf(key: Buffer): Pads {
+/** HMAC-SHA-256 (RFC 2104), in hex, by two digests: node:crypto's own takes 11 µs, ten times as long. */
+function hmac(key: Buffer, text: string): string {
   if (key.length > BLOCK_BYTES) throw new Error('a subject key is longer than a block of its digest')
-  const padded = Buffer.alloc(BLOCK_BYTES)
-  key.copy(padded)
-  const mixed = (byte: number): Buffer => Buffer.from(padded.map((own) => own ^ byte))
-  const made = { inner: mixed(0x36), outer: mixed(0x5c) }
-  pads.set(key, made)
-  return made
+  for (let at = 0; at < BLOCK_BYTES; at += 1) {
+    const own = key[at] ?? 0
+    inner[at] = own ^ 0x36
+    outer[at] = own ^ 0x5c
+  }
+  outer.write(createHash('sha256').update(inner).update(text).digest('hex'), BLOCK_BYTES, 'hex')
+  return hash('sha256', outer)
 }
-
-const isBefore = (at: number, until: string | null): boolean => until !== null && at < Date.parse(until)

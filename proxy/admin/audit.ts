@@ -111,9 +111,9 @@ async function saltsOf(
 ): Promise<Readonly<Record<string, string>>> {
   const key = ref === null || id === null ? null : await keys.find(ref)
   if (!key || id === null) return {}
-  const { salt } = commitmentsBy(key, id)
+  const commitments = commitmentsBy(key, id)
   return Object.fromEntries(
-    COMMITTED.filter((label) => label in detail).map((label) => [label, salt(label).toString('hex')]),
+    COMMITTED.filter((label) => label in detail).map((label) => [label, commitments.salt(label)]),
   )
 }
 

@@ -74,7 +74,7 @@ export interface Tasks {
     readonly params: Uint8Array | string
     readonly member: 'arguments' | null
     /** Of the commitment to it. */
-    readonly salt: Uint8Array
+    readonly salt: string
   }) => ReadParams | null
 
   /** Checks arguments, JSON text of an object, against the schema of a tool's definition. */

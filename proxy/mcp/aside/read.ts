@@ -18,7 +18,7 @@ export const readParams: Tasks['readParams'] = ({ params, member, salt }) => {
   if (value === null || scan.spans.size > MAX_SPANS) throw invalid()
   const canonical = Buffer.from(canonicalText(judged(value, member)))
   return {
-    commitment: createHash('sha256').update(salt).update(canonical).digest('hex'),
+    commitment: createHash('sha256').update(salt, 'hex').update(canonical).digest('hex'),
     sha256: hash('sha256', canonical),
     bytes: canonical.length,
     spans: scan.spans,

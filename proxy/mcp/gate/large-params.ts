@@ -19,7 +19,7 @@ interface Given {
   /** The member that is judged. Null: all but `_meta`. */
   readonly member: 'arguments' | null
   /** Of the commitment to it. */
-  readonly salt: Buffer
+  readonly salt: string
 }
 
 /**

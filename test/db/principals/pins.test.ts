@@ -43,8 +43,6 @@ t.test('§5.2 a thumbprint leads to its principal, whatever the type, and to tha
       previous_dpop_jkt: null,
       previous_dpop_jkt_until: null,
       authority_revision: 1,
-      not_before: '2026-01-01T00:00:00.000Z',
-      not_after: '2026-01-02T00:00:00.000Z',
       is_current: true,
       grace_until: null,
     })
@@ -86,8 +84,6 @@ t.test('§3 what changes on a principal holds on the next lookup', async (t) => 
     previous_dpop_jkt: null,
     previous_dpop_jkt_until: null,
     authority_revision: 4,
-    not_before: '2026-01-01T00:00:00.000Z',
-    not_after: '2026-01-02T00:00:00.000Z',
     is_current: true,
     grace_until: null,
   })
@@ -159,7 +155,7 @@ t.test('the question of every request reads no table from end to end', async (t)
     .prepare<unknown[], { detail: string }>(`explain query plan ${pinnedQuery(db).compile().sql}`)
     .all('aa')
     .map((step) => step.detail)
-  t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 20, plan.join('; '))
+  t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 4, plan.join('; '))
   t.notOk(
     plan.some((step) => /\bSCAN\b|TEMP B-TREE|AUTOMATIC/.test(step)),
     plan.join('; '),

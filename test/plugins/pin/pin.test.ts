@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { PinnedPrincipal } from '../../../db/principals/pins.ts'
-import { commitmentsBy, pin } from '../../../plugins/pin/pin.ts'
+import { commitmentsBy, pin, stillPinned } from '../../../plugins/pin/pin.ts'
 import type { Peer } from '../../../plugins/plugin.ts'
 import { arrival } from '../../support/plugins/arrival.ts'
 import { refused } from '../../support/refused.ts'
@@ -20,8 +20,6 @@ const pinned: PinnedPrincipal = {
   previous_dpop_jkt: null,
   previous_dpop_jkt_until: null,
   authority_revision: 7,
-  not_before: '',
-  not_after: '',
   is_current: true,
   grace_until: null,
 }
@@ -79,14 +77,73 @@ await t.test(
   (t) => {
     for (const length of [0, 1, 32, 63, 64]) {
       const key = randomBytes(length)
-      const { salt, of, hashing } = commitmentsBy(key, 'req_é')
+      const commitments = commitmentsBy(key, 'req_é')
       const expected = createHmac('sha256', key).update('req_ébody_sha256').digest().subarray(0, 16)
-      t.same(salt('body_sha256'), expected, `a key of ${length} bytes`)
+      t.equal(commitments.salt('body_sha256'), expected.toString('hex'), `a key of ${length} bytes`)
       const opened = createHash('sha256').update(expected).update('body').digest('hex')
-      t.equal(of('body_sha256', 'body'), opened)
-      t.equal(hashing('body_sha256').update('body').digest('hex'), opened)
-      t.notSame(salt('arguments_sha256'), expected, 'each member has its own')
+      t.equal(commitments.of('body_sha256', 'body'), opened)
+      t.equal(commitments.hashing('body_sha256').update('body').digest('hex'), opened)
+      t.not(commitments.salt('arguments_sha256'), expected.toString('hex'), 'each member has its own')
+      t.equal(commitments.of('body_sha256', 'body'), opened, 'whichever was asked for last')
     }
     t.end()
   },
 )
+
+/** A pin whose look-ups are counted, and the clock that says how old the last one is. */
+function asked(found: () => PinnedPrincipal | undefined) {
+  let looks = 0
+  let passed = 0
+  const lookup = () => {
+    looks += 1
+    return found()
+  }
+  const plugin = pin(lookup, KEYS, undefined, () => passed)
+  return {
+    plugin,
+    again: stillPinned(plugin, () => passed),
+    pass: (ms: number): void => {
+      passed += ms
+    },
+    looks: () => looks,
+  }
+}
+
+await t.test(
+  'M-06 an answer of the database stands for a tenth of a second, and then it is asked',
+  async (t) => {
+    let now: PinnedPrincipal | undefined = pinned
+    const { plugin, again, pass, looks } = asked(() => now)
+    const arrived = arrival({ at: AT, peer })
+    const facts = { ...arrived, ...(await plugin.admit(arrived)) }
+    now = { ...pinned, capabilities: [], authority_revision: 8 }
+    pass(99)
+    t.equal((await again.admit(facts)).holder, facts.principal, 'whose revision the record asserts')
+    t.equal(looks(), 1)
+    pass(1)
+    t.match((await again.admit(facts)).holder, { capabilities: [], revision: 8 })
+    t.equal(looks(), 2)
+    now = { ...pinned, is_active: false }
+    t.throws(() => again.admit(facts), refused('principal_deactivated'))
+    now = { ...pinned, is_current: false, grace_until: null }
+    await t.rejects(async () => again.admit(facts), refused('certificate_not_pinned'))
+    now = undefined
+    await t.rejects(async () => again.admit(facts), refused('certificate_not_pinned'))
+  },
+)
+
+await t.test('M-06 that an SVID chains to its CAs is asked each time: no revision counts them', async (t) => {
+  let attached = true
+  const bySpiffeId = async () => (attached ? pinned : undefined)
+  const plugin = pin(
+    () => undefined,
+    KEYS,
+    bySpiffeId,
+    () => 0,
+  )
+  const arrived = arrival({ at: AT, peer })
+  const facts = { ...arrived, ...(await plugin.admit(arrived)) }
+  attached = false
+  const again = stillPinned(plugin, () => 0)
+  await t.rejects(async () => again.admit(facts), refused('certificate_not_pinned'))
+})

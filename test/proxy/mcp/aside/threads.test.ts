@@ -83,7 +83,7 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
   const threads = new Threads({ ...LIMITS, most: 1 })
   const asker = { key: 'a' }
   const member = 'arguments'
-  const salt = Buffer.alloc(16)
+  const salt = '00'.repeat(16)
   await t.rejects(
     threads.ask('readParams', { params: '{"arguments":{"a":9007199254740993}}', member, salt }, asker),
     refused('mcp_params_invalid', {
@@ -94,7 +94,7 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
   await t.rejects(threads.ask('judgeTool', nameless, asker), { message: 'tool 7 of the list has no name' })
 })
 
-const SALT = Buffer.from('salt')
+const SALT = Buffer.from('salt').toString('hex')
 
 t.test('parameters are read by what they say, not by how it is written', async (t) => {
   const threads = new Threads({ ...LIMITS, most: 1 })
