@@ -11,13 +11,14 @@ import * as mcp from './migrations/0047_mcp.ts'
 import * as authorityRevision from './migrations/0048_authority_revision.ts'
 import * as listIndexes from './migrations/0049_list_indexes.ts'
 import * as record from './migrations/0050_record.ts'
+import * as singleUses from './migrations/0052_single_uses.ts'
 import type { Schema } from './schema.ts'
 import { auditGuards } from './sqlite/ledger/guards.ts'
 import { auditRows } from './sqlite/ledger/table.ts'
 
 /**
  * Every migration by name, in the order of the names. What no common SQL can say stands beside what it
- * belongs to, from the engine's folder. The next one is 0052 or later: a name that sorts before one that has
+ * belongs to, from the engine's folder. The next one is 0053 or later: a name that sorts before one that has
  * run is refused.
  */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -33,6 +34,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0049_list_indexes': listIndexes,
   '0050_record': record,
   '0051_audit_rows': auditRows,
+  '0052_single_uses': singleUses,
 }
 
 /**

@@ -124,8 +124,10 @@ interface AttachedCaTable {
 
 /** A thing that may pass once: the primary key makes the second one fail. */
 interface SingleUseTable {
+  /** The first 16 bytes of a SHA-256. Lower-case hex. */
   readonly digest: string
-  readonly expires_at: string
+  /** ms since the epoch, as one number: it is written with each proof, and shown to nobody. */
+  readonly expires_at: number
 }
 
 interface SigningKeyTable {

@@ -2,7 +2,7 @@ import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
 import { writeSetting } from '../../db/settings.ts'
-import { forgetClaims } from '../../db/single-uses.ts'
+import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { Outcomes } from '../../plugins/audit/audit.ts'
 import type { Principal } from '../../plugins/facts.ts'
@@ -35,12 +35,15 @@ interface Tended {
 
 /** Makes the tasks that the ledger needs, whether or not requests come. */
 export function ledgerTasks(tended: Tended): readonly Task[] {
-  const lowest = lowestReading(tended, CLAIM_KEPT_MS)
   return [
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
     { name: 'record-anonymous-refusals', everyMs: 60_000, run: () => recordAnonymousRefusals(tended) },
     { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
-    { name: 'forget-claims', everyMs: 1_000, run: () => forget(tended, lowest()) },
+    {
+      name: 'forget-claims',
+      everyMs: 1_000,
+      run: forgetter(tended, lowestReading(tended, CLAIM_KEPT_MS)),
+    },
   ]
 }
 
@@ -84,10 +87,15 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
   }
 }
 
-// A proof that is too old to be believed need not be remembered as used.
-async function forget({ ledger, database }: Tended, until: number | null): Promise<void> {
-  if (until === null) return
-  await ledger.commit({ statements: [forgetClaims(database, until)], entries: [] })
+/** Makes the task that forgets proofs which are too old to be believed: one slice of all claims at each run. */
+function forgetter({ ledger, database }: Tended, lowest: () => number | null): () => Promise<void> {
+  let slice = 0
+  return async () => {
+    const until = lowest()
+    if (until === null) return
+    await ledger.commit({ statements: [forgetClaims(database, until, slice)], entries: [] })
+    slice = (slice + 1) % CLAIM_SLICES
+  }
 }
 
 /**

@@ -62,9 +62,9 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     savepoint.run()
     const refused = attempt(() => runAll(statements))
     if (refused) undo.run()
-    const written: readonly [WorkResult, Link] = refused ? [refused, tip] : append(drafts, tip)
+    // Before the rows: what is written under a savepoint is kept twice, and rows are never taken back alone.
     release.run()
-    return written
+    return refused ? [refused, tip] : append(drafts, tip)
   }
 
   function firstStale(assertions: readonly Assertion[]): WorkResult | null {
