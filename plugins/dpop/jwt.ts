@@ -1,9 +1,10 @@
+import type { Members } from '../../db/json.ts'
 import { parseJsonObject } from '../json-body/object.ts'
 
 /** A JWS in its compact form, taken apart and not yet believed. */
 export interface Jwt {
-  readonly header: Readonly<Record<string, unknown>>
-  readonly claims: Readonly<Record<string, unknown>>
+  readonly header: Members
+  readonly claims: Members
   /** The text that the signature is over: the first two segments and their dot. */
   readonly signed: string
   readonly signature: Buffer
@@ -18,17 +19,40 @@ const SEGMENT = /^[A-Za-z0-9_-]+$/
  * any member.
  */
 export function parseJwt(text: string, maxBytes: number): Jwt | null {
-  if (text.length > maxBytes) return null
-  const [head, body, tail, ...more] = text.split('.')
-  if (!head || !body || !tail || more.length > 0) return null
+  const segments = segmentsOf(text, maxBytes)
+  if (!segments) return null
+  const { head, body, signed, tail } = segments
   const header = objectOf(head)
   const claims = objectOf(body)
   const signature = decode(tail)
-  if (!header || !claims || !signature) return null
-  return { header, claims, signed: text.slice(0, head.length + 1 + body.length), signature }
+  return header && claims && signature && { header, claims, signed, signature }
 }
 
-function objectOf(segment: string): Readonly<Record<string, unknown>> | null {
+/** The segments of a compact JWS as they are written, none of them read yet. */
+interface Segments {
+  readonly head: string
+  readonly body: string
+  readonly tail: string
+  /** The text that the signature is over: the first two and their dot. */
+  readonly signed: string
+}
+
+/** Divides a text at its dots, or returns null where they are not two. */
+export function segmentsOf(text: string, maxBytes: number): Segments | null {
+  if (text.length > maxBytes) return null
+  const first = text.indexOf('.')
+  const second = text.indexOf('.', first + 1)
+  if (first < 0 || second < 0 || text.includes('.', second + 1)) return null
+  return {
+    head: text.slice(0, first),
+    body: text.slice(first + 1, second),
+    tail: text.slice(second + 1),
+    signed: text.slice(0, second),
+  }
+}
+
+/** Reads a segment that is a JSON object, strictly; null where it is anything else. */
+export function objectOf(segment: string): Members | null {
   const bytes = decode(segment)
   return bytes && parseJsonObject(bytes)
 }

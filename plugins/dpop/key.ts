@@ -1,5 +1,4 @@
 import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import { isObject, type Members } from '../../db/json.ts'
 import { decode } from './jwt.ts'
 
@@ -27,30 +26,19 @@ const RSA_MAX_BITS = 4_096
 // 1 signs nothing, an even one is none, and a long one makes a signature check cost as much as a signature.
 const RSA_MIN_EXPONENT = 3n
 const RSA_MAX_EXPONENT = 0xffff_ffffn
-/**
- * The keys that are remembered, by their thumbprint: importing one costs as much as half a signature check.
- */
-const CACHE_MAX = 10_000
-
-const known = new LRUCache<string, ProofKey>({ max: CACHE_MAX })
 
 /**
  * Reads a public JWK, or returns null: EC P-256 (ES256), RSA of 2048 to 4096 bits (PS256) or Ed25519 (EdDSA),
  * without private members, every coordinate of its full length, the point on its curve, no number with
- * leading zeros (RFC 7518 §6.3.1: two texts for one key would be two thumbprints). The same key is the same
- * object again.
+ * leading zeros (RFC 7518 §6.3.1: two texts for one key would be two thumbprints). Costs as much as half a
+ * signature check.
  */
 export function proofKey(jwk: unknown): ProofKey | null {
   if (!isObject(jwk)) return null
   if (SECRET_MEMBERS.some((name) => Object.hasOwn(jwk, name))) return null
   const canonical = canonicalOf(jwk)
   if (!canonical) return null
-  const jkt = hash('sha256', JSON.stringify(canonical), 'base64url')
-  const found = known.get(jkt)
-  if (found) return found
-  const key = importKey(canonical, jkt)
-  if (key) known.set(jkt, key)
-  return key
+  return importKey(canonical, hash('sha256', JSON.stringify(canonical), 'base64url'))
 }
 
 /** The required members alone, in the order that RFC 7638 §3.3 demands. */

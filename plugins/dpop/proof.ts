@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Members } from '../../db/json.ts'
 import { Refusal } from '../refusal.ts'
-import { type Jwt, parseJwt } from './jwt.ts'
+import { decode, objectOf, segmentsOf } from './jwt.ts'
 import { type ProofKey, proofKey } from './key.ts'
 
 /** The greatest age of a proof. Seconds. Longer widens the replay table. */
@@ -47,12 +49,18 @@ export interface CheckedProof {
  * missing or stale (§9). Does NOT check that the jti is new: whoever records the decision claims `replayKey`.
  */
 export function checkProof(proof: string, target: ProofTarget): CheckedProof {
-  const jwt = parseJwt(proof, PROOF_MAX_BYTES)
-  if (!jwt) throw new Refusal('proof_invalid')
-  const key = keyOf(jwt)
-  const { jti, iat, nonce } = claimsOf(jwt, target)
-  if (!key?.verify(jwt.signed, jwt.signature)) throw new Refusal('proof_invalid')
+  const segments = segmentsOf(proof, PROOF_MAX_BYTES)
+  if (!segments) throw new Refusal('proof_invalid')
+  const { head, body, signed, tail } = segments
+  const found = knownKeys.get(head)
+  const key = found ?? keyOf(head)
+  const claims = objectOf(body)
+  const signature = decode(tail)
+  if (!key || !claims || !signature) throw new Refusal('proof_invalid')
+  const { jti, iat, nonce } = claimsOf(claims, target)
+  if (!key.verify(signed, signature)) throw new Refusal('proof_invalid')
   if (typeof nonce !== 'string' || !target.isFresh(nonce)) throw new Refusal('use_dpop_nonce')
+  if (!found) remember(head, key)
   return {
     jkt: key.jkt,
     replayKey: hash('sha256', `${key.jkt} ${jti}`),
@@ -60,8 +68,26 @@ export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   }
 }
 
+/** The greatest number of headers that are remembered, and the length of one that is: RSA of 4096 bits has room. */
+const KNOWN_MAX = 10_000
+const KNOWN_LENGTH = 1_024
+
+/**
+ * The keys of proofs that held, by the header as it was written: every proof of a client has the same one, and all
+ * that is asked of a header follows from its text. Whoever fills this has signed each time, with a nonce of ours.
+ * Exported for the test of what enters.
+ */
+export const knownKeys = new LRUCache<string, ProofKey>({ max: KNOWN_MAX })
+
+function remember(head: string, key: ProofKey): void {
+  // A copy: what is cut from a text keeps the whole of it.
+  if (head.length <= KNOWN_LENGTH) knownKeys.set(Buffer.from(head).toString(), key)
+}
+
 // §4.3-4, -5, -7: the type, the algorithm, the key; and nothing that would have us fetch or understand more.
-function keyOf({ header }: Jwt): ProofKey | null {
+function keyOf(head: string): ProofKey | null {
+  const header = objectOf(head)
+  if (!header) return null
   const { typ, alg, jwk, crit, jku, x5u } = header
   if (typ !== 'dpop+jwt' || crit !== undefined || jku !== undefined || x5u !== undefined) return null
   const key = proofKey(jwk)
@@ -75,7 +101,7 @@ interface Claims {
 }
 
 // §4.3-3, -8, -9, -11, -12; RFC 7519 §4.1.4 and §4.1.5 for the two that DPoP does not ask for.
-function claimsOf({ claims }: Jwt, target: ProofTarget): Claims {
+function claimsOf(claims: Members, target: ProofTarget): Claims {
   const { jti, htm, htu, iat, exp, nbf, ath, nonce } = claims
   const nowS = target.at / 1000
   const holds =

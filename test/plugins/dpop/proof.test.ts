@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { checkProof, normalUrl, type ProofTarget } from '../../../plugins/dpop/proof.ts'
+import { checkProof, knownKeys, normalUrl, type ProofTarget } from '../../../plugins/dpop/proof.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { refused } from '../../support/refused.ts'
@@ -48,6 +48,55 @@ await t.test(
     t.throws(() => checkProof(atResource, { ...resource, accessToken: 'another' }), refused('proof_invalid'))
   },
 )
+
+await t.test('D-08 a header that is known spares no proof its signature, nor any other check', async (t) => {
+  const one = proofSigner()
+  const first = proof(one, CLAIMS)
+  const [head = '', body = '', tail = ''] = first.split('.')
+  const before = knownKeys.size
+  checkProof(first, TARGET)
+  t.ok(knownKeys.has(head))
+  t.equal(checkProof(proof(one, { ...CLAIMS, jti: 'two' }), TARGET).jkt, one.jkt)
+  t.equal(knownKeys.size, before + 1, 'one for all proofs of a key')
+  const byAnother = proof({ ...proofSigner(), jwk: one.jwk }, CLAIMS)
+  t.equal(byAnother.split('.')[0], head)
+  const other = proof(one, { ...CLAIMS, jti: 'three' }).split('.')
+  for (const wrong of [
+    byAnother,
+    `${head}.${other[1]}.${tail}`,
+    `${head}.${body}.${other[2]}`,
+    `${head}.${body}.`,
+    `${head}.${body}`,
+    proof(one, { ...CLAIMS, htm: 'GET' }),
+    proof(one, { ...CLAIMS, iat: CLAIMS.iat - 61 }),
+    ...[
+      { alg: 'PS256' },
+      { typ: 'jwt' },
+      { crit: ['x'] },
+      { jku: 'https://a' },
+      { jwk: { ...one.jwk, d: 'x' } },
+    ].map((header) => proof(one, CLAIMS, header)),
+  ])
+    t.throws(() => checkProof(wrong, TARGET), refused('proof_invalid'), wrong)
+  t.throws(() => checkProof(proof(one, { ...CLAIMS, nonce: 'stale' }), TARGET), refused('use_dpop_nonce'))
+})
+
+await t.test('D-08 only the header of a proof that held is remembered, and no long one', async (t) => {
+  const before = knownKeys.size
+  const stranger = () => proofSigner()
+  const stale = proof(stranger(), { ...CLAIMS, nonce: 'stale' })
+  t.throws(() => checkProof(stale, TARGET), refused('use_dpop_nonce'))
+  for (const junk of [
+    proof(stranger(), { ...CLAIMS, htu: 'https://elsewhere.test/' }),
+    proof({ ...stranger(), jwk: stranger().jwk }, CLAIMS),
+    proof(stranger(), CLAIMS, { typ: 'jwt' }),
+  ])
+    t.throws(() => checkProof(junk, TARGET), refused('proof_invalid'))
+  const long = stranger()
+  t.equal(checkProof(proof(long, CLAIMS, { kid: 'k'.repeat(1_000) }), TARGET).jkt, long.jkt)
+  t.equal(knownKeys.size, before)
+  t.equal(knownKeys.max, 10_000)
+})
 
 await t.test('D-13 a proof without a fresh nonce is told so only where all else holds', async (t) => {
   t.throws(() => checkProof(proof(signer, { ...CLAIMS, nonce: 'stale' }), TARGET), refused('use_dpop_nonce'))
