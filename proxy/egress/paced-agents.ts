@@ -1,62 +1,115 @@
-import { type AgentOptions, type ClientRequestArgs, Agent as HttpAgent } from 'node:http'
-import { Agent as HttpsAgent } from 'node:https'
-import { connect, type NetConnectOpts, type Socket } from 'node:net'
+import { isIP, connect as netConnect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { connect as tlsConnect } from 'node:tls'
+import { Agent, type buildConnector, errors } from 'undici'
 import { Inbound, Sender, Turns } from '../tls/inbound.ts'
 
-export interface PacedAgents {
-  readonly http: HttpAgent
-  readonly https: HttpsAgent
-}
+/** A pooled connection is dropped after so long without a request, before the other side does it. ms. */
+const POOL_IDLE_MS = 20_000
 
 /**
- * Makes Node's two agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny
- * pieces is handed on a little at a time (docs/threats.md#a3). Else they are Node's own.
+ * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
+ * little at a time (docs/threats.md#a3). HTTP/1.1, one request at a time on a connection. TLS is always verified, by the
+ * URL's name, whatever the environment says. Redirects are not followed, no proxy is used. Does NOT judge addresses: an
+ * operator chose them.
  */
-export function pacedAgents(options: AgentOptions): PacedAgents {
-  const turns = new Turns()
-  return { http: new PacedHttpAgent(options, turns), https: new PacedHttpsAgent(options, turns) }
+export class PacedAgents {
+  /** By the limit of {@link open}. */
+  readonly byLimit = new Map<number, Agent>()
+  /** True while undici takes over a connection that has just come to stand, and sends what has waited for it. */
+  isNew = false
+  readonly turns: Turns
+  readonly #keepAlive: boolean
+
+  constructor({ keepAlive }: { readonly keepAlive: boolean }, turns = new Turns()) {
+    this.#keepAlive = keepAlive
+    this.turns = turns
+  }
+
+  /** Makes the agent of a limit. `connectMs`: the time until a connection stands, look-up and TLS included. */
+  open(connectMs: number): Agent {
+    const connect = connector(connectMs, this.turns)
+    const agent = new Agent({
+      connect: (target, callback) => {
+        connect(target, (...result) => {
+          this.isNew = true
+          callback(...result)
+          this.isNew = false
+        })
+      },
+      allowH2: false,
+      pipelining: this.#keepAlive ? 1 : 0,
+      keepAliveTimeout: POOL_IDLE_MS,
+      keepAliveMaxTimeout: POOL_IDLE_MS,
+    })
+    this.byLimit.set(connectMs, agent)
+    return agent
+  }
+
+  /** Drops the pooled connections. Requests under way go on. */
+  close(): void {
+    for (const agent of this.byLimit.values()) void agent.close()
+  }
 }
 
-class PacedHttpsAgent extends HttpsAgent {
-  readonly #turns: Turns
-
-  constructor(options: AgentOptions, turns: Turns) {
-    super(options)
-    this.#turns = turns
-  }
-
-  // The request decides about the connection's time-out, so TLS has it and the socket below has none.
-  override createConnection(options: ClientRequestArgs, callback?: Created): Duplex | null | undefined {
-    const { timeout: _, ...where } = options
-    const socket = new Inbound(connect(where as NetConnectOpts), this.#turns, new Sender())
-    return super.createConnection({ ...options, socket } as ClientRequestArgs, callback)
+function connector(connectMs: number, turns: Turns): buildConnector.connector {
+  const sessions = new Map<string, Buffer>()
+  return ({ hostname, protocol, port }, callback) => {
+    const origin = `${hostname}:${port}`
+    const secure = protocol === 'https:'
+    const tcp = netConnect({
+      host: hostname,
+      port: port === '' ? (secure ? 443 : 80) : Number(port),
+      noDelay: true,
+      keepAlive: true,
+    })
+    const inbound = new FromUpstream(tcp, turns, new Sender())
+    const session = sessions.get(origin)
+    const stream = secure ? secured(inbound, hostname, session) : inbound
+    if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
+    const late = setTimeout(() => stream.destroy(new Error('no connection in time')), connectMs)
+    let settled = false
+    const failed = (error: Error): void => {
+      clearTimeout(late)
+      if (!settled) callback(error, null)
+      settled = true
+    }
+    // Stay: between here and the moment when undici takes the connection over, nobody else would hear it fail.
+    stream.on('error', failed)
+    stream.once('close', () => failed(new Error('the connection was closed before it stood')))
+    const standing: Duplex = secure ? stream : tcp
+    standing.once(secure ? 'secureConnect' : 'connect', () => {
+      clearTimeout(late)
+      settled = true
+      inbound.stands = true
+      // What undici asks of it a stream has.
+      callback(null, stream as Socket)
+    })
   }
 }
 
-class PacedHttpAgent extends HttpAgent {
-  readonly #turns: Turns
+const secured = (socket: Duplex, hostname: string, session: Buffer | undefined): Duplex =>
+  tlsConnect({
+    socket,
+    session,
+    // The certificate must name it. For a name also the SNI, which an address has not (RFC 6066 §3).
+    host: hostname,
+    ...(isIP(hostname) === 0 && { servername: hostname }),
+    ALPNProtocols: ['http/1.1'],
+    rejectUnauthorized: true,
+  })
 
-  constructor(options: AgentOptions, turns: Turns) {
-    super(options)
-    this.#turns = turns
+/** An upstream's bytes on their way to TLS or HTTP. */
+class FromUpstream extends Inbound {
+  stands = false
+
+  /**
+   * Of a connection that stands undici takes a reset by Node's name for the end of an answer that nothing but its
+   * connection ends, and fails requests with it that it has not sent yet.
+   */
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    const code = error && 'code' in error ? String(error.code) : ''
+    const isReset = this.stands && (code === 'ECONNRESET' || code === 'EPIPE')
+    super._destroy(isReset ? new errors.SocketError(code) : error, done)
   }
-
-  override createConnection(options: ClientRequestArgs): Duplex {
-    return paced(connect(options as NetConnectOpts), this.#turns)
-  }
-}
-
-type Created = (error: Error | null, stream: Duplex) => void
-
-/** What Node's client asks of a socket beside its bytes. */
-const ASKED = ['setTimeout', 'setKeepAlive', 'setNoDelay', 'ref', 'unref'] as const
-
-/** Makes a stream for Node's client of a socket, which answers what is asked of one. */
-function paced(socket: Socket, turns: Turns): Duplex {
-  const inbound = new Inbound(socket, turns, new Sender())
-  for (const name of ASKED) Object.defineProperty(inbound, name, { value: socket[name].bind(socket) })
-  Object.defineProperty(inbound, 'bytesRead', { get: Reflect.get.bind(null, socket, 'bytesRead') })
-  for (const event of ['connect', 'timeout']) socket.on(event, inbound.emit.bind(inbound, event))
-  return inbound
 }

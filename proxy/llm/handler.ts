@@ -1,4 +1,3 @@
-import { collect } from '../../plugins/collect.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Span } from '../../plugins/json-body/scan.ts'
 import type { Granted } from '../../plugins/permit.ts'
@@ -6,7 +5,7 @@ import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { Reply, Report } from '../http/reply.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
-import { type Usage, usageTap } from './dialects/usage.ts'
+import { type Usage, usageOf, usageTap } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
 import {
   type Attempt,
@@ -20,9 +19,9 @@ import {
   refusalOf,
 } from './refusals.ts'
 import { type LlmTarget, type ProviderTarget, routing } from './routing.ts'
-import type { Upstream, UpstreamAnswer } from './upstream/client.ts'
+import { abandon, discard, type UpstreamAnswer, type UpstreamRequest, wholeOf } from './upstream/answer.ts'
+import type { Upstream } from './upstream/client.ts'
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
-import { discard } from './upstream/stream.ts'
 import { type QuotesSecret, secretsOf, wordsOf } from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
@@ -51,7 +50,7 @@ interface Means {
  * Sends a granted call to the provider of its model and passes the answer on as it comes
  * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
  * connection, a timeout, 429 or 5xx; after that no other is tried. Refuses with the `provider_*`,
- * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the signal's reason when the caller
+ * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
  * has hung up.
  */
 export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
@@ -62,7 +61,7 @@ export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: Llm
     const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
-      ? streamed(answered, facts)
+      ? passedOn(answered, facts)
       : ownRefusal(answered, facts, means.quotesSecret)
   }
 }
@@ -104,21 +103,21 @@ async function attempt(
   try {
     answer = await upstream.call(requestTo(target, facts))
   } catch (error) {
-    // The signal's reason is thrown on from here: nobody is left to try another provider for.
+    // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     return { failure: failureOfError(error, provider), mayTryNext: true }
   }
-  const { status, headers, stream } = answer
+  const { status, headers } = answer
   const succeeded = status >= 200 && status < 300
   const reason = succeeded ? null : reasonOfStatus(status)
   if (reason !== null) {
     const mayTryNext = isPassing(status)
     // Any other may quote our key, or has nothing to say to the caller.
     const words = mayTryNext ? { words: wordsOf(answer, quotesSecret) } : {}
-    if (!mayTryNext) discard(stream)
+    if (!mayTryNext) discard(answer)
     return { failure: { provider, reason, status, headers, ...words }, mayTryNext }
   }
   if (!isApiContent(answer)) {
-    stream.destroy()
+    abandon(answer)
     return { failure: unusable(target, answer), mayTryNext: false }
   }
   return { answer }
@@ -132,8 +131,8 @@ const unusable = ({ provider }: ProviderTarget, { status }: UpstreamAnswer, caus
   cause,
 })
 
-function requestTo(target: ProviderTarget, { granted, body, spans, headers, hangup }: LlmFacts) {
-  const { provider } = target
+function requestTo(target: ProviderTarget, facts: LlmFacts): UpstreamRequest {
+  const { granted, body, spans, headers, hangup } = facts
   const requested = granted.target
   const parts = target.model === requested.model ? [body] : withModel(body, spans.get('model'), target.model)
   const length = parts.reduce((sum, part) => sum + part.length, 0)
@@ -141,11 +140,11 @@ function requestTo(target: ProviderTarget, { granted, body, spans, headers, hang
     permit: granted,
     method: 'POST',
     url: urlOf(target, requested.endpoint.upstreamPath),
-    headers: requestHeaders(provider, headers, length),
+    headers: requestHeaders(target.headers, headers, length),
     body: parts,
     timeouts: target.timeouts,
-    signal: hangup.signal,
-  } as const
+    hangup,
+  }
 }
 
 function urlOf({ urls, provider }: ProviderTarget, path: string): URL {
@@ -179,26 +178,31 @@ async function ownRefusal(
     const failure = unusable(target, answer, cause)
     return refusalOf(failure, [...failed, attemptOf(failure)])
   }
-  const { status, headers, stream } = answer
-  const body = await collect(stream, MAX_ERROR_BODY, held).catch(async (error: unknown) => {
+  const { status, headers } = answer
+  const body = await wholeOf(answer, MAX_ERROR_BODY, held).catch(async (error: unknown) => {
     throw error instanceof Refusal ? error : await refused(error)
   })
   if (body === null || quotesSecret(body)) throw await refused()
   return { status, headers: responseHeaders(headers), body, report: () => reportOf(answered, {}) }
 }
 
-function streamed(answered: Answered, { granted, id, held }: LlmFacts): Reply {
-  const { status, headers, stream } = answered.answer
-  const type = headers['content-type'] ?? ''
-  const isEvents = type.toLowerCase().startsWith('text/event-stream')
+function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply {
+  const { status, headers, body } = answered.answer
   const { usage: names } = DIALECT_BY_NAME[answered.target.provider.dialect]
-  const tap = usageTap(names, type, headers['content-encoding'], held)
+  const type = headers['content-type'] ?? ''
+  const encoding = headers['content-encoding']
+  if (Buffer.isBuffer(body)) {
+    const report = () => reportOf(answered, usageOf(names, type, encoding, body))
+    return { status, headers: responseHeaders(headers), body, report }
+  }
+  const isEvents = type.toLowerCase().startsWith('text/event-stream')
+  const tap = usageTap(names, type, encoding, held)
   let tail: Buffer = Buffer.alloc(0)
   return {
     status,
     headers: { ...responseHeaders(headers), ...(isEvents ? EVENT_HEADERS : lengthOf(answered.answer)) },
     body: {
-      source: stream,
+      source: body,
       observe: (chunk) => {
         tail =
           chunk.length >= TAIL_LENGTH
@@ -206,7 +210,7 @@ function streamed(answered: Answered, { granted, id, held }: LlmFacts): Reply {
             : Buffer.concat([tail, chunk]).subarray(-TAIL_LENGTH)
         tap.observe(chunk)
       },
-      ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, stream.errored, tail, id) }),
+      ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, body.errored, tail, id) }),
     },
     report: () => reportOf(answered, tap.usage()),
   }

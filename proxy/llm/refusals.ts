@@ -1,9 +1,8 @@
-import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonObject } from '../../db/json.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { Provider } from './options.ts'
-import { UpstreamError, type UpstreamErrorKind } from './upstream/error.ts'
+import { type AnswerHeaders, UpstreamError, type UpstreamErrorKind } from './upstream/answer.ts'
 import { requestIdOf, responseHeaders } from './upstream/headers.ts'
 import type { ProviderWords } from './upstream/words.ts'
 
@@ -19,7 +18,7 @@ export interface Failure {
   readonly reason: RefusalReason
   /** Of the provider's answer; null where there was none. */
   readonly status: number | null
-  readonly headers?: IncomingHttpHeaders
+  readonly headers?: AnswerHeaders
   /** What the provider says of it. Never rejects. */
   readonly words?: Promise<ProviderWords | null>
   /** For the log. */
@@ -89,7 +88,7 @@ export const notConfigured = (provider: Provider): Failure => ({
 })
 
 /** Picks the headers in which the provider tells when to come back, and how much is left. */
-function waitingHeaders(headers: IncomingHttpHeaders): Record<string, string> {
+function waitingHeaders(headers: AnswerHeaders): Record<string, string> {
   return Object.fromEntries(
     Object.entries(responseHeaders(headers)).filter(
       ([name]) => name.startsWith('retry-after') || name.includes('ratelimit-'),

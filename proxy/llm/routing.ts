@@ -56,7 +56,7 @@ function readStream(value: unknown): boolean {
 
 const malformed = (message: string): Refusal => new Refusal('body_invalid', { message })
 
-/** A provider to ask, its addresses and time limits made ready, and the name of the model there. */
+/** A provider to ask, with what every request to it has, and the name of the model there. */
 export interface ProviderTarget extends ProviderConnection {
   readonly provider: Provider
   readonly model: string

@@ -63,6 +63,18 @@ export function usageTap(
   return type.startsWith('application/json') ? jsonTap(names, held) : DEAF
 }
 
+/** Reads the usage of an answer that is there whole, under the conditions of {@link usageTap}. */
+export function usageOf(
+  names: UsageNames,
+  contentType: string,
+  contentEncoding: string | undefined,
+  answer: Buffer,
+): Usage {
+  const tap = usageTap(names, contentType, contentEncoding)
+  tap.observe(answer)
+  return tap.usage()
+}
+
 function jsonTap(names: UsageNames, held: Held | null): UsageTap {
   const kept = new Collector(MAX_KEPT)
   const fits = most(held)

@@ -1,59 +1,32 @@
-import { EventEmitter } from 'node:events'
-import type { ClientRequest, IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
-import type { Stream } from 'node:stream'
-import { TLSSocket } from 'node:tls'
+import { Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'node:http'
+import { Readable, type Stream } from 'node:stream'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
-import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
+import type { Dispatcher } from 'undici'
+import { Collector } from '../../../plugins/collect.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
-import { type PacedAgents, pacedAgents } from '../../egress/paced-agents.ts'
-import { UpstreamError } from './error.ts'
-import { writeLong } from './long-body.ts'
+import { PacedAgents } from '../../egress/paced-agents.ts'
+import {
+  brokenOff,
+  failureOf,
+  failureToConnect,
+  reasonOf,
+  type UpstreamAnswer,
+  UpstreamError,
+  type UpstreamRequest,
+} from './answer.ts'
+import { isJson, joined } from './headers.ts'
+import { inPieces } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
-/** A pooled connection is dropped after so long without a request, before the other side does it. ms. */
-const POOL_IDLE_MS = 20_000
+/** Bytes. A JSON answer of no more is handed over whole: so little costs less than its connection does. */
+const SHORT = 16_384
 /** No answer of a model takes longer; a stream that is kept alive with nothing in it might (threat 38). ms. */
 const MAX_DURATION_MS = 3_600_000
 
-export interface Timeouts {
-  /** The time until the connection stands, name look-up and TLS handshake included. ms. */
-  readonly connectMs: number
-  /** The time from then until the answer's head. ms. */
-  readonly firstByteMs: number
-  /** The time between two pieces of the answer, while we are ready to take them. ms. */
-  readonly idleMs: number
-}
-
-export interface UpstreamRequest {
-  /** Allows it: of a granted call, or of the gateway's own reading. */
-  readonly permit: Granted | CatalogPermit
-  /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
-  readonly method: 'GET' | 'POST'
-  /** Alone decides where the request goes and its path. */
-  readonly url: URL
-  /** The whole set, `host` and `content-length` included. Nothing is added but `connection`. */
-  readonly headers: Readonly<Record<string, string>>
-  /** Sent one after the other. Empty: no body. */
-  readonly body: readonly Buffer[]
-  readonly timeouts: Timeouts
-  /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
-  readonly signal: AbortSignal
-}
-
-export interface UpstreamAnswer {
-  readonly status: number
-  readonly headers: IncomingHttpHeaders
-  /**
-   * Errors, and never just ends, where the answer is cut short or stalls. Somebody must read or destroy it.
-   */
-  readonly stream: IncomingMessage
-}
-
 export interface Upstream {
   /**
-   * Resolves with the head of the answer. Rejects with {@link UpstreamError}, or with the signal's reason.
+   * Resolves with the head of the answer. Rejects with {@link UpstreamError}, or with the reason of the hangup.
    */
   readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
   /** Drops the pooled connections. Requests under way go on. */
@@ -61,229 +34,270 @@ export interface Upstream {
 }
 
 /**
- * Opens the process's connections to LLM providers: http-proxy-3 behind a fence. The library sees neither the
- * caller's request nor its response but stand-ins built here, so nothing of the caller can reach a provider
- * by it (docs/threats.md#t1 to docs/threats.md#t3), and it writes no response: the answer is handed back as a
- * stream (docs/threats.md#t4). Redirects are not followed. TLS is always verified.
+ * Opens the process's connections to LLM providers: http-proxy-3, which sends by undici
+ * (docs/decisions/024-http-proxy-3-sends-by-undici.md). In place of the caller's request and response the library
+ * gets stand-ins without a header, so nothing of the caller can reach a provider by it (docs/threats.md#t1 to
+ * docs/threats.md#t3), and the answer is handed back beside it (docs/threats.md#t4). Redirects are not followed. TLS is
+ * always verified. `maxDurationMs`: of an answer, while something of it comes.
  *
- * A request that was sent on a pooled connection and died there with a reset and no byte of an answer is sent
- * once more on a fresh connection. That is nearly always the other side closing an idle connection while we
- * were writing to it. The provider may in rare cases have begun to work on it, so the price is a completion
- * paid for twice, which a retrying SDK would cause as well after the 502; a chat completion changes nothing
- * else at a provider.
+ * A request that died on a pooled connection with a reset and no byte of an answer is sent once more on a fresh one:
+ * the other side nearly always was closing an idle connection. If it had begun to work after all, a completion is paid
+ * for twice, as by a retrying SDK after the 502; nothing else changes at a provider.
  */
-export function openUpstream(): Upstream {
-  // With this set the library leaves node:http for fetch: other framing, other timeouts, redirects followed.
-  if (process.env.FORCE_FETCH_PATH !== undefined) {
-    throw new Error('FORCE_FETCH_PATH must not be set: it changes how http-proxy-3 sends requests')
-  }
-  const pooled = agents(true)
-  const fresh = agents(false)
-  const proxy = fencedProxy()
+export function openUpstream(maxDurationMs = MAX_DURATION_MS): Upstream {
+  const proxy = new ProxyServer({ ...FENCE })
+  const pooled = new PacedAgents({ keepAlive: true })
+  const fresh = new PacedAgents({ keepAlive: false }, pooled.turns)
+  const send = (request: UpstreamRequest, agents: PacedAgents): Promise<UpstreamAnswer> =>
+    new Promise((answered, failed) => {
+      const { fetch } = new Exchange(request, agents, maxDurationMs, answered)
+      const sent = { target: request.url, buffer: bodyStandIn(request.body), fetch }
+      proxy.web(REQUEST[request.method], RESPONSE, sent, failed)
+    })
   return {
     call: async (request) => {
-      request.signal.throwIfAborted()
       try {
-        return await new Exchange(request).run(proxy, pooled)
+        return await send(request, pooled)
       } catch (error) {
-        if (!(error instanceof UpstreamError) || !error.stale || request.signal.aborted) throw error
-        return await new Exchange(request).run(proxy, fresh)
+        if (!(error instanceof UpstreamError) || !error.stale || request.hangup.gone) throw error
+        return send(request, fresh)
       }
     },
     close: () => {
-      for (const agent of [pooled.http, pooled.https, fresh.http, fresh.https]) agent.destroy()
+      pooled.close()
+      fresh.close()
     },
   }
 }
 
-function agents(keepAlive: boolean): PacedAgents {
-  const options = { keepAlive, scheduling: 'lifo', ...(keepAlive && { timeout: POOL_IDLE_MS }) } as const
-  return pacedAgents(options)
+/*
+ * The objects that http-proxy-3 gets in place of a caller's request and response: the members that the library
+ * reads, without anything that came from outside. `test/proxy/llm/upstream/contract.test.ts` fails when it reads
+ * another.
+ */
+
+/**
+ * Answers are handed back, not written; the target alone decides the path. The agent sends nothing: without one the
+ * library makes a header of its own.
+ */
+export const FENCE: Readonly<ServerOptions> = {
+  selfHandleResponse: true,
+  ignorePath: true,
+  secure: true,
+  agent: new HttpAgent(),
 }
 
-/** Exchanges under way, by the stand-in that the library hands back in its events. */
-const exchanges = new WeakMap<object, Exchange>()
+const ignore = (): void => {}
+const requestStandIn = (method: string): IncomingMessage =>
+  // These members are all that the library reads.
+  ({ method, url: '/', headers: {}, httpVersionMajor: 1, on: ignore }) as unknown as IncomingMessage
 
-function fencedProxy(): ProxyServer {
-  const proxy = new ProxyServer({ ...FENCE })
-  proxy.on('proxyReq', (outgoing, _request, response, _options, socket) =>
-    exchanges.get(response)?.sending(outgoing, socket),
-  )
-  proxy.on('proxyRes', (incoming, _request, response) => exchanges.get(response)?.answered(incoming))
-  return proxy
+/** Stand for callers' requests. Their headers, of which there are none, are what would enter its `Headers`. */
+export const REQUEST = { GET: requestStandIn('GET'), POST: requestStandIn('POST') }
+
+/** Stands for every caller's response. */
+// These members are all that the library reads.
+export const RESPONSE = { headersSent: false, writableEnded: false } as unknown as ServerResponse
+
+/** Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's pieces. */
+export function bodyStandIn(parts: readonly Buffer[]): Stream {
+  const length = parts.reduce((sum, part) => sum + part.length, 0)
+  const whole = parts.length > 1 ? () => Buffer.concat(parts) : () => parts[0] ?? null
+  // The library takes it for a stream, and calls nothing of it.
+  return (length > AT_ONCE ? inPieces(parts) : whole()) as unknown as Stream
 }
 
-/** One request under way, until the head of its answer. */
-class Exchange {
+type Head = Omit<UpstreamAnswer, 'body'>
+
+/** What the library gets of an answer, which is handed back beside it. */
+const BESIDE = new Response(null)
+
+/** One request under way: undici tells it what comes, and it makes an answer of that. */
+class Exchange implements Dispatcher.DispatchHandler {
   readonly #request: UpstreamRequest
-  readonly #response = responseStandIn()
-  readonly #answer = Promise.withResolvers<UpstreamAnswer>()
-  #timer: NodeJS.Timeout | null = null
-  #settled = false
-  #connected = false
-  #outgoing: ClientRequest | null = null
-  #bytesBefore = 0
+  readonly #agents: PacedAgents
+  readonly #maxDurationMs: number
+  readonly #answered: (answer: UpstreamAnswer) => void
+  #fail: (error: Error) => void = ignore
+  #passed: (response: Response) => void = ignore
+  /** Null until the request goes out. */
+  #controller: Dispatcher.DispatchController | null = null
+  #sentAt = 0
+  #isReused = false
+  /** True once a byte of an answer has come. */
+  #begun = false
   #informed = 0
+  /** The head of an answer that is collected. */
+  #head: Head | null = null
+  #stream: Readable | null = null
+  /** What has come and was not handed over yet. */
+  readonly #come = new Collector(Number.POSITIVE_INFINITY)
+  /** True: the connection has been told to wait, and has handed over one more piece before it did. */
+  #waits = false
+  #isWhole = false
+  /** True: the answer is whole, or nothing more of it is wanted. */
+  #over = false
 
-  constructor(request: UpstreamRequest) {
+  /** `answered` gets the answer, beside what the library gets. */
+  constructor(
+    request: UpstreamRequest,
+    agents: PacedAgents,
+    maxDurationMs: number,
+    answered: (answer: UpstreamAnswer) => void,
+  ) {
     this.#request = request
+    this.#agents = agents
+    this.#maxDurationMs = maxDurationMs
+    this.#answered = answered
   }
 
-  run(proxy: ProxyServer, { http, https }: PacedAgents): Promise<UpstreamAnswer> {
-    const { url, body, signal } = this.#request
-    const isEncrypted = url.protocol === 'https:'
-    exchanges.set(this.#response, this)
-    signal.addEventListener('abort', this.#aborted, { once: true })
-    proxy.web(
-      requestStandIn(this.#request),
-      this.#response,
-      { target: url, agent: isEncrypted ? https : http, buffer: bodyStandIn(body, isEncrypted) },
-      (error) => this.#failed(error),
-    )
-    return this.#answer.promise
+  /** Sends the request, as the library has it. Resolves when the answer has been handed over. */
+  readonly fetch: typeof fetch = (target, init) =>
+    new Promise((passed, fail) => {
+      this.#passed = passed
+      this.#fail = fail
+      const { url, headers, timeouts, hangup } = this.#request
+      if (hangup.gone) return fail(reasonOf(hangup))
+      hangup.onGone(() => this.#gone(reasonOf(hangup)))
+      const { origin } = url
+      // The library makes a text of the target, and hands on the method and the body that it was given.
+      const sent = {
+        origin,
+        path: (target as string).slice(origin.length),
+        method: init?.method as UpstreamRequest['method'],
+        body: init?.body as unknown as Buffer | null,
+        headers: headers as string[],
+        headersTimeout: timeouts.firstByteMs,
+        bodyTimeout: timeouts.idleMs,
+      }
+      const { connectMs } = timeouts
+      const agent = this.#agents.byLimit.get(connectMs) ?? this.#agents.open(connectMs)
+      return agent.dispatch(sent, this)
+    })
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    const again = this.#controller !== null
+    this.#controller = controller
+    this.#isReused = !this.#agents.isNew
+    this.#sentAt = performance.now()
+    // Nobody wants it any more; or undici means to send again what may have begun its work.
+    if (this.#over) controller.abort(UNWANTED)
+    else if (again) this.#broke(new UpstreamError('reset', 'the connection broke'))
   }
 
-  /** The request has a socket, which may still be connecting. */
-  sending(outgoing: ClientRequest, socket: Socket): void {
-    const { connectMs, firstByteMs } = this.#request.timeouts
-    this.#outgoing = outgoing
-    this.#bytesBefore = socket.bytesRead
-    outgoing.on('information', () => {
-      this.#informed += 1
-      if (this.#informed > MAX_INFORMATION) this.#fail(new UpstreamError('reset', 'too many 1xx answers'))
-    })
-    // Without a listener Node drops a 101, and the request would wait for its answer.
-    outgoing.on('upgrade', (_answer, switched) => {
-      switched.destroy()
-      this.#fail(new UpstreamError('reset', 'switched to another protocol'))
-    })
-    const connected = () => {
-      this.#connected = true
-      this.#limit(firstByteMs, 'timeout', 'no answer in time')
-    }
-    if (outgoing.reusedSocket) {
-      connected()
+  onResponseStarted(): void {
+    this.#begun = true
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200) {
+      this.#announced(status)
       return
     }
-    this.#limit(connectMs, 'connect', 'no connection in time')
-    socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', connected)
+    const head = { status, headers: joined(headers) }
+    if (isShort(head)) this.#head = head
+    else this.#handOver(head, this.#streamOf(controller))
   }
 
-  answered(stream: IncomingMessage): void {
-    if (this.#settled) return
-    this.#settle()
-    const { timeouts, signal } = this.#request
-    guardStream(stream, timeouts.idleMs, signal)
-    this.#answer.resolve({ status: stream.statusCode ?? 0, headers: stream.headers, stream })
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    const isFirst = this.#come.length === 0
+    this.#come.add(chunk)
+    if (this.#head || isFirst) this.#limit(this.#maxDurationMs, 'the answer took longer than an hour')
+    // Not piece by piece: what came together is one chunk, and one write to the caller.
+    if (this.#stream && isFirst) queueMicrotask(() => this.#flush())
+    if (!controller.paused) return
+    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
+    // each time.
+    if (this.#waits) controller.resume()
+    this.#waits = !this.#waits
   }
 
-  readonly #aborted = (): void => this.#fail(this.#request.signal.reason)
-
-  #failed(error: Error): void {
-    const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
-    const reset = code === 'ECONNRESET' || code === 'EPIPE'
-    const silent = this.#outgoing?.socket?.bytesRead === this.#bytesBefore
-    const stale = reset && silent && this.#outgoing?.reusedSocket === true
-    const kind = this.#connected ? 'reset' : 'connect'
-    this.#fail(new UpstreamError(kind, code || error.message, { cause: error, stale }))
+  onResponseEnd(): void {
+    this.#over = true
+    this.#isWhole = true
+    if (this.#head) this.#handOver(this.#head, this.#come.bytes())
+    else queueMicrotask(() => this.#flush())
   }
 
-  #limit(ms: number, kind: 'connect' | 'timeout', message: string): void {
-    if (this.#timer) clearTimeout(this.#timer)
-    this.#timer = this.#settled ? null : setTimeout(() => this.#fail(new UpstreamError(kind, message)), ms)
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    const isStale = this.#isReused && !this.#begun
+    this.#broke(this.#controller ? failureOf(error, isStale) : failureToConnect(error))
   }
 
-  #fail(error: unknown): void {
-    if (this.#settled) return
-    this.#settle()
-    // Tells the library that its client has gone: it destroys the request.
-    this.#response.emit('close')
-    this.#answer.reject(error)
+  #announced(status: number): void {
+    this.#informed += 1
+    if (status === 101) this.#broke(new UpstreamError('reset', 'switched to another protocol'))
+    else if (this.#informed > MAX_INFORMATION) this.#broke(new UpstreamError('reset', 'too many 1xx answers'))
+    // undici begins to count anew at each.
+    else this.#limit(this.#request.timeouts.firstByteMs, 'no answer in time')
   }
 
-  #settle(): void {
-    this.#settled = true
-    if (this.#timer) clearTimeout(this.#timer)
-    this.#request.signal.removeEventListener('abort', this.#aborted)
+  #limit(ms: number, message: string): void {
+    if (performance.now() - this.#sentAt > ms) this.#broke(new UpstreamError('timeout', message))
+  }
+
+  #handOver({ status, headers }: Head, body: Buffer | Readable): void {
+    this.#answered({ status, headers, body })
+    this.#passed(BESIDE)
+  }
+
+  #streamOf(controller: Dispatcher.DispatchController): Readable {
+    const stream = new Readable({
+      read: () => {
+        if (!controller.paused) return
+        this.#waits = false
+        controller.resume()
+      },
+      destroy: (error, done) => {
+        this.#abort()
+        done(error)
+      },
+    })
+    // Whoever reads it hears its error; until then it would end the process.
+    stream.on('error', ignore)
+    this.#stream = stream
+    return stream
+  }
+
+  #flush(): void {
+    const bytes = this.#come.bytes()
+    this.#come.clear()
+    if (bytes.length > 0 && this.#stream?.push(bytes) === false) this.#controller?.pause()
+    if (this.#isWhole) this.#stream?.push(null)
+  }
+
+  /** The answer will not be whole. */
+  #broke(failure: UpstreamError): void {
+    if (this.#over) return
+    this.#abort()
+    const stream = this.#stream
+    if (this.#head) this.#handOver(this.#head, brokenOff(this.#come.bytes(), failure))
+    else if (stream) {
+      this.#flush()
+      // Whoever reads what came is told of it first.
+      process.nextTick(() => stream.destroy(failure))
+    } else this.#fail(failure)
+  }
+
+  /** Nobody waits for the answer any more. */
+  #gone(reason: Error): void {
+    this.#abort()
+    if (this.#stream) this.#stream.destroy()
+    else this.#fail(reason)
+  }
+
+  #abort(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#controller?.abort(UNWANTED)
   }
 }
 
-/**
- * Destroys the stream, with an error, when nothing comes for `idleMs` while nothing is waiting to be read,
- * when it has been open for an hour, or when `signal` fires (docs/threats.md#f-15, #f-19). A reader that
- * holds the stream back stops that clock.
- */
-function guardStream(stream: IncomingMessage, idleMs: number, signal: AbortSignal): void {
-  const { socket } = stream
-  const idle = () => {
-    // Something has come that a slow client has not taken yet: not the upstream's doing.
-    if (stream.complete || stream.readableLength > 0) socket.setTimeout(idleMs)
-    else stream.destroy(new UpstreamError('timeout', 'the answer stalled'))
-  }
-  const aborted = () => stream.destroy()
-  const deadline = setTimeout(
-    () => stream.destroy(new UpstreamError('timeout', 'the answer took longer than an hour')),
-    MAX_DURATION_MS,
-  )
-  deadline.unref()
-  const release = () => {
-    clearTimeout(deadline)
-    socket.off('timeout', idle)
-    signal.removeEventListener('abort', aborted)
-  }
-  socket.setTimeout(idleMs)
-  socket.on('timeout', idle)
-  signal.addEventListener('abort', aborted, { once: true })
-  stream.once('close', release)
-  // The reader hears the error through `errored` or its own listener; without one here Node would keep it to
-  // itself.
-  stream.on('error', release)
-}
+const UNWANTED = new Error('not wanted any more')
 
-/*
- * The objects that http-proxy-3 gets in place of a caller's request and response. Each has the members that
- * the library reads, and nothing that came from outside. `test/proxy/llm/upstream/contract.test.ts` fails
- * when it reads another.
- */
-
-/** Answers are handed back, not written; the target alone decides the path; TLS is verified. */
-export const FENCE: Readonly<ServerOptions> = { selfHandleResponse: true, ignorePath: true, secure: true }
-
-interface RequestHead {
-  readonly method: string
-  readonly headers: Readonly<Record<string, string>>
-}
-
-/** Stands for the caller's request. */
-export function requestStandIn({ method, headers }: RequestHead): IncomingMessage {
-  const standIn = Object.assign(new EventEmitter(), {
-    method,
-    url: '/',
-    headers: { ...headers },
-    httpVersionMajor: 1,
-    socket: { destroyed: false },
-  })
-  // These members are all that the library reads.
-  return standIn as unknown as IncomingMessage
-}
-
-/**
- * Stands for the caller's response. Its event `close` makes the library destroy the request, at whatever
- * stage that is.
- */
-export function responseStandIn(): ServerResponse {
-  const members = { headersSent: false, writableFinished: false, finished: false }
-  // These members, and `on`, are all that the library reads.
-  return Object.assign(new EventEmitter(), members) as unknown as ServerResponse
-}
-
-/** Stands for a stream of the body, which the library pipes to the request. */
-export function bodyStandIn(body: readonly Buffer[], isEncrypted: boolean): Stream {
-  const isLong = body.reduce((sum, { length }) => sum + length, 0) > AT_ONCE
-  const pipe = (request: ClientRequest): void => {
-    if (isLong) writeLong(body, request, isEncrypted)
-    else request.end(body.length > 1 ? Buffer.concat(body) : body[0])
-  }
-  // It is all that the library calls.
-  return { pipe } as unknown as Stream
-}
+const isShort = ({ status, headers }: Head): boolean =>
+  Number(headers['content-length']) <= SHORT && status < 300 && isJson(headers)

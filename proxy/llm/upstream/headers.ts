@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isApiKey } from '../../../plugins/secrets/api-key.ts'
 import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
+import type { AnswerHeaders } from './answer.ts'
 
 /**
  * The headers of a caller's request that a provider may see. All others stay here (docs/threats.md#t2, #t3,
@@ -21,7 +22,7 @@ const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'x-codex-turn-metadata',
   ...DIALECTS.flatMap(({ headers }) => headers.request),
 ])
-const REQUEST_PREFIXES = ['x-stainless-']
+const REQUEST_PREFIX = 'x-stainless-'
 
 /** The headers of a provider's answer that a caller may see (docs/threats.md#threat-12). */
 const RESPONSE_NAMES: ReadonlySet<string> = new Set([
@@ -32,6 +33,8 @@ const RESPONSE_NAMES: ReadonlySet<string> = new Set([
   ...DIALECTS.flatMap(({ headers }) => headers.response),
 ])
 const RESPONSE_PREFIXES = ['x-ratelimit-', ...DIALECTS.flatMap(({ headers }) => headers.responsePrefixes)]
+// One expression: it is asked of each header of each answer.
+const RESPONSE_PREFIX = new RegExp(`^(?:${RESPONSE_PREFIXES.join('|')})`)
 
 const KEY_NAMES: ReadonlySet<string> = new Set(DIALECTS.map(({ key }) => key.header))
 
@@ -43,66 +46,107 @@ const ACCOUNT_NAMES = DIALECTS.flatMap(({ headers }) => headers.account)
 
 type HeaderMap = Readonly<Record<string, string>>
 
-/**
- * Makes the headers of a request to `provider`, built from nothing but an allow-list, with the provider's
- * key. `contentLength` is null for a request without a body. Does NOT check that there is a key: {@link
- * hasCredentials} does.
- */
-export function requestHeaders(
-  provider: Provider,
-  caller: IncomingHttpHeaders,
-  contentLength: number | null,
-): HeaderMap {
-  const headers = callerHeaders(caller)
-  for (const [name, value] of Object.entries(DIALECT_BY_NAME[provider.dialect].headers.defaults)) {
-    headers[name] = textOf(caller[name]) || value
-  }
-  Object.assign(headers, credentials(provider, caller), fixedOf(provider))
-  if (contentLength === null) return headers
-  headers['content-type'] = 'application/json'
-  headers['content-length'] = String(contentLength)
-  return headers
+/** The headers that every request to a provider carries, made once. */
+export interface FixedHeaders {
+  /** Names and values in turn: of the connection, the operator's file, and our key. */
+  readonly list: readonly string[]
+  /** Sent where the caller does not name them. */
+  readonly defaults: readonly (readonly [name: string, value: string])[]
+  /** The names of all of these: no header of a caller takes the place of one. */
+  readonly names: ReadonlySet<string>
+  /** True: the caller's own credentials go with them. */
+  readonly passthrough: boolean
 }
 
-const fixed = new WeakMap<Provider, HeaderMap>()
-
-/**
- * Makes the headers that every request to a provider carries, once: a configuration does not change while it
- * is in force.
- */
-function fixedOf(provider: Provider): HeaderMap {
-  const known = fixed.get(provider)
-  if (known) return known
-  const made = {
+export function fixedHeaders(provider: Provider): FixedHeaders {
+  const ours: HeaderMap = {
+    host: new URL(provider.base_url).host,
+    ...credentials(provider),
     ...lowerCased(provider.headers),
     // An answer that is not compressed can be read for its usage as it passes.
     'accept-encoding': 'identity',
-    host: new URL(provider.base_url).host,
   }
-  fixed.set(provider, made)
-  return made
+  const defaults = Object.entries(DIALECT_BY_NAME[provider.dialect].headers.defaults).filter(
+    ([name]) => !(name in ours),
+  )
+  return {
+    list: Object.entries(ours).flat(),
+    defaults,
+    names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
+    passthrough: provider.auth === 'passthrough',
+  }
 }
+
+/**
+ * Makes the headers of a request to a provider, names and values in turn, built from nothing but an allow-list, with
+ * the provider's key. `contentLength` is null for a request without a body. Does NOT check that there is a key:
+ * {@link hasCredentials} does.
+ */
+export function requestHeaders(
+  fixed: FixedHeaders,
+  caller: IncomingHttpHeaders,
+  contentLength: number | null,
+): readonly string[] {
+  const headers = [...fixed.list]
+  const nominated = connectionNames(caller)
+  for (const name in caller) {
+    const value = caller[name]
+    if (typeof value !== 'string' || fixed.names.has(name)) continue
+    if (maySee(name) && !nominated?.has(name)) headers.push(name, value)
+  }
+  for (const [name, value] of fixed.defaults) {
+    headers.push(name, nominated?.has(name) ? value : textOf(caller[name]) || value)
+  }
+  if (fixed.passthrough) {
+    for (const [name, value] of Object.entries(callerCredentials(caller)))
+      if (!fixed.names.has(name)) headers.push(name, value)
+  }
+  if (contentLength !== null)
+    headers.push('content-type', 'application/json', 'content-length', String(contentLength))
+  return headers
+}
+
+const maySee = (name: string): boolean => REQUEST_NAMES.has(name) || name.startsWith(REQUEST_PREFIX)
 
 /**
  * Tells if a request to `provider` would carry any credentials: ours or, where passed through, the caller's.
  */
 export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders): boolean {
   if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
-  return Object.keys({ ...credentials(provider, caller), ...fixedOf(provider) }).some((name) =>
+  const passed = provider.auth === 'passthrough' ? callerCredentials(caller) : {}
+  return Object.keys({ ...passed, ...lowerCased(provider.headers) }).some((name) =>
     CREDENTIAL_NAMES.has(name),
   )
 }
 
 const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key', ...KEY_NAMES])
 
+/** Headers that do not become a list where they stand twice. */
+const SINGLE: ReadonlySet<string> = new Set(['content-length', 'content-type', 'retry-after'])
+
+/** Makes texts of an answer's headers: one that stands several times is joined, or its first counts, as Node does it. */
+export function joined(headers: Record<string, string | string[] | undefined>): AnswerHeaders {
+  for (const name in headers) {
+    const value = headers[name]
+    if (Array.isArray(value)) headers[name] = SINGLE.has(name) ? value[0] : value.join(', ')
+  }
+  // Each is a text by now.
+  return headers as AnswerHeaders
+}
+
+/** Tells whether a body is said to be JSON. */
+export const isJson = (headers: AnswerHeaders): boolean =>
+  /^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')
+
 /**
  * Picks the headers of an answer that a caller may see, with the provider's request id under a name of its
  * own.
  */
-export function responseHeaders(upstream: IncomingHttpHeaders): Record<string, string> {
+export function responseHeaders(upstream: AnswerHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
-  for (const [name, value] of Object.entries(upstream)) {
-    if (typeof value === 'string' && allowed(name, RESPONSE_NAMES, RESPONSE_PREFIXES)) kept[name] = value
+  for (const name in upstream) {
+    const value = upstream[name]
+    if (value !== undefined && (RESPONSE_NAMES.has(name) || RESPONSE_PREFIX.test(name))) kept[name] = value
   }
   const id = requestIdOf(upstream)
   if (id !== null) kept['x-upstream-request-id'] = id
@@ -110,20 +154,9 @@ export function responseHeaders(upstream: IncomingHttpHeaders): Record<string, s
 }
 
 /** Returns the provider's own id of this request, or null where it states none that is sane. */
-export function requestIdOf(upstream: IncomingHttpHeaders): string | null {
+export function requestIdOf(upstream: AnswerHeaders): string | null {
   const id = upstream['x-request-id'] ?? upstream['request-id']
-  return typeof id === 'string' && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
-}
-
-function callerHeaders(caller: IncomingHttpHeaders): Record<string, string> {
-  const kept: Record<string, string> = {}
-  const nominated = connectionNames(caller)
-  for (const name in caller) {
-    const value = caller[name]
-    if (typeof value !== 'string' || !allowed(name, REQUEST_NAMES, REQUEST_PREFIXES)) continue
-    if (!nominated?.has(name)) kept[name] = value
-  }
-  return kept
+  return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
 }
 
 /** Returns the names that the caller's `Connection` header forbids to pass on (RFC 9110 §7.6.1). */
@@ -135,9 +168,9 @@ function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<strin
 
 const textOf = (value: string | string[] | undefined): string => (typeof value === 'string' ? value : '')
 
-function credentials(provider: Provider, caller: IncomingHttpHeaders): Record<string, string> {
-  if (provider.auth === 'passthrough') return callerCredentials(caller)
-  if (provider.api_key === '') return {}
+/** Returns our own key as a header. */
+function credentials(provider: Provider): HeaderMap {
+  if (provider.auth === 'passthrough' || provider.api_key === '') return {}
   return provider.auth === 'bearer'
     ? { authorization: `Bearer ${provider.api_key}` }
     : { [DIALECT_BY_NAME[provider.dialect].key.header]: provider.api_key }
@@ -165,9 +198,6 @@ function isForUs(authorization: string): boolean {
   const [, claims = ''] = token.split('.')
   return Buffer.from(claims, 'base64url').includes('"cnf"')
 }
-
-const allowed = (name: string, names: ReadonlySet<string>, prefixes: readonly string[]): boolean =>
-  names.has(name) || prefixes.some((prefix) => name.startsWith(prefix))
 
 function lowerCased(headers: HeaderMap): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))

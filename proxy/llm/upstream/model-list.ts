@@ -1,12 +1,12 @@
-import { collect } from '../../../plugins/collect.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
+import { CallHangup } from '../../http/open-calls.ts'
 import type { ListedModel } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
+import { discard, wholeOf } from './answer.ts'
 import type { Upstream } from './client.ts'
-import { requestHeaders } from './headers.ts'
+import { fixedHeaders, requestHeaders } from './headers.ts'
 import { timeoutsOf, urlOf } from './provider.ts'
-import { discard } from './stream.ts'
 
 /** Bytes. */
 const MAX_LIST = 4 * 1024 * 1024
@@ -25,22 +25,29 @@ export interface ModelListRequest {
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
   const { permit, provider, upstream, signal } = request
   const format = DIALECT_BY_NAME[provider.dialect].models
-  const { status, stream } = await upstream.call({
+  const answer = await upstream.call({
     permit,
     method: 'GET',
     url: urlOf(provider, format.upstreamPath),
-    headers: { ...requestHeaders(provider, {}, null), accept: 'application/json' },
+    headers: requestHeaders(fixedHeaders(provider), { accept: 'application/json' }, null),
     body: [],
     timeouts: timeoutsOf(provider),
-    signal,
+    hangup: hangupAt(signal),
   })
-  if (status !== 200) {
-    discard(stream)
-    throw new Error(`the model list was answered with ${status}`)
+  if (answer.status !== 200) {
+    discard(answer)
+    throw new Error(`the model list was answered with ${answer.status}`)
   }
-  const body = await collect(stream, MAX_LIST)
+  const body = await wholeOf(answer, MAX_LIST)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
   return format.parse(parse(body))
+}
+
+function hangupAt(signal: AbortSignal): CallHangup {
+  const hangup = new CallHangup()
+  signal.addEventListener('abort', () => hangup.hangUp(signal.reason), { once: true })
+  if (signal.aborted) hangup.hangUp(signal.reason)
+  return hangup
 }
 
 function parse(body: Buffer): unknown {

@@ -1,18 +1,21 @@
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
-import type { Timeouts } from './client.ts'
+import type { Timeouts } from './answer.ts'
+import { type FixedHeaders, fixedHeaders } from './headers.ts'
 
-/** The addresses and time limits of a provider, made once for a configuration. */
+/** What every request to a provider has, made once for a configuration. */
 export interface ProviderConnection {
   readonly timeouts: Timeouts
   /** The URL of each endpoint of its dialect, by `upstreamPath`. */
   readonly urls: ReadonlyMap<string, URL>
+  readonly headers: FixedHeaders
 }
 
 export function connectionTo(provider: Provider): ProviderConnection {
   const { endpoints } = DIALECT_BY_NAME[provider.dialect]
   return {
     timeouts: timeoutsOf(provider),
+    headers: fixedHeaders(provider),
     urls: new Map(endpoints.map(({ upstreamPath: path }) => [path, urlOf(provider, path)])),
   }
 }

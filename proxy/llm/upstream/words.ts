@@ -1,10 +1,9 @@
 import { isObject, type Members } from '../../../db/json.ts'
-import { collect } from '../../../plugins/collect.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import type { OthersWords } from '../../../plugins/refusal.ts'
 import type { LlmOptions } from '../options.ts'
-import type { UpstreamAnswer } from './client.ts'
-import { discard } from './stream.ts'
+import { abandon, discard, type UpstreamAnswer, wholeOf } from './answer.ts'
+import { isJson } from './headers.ts'
 
 /**
  * Bytes. A failure that is told at greater length is told in our words. So little costs less than its connection
@@ -44,21 +43,21 @@ export function secretsOf({ providers }: LlmOptions): QuotesSecret {
  * Never rejects.
  */
 export async function wordsOf(
-  { headers, stream }: UpstreamAnswer,
+  answer: UpstreamAnswer,
   quotesSecret: QuotesSecret,
 ): Promise<ProviderWords | null> {
-  if (!/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')) {
-    discard(stream)
+  if (!isJson(answer.headers)) {
+    discard(answer)
     return null
   }
   try {
-    const body = await deadline({ ms: MAX_WAIT_MS }, () => collect(stream, MAX_BODY))
+    const body = await deadline({ ms: MAX_WAIT_MS }, () => wholeOf(answer, MAX_BODY))
     const words = body === null || quotesSecret(body) ? null : wordsIn(JSON.parse(body.toString()))
     // What JSON escapes is plain only now.
     return words && Object.values(words).some(quotesSecret) ? null : words
   } catch {
     // Late, broken off, or no JSON: its status is told, in our words.
-    stream.destroy()
+    abandon(answer)
     return null
   }
 }

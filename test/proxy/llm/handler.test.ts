@@ -57,7 +57,7 @@ for (const [name, model, sent] of [
       body: `{"a": 1, "model" : ${JSON.stringify(model)} ${rest}`,
     })
     t.equal(seen[0]?.body.toString(), `{"a": 1, "model" : ${JSON.stringify(sent)} ${rest}`)
-    t.match(seen[0]?.head, new RegExp(`content-length: ${seen[0]?.body.length}\\r\\n`))
+    t.match(seen[0]?.head, new RegExp(`\r\ncontent-length: ${seen[0]?.body.length}$`))
   })
 }
 
@@ -108,7 +108,6 @@ await t.test(
     const reply = await handle([openai(url)])
     t.strictSame(reply.headers, {
       'content-type': 'application/json',
-      'content-length': String(body.length),
       'x-ratelimit-limit-requests': '9',
       'x-upstream-request-id': 'up_1',
     })
@@ -126,7 +125,7 @@ await t.test(
   },
 )
 
-await t.test('§3 streamed events come as the upstream wrote them, chunk for chunk', async (t) => {
+await t.test('§3 streamed events come as the upstream wrote them, together what came together', async (t) => {
   const { promise: mayGoOn, resolve: goOn } = Promise.withResolvers<void>()
   const usage = 'data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}\n\n'
   const { url } = await rawUpstream(t, (socket) => {
@@ -139,7 +138,7 @@ await t.test('§3 streamed events come as the upstream wrote them, chunk for chu
   if (typeof body !== 'object' || !('source' in body)) throw new Error('not streamed')
   body.source.once('data', goOn)
   const { chunks, brokenOff } = await receive(reply)
-  t.strictSame(chunks, ['data: {"a"', ':1}\n\n', usage])
+  t.strictSame(chunks, ['data: {"a"', `:1}\n\n${usage}`])
   t.equal(brokenOff, null)
   t.match(reply.report?.(), { detail: { tokens: { input: 3, output: 4 } } })
 })
@@ -509,7 +508,7 @@ await t.test('F-19 a caller who hangs up stops the call, and no further provider
     body: CHAT,
     hangup: caller,
   })
-  await t.rejects(call, { name: 'AbortError' })
+  await t.rejects(call, { message: 'The caller hung up before the answer.' })
   await closed
   t.equal(second.connections(), 0)
 })

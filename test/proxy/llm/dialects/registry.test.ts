@@ -7,7 +7,7 @@ import {
   ENDPOINTS,
 } from '../../../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../../../proxy/llm/dialects/usage.ts'
-import { requestHeaders } from '../../../../proxy/llm/upstream/headers.ts'
+import { fixedHeaders, requestHeaders } from '../../../../proxy/llm/upstream/headers.ts'
 import { options } from '../../../support/llm/facts.ts'
 
 const FAULT = { type: 'api_error', code: 'provider_failed', message: 'It broke off.', param: null } as const
@@ -60,7 +60,11 @@ for (const dialect of DIALECT_LIST) {
       key.auth,
       'an operator file may name the dialect, and need not say how its key goes',
     )
-    t.match(requestHeaders(keyed, {}, 1), { ...headers.defaults, [key.header]: 'sk-1', host: 'up.example' })
+    const sent = requestHeaders(fixedHeaders(keyed), {}, 1)
+    for (const pair of Object.entries({ ...headers.defaults, [key.header]: 'sk-1', host: 'up.example' })) {
+      const at = sent.indexOf(pair[0])
+      t.strictSame(sent.slice(at, at + 2), pair)
+    }
 
     const offered = [
       { id: 'a', name: 'a', created: 5, provider: 'up' },

@@ -1,7 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import t from 'tap'
 import type { Provider } from '../../../../proxy/llm/options.ts'
-import { hasCredentials, requestHeaders, responseHeaders } from '../../../../proxy/llm/upstream/headers.ts'
+import {
+  fixedHeaders,
+  hasCredentials,
+  requestHeaders,
+  responseHeaders,
+} from '../../../../proxy/llm/upstream/headers.ts'
 import { anthropic, openai, options } from '../../../support/llm/facts.ts'
 
 const provider = (fields: Readonly<Record<string, unknown>>): Provider => {
@@ -14,7 +19,17 @@ const OPENAI = provider(openai(BASE))
 const ANTHROPIC = provider(anthropic(BASE))
 const PASSING = provider(openai(BASE, { auth: 'passthrough', api_key: '' }))
 
-const sent = (of: Provider, caller: IncomingHttpHeaders = {}) => requestHeaders(of, caller, 12)
+/** The headers of a request by name; no name stands twice. */
+function sent(of: Provider, caller: IncomingHttpHeaders = {}): Record<string, string> {
+  const list = requestHeaders(fixedHeaders(of), caller, 12)
+  const headers: Record<string, string> = {}
+  for (let at = 0; at < list.length; at += 2) {
+    const name = list[at] ?? ''
+    if (name in headers) throw new Error(`${name} stands twice`)
+    headers[name] = list[at + 1] ?? ''
+  }
+  return headers
+}
 
 await t.test('T3 of a caller with every header there is, only the allow-list goes on', async (t) => {
   const secret: IncomingHttpHeaders = {}
@@ -177,7 +192,7 @@ await t.test(
         'openai-processing-ms': '7',
         'openai-version': 'v',
         'x-request-id': 'req_1',
-        'set-cookie': ['a=b'],
+        'set-cookie': 'a=b',
         'access-control-allow-origin': '*',
         'strict-transport-security': 'x',
         location: '/x',

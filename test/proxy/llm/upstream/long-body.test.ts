@@ -1,13 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import { createServer as createTlsServer, request } from 'node:https'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { openUpstream, type UpstreamRequest } from '../../../../proxy/llm/upstream/client.ts'
-import { writeLong } from '../../../../proxy/llm/upstream/long-body.ts'
-import { odd } from '../../../support/certs/made.ts'
+import { CallHangup } from '../../../../proxy/http/open-calls.ts'
+import { abandon, type UpstreamRequest, wholeOf } from '../../../../proxy/llm/upstream/answer.ts'
+import { openUpstream } from '../../../../proxy/llm/upstream/client.ts'
+import { trusted } from '../../../support/llm/trusted.ts'
 import { holdOf } from '../../../support/loop-hold.ts'
 import { CATALOGUE } from '../../../support/permit.ts'
 
@@ -33,10 +33,10 @@ const post = (url: string, fields: Partial<UpstreamRequest> = {}): UpstreamReque
   permit: CATALOGUE,
   method: 'POST',
   url: new URL(url),
-  headers: { host: new URL(url).host, 'content-length': String(WHOLE.length) },
+  headers: ['host', new URL(url).host, 'content-length', String(WHOLE.length)],
   body: PARTS,
   timeouts: { connectMs: 5_000, firstByteMs: 20_000, idleMs: 20_000 },
-  signal: new AbortController().signal,
+  hangup: new CallHangup(),
   ...fields,
 })
 
@@ -49,9 +49,9 @@ await t.test('A5: a long body in parts reaches the provider whole, on one connec
     })
   })
   for (let call = 0; call < 3; call += 1) {
-    const { status, stream } = await upstream.call(post(url))
-    t.equal(status, 200)
-    t.equal(String(await buffer(stream)), '{}')
+    const answer = await upstream.call(post(url))
+    t.equal(answer.status, 200)
+    t.equal(String(await wholeOf(answer, 100)), '{}')
   }
   t.strictSame(seen, [WHOLE, WHOLE, WHOLE].map(sha256))
 })
@@ -60,9 +60,9 @@ await t.test('A5: a provider that answers before it has taken the body is heard'
   const url = await provider(t, (_req, res) => {
     res.writeHead(413, { connection: 'close', 'content-type': 'application/json' }).end('{"error":{}}')
   })
-  const { status, stream } = await upstream.call(post(url))
-  t.equal(status, 413)
-  stream.destroy()
+  const answer = await upstream.call(post(url))
+  t.equal(answer.status, 413)
+  abandon(answer)
 })
 
 await t.test('A5: a provider that breaks off in the middle of a body is an error', async (t) => {
@@ -73,18 +73,16 @@ await t.test('A5: a provider that breaks off in the middle of a body is an error
 })
 
 await t.test('A5: a caller who hangs up while the provider takes nothing is let go', async (t) => {
-  const gone = new AbortController()
+  const hangup = new CallHangup()
   const url = await provider(t, (req) => {
     req.pause()
-    setImmediate(() => gone.abort(new Error('hung up')))
+    setImmediate(() => hangup.hangUp(new Error('hung up')))
   })
-  await t.rejects(upstream.call(post(url, { signal: gone.signal })), { message: 'hung up' })
+  await t.rejects(upstream.call(post(url, { hangup })), { message: 'hung up' })
 })
 
 await t.test('A5: a long body is encrypted without holding up the loop', async (t) => {
-  const { pem, key } = await odd({ extensions: [] })
-  const cert = { cert: pem, key: key.export({ type: 'pkcs8', format: 'pem' }) }
-  const server = createTlsServer(cert, (req, res) => {
+  const server = createTlsServer(await trusted(t), (req, res) => {
     const digest = createHash('sha256')
     req.on('data', (chunk: Buffer) => digest.update(chunk))
     req.on('end', () => res.end(digest.digest('hex')))
@@ -96,14 +94,11 @@ await t.test('A5: a long body is encrypted without holding up the loop', async (
   })
   const body = [PARTS[0] ?? WHOLE, randomBytes(29 * MIB)]
   const length = body.reduce((sum, part) => sum + part.length, 0)
-  const send = async (): Promise<string> => {
-    const { port } = server.address() as AddressInfo
-    const options = { host: '127.0.0.1', port, method: 'POST', rejectUnauthorized: false, agent: false }
-    const sent = request({ ...options, headers: { 'content-length': length } })
-    writeLong(body, sent, true)
-    const [answer] = await once(sent, 'response')
-    return String(await buffer(answer))
-  }
+  const { port } = server.address() as AddressInfo
+  const url = `https://127.0.0.1:${port}/`
+  const headers = ['host', new URL(url).host, 'content-length', String(length)]
+  const send = async (): Promise<string> =>
+    String(await wholeOf(await upstream.call(post(url, { headers, body })), 1000))
   const least = { ownMs: Number.POSITIVE_INFINITY }
   for (let tried = 0; tried < 4 && least.ownMs > 20; tried += 1) {
     const { value, ownMs } = await holdOf(send)

@@ -1,0 +1,125 @@
+import { Readable } from 'node:stream'
+import type { Hangup } from '../../../plugins/arrival.ts'
+import { collect } from '../../../plugins/collect.ts'
+import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
+import type { Held } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+export interface Timeouts {
+  /** The time until the connection stands, name look-up and TLS handshake included. ms. */
+  readonly connectMs: number
+  /** The time from then until the answer's head. ms, and up to a second more. */
+  readonly firstByteMs: number
+  /** The time between two pieces of the answer, while we are ready to take them. ms, and up to a second more. */
+  readonly idleMs: number
+}
+
+export interface UpstreamRequest {
+  /** Allows it: of a granted call, or of the gateway's own reading. */
+  readonly permit: Granted | CatalogPermit
+  /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
+  readonly method: 'GET' | 'POST'
+  /** Alone decides where the request goes and its path. */
+  readonly url: URL
+  /** Names and values in turn, in the order in which they are sent: all but `content-length` and `connection`. */
+  readonly headers: readonly string[]
+  /** Sent one after the other. Empty: no body. */
+  readonly body: readonly Buffer[]
+  readonly timeouts: Timeouts
+  /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
+  readonly hangup: Pick<Hangup, 'gone' | 'reason' | 'onGone'>
+}
+
+/** By lower-case name. */
+export type AnswerHeaders = Readonly<Record<string, string | undefined>>
+
+export interface UpstreamAnswer {
+  readonly status: number
+  /** One that stands several times is joined, or its first counts, as Node does it. */
+  readonly headers: AnswerHeaders
+  /**
+   * The whole of a short JSON answer of status 2xx. Else a stream, which errors, and never just ends, where the
+   * answer is cut short or stalls; its chunks are what came together. Somebody must read or destroy it.
+   */
+  readonly body: Buffer | Readable
+}
+
+/**
+ * `connect`: no connection came about. `timeout`: it came, and no answer in time. `reset`: it broke, or what
+ * came was no HTTP.
+ */
+export type UpstreamErrorKind = 'connect' | 'timeout' | 'reset'
+
+interface Options {
+  readonly cause?: unknown
+  /** The request died on a pooled connection without a byte of an answer. */
+  readonly stale?: boolean
+}
+
+/** A failure between us and a provider. The message is for the log: it never holds headers or bodies. */
+export class UpstreamError extends Error {
+  readonly kind: UpstreamErrorKind
+  readonly stale: boolean
+
+  constructor(kind: UpstreamErrorKind, message: string, { cause, stale = false }: Options = {}) {
+    super(`upstream ${kind}: ${message}`, { cause })
+    this.kind = kind
+    this.stale = stale
+  }
+}
+
+const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
+
+export const failureToConnect = (error: Error): UpstreamError =>
+  new UpstreamError('connect', codeOf(error), { cause: error })
+
+/** Makes the failure of a request that has gone out of undici's error. `isStale`: where its connection broke. */
+export function failureOf(error: Error, isStale: boolean): UpstreamError {
+  const code = codeOf(error)
+  if (code === 'UND_ERR_HEADERS_TIMEOUT') return new UpstreamError('timeout', 'no answer in time')
+  if (code === 'UND_ERR_BODY_TIMEOUT') return new UpstreamError('timeout', 'the answer stalled')
+  if (code === 'UND_ERR_SOCKET')
+    return new UpstreamError('reset', error.message, { cause: error, stale: isStale })
+  // What could not be read as HTTP is part of that error.
+  return new UpstreamError('reset', code, code.startsWith('HPE_') ? {} : { cause: error })
+}
+
+/** The reason of a hangup as something that can be thrown. */
+export const reasonOf = ({ reason }: Pick<Hangup, 'reason'>): Error =>
+  reason instanceof Error ? reason : new Refusal('client_gone')
+
+/** Makes a body of what came of one, which breaks off as a longer one would have. */
+export const brokenOff = (bytes: Buffer, failure: UpstreamError): Readable =>
+  Readable.from(cut(bytes, failure), { objectMode: false, highWaterMark: 1 }).on('error', () => {})
+
+async function* cut(bytes: Buffer, failure: UpstreamError): AsyncGenerator<Buffer> {
+  if (bytes.length > 0) yield bytes
+  throw failure
+}
+
+/**
+ * Reads the rest of an answer that nobody wants, so that its connection can be used again; a long one is cut
+ * off.
+ */
+export function discard({ body }: UpstreamAnswer, limit = 65_536): void {
+  if (Buffer.isBuffer(body)) return
+  let seen = 0
+  body.on('data', (chunk: Buffer) => {
+    seen += chunk.length
+    if (seen > limit) body.destroy()
+  })
+}
+
+/** Gives an answer up, with its connection. */
+export function abandon({ body }: UpstreamAnswer): void {
+  if (!Buffer.isBuffer(body)) body.destroy()
+}
+
+/** Resolves with the whole of a body, under the conditions of `collect`. */
+export async function wholeOf(
+  { body }: UpstreamAnswer,
+  limit: number,
+  held: Held | null = null,
+): Promise<Buffer | null> {
+  return Buffer.isBuffer(body) ? body : collect(body, limit, held)
+}
