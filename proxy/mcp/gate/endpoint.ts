@@ -1,9 +1,9 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Principal } from '../../../plugins/facts.ts'
+import type { Principal, Reached } from '../../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { McpMessage } from '../protocol/message.ts'
-import type { Registry } from '../state/registry.ts'
+import { type Registry, upon } from '../state/registry.ts'
 import type { CallerSession, CallerSessions } from '../state/sessions.ts'
 
 /** The resource of `/v1/mcp/{resource}`, enabled or not, and the id of the caller's binding to it. */
@@ -11,6 +11,12 @@ export interface Door {
   readonly resource: McpResource
   readonly binding: string | null
 }
+
+/** Names what a call reaches, as it was judged. `pin`: the digest of the approved definition of the tool. */
+export const reachedAt = (
+  { resource: { resource_id: id, revision }, binding }: Door,
+  pin: string | null = null,
+): Reached => ({ resource: { id, revision }, binding, pin })
 
 /** Given by the first `mcp_resource_path`. Null at `/v1/mcp`, and where there is no resource of that name. */
 export interface DoorFound {
@@ -30,14 +36,18 @@ export interface ResourcePath {
   readonly session: CallerSession | null
 }
 
+const NOWHERE: DoorFound = { door: null }
+
 /** Finds the resource that the path names. Refuses nothing: so a refusal of the next one can say of which. */
 export function mcpDoor(registry: Registry): Plugin<Needs, DoorFound> {
   return {
     name: 'mcp_resource_path',
-    admit: async ({ params: { resource: name }, principal }) => {
-      const resource = name === undefined ? undefined : await registry.resource(name)
-      if (!resource) return { door: null }
-      return { door: { resource, binding: await registry.binding(principal, resource) } }
+    admit: ({ params: { resource: name }, principal }) => {
+      if (name === undefined) return NOWHERE
+      return upon(registry.resource(name), (resource) => {
+        if (!resource) return NOWHERE
+        return upon(registry.binding(principal, resource), (binding) => ({ door: { resource, binding } }))
+      })
     },
   }
 }

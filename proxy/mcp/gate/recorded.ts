@@ -5,7 +5,7 @@ import type { CallSummary, Demand, Reached } from '../../../plugins/facts.ts'
 import type { Arrival, Recorder } from '../../../plugins/plugin.ts'
 import type { McpMessage, Peeked } from '../protocol/message.ts'
 import { UNREAD } from '../protocol/methods.ts'
-import type { DoorFound } from './endpoint.ts'
+import { type DoorFound, reachedAt } from './endpoint.ts'
 
 /** The facts that may be known of a call that is refused while it is read. */
 type Read = Partial<DoorFound> & { readonly peeked?: Peeked; readonly message?: McpMessage }
@@ -61,9 +61,3 @@ function summaryOfRead({ peeked, message, door }: Read): Summary {
 /** A call of a tool without a name that a row can hold says too little of what it was for. */
 const isNameless = ({ action }: Demand, tool: string | null): boolean =>
   action === 'mcp_tools_call' && tool === null
-
-const reachedAt = ({ resource, binding }: NonNullable<DoorFound['door']>): Reached => ({
-  resource: { id: resource.resource_id, revision: resource.revision },
-  binding,
-  pin: null,
-})

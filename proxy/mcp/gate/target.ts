@@ -27,10 +27,10 @@ import {
   recordableName,
 } from '../protocol/message.ts'
 import { METHODS } from '../protocol/methods.ts'
-import type { PinnedTool, Registry } from '../state/registry.ts'
+import { type PinnedTool, type Registry, type SoughtTool, upon } from '../state/registry.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { callNow } from './demand-now.ts'
-import type { DoorFound, ResourcePath } from './endpoint.ts'
+import { type Door, type DoorFound, type ResourcePath, reachedAt } from './endpoint.ts'
 import { type LargeParams, readLargeParams } from './large-params.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
@@ -72,16 +72,10 @@ interface Aim {
   readonly aimed: Aimed
   /** Absent: what its method demands. */
   readonly demanded?: readonly string[]
-  /** Absent: none, or several. */
-  readonly at?: At
-  readonly tool?: string | null
-}
-
-/** The one resource that a call is for. */
-interface At {
-  readonly resource: McpResource
-  readonly binding: string | null
+  /** The one resource that it is for. Absent: none, or several. */
+  readonly at?: Door
   readonly pin?: string | null
+  readonly tool?: string | null
 }
 
 /**
@@ -92,42 +86,47 @@ interface At {
 export function mcpTarget(sources: TargetSources): Plugin<Needs, Found> {
   return {
     name: 'mcp_target',
-    admit: async (facts) => {
-      const { message, peeked, commitments } = facts
-      const { aimed, demanded, at, tool = null } = await aimOf(facts, sources)
-      const args = 'target' in aimed ? judgedArguments(message, aimed.target) : null
-      const largeParams = args && isLarge(facts) ? await largeParamsOf(facts) : null
-      const canonical = largeParams ?? (args && canonicalOf(args, commitments))
-      const detail: JsonObject = {
-        mcp_version: message.version,
-        ...(at && { resource: at.resource.name }),
-        ...(canonical && { arguments_sha256: canonical.commitment, arguments_bytes: canonical.bytes }),
-      }
-      return {
-        aimed,
-        demand: {
-          action: message.kind === 'response' ? 'mcp_response' : peeked.demand.action,
-          demanded: demanded ?? peeked.demand.demanded,
-        },
-        call: { model: null, tool, stream: message.takesEvents, detail },
-        toolCall: {
-          resource: at?.resource.name ?? null,
-          method: message.method,
-          arguments: args,
-          argumentsSha256: canonical?.sha256 ?? null,
-        },
-        reached: at ? reachedAt(at) : null,
-        largeParams,
-      }
-    },
+    admit: (facts) => upon(aimOf(facts, sources), (aim) => withParams(facts, aim)),
   }
 }
 
-const reachedAt = ({ resource: { resource_id: id, revision }, binding, pin = null }: At): Reached => ({
-  resource: { id, revision },
-  binding,
-  pin,
-})
+/** Judges the parameters of a call whose aim is known: on a thread where they are large. */
+function withParams(facts: Needs, aim: Aim): Found | Promise<Found> {
+  const args = 'target' in aim.aimed ? judgedArguments(facts.message, aim.aimed.target) : null
+  if (args === null) return found(facts, aim, args, null)
+  if (!isLarge(facts)) return found(facts, aim, args, canonicalOf(args, facts.commitments))
+  return largeParamsOf(facts).then((large) => found(facts, aim, args, large, large))
+}
+
+function found(
+  { message, peeked }: Needs,
+  { aimed, demanded, at, pin = null, tool = null }: Aim,
+  args: Members | null,
+  canonical: Canonical | null,
+  largeParams: LargeParams | null = null,
+): Found {
+  const detail: JsonObject = {
+    mcp_version: message.version,
+    ...(at && { resource: at.resource.name }),
+    ...(canonical && { arguments_sha256: canonical.commitment, arguments_bytes: canonical.bytes }),
+  }
+  return {
+    aimed,
+    demand: {
+      action: message.kind === 'response' ? 'mcp_response' : peeked.demand.action,
+      demanded: demanded ?? peeked.demand.demanded,
+    },
+    call: { model: null, tool, stream: message.takesEvents, detail },
+    toolCall: {
+      resource: at?.resource.name ?? null,
+      method: message.method,
+      arguments: args,
+      argumentsSha256: canonical?.sha256 ?? null,
+    },
+    reached: at ? reachedAt(at, pin) : null,
+    largeParams,
+  }
+}
 
 /**
  * Refuses a call that has no target, in the order of docs/protocol.md#mcp-order: that it exists
@@ -144,14 +143,8 @@ export const mcpTargetFound: Plugin<Arrival & Pick<Found, 'aimed'>, { target: Mc
 const isLarge = ({ body, spans }: JsonBody): boolean => body.length > SMALL && spans.has('params')
 
 /** Reads the parameters of a large message, of which `body` is what came and `params` what was read of it. */
-function largeParamsOf({
-  body,
-  spans,
-  message,
-  principal,
-  hangup,
-  commitments,
-}: Needs): Promise<LargeParams> {
+function largeParamsOf(facts: Needs): Promise<LargeParams> {
+  const { body, spans, message, principal, hangup, commitments } = facts
   const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
   const member = message.method === 'tools/call' ? 'arguments' : null
   const given = { bytes: body.subarray(start, end), value: message.params, member } as const
@@ -162,11 +155,11 @@ function largeParamsOf({
 type Canonical = Pick<LargeParams, 'commitment' | 'sha256' | 'bytes'>
 
 function canonicalOf(args: Members, commitments: Commitments): Canonical {
-  const text = canonicalText(args)
+  const bytes = Buffer.from(canonicalText(args))
   return {
-    commitment: commitments.of('arguments_sha256', text),
-    sha256: () => hash('sha256', text),
-    bytes: Buffer.byteLength(text),
+    commitment: commitments.of('arguments_sha256', bytes),
+    sha256: () => hash('sha256', bytes),
+    bytes: bytes.length,
   }
 }
 
@@ -179,7 +172,7 @@ export interface TargetSources {
   readonly enforced: boolean
 }
 
-async function aimOf(facts: Needs, sources: TargetSources): Promise<Aim> {
+function aimOf(facts: Needs, sources: TargetSources): Aim | Promise<Aim> {
   const { message, door } = facts
   if (message.kind === 'response') return answerAim(facts, sources)
   const method = METHODS.get(message.method)
@@ -208,10 +201,8 @@ function listAim({ message: { params }, door }: Needs, target: McpTarget): Aim {
   return { aimed: { target }, ...(door && { at: door }) }
 }
 
-async function toolAim(
-  { message, door, principal }: Needs,
-  { registry, httpGet, enforced }: TargetSources,
-): Promise<Aim> {
+function toolAim(facts: Needs, { registry, httpGet, enforced }: TargetSources): Aim | Promise<Aim> {
+  const { message, door, principal } = facts
   const name = nameOf(message.params.name)
   argumentsOf(message)
   if (httpGet && !door && name === HTTP_GET)
@@ -220,14 +211,21 @@ async function toolAim(
       demanded: demandedByTool(HTTP_GET, enforced),
       tool: name,
     }
-  const sought = await (door ? registry.tool(door.resource, name) : registry.exposed(name))
-  if (!sought) return { aimed: unknown(name), tool: recordableName(name) }
+  return upon(door ? registry.tool(door.resource, name) : registry.exposed(name), (sought) => {
+    if (!sought) return { aimed: unknown(name), tool: recordableName(name) }
+    if (door) return soughtAim(name, sought, door.binding, enforced)
+    const binding = registry.binding(principal, sought.resource)
+    return upon(binding, (bound) => soughtAim(name, sought, bound, enforced))
+  })
+}
+
+/** `name`: as the caller calls it. */
+function soughtAim(name: string, sought: SoughtTool, binding: string | null, enforced: boolean): Aim {
   const { resource, tool } = sought
-  const binding = door ? door.binding : await registry.binding(principal, resource)
-  const found = { resource, binding, pin: tool?.state === 'approved' ? tool.digest : null }
   const aim = {
     demanded: demandedByTool(capabilityOf(resource, sought.name), enforced),
-    at: found,
+    at: { resource, binding },
+    pin: tool?.state === 'approved' ? tool.digest : null,
     // Nothing that a caller makes up may act on whoever reads the row.
     tool: `${resource.name}.${tool ? tool.name : sought.name.replace(/\p{C}/gu, '\uFFFD')}`,
   }
@@ -270,7 +268,7 @@ async function relayOf(
   { principal }: Needs,
   registry: Registry,
   prompt: string | null,
-): Promise<At & { readonly name: string | null }> {
+): Promise<Door & { readonly name: string | null }> {
   const at = async (resource: McpResource, name: string | null) => ({
     resource,
     name,

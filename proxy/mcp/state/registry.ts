@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../../../db/database.ts'
 import { bindingId, boundResources } from '../../../db/mcp/bindings.ts'
 import { findMcpResource, type McpResource, mcpResourceByName } from '../../../db/mcp/resources.ts'
@@ -24,27 +25,41 @@ export interface SoughtTool {
   readonly tool: McpTool | undefined
 }
 
+/** What was looked up: at once where the engine answers at once. */
+type Found<Value> = Value | Promise<Value>
+
+/** Goes on with what was looked up. */
+export const upon = <Value, Made>(found: Found<Value>, make: (value: Value) => Found<Made>): Found<Made> =>
+  found instanceof Promise ? found.then(make) : make(found)
+
 /**
- * Looks up resources, tools and bindings for the gate: in the database, each time, so that a change holds at
- * once. A resource that is found may be disabled.
+ * Looks up resources, tools and bindings for the gate, so that a change holds at once: resources and bindings in the
+ * database each time, a tool as it was read last as long as its resource has the same revision. A resource that is
+ * found may be disabled.
  */
 export interface Registry {
-  readonly resource: (name: string) => Promise<McpResource | undefined>
+  readonly resource: (name: string) => Found<McpResource | undefined>
   /** A resource that was found before, as it is now; undefined where it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /**
    * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone
    * (docs/protocol.md#mcp-names). Undefined where the name is of no resource.
    */
-  readonly exposed: (name: string) => Promise<SoughtTool | undefined>
-  readonly tool: (resource: McpResource, name: string) => Promise<SoughtTool>
+  readonly exposed: (name: string) => Found<SoughtTool | undefined>
+  readonly tool: (resource: McpResource, name: string) => Found<SoughtTool>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
   /** The enabled resources that a principal is bound to. */
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
   /** The id of the binding of a principal to a resource, or null. */
-  readonly binding: (principal: Principal, resource: McpResource) => Promise<string | null>
+  readonly binding: (principal: Principal, resource: McpResource) => Found<string | null>
   /** Splits `<resource>.<rest>` into the resource that it names, and the rest. */
-  readonly split: (name: string) => Promise<{ resource: McpResource; rest: string } | undefined>
+  readonly split: (name: string) => Found<{ resource: McpResource; rest: string } | undefined>
+}
+
+/** A tool as it was at a revision of its resource, which counts every change of its tools. */
+interface Kept {
+  readonly tool: McpTool
+  readonly revision: number
 }
 
 export function openRegistry(database: Database): Registry {
@@ -52,46 +67,60 @@ export function openRegistry(database: Database): Registry {
   const toolByName = mcpToolByName(database)
   const onlyTool = onlyMcpTool(database)
   const bindingOf = bindingId(database)
+  const kept = new LRUCache<string, Kept>({
+    max: 5_000,
+    maxSize: 32 * 1024 * 1024,
+    sizeCalculation: ({ tool }) =>
+      1_024 + (tool.definition?.length ?? 0) + (tool.pending_definition?.length ?? 0),
+  })
 
-  const resource: Registry['resource'] = async (name) => byName(name)
+  const toolOf = ({ resource_id: id, revision }: McpResource, name: string): Found<McpTool | undefined> => {
+    const key = `${id} ${name}`
+    const last = kept.get(key)
+    if (last?.revision === revision) return last.tool
+    return upon(toolByName(id, name), (tool) => {
+      if (tool) kept.set(key, { tool, revision })
+      return tool
+    })
+  }
   const current: Registry['current'] = async (of) => {
     const named = await byName(of.name)
     // By its id where it was renamed: rarely, and that is no reason to lose it.
     return named?.resource_id === of.resource_id ? named : findMcpResource(database, of.resource_id)
   }
-  const tool: Registry['tool'] = async (of, name) => {
-    const named = await toolByName(of.resource_id, name)
-    return { resource: of, name, tool: named?.state === 'gone' ? undefined : named }
+  const tool: Registry['tool'] = (of, name) =>
+    upon(toolOf(of, name), (named) => ({
+      resource: of,
+      name,
+      tool: named?.state === 'gone' ? undefined : named,
+    }))
+  // Names that would make this ambiguous were refused when they were registered: the first that fits is the
+  // only one.
+  const splitFrom = (name: string, from: number): ReturnType<Registry['split']> => {
+    const dot = name.indexOf('.', from)
+    if (dot <= 0) return undefined
+    return upon(byName(name.slice(0, dot)), (resource) =>
+      resource ? { resource, rest: name.slice(dot + 1) } : splitFrom(name, dot + 1),
+    )
   }
-  const split: Registry['split'] = async (name) => {
-    // Names that would make this ambiguous were refused when they were registered: the first that fits is the
-    // only one.
-    for (let dot = name.indexOf('.'); dot > 0; dot = name.indexOf('.', dot + 1)) {
-      const named = await resource(name.slice(0, dot))
-      if (named) return { resource: named, rest: name.slice(dot + 1) }
-    }
-    return undefined
-  }
+  const split: Registry['split'] = (name) => splitFrom(name, 0)
   const alone = async (name: string): Promise<SoughtTool | undefined> => {
-    const of = await resource(name)
+    const of = await byName(name)
     if (!of) return undefined
     // Also one that is gone: the name must not come to mean another tool because the upstream drops this one.
-    if (await toolByName(of.resource_id, name)) return tool(of, name)
+    if (await toolOf(of, name)) return tool(of, name)
     const only = await onlyTool(of.resource_id)
     return { resource: of, name: only?.name ?? name, tool: only }
   }
   return {
-    resource,
+    resource: byName,
     current,
     tool,
     split,
-    exposed: async (name) => {
-      const parts = await split(name)
-      return parts ? tool(parts.resource, parts.rest) : alone(name)
-    },
+    exposed: (name) => upon(split(name), (parts) => (parts ? tool(parts.resource, parts.rest) : alone(name))),
     tools: (of) => listMcpTools(database, of.resource_id),
     bound: (principal) => boundResources(database, principal.type, principal.id),
-    binding: async ({ type, id }, of) => bindingOf(type, id, of.resource_id),
+    binding: ({ type, id }, of) => bindingOf(type, id, of.resource_id),
   }
 }
 
