@@ -3,6 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { egressAgent } from '../../proxy/egress/agent.ts'
+import { CallHangup } from '../../proxy/http/open-calls.ts'
 import { DIALECT_BY_NAME } from '../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../proxy/llm/dialects/usage.ts'
 import { eventData } from '../../proxy/mcp/upstream/events.ts'
@@ -94,12 +95,13 @@ for (const [type, before, after] of [
     const [port] = await once(child.stdout, 'data')
     const agent = egressAgent({ allowPrivate: true, connectMs: 5_000, answerMs: 60_000 })
     t.teardown(() => agent.destroy())
-    const url = new URL(`http://127.0.0.1:${String(port).trim()}/`)
+    const origin = `http://127.0.0.1:${String(port).trim()}`
     const credentials = { headers: {}, tls: null, traces: [] }
-    const { signal } = new AbortController()
-    const outgoing = { method: 'POST', headers: {}, body: '{"id":1}', totalMs: 60_000, signal } as const
+    const connection = { agent, origin, path: '/', headers: [], credentials }
+    const hangup = new CallHangup()
+    const outgoing = { method: 'POST', headers: [], body: '{"id":1}', totalMs: 60_000, hangup } as const
     const read = async (): Promise<number> => {
-      const { body } = await exchange({ agent, url, credentials }, outgoing)
+      const { body } = await exchange(connection, outgoing)
       if (type === 'application/json') return (await readWhole(body, MIB)).length
       let length = 0
       const limits = { maxMessageBytes: MIB, maxAnswerBytes: MIB }

@@ -62,8 +62,7 @@ async function itemsOf(
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
-  const { message, session, held } = facts
-  const { signal } = facts.hangup
+  const { message, session, held, hangup } = facts
   const era = upstreamEra(resource, session)
   const items: string[] = []
   const cursors = new Set<string | null>([null])
@@ -76,19 +75,20 @@ async function itemsOf(
     }
     const answer = await upstream.call({
       permit: facts.granted,
-      resource: { ...resource, era },
+      resource,
+      era,
       owner: ownerOf(facts),
       method: message.method,
       params: JSON.stringify(params),
       headers: {},
       client: clientOf(session, era),
-      signal,
+      hangup,
       held,
     })
     const response = await responseOf(answer)
     const result = resultOf(response)
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
-    for (const item of await listOf(response, resource, { member, signal })) {
+    for (const item of await listOf(response, resource, { member, signal: hangup.signal })) {
       left -= item.length
       if (left < 0) return items
       items.push(item)

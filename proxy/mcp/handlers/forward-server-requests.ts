@@ -41,7 +41,7 @@ export class ServerRequestForwarder {
    * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError
    * where there is no end of them.
    */
-  async forward(message: Message): Promise<string | Buffer | null> {
+  async forward(message: Message): Promise<Buffer | null> {
     this.#count()
     const { session } = this.#facts
     if (session === null || !this.#reachesCaller(session, message)) return this.#answer(message)
@@ -70,7 +70,7 @@ export class ServerRequestForwarder {
     return legacy && canBeAsked(session, message)
   }
 
-  #put(session: CallerSession, message: Message): string | Buffer {
+  #put(session: CallerSession, message: Message): Buffer {
     if (this.#open.length === MAX_FORWARDED) throw endless()
     const { resource, pinned } = this.#to
     const { demand } = this.#facts.granted
@@ -78,7 +78,7 @@ export class ServerRequestForwarder {
     const id = this.#sources.serverRequests.open({ resource, pinned, session, demand, upstreamId })
     this.#open.push(id)
     const own = { id: JSON.stringify(id) }
-    return message.objects ? editedBytes(message, own) : edited(message, own)
+    return message.objects ? editedBytes(message, own) : Buffer.from(edited(message, own))
   }
 
   async #answer(message: Message): Promise<null> {

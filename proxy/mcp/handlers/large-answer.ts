@@ -25,10 +25,6 @@ export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>,
   return Buffer.concat(pieces)
 }
 
-/** Writes a response as `resultMessage` and `errorMessage` do. */
-export const responseBytes = (id: string, member: 'result' | 'error', value: Buffer): Buffer =>
-  Buffer.concat([Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`), value, Buffer.from('}')])
-
 /** Joins many items with commas, in turns with everybody else. */
 export const joinedBytes = (before: string, items: readonly string[], after: string): Promise<Buffer> =>
   inTurns(joining(before, items, after))

@@ -2,19 +2,20 @@ import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
+import { SMALL } from '../aside/aside.ts'
 import { type Destination, stateOwnerOf } from '../gate/checks.ts'
-import { errorMessage, eventOf, resultMessage } from '../protocol/json-text.ts'
+import { errorMessage, eventOf, responseBytes } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
 import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
-import type { McpAnswer } from '../upstream/answer.ts'
+import type { Streamed } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type Message, objectOf } from '../upstream/message.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
-import { digestOf, eventPieces, responseBytes } from './large-answer.ts'
+import { digestOf, eventPieces } from './large-answer.ts'
 import { type Dispatched, outgoing, shapedError, shapedResult, upstreamEra } from './rewrite.ts'
 
 export interface RelaySources {
@@ -31,13 +32,8 @@ export interface RelaySources {
  * upstream answers so, as events where it streams and the caller takes them. Refuses with `mcp_unreachable`
  * and `mcp_failed`.
  */
-export async function relay(
-  sources: RelaySources,
-  facts: Dispatched,
-  destination: Destination,
-): Promise<Reply> {
-  return new Relayed(sources, facts, destination).reply()
-}
+export const relay = (sources: RelaySources, facts: Dispatched, destination: Destination): Promise<Reply> =>
+  new Relayed(sources, facts, destination).reply()
 
 /**
  * Turns a failure of an upstream into a refusal. `tool`: the one that was called, for the caller and the log.
@@ -83,23 +79,22 @@ class Relayed {
   async reply(): Promise<Reply> {
     const { cancellations } = this.#sources
     const { granted, session, message } = this.#facts
-    const ticket = cancellations.begin({ principalId: granted.principal.id, session, message })
-    const signal = AbortSignal.any([this.#facts.hangup.signal, ticket.signal])
+    const caller = { principalId: granted.principal.id, session, message }
+    const { hangup, end } = cancellations.begin({ ...caller, hangup: this.#facts.hangup })
     let streaming = false
     try {
-      const answer = await this.#sources.upstream.call(outgoing(this.#facts, this.#to, signal))
+      const answer = await this.#sources.upstream.call(outgoing(this.#facts, this.#to, hangup))
       this.#report.detail.upstream_status = answer.status
-      if (answer.streamed && this.#facts.message.takesEvents) {
-        streaming = true
-        return this.#streamed(answer, ticket.end)
-      }
-      return await this.#whole(answer)
+      if (!answer.streamed) return await this.#last(answer.response, answer.status)
+      if (!message.takesEvents) return await this.#whole(answer)
+      streaming = true
+      return this.#streamed(answer, end)
     } catch (error) {
-      if (!signal.aborted) throw this.#refusalOf(error)
-      if (signal.reason instanceof Refusal) throw signal.reason
+      if (!hangup.gone) throw this.#refusalOf(error)
+      if (hangup.reason instanceof Refusal) throw hangup.reason
       throw new Refusal('client_gone', { detail: { resource: this.#to.resource.name } })
     } finally {
-      if (!streaming) this.#over(ticket.end)
+      if (!streaming) this.#over(end)
     }
   }
 
@@ -113,7 +108,7 @@ class Relayed {
     return refusalOfUpstream(error, this.#to.resource, this.#tool)
   }
 
-  async #whole(answer: McpAnswer): Promise<Reply> {
+  async #whole(answer: Streamed): Promise<Reply> {
     for await (const message of answer.messages) {
       if (isResponse(message)) return this.#last(message, answer.status)
       // Nobody can be asked or told anything before the answer.
@@ -140,7 +135,7 @@ class Relayed {
     return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
   }
 
-  #streamed(answer: McpAnswer, end: () => void): Reply {
+  #streamed(answer: Streamed, end: () => void): Reply {
     const source = Readable.from(this.#events(answer), { objectMode: false })
     // Also where nobody came to read it.
     source.once('close', () => this.#over(end))
@@ -156,12 +151,12 @@ class Relayed {
     }
   }
 
-  async *#events(answer: McpAnswer): AsyncGenerator<Buffer> {
+  async *#events(answer: Streamed): AsyncGenerator<Buffer> {
     try {
       for await (const message of answer.messages) {
-        const text = await this.#passedOn(message)
-        if (typeof text === 'string') yield Buffer.from(eventOf(text))
-        else if (text) yield* eventPieces(text)
+        const bytes = await this.#passedOn(message)
+        if (bytes && bytes.length > SMALL) yield* eventPieces(bytes)
+        else if (bytes) yield Buffer.from(eventOf(bytes.toString()))
       }
     } catch (error) {
       // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
@@ -173,22 +168,22 @@ class Relayed {
     }
   }
 
-  async #passedOn(message: Message): Promise<string | Buffer | null> {
+  async #passedOn(message: Message): Promise<Buffer | null> {
     if (isResponse(message)) return (await this.#response(message)).body
     if (message.value.id === undefined) return this.#noted(message)
     return this.#serverRequests.forward(message)
   }
 
   /** Returns a notification as it is; null where it is for this gateway. */
-  #noted({ value, bytes, objects }: Message): string | Buffer | null {
-    if (value.method !== 'notifications/tools/list_changed') return objects ? bytes : bytes.toString('utf8')
+  #noted({ value, bytes }: Message): Buffer | null {
+    if (value.method !== 'notifications/tools/list_changed') return bytes
     // The list here changes when an operator approves the change, not before.
     this.#sources.onToolsChanged(this.#to.resource)
     return null
   }
 
   /** Returns the response to the caller, and notes what the outcome row says of it. */
-  async #response(response: Message): Promise<{ body: string | Buffer; failed: boolean }> {
+  async #response(response: Message): Promise<{ body: Buffer; failed: boolean }> {
     const { granted, message, commitments } = this.#facts
     const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
@@ -199,9 +194,7 @@ class Relayed {
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (docs/ledger.md#leaf: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
-      const text = shapedError(error)
-      const body = typeof text === 'string' ? errorMessage(id, text) : responseBytes(id, 'error', text)
-      return { body, failed: true }
+      return { body: responseBytes(id, 'error', shapedError(error)), failed: true }
     }
     const shaped = shapedResult(result, {
       method: message.method,
@@ -211,13 +204,12 @@ class Relayed {
     })
     this.#note(result.value)
     const { detail } = this.#report
-    detail.result_bytes = Buffer.byteLength(shaped)
+    detail.result_bytes = shaped.length
     detail.result_sha256 =
-      typeof shaped === 'string'
-        ? commitments.of('result_sha256', shaped)
-        : await digestOf(commitments.hashing('result_sha256'), shaped)
-    const body = typeof shaped === 'string' ? resultMessage(id, shaped) : responseBytes(id, 'result', shaped)
-    return { body, failed: false }
+      shaped.length > SMALL
+        ? await digestOf(commitments.hashing('result_sha256'), shaped)
+        : commitments.of('result_sha256', shaped)
+    return { body: responseBytes(id, 'result', shaped), failed: false }
   }
 
   #note(result: Readonly<Record<string, unknown>>): void {

@@ -3,7 +3,7 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Commitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Granted } from '../../../plugins/permit.ts'
-import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Arrival, Hangup } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { SMALL } from '../aside/aside.ts'
 import { type Destination, subjectOf } from '../gate/checks.ts'
@@ -12,7 +12,7 @@ import type { LargeParams } from '../gate/large-params.ts'
 import type { McpTarget } from '../gate/target.ts'
 import { type HeaderParam, headerParamHeaders } from '../pinning/header-params.ts'
 import { encodeHeaderValue } from '../protocol/header-values.ts'
-import { type Edits, edited, type JsonText, readObject } from '../protocol/json-text.ts'
+import { type Edits, edited, type JsonText, readObject, readObjectAgain } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { NAMED } from '../protocol/methods.ts'
 import { type Era, modernMeta } from '../protocol/versions.ts'
@@ -66,18 +66,19 @@ export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'sess
  * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
  * from them and none of the caller's, and of the caller's capabilities those that this exchange can carry.
  */
-export function outgoing(facts: Dispatched, to: Destination, signal: AbortSignal): UpstreamCall {
+export function outgoing(facts: Dispatched, to: Destination, hangup: Hangup): UpstreamCall {
   const { message, session, requestState } = facts
   const era = upstreamEra(to.resource, session)
   return {
     permit: facts.granted,
-    resource: { ...to.resource, era },
+    resource: to.resource,
+    era,
     owner: ownerOf(facts),
     method: message.method,
     params: upstreamParams(facts, { era, name: to.name, requestState }),
     headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
     client: clientOf(session, era),
-    signal,
+    hangup,
     held: facts.held,
   }
 }
@@ -117,14 +118,14 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
     return { bytes, spans: own, value: message.params, escapedNames: false }
   }
   const span = spans.get('params')
-  return span ? readObject(body.subarray(span.start, span.end)) : EMPTY
+  return span ? readObjectAgain(body.subarray(span.start, span.end), message.params) : EMPTY
 }
 
 /**
  * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
  * are rewritten. Returns null where there is nothing to send.
  */
-function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | Buffer | null {
+function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): Buffer | null {
   const params = paramsText(call)
   const text = written(params, {
     ...judgedEdit(params),
@@ -132,7 +133,7 @@ function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewrit
     ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
     ...metaEdit(call, era),
   })
-  return params === EMPTY && text === '{}' ? null : text
+  return params === EMPTY && text === EMPTY.bytes ? null : text
 }
 
 function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
@@ -180,11 +181,11 @@ interface Shaping {
 }
 
 /**
- * Writes an upstream's result in the caller's era, JSON text, a large one as bytes: its own but for the members that the caller's
- * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
+ * Writes an upstream's result in the caller's era, JSON text: its own but for the members that the caller's revision
+ * demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
  * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express.
  */
-export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): string | Buffer {
+export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): Buffer {
   const { value } = result
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
@@ -206,10 +207,9 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
   return written(result, edits)
 }
 
-function written(object: JsonText, edits: Edits): string | Buffer {
-  const same = Object.keys(edits).length === 0
-  if (object.bytes.length > SMALL) return same ? object.bytes : editedBytes(object, edits)
-  return same ? object.bytes.toString('utf8') : edited(object, edits)
+function written(object: JsonText, edits: Edits): Buffer {
+  if (Object.keys(edits).length === 0) return object.bytes
+  return object.bytes.length > SMALL ? editedBytes(object, edits) : Buffer.from(edited(object, edits))
 }
 
 const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
@@ -219,10 +219,9 @@ const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
 })
 
 /**
- * Writes an upstream's JSON-RPC error for the caller, JSON text, a large one as bytes: its own, unless it has
- * one of our codes.
+ * Writes an upstream's JSON-RPC error for the caller, JSON text: its own, unless it has one of our codes.
  */
-export function shapedError(error: JsonText): string | Buffer {
+export function shapedError(error: JsonText): Buffer {
   const { code, message } = error.value
   if (!OUR_CODES.has(code)) return written(error, {})
   throw new Refusal('mcp_failed', {

@@ -1,7 +1,18 @@
-import canonicalize from 'canonicalize'
 import { isObject, type Members } from '../../../db/json.ts'
-import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from '../../../plugins/json-body/bytes.ts'
+import { type Scan, type Span, scanJson } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+
+const SPACE = 0x20
 
 /** JSON-RPC 2.0 §5.1. */
 export const METHOD_NOT_FOUND = -32601
@@ -25,6 +36,43 @@ export function readObject(bytes: Buffer): JsonText {
   const { value, spans, escapedNames } = scanJson(bytes, 1)
   if (!isObject(value)) throw new SyntaxError('a JSON object was expected')
   return { bytes, value, spans, escapedNames }
+}
+
+/**
+ * Reads an object whose bytes were read strictly before, as part of what `value` is of: only where its members stand
+ * is looked for.
+ */
+export function readObjectAgain(bytes: Buffer, value: Members): JsonText {
+  // With an escape in it a name may not be what it seems, and a quote not the end.
+  if (bytes.includes(BACKSLASH)) return { ...readObject(bytes), value }
+  return { bytes, value, spans: spansIn(bytes), escapedNames: false }
+}
+
+/** Finds where the members of an object stand, of which nothing is escaped. */
+function spansIn(bytes: Buffer): JsonText['spans'] {
+  const spans = new Map<string, Span>()
+  let depth = 0
+  let name: string | null = null
+  let start = -1
+  let end = 0
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at] ?? 0
+    if (byte <= SPACE) continue
+    if (depth === 1 && (byte === COMMA || byte === CLOSE_BRACE)) {
+      if (name !== null) spans.set(name, { start, end })
+      name = null
+      start = -1
+      continue
+    }
+    const from = at
+    if (byte === QUOTE) at = bytes.indexOf(QUOTE, from + 1)
+    else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth += 1
+    else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth -= 1
+    end = at + 1
+    if (name === null && byte === QUOTE) name = bytes.toString('utf8', from + 1, at)
+    else if (name !== null && start < 0 && byte !== COLON) start = from
+  }
+  return spans
 }
 
 /**
@@ -93,6 +141,12 @@ const paramsMember = (params: string | null): string => (params === null ? '' : 
 export const resultMessage = (id: string, result: string): string =>
   `{"jsonrpc":"2.0","id":${id},"result":${result}}`
 
+/** Writes a response as {@link resultMessage} and {@link errorMessage} do. */
+export const responseBytes = (id: string, member: 'result' | 'error', value: Buffer): Buffer =>
+  Buffer.concat([Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`), value, END])
+
+const END = Buffer.from('}')
+
 /** Writes a response that is an error. `id` is JSON text, or null where the request's could not be read. */
 export const errorMessage = (id: string | null, error: string): string =>
   `{"jsonrpc":"2.0","id":${id ?? 'null'},"error":${error}}`
@@ -117,21 +171,27 @@ export interface Extent {
   readonly proto: boolean
 }
 
-/** Measures a value without recursion. Stops beyond `most` values, with the size so far. */
+/** Measures a value, level by level. Stops beyond `most` values, with the size so far. */
 export function extentOf(value: unknown, most: number): Extent {
-  const waiting: { readonly value: unknown; readonly depth: number }[] = [{ value, depth: 0 }]
-  let deepest = 0
+  let level: readonly unknown[] = [value]
+  let depth = 0
   let values = 0
   let proto = false
-  for (let next = waiting.pop(); next !== undefined && values <= most; next = waiting.pop()) {
-    values += 1
-    if (typeof next.value !== 'object' || next.value === null) continue
-    const depth = next.depth + 1
-    deepest = Math.max(deepest, depth)
-    proto ||= Object.hasOwn(next.value, '__proto__')
-    for (const inner of Object.values(next.value)) waiting.push({ value: inner, depth })
+  while (level.length > 0 && values <= most) {
+    const below: unknown[] = []
+    let isDeeper = false
+    for (const one of level) {
+      values += 1
+      if (values > most) break
+      if (typeof one !== 'object' || one === null) continue
+      isDeeper = true
+      proto ||= Object.hasOwn(one, '__proto__')
+      for (const inner of Object.values(one)) below.push(inner)
+    }
+    if (isDeeper) depth += 1
+    level = below
   }
-  return { depth: deepest, values, proto }
+  return { depth, values, proto }
 }
 
 /**
@@ -146,30 +206,33 @@ const MAX_VALUES = 250_000
  * and integers that a reader of doubles takes for others; the upstream gets the bytes, and may read them
  * exactly. Also more than 250,000 values.
  */
-export function canonicalText(args: Readonly<Record<string, unknown>>): string {
-  checkValues(args)
-  try {
-    return canonicalize(args) ?? '{}'
-  } catch {
-    // A lone surrogate, say: no two readers agree on what it is.
-    throw invalid('arguments hold text that is not well-formed Unicode, or a number beyond all bounds.')
-  }
-}
-
-// Without recursion, and before anything that takes longer.
-function checkValues(args: unknown): void {
-  const waiting = [args]
+export function canonicalText(args: Members): string {
   let values = 0
-  while (waiting.length > 0) {
-    const value = waiting.pop()
+  const text = (value: unknown): string => {
     values += 1
     if (values > MAX_VALUES) throw invalid(`arguments hold more than ${MAX_VALUES} values.`)
-    if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
-      throw invalid('arguments hold an integer beyond ±(2^53-1): send it as a string.')
-    }
-    if (typeof value !== 'object' || value === null) continue
-    for (const inner of Object.values(value)) waiting.push(inner)
+    if (typeof value === 'string') return quoted(value)
+    if (typeof value === 'number') return numeral(value)
+    if (Array.isArray(value)) return `[${value.map(text).join(',')}]`
+    if (isObject(value)) return `{${Object.keys(value).sort().map(member, value).join(',')}}`
+    return String(value)
   }
+  function member(this: Members, name: string): string {
+    return `${quoted(name)}:${text(this[name])}`
+  }
+  return text(args)
+}
+
+function quoted(text: string): string {
+  if (text.isWellFormed()) return JSON.stringify(text)
+  // A lone surrogate: no two readers agree on what it is.
+  throw invalid('arguments hold text that is not well-formed Unicode.')
+}
+
+function numeral(value: number): string {
+  if (!Number.isFinite(value)) throw invalid('arguments hold a number beyond all bounds.')
+  if (!Number.isInteger(value) || Number.isSafeInteger(value)) return JSON.stringify(value)
+  throw invalid('arguments hold an integer beyond ±(2^53-1): send it as a string.')
 }
 
 const invalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

@@ -1,3 +1,5 @@
+import type { Hangup } from '../../../plugins/plugin.ts'
+import { CallHangup } from '../../http/open-calls.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import type { CallerSession } from './sessions.ts'
 
@@ -7,9 +9,13 @@ interface Caller {
   readonly message: McpMessage
 }
 
+interface Request extends Caller {
+  readonly hangup: Hangup
+}
+
 export interface Ticket {
-  /** Fires when the caller takes the request back. */
-  readonly signal: AbortSignal
+  /** Tells when nobody waits any more: the caller hung up, or takes the request back. */
+  readonly hangup: Hangup
   readonly end: () => void
 }
 
@@ -17,25 +23,29 @@ export interface Ticket {
  * The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session.
  */
 export class Cancellations {
-  readonly #underWay = new Map<string, AbortController>()
+  readonly #underWay = new Map<string, CallHangup>()
 
   /** Registers a request until its ticket's `end`. */
-  begin(caller: Caller): Ticket {
-    const controller = new AbortController()
-    const { id, era } = caller.message
-    if (era === 'modern' || id === null) return { signal: controller.signal, end: () => {} }
-    const key = keyOf(caller, JSON.parse(id))
+  begin(request: Request): Ticket {
+    const { hangup: callers, message } = request
+    if (message.era === 'modern' || message.id === null) return { hangup: callers, end: () => {} }
+    const key = keyOf(request, JSON.parse(message.id))
+    const hangup = new CallHangup()
+    const hangUp = (): void => hangup.hangUp(callers.reason)
+    if (callers.gone) hangUp()
+    else callers.onGone(hangUp)
     // Two requests of one id are the client's mistake; the later one can be taken back.
-    this.#underWay.set(key, controller)
+    this.#underWay.set(key, hangup)
     const end = (): void => {
-      if (this.#underWay.get(key) === controller) this.#underWay.delete(key)
+      callers.offGone(hangUp)
+      if (this.#underWay.get(key) === hangup) this.#underWay.delete(key)
     }
-    return { signal: controller.signal, end }
+    return { hangup, end }
   }
 
   /** Cancels a request of the caller's. `requestId` as the notification says it. */
   cancel(caller: Caller, requestId: unknown): void {
-    this.#underWay.get(keyOf(caller, requestId))?.abort()
+    this.#underWay.get(keyOf(caller, requestId))?.hangUp()
   }
 }
 

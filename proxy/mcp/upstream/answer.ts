@@ -1,33 +1,42 @@
-import type { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Held } from '../../../plugins/plugin.ts'
+import type { Hangup, Held } from '../../../plugins/plugin.ts'
 import { SMALL } from '../aside/aside.ts'
 import type { Era } from '../protocol/versions.ts'
 import { echoes, type UpstreamCredentials } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { eventData, type SizeLimits } from './events.ts'
-import { drain, type Head, isEncoded, mediaTypeOf } from './exchange.ts'
+import { drain, type Head, isEncoded, mediaTypeOf, type ResponseHeaders } from './exchange.ts'
 import { readLarge } from './large-message.ts'
 import { kindOfMessage, type Message, readMessage, readWhole } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
-/** An MCP server's answer to one request of ours. */
-export interface McpAnswer {
+interface Answered {
   readonly status: number
-  /** True where the upstream answers with an event stream. */
-  readonly streamed: boolean
-  /**
-   * Notifications and requests of the upstream as they come, and last the response to our request; it ends
-   * after that. Throws McpUpstreamError, or the call's reason for aborting. Nothing is read ahead beyond one
-   * chunk. Returning early destroys the request. To be iterated once.
-   */
-  readonly messages: AsyncIterable<Message>
+  readonly headers: ResponseHeaders
   /**
    * Ours on the wire. The response has it as its id; only an error with an HTTP status of 400 and up may have
    * none.
    */
   readonly requestId: number
 }
+
+interface Whole extends Answered {
+  readonly streamed: false
+  readonly response: Message
+}
+
+export interface Streamed extends Answered {
+  readonly streamed: true
+  /**
+   * Notifications and requests of the upstream as they come, and last the response to our request; it ends
+   * after that. Throws McpUpstreamError, or the reason why nobody waits any more. Nothing is read ahead beyond
+   * one chunk. Returning early destroys the request. To be iterated once.
+   */
+  readonly messages: AsyncIterable<Message>
+}
+
+/** An MCP server's answer to one request of ours: the response alone, or an event stream that ends with it. */
+export type McpAnswer = Whole | Streamed
 
 /** The request that an answer must fit, and the limits that it must keep. */
 export interface Expectation {
@@ -38,8 +47,8 @@ export interface Expectation {
   /** The account that the answer is counted on; null where no caller waits for it. */
   readonly held: Held | null
   readonly resource: Pick<McpResource, 'resource_id'>
-  /** Fires when nobody waits for the answer any more. */
-  readonly signal: AbortSignal
+  /** Tells when nobody waits for the answer any more. */
+  readonly hangup: Hangup
   /**
    * The session that the request was sent in, in the legacy era: none, one without an id, or one that it
    * named.
@@ -55,46 +64,38 @@ interface Progress {
 }
 
 /**
- * Reads the answer that begins with `head`; a body that comes with an HTTP error is read whole.
- * Throws McpUpstreamError for what can be no answer: refused credentials, a redirect, another status, type or
- * encoding.
+ * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for what
+ * can be no answer: refused credentials, a redirect, another status, type or encoding, a body that is no response.
  */
 export async function answerOf(head: Head, expectation: Expectation): Promise<McpAnswer> {
-  const { status, body } = head
+  const { status, headers, body } = head
+  const { requestId } = expectation
   const progress = { answered: status !== 200 }
-  const settle = () => expectation.settled(progress.answered || body.readableEnded)
-  // A body that broke together with its head has closed before anybody could listen.
-  if (body.closed) settle()
-  else body.once('close', settle)
+  body.onceOver(() => expectation.settled(progress.answered || body.complete))
   try {
-    return { status, requestId: expectation.requestId, ...(await accepted(head, expectation, progress)) }
+    const type = typeOf(head)
+    if (status === 200 && type === 'text/event-stream') {
+      return { status, headers, requestId, streamed: true, messages: messagesOf(head, expectation, progress) }
+    }
+    const response =
+      status >= 400 ? await errorAnswer(head, type, expectation) : await soleMessage(head, expectation)
+    return { status, headers, requestId, streamed: false, response }
   } catch (error) {
     drain(body)
     throw error
   }
 }
 
-async function accepted(
-  head: Head,
-  expectation: Expectation,
-  progress: Progress,
-): Promise<Pick<McpAnswer, 'streamed' | 'messages'>> {
-  const { status, headers, body } = head
+/** Returns the type of an answer that may be one. */
+function typeOf({ status, headers }: Head): string {
   if (status === 401 || status === 403) {
     throw failed("the upstream refused this gateway's credentials", { status })
   }
   if (isEncoded(headers)) throw failed('the answer is compressed, which was not asked for', { status })
   const type = mediaTypeOf(headers)
-  if (status >= 400) {
-    return { streamed: false, messages: onlyOne(await errorAnswer(head, type, expectation)) }
-  }
+  if (status >= 400) return type
   if (status !== 200) throw failed(`an answer of status ${status} to a request`, { status })
-  if (type === 'application/json') {
-    return { streamed: false, messages: closing(oneMessage(body, expectation, progress), body, progress) }
-  }
-  if (type === 'text/event-stream') {
-    return { streamed: true, messages: closing(eventMessages(body, expectation, progress), body, progress) }
-  }
+  if (type === 'application/json' || type === 'text/event-stream') return type
   throw failed('the answer is neither JSON nor an event stream', { status })
 }
 
@@ -120,9 +121,9 @@ async function errorAnswer({ status, body }: Head, type: string, expectation: Ex
 
 /** Reads a message. A large one that holds the secret of our credentials is none. */
 function messageOf(bytes: Buffer, expectation: Expectation): Message | Promise<Message> {
-  const { credentials, resource, signal } = expectation
+  const { credentials, resource, hangup } = expectation
   if (bytes.length <= SMALL) return readMessage(bytes)
-  return readLarge(bytes, { key: resource.resource_id, signal, traces: credentials.traces })
+  return readLarge(bytes, { key: resource.resource_id, signal: hangup.signal, traces: credentials.traces })
 }
 
 /** Tells of a small message whether it holds the secret of our credentials. */
@@ -149,28 +150,21 @@ function answers(message: Message, requestId: number): boolean {
   return id === requestId || id === null
 }
 
-async function* oneMessage(
-  body: Readable,
-  expectation: Expectation,
-  progress: Progress,
-): AsyncGenerator<Message> {
+async function soleMessage({ body }: Head, expectation: Expectation): Promise<Message> {
   const { limits, held } = expectation
   const bytes = await readWhole(body, limits.maxMessageBytes, held)
   const message = judged(await messageOf(bytes, expectation), expectation)
   if (kindOfMessage(message) !== 'response') throw failed('the answer is not a response')
-  progress.answered = true
-  yield message
+  return message
 }
 
 async function* eventMessages(
-  body: Readable,
+  { body }: Head,
   expectation: Expectation,
   progress: Progress,
 ): AsyncGenerator<Message> {
-  // Not destroyed with the loop: what follows the response is read, so that the connection can serve again.
-  const chunks: AsyncIterable<Buffer> = body.iterator({ destroyOnReturn: false })
   try {
-    for await (const data of eventData(chunks, expectation.limits, expectation.held)) {
+    for await (const data of eventData(body, expectation.limits, expectation.held)) {
       const message = judged(await messageOf(data, expectation), expectation)
       progress.answered = kindOfMessage(message) === 'response'
       yield message
@@ -178,6 +172,7 @@ async function* eventMessages(
     }
     throw failed('the event stream ended before the response')
   } finally {
+    // What follows the response is read, so that the connection can serve again.
     if (progress.answered) drain(body)
     else body.destroy()
   }
@@ -194,21 +189,14 @@ function judged(message: Message, expectation: Expectation): Message {
   return message
 }
 
-async function* onlyOne(message: Message): AsyncGenerator<Message> {
-  yield message
-}
-
-/** `messages`, such that returning destroys the request even where iterating has not begun. */
-function closing(
-  messages: AsyncGenerator<Message>,
-  body: Readable,
-  progress: Progress,
-): AsyncIterable<Message> {
+/** The messages of an event stream, such that returning destroys the request even where iterating has not begun. */
+function messagesOf(head: Head, expectation: Expectation, progress: Progress): AsyncIterable<Message> {
+  const messages = eventMessages(head, expectation, progress)
   return {
     [Symbol.asyncIterator]: () => ({
       next: () => messages.next(),
       return: () => {
-        if (!progress.answered) body.destroy()
+        if (!progress.answered) head.body.destroy()
         return messages.return(undefined)
       },
     }),
@@ -216,9 +204,10 @@ function closing(
 }
 
 /** Reads the response that an answer ends with. Passes over what comes before it. */
-export async function responseOf({ messages }: McpAnswer): Promise<Message> {
+export async function responseOf(answer: McpAnswer): Promise<Message> {
+  if (!answer.streamed) return answer.response
   let last: Message | null = null
-  for await (const message of messages) last = message
+  for await (const message of answer.messages) last = message
   if (last === null) throw failed('the answer holds no response')
   return last
 }

@@ -1,11 +1,14 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Resolve } from '../../egress/agent.ts'
+import { CallHangup } from '../../http/open-calls.ts'
 import type { Limits } from '../options.ts'
+import type { Era } from '../protocol/versions.ts'
 import type { McpAnswer } from './answer.ts'
 import { openConnections } from './connections.ts'
 import { failed } from './errors.ts'
-import { callLegacy, endSession, type LegacyCall, openSession, sessionHeaders } from './legacy.ts'
+import { hangupBy } from './hangup.ts'
+import { callLegacy, endSession, type LegacyCall, openSession } from './legacy.ts'
 import { callModern, type ModernCall } from './modern.ts'
 import { type Reading, readUpstream } from './reading.ts'
 import { notify, type Transport } from './request.ts'
@@ -27,13 +30,15 @@ export interface UpstreamOptions extends Limits {
 /** One request to an upstream of either era, on behalf of one caller. */
 export interface UpstreamCall extends ModernCall, LegacyCall {
   readonly permit: Granted
+  /** The era that the upstream is spoken to in. Null: it was never read. */
+  readonly era: Era | null
 }
 
 /** The MCP servers behind this gateway. Whatever fails because of one is a McpUpstreamError. */
 export interface McpUpstream {
   /**
-   * Sends one request and resolves with the head of its answer. Rejects with McpUpstreamError, or the
-   * signal's reason.
+   * Sends one request and resolves with its answer, or the head of an event stream. Rejects with McpUpstreamError,
+   * or the reason why nobody waits any more.
    */
   readonly call: (call: UpstreamCall) => Promise<McpAnswer>
   /**
@@ -77,21 +82,20 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
     sessions.sweep(at)
     transport.connections.sweep(at)
   }, SWEEP_MS).unref()
-  const closed = new AbortController()
+  const closed = new CallHangup()
 
   return {
-    async call(call) {
-      const { era } = call.resource
-      if (era === null) throw failed('it has never been read, so its era is unknown')
-      return era === 'modern' ? callModern(transport, call) : callLegacy(transport, sessions, call)
+    call(call) {
+      if (call.era === 'modern') return callModern(transport, call)
+      if (call.era === 'legacy') return callLegacy(transport, sessions, call)
+      return Promise.reject(failed('it has never been read, so its era is unknown'))
     },
     async respond(permit, resource, owner, response) {
-      const { signal } = closed
-      const lease = await sessions.leaseExisting(resource, owner, signal)
+      const lease = await sessions.leaseExisting(resource, owner, closed)
       if (lease === null) throw failed('there is no session that could have asked')
-      const headers = sessionHeaders(lease.session)
+      const { headers } = lease.session
       try {
-        await notify(transport, { permit, resource, text: response, headers, signal })
+        await notify(transport, { permit, resource, text: response, headers, hangup: closed })
       } finally {
         lease.release()
       }
@@ -103,11 +107,11 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
           `the permit is for the reading of ${permit.resourceId}, not of ${resource.resource_id}`,
         )
       }
-      return readUpstream({ transport, permit, resource, signal })
+      return readUpstream({ transport, permit, resource, hangup: hangupBy(signal) })
     },
     async close() {
       clearInterval(sweeper)
-      closed.abort(failed('the gateway stops'))
+      closed.hangUp(failed('the gateway stops'))
       await sessions.close()
       await transport.connections.close()
     },

@@ -27,7 +27,11 @@ export interface UpstreamCredentials {
 /** The connection to a resource, as it is now. */
 export interface Connection {
   readonly agent: Agent
-  readonly url: URL
+  readonly origin: string
+  /** With the query. */
+  readonly path: string
+  /** Those of the credentials, names and values in turn. */
+  readonly headers: readonly string[]
   readonly credentials: UpstreamCredentials
 }
 
@@ -40,8 +44,10 @@ interface SecretSource {
 export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, SecretSource {}
 
 export interface Connections {
-  /** Throws McpUpstreamError `failed` where the resource's credentials or its endpoint cannot be used. */
-  readonly of: (resource: McpResource) => Promise<Connection>
+  /**
+   * Throws or rejects with McpUpstreamError `failed` where the resource's credentials or its endpoint cannot be used.
+   */
+  readonly of: (resource: McpResource) => Connection | Promise<Connection>
   /** Gives up the agents that have not been used lately. Requests under way on them go on. */
   readonly sweep: (at: number) => void
   /** Ends every connection at once. */
@@ -51,6 +57,14 @@ export interface Connections {
 interface Entry {
   readonly agent: Agent
   usedAt: number
+}
+
+/** A connection that was made, for as long as it is of the resource's revision and its secret is believed. */
+interface Known {
+  readonly connection: Connection
+  readonly entry: Entry
+  readonly revision: number
+  readonly secretReadAt: number
 }
 
 /**
@@ -64,21 +78,35 @@ export function openConnections(options: ConnectionOptions): Connections {
   const credentialsOf: CredentialsOf = credentialsReader({ secret, clock })
   const agents = new Map<string, Entry>()
 
-  const agentOf = (resource: McpResource, { tls }: UpstreamCredentials): Agent => {
+  const known = new Map<string, Known>()
+
+  const entryOf = (resource: McpResource, { tls }: UpstreamCredentials): Entry => {
     const certificate =
       tls === null ? '' : createHash('sha256').update(tls.key).update(tls.cert).digest('hex')
     const key = `${resource.resource_id} ${resource.revision} ${certificate}`
     const entry = agents.get(key) ?? { agent: egressAgent({ ...egress, ...(tls && { tls }) }), usedAt: 0 }
     agents.set(key, entry)
     entry.usedAt = clock()
-    return entry.agent
+    return entry
+  }
+
+  const made = async (resource: McpResource): Promise<Connection> => {
+    const { origin, pathname, search } = endpointOf(resource)
+    const { readAt: secretReadAt, credentials } = await credentialsOf(resource)
+    const entry = entryOf(resource, credentials)
+    const headers = Object.entries(credentials.headers).flat()
+    const connection = { agent: entry.agent, origin, path: `${pathname}${search}`, headers, credentials }
+    known.set(resource.resource_id, { connection, entry, revision: resource.revision, secretReadAt })
+    return connection
   }
 
   return {
-    async of(resource) {
-      const url = endpointOf(resource)
-      const credentials = await credentialsOf(resource)
-      return { url, credentials, agent: agentOf(resource, credentials) }
+    of(resource) {
+      const at = clock()
+      const last = known.get(resource.resource_id)
+      if (last?.revision !== resource.revision || !isBelieved(last.secretReadAt, at)) return made(resource)
+      last.entry.usedAt = at
+      return last.connection
     },
     sweep(at) {
       for (const [key, { agent, usedAt }] of agents) {
@@ -86,10 +114,12 @@ export function openConnections(options: ConnectionOptions): Connections {
         agents.delete(key)
         void agent.close()
       }
+      for (const [id, { entry }] of known) if (at - entry.usedAt >= AGENT_IDLE_MS) known.delete(id)
     },
     async close() {
       const open = [...agents.values()]
       agents.clear()
+      known.clear()
       await Promise.all(open.map(({ agent }) => agent.destroy()))
     },
   }
@@ -109,9 +139,19 @@ function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResourc
   return url
 }
 
-type CredentialsOf = (resource: McpResource) => Promise<UpstreamCredentials>
+/** Credentials, and the instant at which their secret was read. */
+interface Read {
+  readonly credentials: UpstreamCredentials
+  readonly readAt: number
+}
 
-const NONE: UpstreamCredentials = { headers: {}, tls: null, traces: [] }
+type CredentialsOf = (resource: McpResource) => Promise<Read>
+
+/** Nothing was read, and nothing can change. */
+const NONE: Read = { credentials: { headers: {}, tls: null, traces: [] }, readAt: Number.POSITIVE_INFINITY }
+
+const isBelieved = (readAt: number, at: number): boolean =>
+  readAt === NONE.readAt || (at >= readAt && at - readAt < SECRET_AGE_MS)
 
 /**
  * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
@@ -120,28 +160,27 @@ const NONE: UpstreamCredentials = { headers: {}, tls: null, traces: [] }
 function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
   const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()
 
-  const read = (reference: string): Promise<string> => {
+  const read = (reference: string): { readonly at: number; readonly text: Promise<string> } => {
     const at = clock()
-    const entry = known.get(reference)
-    if (entry && at >= entry.at && at - entry.at < SECRET_AGE_MS) return entry.text
-    const text = secret(reference)
-    known.set(reference, { at, text })
+    const last = known.get(reference)
+    if (last && isBelieved(last.at, at)) return last
+    const entry = { at, text: secret(reference) }
+    known.set(reference, entry)
     // A secret that could not be read is read again at once, not after ten seconds.
-    text.catch(() => known.delete(reference))
-    return text
+    entry.text.catch(() => known.delete(reference))
+    return entry
   }
 
   return async ({ auth_type, auth_secret_ref }) => {
     if (auth_type === 'none') return NONE
     if (auth_secret_ref === null) throw failed('no secret is named for its credentials')
-    let text: string
-    try {
-      text = await read(auth_secret_ref)
-    } catch (error) {
+    const { at: readAt, text } = read(auth_secret_ref)
+    const secretText = await text.catch((error: unknown) => {
       if (error instanceof SecretReferenceError) throw failed(`its auth_secret_ref ${error.message}`)
       throw failed('the secret of its credentials cannot be read', { cause: error })
-    }
-    return auth_type === 'mtls' ? certificateOf(text) : headerOf(auth_type, text)
+    })
+    const credentials = auth_type === 'mtls' ? certificateOf(secretText) : headerOf(auth_type, secretText)
+    return { credentials, readAt }
   }
 }
 

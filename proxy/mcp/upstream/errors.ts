@@ -6,10 +6,10 @@
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 
 /**
- * The remedy of a failure that does nothing twice: connect again (not a byte of the request was sent), or
- * begin a new session (the upstream does not know the one we named, so it did nothing).
+ * The remedy of a failure that does nothing twice: a new session, where the upstream does not know the one we
+ * named, so it did nothing.
  */
-export type Cure = 'reconnect' | 'new_session'
+export type Cure = 'new_session'
 
 interface Options {
   readonly cause?: unknown

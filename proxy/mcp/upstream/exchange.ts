@@ -1,6 +1,6 @@
-import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { Collector } from '../../../plugins/collect.ts'
+import type { Hangup } from '../../../plugins/plugin.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import type { Connection } from './connections.ts'
@@ -14,84 +14,109 @@ const REST_MS = 1_000
 
 export type ResponseHeaders = Readonly<Record<string, string | readonly string[] | undefined>>
 
+/** Names and values in turn. */
+export type HeaderList = readonly string[]
+
 export interface Outgoing {
   readonly method: 'POST' | 'DELETE'
-  /** Beside the credentials, which the connection brings, `host` and `content-length`. */
-  readonly headers: Readonly<Record<string, string>>
+  /** Beside those that the connection brings, `host` and `content-length`. */
+  readonly headers: HeaderList
   readonly body: string | Buffer | null
   /** For all of it, from the connection to the last byte of the answer. ms. */
   readonly totalMs: number
-  /** The request is destroyed at once when it fires, at whatever stage it is. */
-  readonly signal: AbortSignal
+  /** The request is destroyed at once when nobody waits for it any more, at whatever stage it is. */
+  readonly hangup: Hangup
 }
 
 /** The head of an answer, and its body as it comes. */
 export interface Head {
   readonly status: number
   readonly headers: ResponseHeaders
+  readonly body: Body
+}
+
+/** The body of an answer. Nothing is read ahead beyond what comes with one reading of the connection. */
+export interface Body extends AsyncIterable<Buffer> {
   /**
-   * Errors with McpUpstreamError or the signal's reason. Its chunks are what came together. Nothing is read
-   * ahead beyond one of them. Destroying it ends the request.
+   * Reads what came together; null at the end. Throws or rejects with McpUpstreamError, or the reason why nobody
+   * waits any more. One reader at a time.
    */
-  readonly body: Readable
+  readonly read: () => Buffer | null | Promise<Buffer | null>
+  /** True once all of it has come, read or not. */
+  readonly complete: boolean
+  /** Calls `told` once nothing more can come: at once where that is so already. */
+  readonly onceOver: (told: () => void) => void
+  /** Ends the request, where its answer is not complete. */
+  readonly destroy: () => void
 }
 
 /**
  * Sends one HTTP request and resolves with the head of the answer, whatever its status. A connection that
  * could not be made is tried once more; a request of which a byte may have gone out never is, for it may have
- * acted. Throws {@link McpUpstreamError}, or the signal's reason.
+ * acted. Rejects with {@link McpUpstreamError}, or the reason why nobody waits any more.
  */
-export async function exchange(connection: Connection, outgoing: Outgoing): Promise<Head> {
-  try {
-    return await new Exchange(connection, outgoing).head
-  } catch (error) {
-    const again = error instanceof McpUpstreamError && error.cure === 'reconnect'
-    if (!again) throw error
-    return new Exchange(connection, outgoing).head
-  }
-}
+export const exchange = (connection: Connection, outgoing: Outgoing): Promise<Head> =>
+  new Exchange(connection, outgoing).head
 
 /** One request under way. It has two ends, its head and its body, and fails at the one that is due. */
-class Exchange implements Dispatcher.DispatchHandler {
+class Exchange implements Dispatcher.DispatchHandler, Body {
+  readonly #connection: Connection
   readonly #outgoing: Outgoing
   readonly #head = Promise.withResolvers<Head>()
   readonly #timer: NodeJS.Timeout
   /** Null until the connection stands and the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
-  #body: Readable | null = null
-  /** What came with one reading of the connection, however many pieces it was sent in. */
+  #isSecondTry = false
+  #hasHead = false
+  /** What came with one reading of the connection, however many pieces it was sent in, until it is read. */
   readonly #come = new Collector(Number.POSITIVE_INFINITY)
+  #reader: PromiseWithResolvers<Buffer | null> | null = null
   /** True: the connection has been told to wait, and has handed over one more piece before it did. */
   #waits = false
   #complete = false
-  /** The reason, where this side ended it. */
-  #ended: { readonly reason: unknown } | null = null
+  #failed: { readonly reason: unknown } | null = null
+  #told: (() => void) | null = null
 
-  constructor({ agent, url, credentials }: Connection, outgoing: Outgoing) {
-    const { method, body, headers, totalMs, signal } = outgoing
+  constructor(connection: Connection, outgoing: Outgoing) {
+    const { totalMs, hangup } = outgoing
+    this.#connection = connection
     this.#outgoing = outgoing
     this.#timer = setTimeout(() => this.#end(new McpUpstreamError('timeout', 'it took too long')), totalMs)
-    if (signal.aborted) {
-      this.#aborted()
-      return
+    if (hangup.gone) this.#hungUp()
+    else {
+      hangup.onGone(this.#hungUp)
+      this.#dispatch()
     }
-    signal.addEventListener('abort', this.#aborted, { once: true })
-    const path = `${url.pathname}${url.search}`
-    const long = body !== null && body.length > AT_ONCE ? longBody(body) : null
-    agent.dispatch(
-      {
-        origin: url.origin,
-        path,
-        method,
-        body: long?.body ?? body,
-        headers: { ...headers, ...credentials.headers, ...long?.headers },
-      },
-      this,
-    )
   }
 
   get head(): Promise<Head> {
     return this.#head.promise
+  }
+
+  get complete(): boolean {
+    return this.#complete
+  }
+
+  read(): Buffer | null | Promise<Buffer | null> {
+    if (this.#failed) throw this.#failed.reason
+    if (this.#come.length > 0) return this.#taken()
+    if (this.#complete) return null
+    this.#reader = Promise.withResolvers()
+    this.#goOn()
+    return this.#reader.promise
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer> {
+    for (let piece = await this.read(); piece !== null; piece = await this.read()) yield piece
+  }
+
+  onceOver(told: () => void): void {
+    if (this.#isOver) told()
+    else this.#told = told
+  }
+
+  destroy(): void {
+    this.#end(new Error('not wanted any more'))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -99,33 +124,22 @@ class Exchange implements Dispatcher.DispatchHandler {
     const again = this.#controller !== null
     this.#controller = controller
     if (again) this.#end(new McpUpstreamError('unreachable', 'the connection broke'))
-    else if (this.#ended) controller.abort(asError(this.#ended.reason))
+    if (this.#failed) controller.abort(asError(this.#failed.reason))
   }
 
   onResponseStart(
-    controller: Dispatcher.DispatchController,
+    _controller: Dispatcher.DispatchController,
     status: number,
     headers: Record<string, string | string[] | undefined>,
   ): void {
     // An announcement (1xx); the clock goes on.
     if (status < 200) return
-    const body = new Readable({
-      highWaterMark: 1,
-      read: () => this.#goOn(controller),
-      destroy: (error, done) => {
-        if (!this.#complete) controller.abort(error ?? new Error('not wanted any more'))
-        done(error)
-      },
-    })
-    // A reader hears its error; without a listener of its own, one that nobody reads would end the process.
-    body.on('error', () => {})
-    body.once('close', () => this.#release())
-    this.#body = body
-    this.#head.resolve({ status, headers, body })
+    this.#hasHead = true
+    this.#head.resolve({ status, headers, body: this })
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#come.length === 0) queueMicrotask(() => this.#handOver(controller))
+    if (this.#come.length === 0) queueMicrotask(this.#handOver)
     this.#come.add(chunk)
     if (!controller.paused) return
     // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
@@ -134,60 +148,82 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#waits = !this.#waits
   }
 
-  onResponseEnd(controller: Dispatcher.DispatchController): void {
-    this.#handOver(controller)
+  onResponseEnd(): void {
     this.#complete = true
-    this.#body?.push(null)
+    this.#reader?.resolve(this.#come.length > 0 ? this.#taken() : null)
+    this.#over()
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#complete = true
-    const reason = this.#ended ? this.#ended.reason : this.#failure(error)
-    if (this.#body) this.#body.destroy(asError(reason))
-    else this.#reject(reason)
+    if (this.#isOver) return
+    if (this.#controller === null && !this.#isSecondTry && isWorthAnotherTry(error)) {
+      this.#isSecondTry = true
+      this.#dispatch()
+    } else this.#fail(this.#failureOf(error))
   }
 
-  #handOver(controller: Dispatcher.DispatchController): void {
-    if (this.#come.length === 0) return
+  #dispatch(): void {
+    const { agent, origin, path, headers } = this.#connection
+    const { method, body, headers: own } = this.#outgoing
+    const long = body !== null && body.length > AT_ONCE ? longBody(body) : null
+    const all = [...own, ...headers, ...(long?.headers ?? [])]
+    agent.dispatch({ origin, path, method, body: long?.body ?? body, headers: all }, this)
+  }
+
+  // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
+  readonly #handOver = (): void => {
+    if (this.#isOver || this.#come.length === 0) return
+    if (this.#reader) this.#reader.resolve(this.#taken())
+    else this.#controller?.pause()
+  }
+
+  #taken(): Buffer {
     const bytes = this.#come.bytes()
     this.#come.clear()
-    // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
-    if (this.#body?.push(bytes) === false) controller.pause()
+    this.#reader = null
+    return bytes
   }
 
-  #goOn(controller: Dispatcher.DispatchController): void {
-    if (!controller.paused) return
+  #goOn(): void {
+    const controller = this.#controller
+    if (!controller?.paused) return
     // With a turn of the loop between, so that a fast upstream leaves room for everybody else.
     setImmediate(() => {
-      if (this.#complete) return
+      if (this.#isOver) return
       this.#waits = false
       controller.resume()
     })
   }
 
-  readonly #aborted = (): void => this.#end(this.#outgoing.signal.reason)
+  readonly #hungUp = (): void => this.#end(this.#outgoing.hangup.signal.reason)
 
   #end(reason: unknown): void {
-    this.#ended ??= { reason }
-    if (this.#body) this.#body.destroy(asError(reason))
-    else {
-      this.#reject(reason)
-      this.#controller?.abort(asError(reason))
-    }
+    if (this.#isOver) return
+    this.#fail(reason)
+    this.#controller?.abort(asError(reason))
   }
 
-  #reject(reason: unknown): void {
+  #fail(reason: unknown): void {
+    this.#failed = { reason }
+    this.#come.clear()
+    // Once the head has been handed over it is the body that fails.
     this.#head.reject(reason)
-    this.#release()
+    this.#reader?.reject(reason)
+    this.#over()
   }
 
-  #release(): void {
+  get #isOver(): boolean {
+    return this.#complete || this.#failed !== null
+  }
+
+  #over(): void {
     clearTimeout(this.#timer)
-    this.#outgoing.signal.removeEventListener('abort', this.#aborted)
+    this.#outgoing.hangup.offGone(this.#hungUp)
+    this.#told?.()
   }
 
-  #failure(error: Error): McpUpstreamError {
-    if (this.#body) return failureInBody(error)
+  #failureOf(error: Error): McpUpstreamError {
+    if (this.#hasHead) return failureInBody(error)
     return this.#controller ? failureBeforeHead(error) : failureToConnect(error)
   }
 }
@@ -204,9 +240,14 @@ function failureToConnect(error: Error): McpUpstreamError {
     return new McpUpstreamError('unreachable', 'its address is refused', { cause: error })
   }
   if (code === 'UND_ERR_INVALID_ARG') return failed('the request cannot be written', { cause: error })
-  const closed = code === 'UND_ERR_CLOSED' || code === 'UND_ERR_DESTROYED'
-  return new McpUpstreamError('unreachable', code, { cause: error, ...(!closed && { cure: 'reconnect' }) })
+  return new McpUpstreamError('unreachable', code, { cause: error })
 }
+
+/** Tells of a connection that could not be made whether another one might be. */
+const isWorthAnotherTry = (error: Error): boolean =>
+  !(error instanceof EgressRefused) && !FINAL.includes(codeOf(error))
+
+const FINAL = ['UND_ERR_INVALID_ARG', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']
 
 function failureBeforeHead(error: Error): McpUpstreamError {
   const code = codeOf(error)
@@ -234,13 +275,21 @@ export function isEncoded({ 'content-encoding': encoding }: ResponseHeaders): bo
 }
 
 /** Reads the rest of a body and forgets it; cuts off one that is long or slow. */
-export function drain(body: Readable): void {
-  if (body.destroyed) return
+export function drain(body: Body): void {
+  if (!body.complete) void passedOver(body)
+}
+
+async function passedOver(body: Body): Promise<void> {
   const timer = setTimeout(() => body.destroy(), REST_MS).unref()
-  body.once('close', () => clearTimeout(timer))
   let left = REST_BYTES
-  body.on('data', (chunk: Buffer) => {
-    left -= chunk.length
-    if (left < 0) body.destroy()
-  })
+  try {
+    for await (const piece of body) {
+      left -= piece.length
+      if (left < 0) body.destroy()
+    }
+  } catch {
+    // It broke, or was cut off: nobody wanted it.
+  } finally {
+    clearTimeout(timer)
+  }
 }

@@ -4,19 +4,13 @@ import { notificationMessage } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
 import { type McpAnswer, responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { drain, exchange, type ResponseHeaders } from './exchange.ts'
-import { errorCodeOf, type Message, resultOf } from './message.ts'
+import { drain, exchange, type HeaderList, type ResponseHeaders } from './exchange.ts'
+import { hangupBy } from './hangup.ts'
+import { errorCodeOf, resultOf } from './message.ts'
 import type { ModernCall } from './modern.ts'
 import { notify, send, type Transport } from './request.ts'
 import { mayBeGone } from './session-gone.ts'
-import type {
-  ClientIdentity,
-  Lease,
-  Opening,
-  SessionOwner,
-  UpstreamSession,
-  UpstreamSessions,
-} from './sessions.ts'
+import type { ClientIdentity, Opening, SessionOwner, UpstreamSession, UpstreamSessions } from './sessions.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
 const END_MS = 2_000
@@ -44,26 +38,26 @@ export async function callLegacy(
   try {
     return await inSession(transport, sessions, call)
   } catch (error) {
-    if (!(error instanceof McpUpstreamError && error.cure === 'new_session')) throw error
+    if (!isUnknownSession(error)) throw error
     return inSession(transport, sessions, call)
   }
 }
+
+const isUnknownSession = (error: unknown): boolean =>
+  error instanceof McpUpstreamError && error.cure === 'new_session'
 
 async function inSession(
   transport: Transport,
   sessions: UpstreamSessions,
   call: LegacyCall,
 ): Promise<McpAnswer> {
-  const { permit, resource, method, params, signal, held } = call
-  const lease = await sessions.lease(call)
+  const { permit, resource, method, params, hangup, held } = call
+  const leased = sessions.lease(call)
+  const lease = leased instanceof Promise ? await leased : leased
   const { session } = lease
   const requestId = transport.nextId()
-  const settled = (answered: boolean) => {
-    lease.release()
-    if (!answered) void cancel(transport, call, session, requestId)
-  }
   try {
-    const { answer } = await send(transport, {
+    const answer = await send(transport, {
       permit,
       resource,
       requestId,
@@ -71,23 +65,19 @@ async function inSession(
       session: session.id === null ? 'unnamed' : 'named',
       method,
       params,
-      headers: sessionHeaders(session),
-      signal,
+      headers: session.headers,
+      hangup,
       held,
-      settled,
+      settled: (answered) => {
+        lease.release()
+        if (!answered) void cancel(transport, call, session, requestId)
+      },
     })
-    return answer.status < 400 ? answer : { ...answer, messages: watched(answer, lease) }
+    if (answer.status >= 400 && !answer.streamed && mayBeGone(answer.status, answer.response)) lease.forget()
+    return answer
   } catch (error) {
-    if (error instanceof McpUpstreamError && error.cure === 'new_session') lease.forget()
+    if (isUnknownSession(error)) lease.forget()
     throw error
-  }
-}
-
-/** Passes on the messages of an answer with an HTTP error, which may speak of the session. */
-async function* watched({ status, messages }: McpAnswer, lease: Lease): AsyncGenerator<Message> {
-  for await (const message of messages) {
-    if (mayBeGone(status, message)) lease.forget()
-    yield message
   }
 }
 
@@ -103,9 +93,9 @@ async function cancel(
 ): Promise<void> {
   const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
   const text = notificationMessage('notifications/cancelled', params)
-  const signal = AbortSignal.timeout(CANCEL_MS)
+  const hangup = hangupBy(AbortSignal.timeout(CANCEL_MS))
   try {
-    await notify(transport, { permit, resource, text, headers: sessionHeaders(session), signal })
+    await notify(transport, { permit, resource, text, headers: session.headers, hangup })
   } catch {
     // The upstream finishes an answer that nobody will read.
   }
@@ -115,22 +105,24 @@ async function cancel(
  * Makes the headers of a message in a session (2025-11-25, transports: session management, protocol version
  * header).
  */
-export function sessionHeaders({ id, protocolVersion }: UpstreamSession): Readonly<Record<string, string>> {
-  return { 'mcp-protocol-version': protocolVersion, ...(id !== null && { 'mcp-session-id': id }) }
-}
+const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList => [
+  'mcp-protocol-version',
+  protocolVersion,
+  ...(id === null ? [] : ['mcp-session-id', id]),
+]
 
 /**
  * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and
- * takes any that this gateway knows. Throws McpUpstreamError, or the signal's reason.
+ * takes any that this gateway knows. Throws McpUpstreamError, or the reason why nobody waits any more.
  */
 export async function openSession(
   transport: Transport,
-  { permit, resource, client, signal }: Opening,
+  { permit, resource, client, hangup }: Opening,
 ): Promise<{ session: UpstreamSession; result: Members }> {
   const [protocolVersion] = LEGACY
   const { capabilities, clientInfo } = client
   const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? IMPLEMENTATION }
-  const { head, answer } = await send(transport, {
+  const answer = await send(transport, {
     permit,
     resource,
     requestId: transport.nextId(),
@@ -138,18 +130,20 @@ export async function openSession(
     session: 'none',
     method: 'initialize',
     params: JSON.stringify(params),
-    headers: {},
-    signal,
+    headers: [],
+    hangup,
     held: null,
     settled: () => {},
   })
   const response = await responseOf(answer)
   const result = resultOf(response)
   if (result === null) throw failed(`initialize was answered with error ${errorCodeOf(response)}`)
-  const session = { id: sessionIdOf(head.headers), protocolVersion: versionOf(result) }
+  const id = sessionIdOf(answer.headers)
+  const version = versionOf(result)
+  const session = { id, protocolVersion: version, headers: sessionHeaders(id, version) }
   const text = notificationMessage('notifications/initialized', null)
   try {
-    await notify(transport, { permit, resource, text, headers: sessionHeaders(session), signal })
+    await notify(transport, { permit, resource, text, headers: session.headers, hangup })
   } catch (error) {
     await endSession(transport, resource, session)
     throw error
@@ -167,11 +161,11 @@ export async function endSession(
   session: UpstreamSession,
 ): Promise<void> {
   if (session.id === null) return
-  const headers = sessionHeaders(session)
-  const signal = AbortSignal.timeout(END_MS)
+  const { headers } = session
+  const hangup = hangupBy(AbortSignal.timeout(END_MS))
   try {
     const connection = await transport.connections.of(resource)
-    const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, signal } as const
+    const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, hangup } as const
     const { body } = await exchange(connection, ending)
     drain(body)
   } catch {

@@ -5,16 +5,16 @@ import { turn } from '../../../plugins/turns.ts'
 /** Characters that are written, and so encoded and encrypted, at once. */
 const PIECE = 131_072
 
-/** A long text as the body of a request, and its header. */
+/** A long text as the body of a request, and its header, name and value. */
 export interface LongBody {
   readonly body: Readable
-  readonly headers: { readonly 'content-length': string }
+  readonly headers: readonly string[]
 }
 
 /** Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. */
 export const longBody = (text: string | Buffer): LongBody => ({
   body: Readable.from(inTurn(text), { objectMode: false }),
-  headers: { 'content-length': String(Buffer.byteLength(text)) },
+  headers: ['content-length', String(Buffer.byteLength(text))],
 })
 
 async function* inTurn(text: string | Buffer): AsyncGenerator<string | Buffer> {

@@ -1,10 +1,11 @@
-import type { Readable } from 'node:stream'
 import { isObject, type Members } from '../../../db/json.ts'
-import { collect } from '../../../plugins/collect.ts'
-import { type Span, scanJson } from '../../../plugins/json-body/scan.ts'
+import { Collector } from '../../../plugins/collect.ts'
+import { type Scan, type Span, scanJson } from '../../../plugins/json-body/scan.ts'
 import type { Held } from '../../../plugins/plugin.ts'
+import { AT_ONCE } from '../../../plugins/turns.ts'
 import { type JsonText, memberObject } from '../protocol/json-text.ts'
 import { failed, McpUpstreamError } from './errors.ts'
+import type { Body } from './exchange.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
 export interface Message {
@@ -27,8 +28,7 @@ export type MessageKind = 'request' | 'notification' | 'response'
  * Does NOT know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): Message {
-  const spans = spansOf(bytes)
-  const value = parse(bytes)
+  const { value, spans } = scanned(bytes)
   if (!isObject(value)) throw failed('a message is not one JSON object')
   if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
   return { bytes, value, spans, objects: null }
@@ -52,21 +52,12 @@ export function errorCodeOf({ value }: Message): number | null {
   return isObject(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }
 
-function spansOf(bytes: Buffer): Message['spans'] {
+function scanned(bytes: Buffer): Scan {
   try {
-    return scanJson(bytes).spans
+    return scanJson(bytes)
   } catch (error) {
     // It says what is wrong and at which byte, and quotes nothing.
     throw failed('a message is not strict JSON', { cause: error })
-  }
-}
-
-function parse(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString())
-  } catch {
-    // The parser's own message quotes the body, which is not for the log.
-    throw failed('a message is not JSON')
   }
 }
 
@@ -95,11 +86,19 @@ function kindOfResponse(value: Members): MessageKind | null {
 const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeInteger(id)
 
 /**
- * Reads the whole body. Throws McpUpstreamError `too_large` past `maxBytes`, and what the body itself fails
- * with.
+ * Reads the whole body. Throws McpUpstreamError `too_large` past `maxBytes`, what the body itself fails with, and
+ * refuses with `overloaded` what `held` does not hold; the request is ended then.
  */
-export async function readWhole(body: Readable, maxBytes: number, held: Held | null = null): Promise<Buffer> {
-  const bytes = await collect(body, maxBytes, held)
-  if (bytes === null) throw new McpUpstreamError('too_large', 'the answer is too large')
-  return bytes
+export async function readWhole(body: Body, maxBytes: number, held: Held | null = null): Promise<Buffer> {
+  const collector = new Collector(maxBytes)
+  try {
+    for (let piece = await body.read(); piece !== null; piece = await body.read()) {
+      held?.takeAnswer(piece.length)
+      if (!collector.add(piece)) throw new McpUpstreamError('too_large', 'the answer is too large')
+    }
+  } catch (error) {
+    body.destroy()
+    throw error
+  }
+  return collector.length > AT_ONCE ? collector.bytesInTurns() : collector.bytes()
 }

@@ -1,10 +1,9 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Held } from '../../../plugins/plugin.ts'
+import type { Hangup, Held } from '../../../plugins/plugin.ts'
 import { MODERN } from '../protocol/versions.ts'
 import type { McpAnswer } from './answer.ts'
+import type { HeaderList } from './exchange.ts'
 import { send, type Transport, type UpstreamPermit } from './request.ts'
-
-type Headers = Readonly<Record<string, string>>
 
 export interface ModernCall {
   readonly permit: UpstreamPermit
@@ -13,28 +12,20 @@ export interface ModernCall {
   /** JSON text of the params object, as the upstream must see it; null for none. */
   readonly params: string | Buffer | null
   /** `mcp-name` and `mcp-param-*`. Any other is left out; the rest is put in here. */
-  readonly headers: Headers
+  readonly headers: Readonly<Record<string, string>>
   /** The caller hung up: the request is destroyed at once. */
-  readonly signal: AbortSignal
+  readonly hangup: Hangup
   /** The account that the answer is counted on; null where no caller waits for it. */
   readonly held: Held | null
 }
 
 /**
- * The headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata).
- */
-const modernHeaders = (method: string): Headers => ({
-  'mcp-protocol-version': MODERN,
-  'mcp-method': method,
-})
-
-/**
  * Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all
  * that cancels the request.
  */
-export async function callModern(transport: Transport, call: ModernCall): Promise<McpAnswer> {
-  const { permit, resource, method, params, signal, held } = call
-  const { answer } = await send(transport, {
+export function callModern(transport: Transport, call: ModernCall): Promise<McpAnswer> {
+  const { permit, resource, method, params, hangup, held } = call
+  return send(transport, {
     permit,
     resource,
     requestId: transport.nextId(),
@@ -42,18 +33,24 @@ export async function callModern(transport: Transport, call: ModernCall): Promis
     session: 'none',
     method,
     params,
-    headers: { ...mirrored(call.headers), ...modernHeaders(method) },
-    signal,
+    headers: modernHeaders(call),
+    hangup,
     held,
-    settled: () => {},
+    settled: NOTHING,
   })
-  return answer
 }
 
-/** Keeps the headers that repeat members of the params. No other name passes, whoever set it. */
-function mirrored(headers: Headers): Headers {
-  const lowerCased = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const)
-  return Object.fromEntries(
-    lowerCased.filter(([name]) => name === 'mcp-name' || name.startsWith('mcp-param-')),
-  )
+const NOTHING = (): void => {}
+
+/**
+ * Makes the headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata),
+ * and those that repeat members of the params. No other name passes, whoever set it.
+ */
+function modernHeaders({ method, headers }: ModernCall): HeaderList {
+  const list = ['mcp-protocol-version', MODERN, 'mcp-method', method]
+  for (const [written, value] of Object.entries(headers)) {
+    const name = written.toLowerCase()
+    if (name === 'mcp-name' || name.startsWith('mcp-param-')) list.push(name, value)
+  }
+  return list
 }

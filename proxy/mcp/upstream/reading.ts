@@ -1,11 +1,13 @@
 import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
+import type { Hangup } from '../../../plugins/plugin.ts'
 import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { type Era, LEGACY, META, MODERN, modernMeta } from '../protocol/versions.ts'
 import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { endSession, openSession, sessionHeaders } from './legacy.ts'
+import { hangupBy } from './hangup.ts'
+import { endSession, openSession } from './legacy.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { callModern } from './modern.ts'
 import { send, type Transport } from './request.ts'
@@ -42,7 +44,7 @@ interface Reader {
   readonly transport: Transport
   readonly permit: OperatorPermit
   readonly resource: McpResource
-  readonly signal: AbortSignal
+  readonly hangup: Hangup
 }
 
 /** The answer to `server/discover`. Null: the upstream is of the legacy era. */
@@ -71,26 +73,26 @@ async function readModern(reader: Reader, result: Members | null): Promise<Readi
  * Tells whether a modern upstream lets older clients initialize too: only there can their users be asked
  * something.
  */
-async function speaksLegacy({ transport, permit, resource, signal }: Reader): Promise<boolean> {
+async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Promise<boolean> {
   const client = { capabilities: {}, clientInfo: null }
   // A server that leaves the question open has answered it.
-  const soon = AbortSignal.any([signal, AbortSignal.timeout(SOON_MS)])
+  const soon = hangupBy(AbortSignal.any([hangup.signal, AbortSignal.timeout(SOON_MS)]))
   try {
-    const { session } = await openSession(transport, { permit, resource, client, signal: soon })
+    const { session } = await openSession(transport, { permit, resource, client, hangup: soon })
     await endSession(transport, resource, session)
     return true
   } catch (error) {
-    if (signal.aborted) throw error
+    if (hangup.gone) throw error
     return false
   }
 }
 
-async function readLegacy({ transport, permit, resource, signal }: Reader): Promise<Reading> {
+async function readLegacy({ transport, permit, resource, hangup }: Reader): Promise<Reading> {
   const client = { capabilities: READER_CAPABILITIES, clientInfo: null }
-  const { session, result } = await openSession(transport, { permit, resource, client, signal })
+  const { session, result } = await openSession(transport, { permit, resource, client, hangup })
   try {
     const page = async (params: Members) => {
-      const { answer } = await send(transport, {
+      const answer = await send(transport, {
         permit,
         resource,
         requestId: transport.nextId(),
@@ -98,15 +100,15 @@ async function readLegacy({ transport, permit, resource, signal }: Reader): Prom
         session: 'none',
         method: 'tools/list',
         params: JSON.stringify(params),
-        headers: sessionHeaders(session),
-        signal,
+        headers: session.headers,
+        hangup,
         held: null,
         settled: () => {},
       })
       return responseOf(answer)
     }
     const hasTools = isObject(capabilitiesOf(result).tools)
-    const tools = hasTools ? await toolsBy(page, { transport, permit, resource, signal }) : []
+    const tools = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
     await endSession(transport, resource, session)
@@ -115,9 +117,9 @@ async function readLegacy({ transport, permit, resource, signal }: Reader): Prom
 
 const toolsBy = (
   page: (params: Members) => Promise<Message>,
-  { transport, resource, signal }: Reader,
+  { transport, resource, hangup }: Reader,
 ): Promise<readonly RawTool[]> =>
-  listTools(page, transport.limits.maxAnswerBytes, { key: resource.resource_id, signal })
+  listTools(page, transport.limits.maxAnswerBytes, { key: resource.resource_id, signal: hangup.signal })
 
 const capabilitiesOf = ({ capabilities }: Members): Members => (isObject(capabilities) ? capabilities : {})
 
@@ -127,7 +129,7 @@ async function discover(reader: Reader): Promise<Discovery> {
     response = await askModern(reader, 'server/discover', {})
   } catch (error) {
     // A server does anything but answer a method that it does not know.
-    if (!reader.signal.aborted && error instanceof McpUpstreamError && isNoAnswer(error)) return null
+    if (!reader.hangup.gone && error instanceof McpUpstreamError && isNoAnswer(error)) return null
     throw error
   }
   const code = errorCodeOf(response)

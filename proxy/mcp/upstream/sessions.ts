@@ -1,6 +1,8 @@
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { deadline } from '../../../plugins/deadline.ts'
+import type { Hangup } from '../../../plugins/plugin.ts'
+import { CallHangup } from '../../http/open-calls.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import type { UpstreamPermit } from './request.ts'
 
@@ -16,6 +18,8 @@ export interface UpstreamSession {
   /** Null where the upstream gave none: it keeps none, or one for everybody. */
   readonly id: string | null
   readonly protocolVersion: string
+  /** Those of every message in it, names and values in turn. */
+  readonly headers: readonly string[]
 }
 
 /** The client that an upstream is told it serves. */
@@ -30,7 +34,7 @@ export interface Opening {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly client: ClientIdentity
-  readonly signal: AbortSignal
+  readonly hangup: Hangup
 }
 
 /** The caller that a session is kept for. */
@@ -80,7 +84,7 @@ export class UpstreamSessions {
   readonly #held = new Map<string, Held>()
   /** Resource and session id of those that are open. */
   readonly #reserved = new Set<string>()
-  readonly #closed = new AbortController()
+  readonly #closed = new CallHangup()
 
   constructor(options: Options) {
     this.#options = options
@@ -88,28 +92,24 @@ export class UpstreamSessions {
 
   /**
    * Leases the owner's session at that resource, opened where there is none. Rejects as opening it does, or
-   * with the signal's reason.
+   * with the reason why nobody waits any more.
    */
-  async lease(opening: Opening & { readonly owner: SessionOwner }): Promise<Lease> {
+  lease(opening: Opening & { readonly owner: SessionOwner }): Lease | Promise<Lease> {
     const { resource, owner } = opening
     const key = keyOf(resource, owner)
     this.sweep(this.#options.clock())
     const present = this.#held.get(key)
     if (present && present.resource.revision !== resource.revision) void this.#drop(key, present)
     const held = this.#held.get(key) ?? this.#open(key, opening, owner)
-    return this.#use(key, held, opening.signal)
+    return this.#use(key, held, opening.hangup)
   }
 
   /** Leases a session as {@link lease} does, but resolves with null where the owner has none there. */
-  async leaseExisting(
-    resource: McpResource,
-    owner: SessionOwner,
-    signal: AbortSignal,
-  ): Promise<Lease | null> {
+  async leaseExisting(resource: McpResource, owner: SessionOwner, hangup: Hangup): Promise<Lease | null> {
     const key = keyOf(resource, owner)
     const held = this.#held.get(key)
     if (!held || held.resource.revision !== resource.revision) return null
-    return this.#use(key, held, signal)
+    return this.#use(key, held, hangup)
   }
 
   /** Ends every session that belongs to the caller's own session at this gateway. */
@@ -131,15 +131,14 @@ export class UpstreamSessions {
 
   /** Ends every session; none is opened any more. */
   async close(): Promise<void> {
-    this.#closed.abort(new McpUpstreamError('unreachable', 'the gateway stops'))
+    this.#closed.hangUp(new McpUpstreamError('unreachable', 'the gateway stops'))
     await Promise.all([...this.#held].map(([key, held]) => this.#drop(key, held)))
   }
 
   #open(key: string, { permit, resource, client }: Opening, owner: SessionOwner): Held {
     this.#makeRoom(owner)
-    // Not the signal of the first caller: others may be waiting for the same session.
-    const { signal } = this.#closed
-    const opening = this.#options.open({ permit, resource, client, signal })
+    // Not the hang-up of the first caller: others may be waiting for the same session.
+    const opening = this.#options.open({ permit, resource, client, hangup: this.#closed })
     const held: Held = {
       owner,
       resource,
@@ -171,20 +170,22 @@ export class UpstreamSessions {
     return session
   }
 
-  async #use(key: string, held: Held, signal: AbortSignal): Promise<Lease> {
+  #use(key: string, held: Held, hangup: Hangup): Lease | Promise<Lease> {
     held.users += 1
-    const release = () => {
+    const release = (): void => {
       held.users -= 1
       this.#touch(key, held)
     }
-    try {
-      signal.throwIfAborted()
-      const session = held.open ?? (await deadline({ signal }, () => held.session))
-      return { session, release, forget: () => this.#remove(key, held) }
-    } catch (error) {
+    const leased = (session: UpstreamSession): Lease => ({
+      session,
+      release,
+      forget: () => this.#remove(key, held),
+    })
+    if (held.open && !hangup.gone) return leased(held.open)
+    return deadline({ signal: hangup.signal }, () => held.session).then(leased, (error: unknown) => {
       release()
       throw error
-    }
+    })
   }
 
   #touch(key: string, held: Held): void {

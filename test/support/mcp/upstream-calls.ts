@@ -1,3 +1,4 @@
+import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { McpAnswer } from '../../../proxy/mcp/upstream/answer.ts'
 import type { UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
 import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
@@ -7,26 +8,32 @@ import { resourceAt } from './raw-upstream.ts'
 
 /** A call of a tool by alice, with what a test wants different. */
 export function callOf(url: string, fields: Partial<UpstreamCall> = {}): UpstreamCall {
+  const { resource = resourceAt(url) } = fields
   return {
     permit: TOOL_CALL,
-    resource: resourceAt(url),
+    resource,
+    era: resource.era,
     owner: { principalId: 'acme::alice', sessionId: null },
     method: 'tools/call',
     params: '{"name":"echo"}',
     headers: {},
     client: { capabilities: {}, clientInfo: null },
-    signal: new AbortController().signal,
+    hangup: new CallHangup(),
     held: null,
     ...fields,
   }
 }
 
 /** Every message of an answer. */
-export async function all({ messages }: McpAnswer): Promise<Message[]> {
+export async function all(answer: McpAnswer): Promise<Message[]> {
   const found: Message[] = []
-  for await (const message of messages) found.push(message)
+  for await (const message of messagesOf(answer)) found.push(message)
   return found
 }
+
+/** The messages of an answer as they come. */
+export const messagesOf = (answer: McpAnswer): AsyncIterable<Message> | Iterable<Message> =>
+  answer.streamed ? answer.messages : [answer.response]
 
 export const values = async (answer: McpAnswer): Promise<unknown[]> =>
   (await all(answer)).map(({ value }) => value)

@@ -6,13 +6,13 @@ import {
   editedBytes,
   eventPieces,
   joinedBytes,
-  responseBytes,
 } from '../../../../proxy/mcp/handlers/large-answer.ts'
 import {
   edited,
   errorMessage,
   eventOf,
   readObject,
+  responseBytes,
   resultMessage,
 } from '../../../../proxy/mcp/protocol/json-text.ts'
 

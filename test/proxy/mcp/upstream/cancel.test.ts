@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { CallHangup } from '../../../../proxy/http/open-calls.ts'
 import type { UpstreamCall } from '../../../../proxy/mcp/upstream/client.ts'
 import {
   type Act,
@@ -11,11 +12,13 @@ import {
   sse,
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
-import { all, callOf, failure } from '../../../support/mcp/upstream-calls.ts'
+import { all, callOf, failure, messagesOf } from '../../../support/mcp/upstream-calls.ts'
 import { eventually } from '../../../support/settled.ts'
 
 const noHead: Act = () => {}
 const onlyHead: Act = (res) => rawHead(res, ['content-type: application/json', 'transfer-encoding: chunked'])
+const onlyStream: Act = (res) =>
+  rawHead(res, ['content-type: text/event-stream', 'transfer-encoding: chunked'])
 const inStream: Act = (res) => {
   sse(res)({ jsonrpc: '2.0', method: 'notifications/progress' })
 }
@@ -48,12 +51,12 @@ await t.test('F-19 a caller who hangs up ends the request at once, at whatever s
   for (const [stage, act] of Object.entries(STAGES)) {
     await t.test(stage, async (t) => {
       const { raw, arrived, hungUp } = await watched(t, act)
-      const caller = new AbortController()
+      const caller = new CallHangup()
       const upstream = upstreamFor(t)
-      const whole = async () => all(await upstream.call(callOf(raw.url, { signal: caller.signal })))
+      const whole = async () => all(await upstream.call(callOf(raw.url, { hangup: caller })))
       const gone = t.rejects(whole(), { name: 'Error', message: 'gone' })
       await arrived
-      caller.abort(new Error('gone'))
+      caller.hangUp(new Error('gone'))
       await gone
       await hungUp
       t.equal(raw.told.length, 1, 'a modern upstream is told by the connection')
@@ -65,12 +68,12 @@ await t.test('2025-11-25 an upstream with sessions is told that the request is c
   for (const [stage, act] of Object.entries(STAGES)) {
     await t.test(stage, async (t) => {
       const { raw, arrived, hungUp } = await watched(t, act, (call) => legacy({ act: call }))
-      const caller = new AbortController()
+      const caller = new CallHangup()
       const upstream = upstreamFor(t)
-      const whole = async () => all(await upstream.call(legacyCall(raw, { signal: caller.signal })))
+      const whole = async () => all(await upstream.call(legacyCall(raw, { hangup: caller })))
       const gone = t.rejects(whole(), { message: 'gone' })
       await arrived
-      caller.abort(new Error('gone'))
+      caller.hangUp(new Error('gone'))
       await gone
       await hungUp
       await eventually(() => cancelled(raw).length, Boolean)
@@ -94,8 +97,7 @@ await t.test('2025-11-25 so is one that took too long', async (t) => {
 await t.test('returning early from the messages ends the request', async (t) => {
   await t.test('after one of them', async (t) => {
     const { raw, hungUp } = await watched(t, inStream, (call) => legacy({ act: call }))
-    const { messages } = await upstreamFor(t).call(legacyCall(raw))
-    for await (const { value } of messages) {
+    for await (const { value } of messagesOf(await upstreamFor(t).call(legacyCall(raw)))) {
       t.equal(value.method, 'notifications/progress')
       break
     }
@@ -103,10 +105,11 @@ await t.test('returning early from the messages ends the request', async (t) => 
     await eventually(() => cancelled(raw).length, Boolean)
   })
   await t.test('before the first', async (t) => {
-    const { raw, hungUp } = await watched(t, onlyHead)
+    const { raw, hungUp } = await watched(t, onlyStream)
     // No limit of time may do it instead.
-    const { messages } = await upstreamFor(t, { answerMs: 600_000, totalMs: 600_000 }).call(callOf(raw.url))
-    await messages[Symbol.asyncIterator]().return?.()
+    const answer = await upstreamFor(t, { answerMs: 600_000, totalMs: 600_000 }).call(callOf(raw.url))
+    if (!answer.streamed) throw new Error('it is not streamed')
+    await answer.messages[Symbol.asyncIterator]().return?.()
     await hungUp
   })
 })
@@ -134,7 +137,7 @@ await t.test('what was answered is not cancelled, and its connection serves agai
   const upstream = upstreamFor(t)
   for (let count = 0; count < 10; count += 1) {
     // As a caller does who stops at the response.
-    for await (const { value } of (await upstream.call(legacyCall(raw))).messages)
+    for await (const { value } of messagesOf(await upstream.call(legacyCall(raw))))
       if ('result' in value) break
     // A turn for the connection to be given back.
     await new Promise((resolve) => setImmediate(resolve))
@@ -167,12 +170,12 @@ await t.test('who hangs up while a session is opened for others as well, ends hi
     await serve(res, told)
   })
   const upstream = upstreamFor(t)
-  const caller = new AbortController()
-  const first = upstream.call(legacyCall(raw, { signal: caller.signal }))
+  const caller = new CallHangup()
+  const first = upstream.call(legacyCall(raw, { hangup: caller }))
   const second = upstream.call(legacyCall(raw))
   const gone = t.rejects(first, { message: 'gone' })
   await eventually(() => raw.of('initialize').length, Boolean)
-  caller.abort(new Error('gone'))
+  caller.hangUp(new Error('gone'))
   await gone
   go.resolve()
   await all(await second)
@@ -182,8 +185,9 @@ await t.test('who hangs up while a session is opened for others as well, ends hi
 
 await t.test('who has hung up already is not served', async (t) => {
   const raw = await rawMcp(t)
-  const signal = AbortSignal.abort(new Error('gone'))
-  await t.rejects(upstreamFor(t).call(callOf(raw.url, { signal })), { message: 'gone' })
-  await t.rejects(upstreamFor(t).call(legacyCall(raw, { signal })), { message: 'gone' })
+  const hangup = new CallHangup()
+  hangup.hangUp(new Error('gone'))
+  await t.rejects(upstreamFor(t).call(callOf(raw.url, { hangup })), { message: 'gone' })
+  await t.rejects(upstreamFor(t).call(legacyCall(raw, { hangup })), { message: 'gone' })
   t.equal(raw.of('tools/call').length, 0)
 })

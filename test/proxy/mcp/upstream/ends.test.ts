@@ -1,7 +1,7 @@
-import { once } from 'node:events'
-import { Readable } from 'node:stream'
 import t from 'tap'
+import { CallHangup } from '../../../../proxy/http/open-calls.ts'
 import { answerOf } from '../../../../proxy/mcp/upstream/answer.ts'
+import type { Body } from '../../../../proxy/mcp/upstream/exchange.ts'
 import {
   type Act,
   legacy,
@@ -69,9 +69,15 @@ await t.test('however a request ends, its session is idle again', async (t) => {
 })
 
 await t.test('so it is where the body broke before anybody could look at it', async (t) => {
-  const body = new Readable({ read: () => {} })
-  body.destroy()
-  await once(body, 'close')
+  const body: Body = {
+    complete: false,
+    read: () => {
+      throw new Error('it broke')
+    },
+    async *[Symbol.asyncIterator]() {},
+    onceOver: (told) => told(),
+    destroy: () => {},
+  }
   const settled: boolean[] = []
   const answer = answerOf(
     { status: 500, headers: {}, body },
@@ -83,7 +89,7 @@ await t.test('so it is where the body broke before anybody could look at it', as
       session: 'named',
       held: null,
       resource: { resource_id: 'r' },
-      signal: new AbortController().signal,
+      hangup: new CallHangup(),
       settled: (answered) => settled.push(answered),
     },
   )

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { type Act, rawMcp, result, sendJson, sse, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { fails, flood } from '../../../support/mcp/upstream-broken.ts'
-import { callOf } from '../../../support/mcp/upstream-calls.ts'
+import { callOf, messagesOf } from '../../../support/mcp/upstream-calls.ts'
 import { eventually } from '../../../support/settled.ts'
 
 await t.test('threat 38 an answer past the limits is cut off', async (t) => {
@@ -93,7 +93,7 @@ await t.test('F-20 nothing is read ahead of a reader who takes his time', async 
     more()
   })
   const upstream = upstreamFor(t, { maxAnswerBytes: 2 * MOST })
-  const { messages } = await upstream.call(callOf(raw.url))
+  const answer = await upstream.call(callOf(raw.url))
   let before = -1
   await eventually(
     () => {
@@ -106,7 +106,7 @@ await t.test('F-20 nothing is read ahead of a reader who takes his time', async 
   // What the two ends' sockets hold, and no more.
   t.ok(written < MOST / 2, `${written} bytes were taken`)
   let count = 0
-  for await (const { value } of messages) {
+  for await (const { value } of messagesOf(answer)) {
     t.equal(value.method, 'x')
     count += 1
     if (count === 3) break

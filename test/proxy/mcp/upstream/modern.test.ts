@@ -8,7 +8,7 @@ import {
   sse,
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
-import { all, callOf, failure, values } from '../../../support/mcp/upstream-calls.ts'
+import { all, callOf, failure, messagesOf, values } from '../../../support/mcp/upstream-calls.ts'
 
 await t.test(
   '2026-07-28 a request carries what its revision demands, and its params as they are given',
@@ -117,7 +117,7 @@ await t.test('a message is passed on before the next one is made', async (t) => 
   })
   const answer = await upstreamFor(t).call(callOf(raw.url))
   const kinds: unknown[] = []
-  for await (const { value } of answer.messages) {
+  for await (const { value } of messagesOf(answer)) {
     kinds.push(value.method)
     // Until now there is nothing else to be read: the upstream waits for us.
     go.resolve()

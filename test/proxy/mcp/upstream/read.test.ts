@@ -1,4 +1,5 @@
 import t from 'tap'
+import { CallHangup } from '../../../../proxy/http/open-calls.ts'
 import {
   type Act,
   error,
@@ -8,7 +9,7 @@ import {
   sendJson,
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
-import { failure } from '../../../support/mcp/upstream-calls.ts'
+import { all, failure } from '../../../support/mcp/upstream-calls.ts'
 import { DISCOVERED, modern, named, read } from '../../../support/mcp/upstream-servers.ts'
 import { READING, TOOL_CALL } from '../../../support/permit.ts'
 
@@ -213,14 +214,15 @@ await t.test('a read of its own session leaves those of callers alone', async (t
     params: null,
     headers: {},
     client: { capabilities: {}, clientInfo: null },
-    signal: new AbortController().signal,
+    era: resource.era,
+    hangup: new CallHangup(),
     held: null,
   }
   const ping = async () => {
-    for await (const _ of (await upstream.call(call)).messages);
+    await all(await upstream.call(call))
   }
   await ping()
-  await upstream.read(READING, resource, call.signal)
+  await upstream.read(READING, resource, call.hangup.signal)
   await ping()
   t.match(raw.of('DELETE'), [{ session: 's2' }])
   t.same(

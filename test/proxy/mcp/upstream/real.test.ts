@@ -5,7 +5,7 @@ import type { Reading } from '../../../../proxy/mcp/upstream/reading.ts'
 import { startFixture } from '../../../support/mcp/fixture.ts'
 import { resourceAt, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { startEverything, startMemory } from '../../../support/mcp/servers.ts'
-import { callOf, values } from '../../../support/mcp/upstream-calls.ts'
+import { callOf, messagesOf, values } from '../../../support/mcp/upstream-calls.ts'
 import { READING, TOOL_CALL } from '../../../support/permit.ts'
 
 const LIMITS = { maxMessageBytes: 4_000_000, maxAnswerBytes: 16_000_000 }
@@ -96,7 +96,7 @@ await t.test('what a server of the official SDK asks is answered in its session'
   const upstream = upstreamFor(t, LIMITS)
   const call = toolCall(url, 'legacy', 'test_elicitation', { message: 'Who are you?' })
   const asked: unknown[] = []
-  for await (const { value } of (await upstream.call(call)).messages) {
+  for await (const { value } of messagesOf(await upstream.call(call))) {
     asked.push(value.method ?? value.result)
     if (value.method !== 'elicitation/create') continue
     const response = { jsonrpc: '2.0', id: value.id, result: { action: 'decline' } }

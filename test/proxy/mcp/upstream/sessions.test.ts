@@ -11,7 +11,7 @@ import {
   sse,
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
-import { all, callOf, failure, values } from '../../../support/mcp/upstream-calls.ts'
+import { all, callOf, failure, messagesOf, values } from '../../../support/mcp/upstream-calls.ts'
 import { TOOL_CALL } from '../../../support/permit.ts'
 
 const ALICE = { principalId: 'acme::alice', sessionId: null }
@@ -239,7 +239,7 @@ await t.test(
     const upstream = upstreamFor(t)
     const call = legacyCall(raw)
     const answer = await upstream.call(call)
-    for await (const { value } of answer.messages) {
+    for await (const { value } of messagesOf(answer)) {
       if (value.method === undefined) {
         t.match(value.result, { heard: [{ id: 'q1', result: { action: 'accept' } }, 's1'] })
         continue
