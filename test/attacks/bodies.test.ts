@@ -6,12 +6,12 @@ import { egressAgent } from '../../proxy/egress/agent.ts'
 import { CallHangup } from '../../proxy/http/open-calls.ts'
 import { DIALECT_BY_NAME } from '../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../proxy/llm/dialects/usage.ts'
-import { eventData } from '../../proxy/mcp/upstream/events.ts'
 import { exchange } from '../../proxy/mcp/upstream/exchange.ts'
 import { readWhole } from '../../proxy/mcp/upstream/message.ts'
 import { drip } from '../support/dripping.ts'
 import { CHAT, testGateway } from '../support/gateway.ts'
 import { holdOf } from '../support/loop-hold.ts'
+import { eventData } from '../support/mcp/event-data.ts'
 import { rawConnect, requestBytes, statuses } from '../support/raw.ts'
 
 setFlagsFromString('--expose-gc')

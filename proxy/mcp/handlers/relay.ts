@@ -4,7 +4,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
 import { SMALL } from '../aside/aside.ts'
 import { type Destination, stateOwnerOf } from '../gate/checks.ts'
-import { errorMessage, eventOf, responseBytes } from '../protocol/json-text.ts'
+import { errorMessage, eventOf, eventParts, responseBytes } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
@@ -138,7 +138,10 @@ class Relayed {
   #streamed(answer: Streamed, end: () => void): Reply {
     const source = Readable.from(this.#events(answer), { objectMode: false })
     // Also where nobody came to read it.
-    source.once('close', () => this.#over(end))
+    source.once('close', () => {
+      answer.messages.close()
+      this.#over(end)
+    })
     return {
       status: 200,
       headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
@@ -151,12 +154,26 @@ class Relayed {
     }
   }
 
-  async *#events(answer: Streamed): AsyncGenerator<Buffer> {
+  /** What came together is written together. */
+  async *#events({ messages }: Streamed): AsyncGenerator<Buffer> {
+    const written: Buffer[] = []
+    const taken = (): Buffer => Buffer.concat(written.splice(0))
     try {
-      for await (const message of answer.messages) {
+      for (;;) {
+        const next = messages.next()
+        if (next instanceof Promise && written.length > 0) {
+          // It may fail before it is waited for.
+          next.catch(() => {})
+          yield taken()
+        }
+        const message = await next
+        if (message === null) break
         const bytes = await this.#passedOn(message)
-        if (bytes && bytes.length > SMALL) yield* eventPieces(bytes)
-        else if (bytes) yield Buffer.from(eventOf(bytes.toString()))
+        if (bytes && bytes.length <= SMALL) written.push(...eventParts(bytes))
+        else if (bytes) {
+          if (written.length > 0) yield taken()
+          yield* eventPieces(bytes)
+        }
       }
     } catch (error) {
       // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
@@ -164,8 +181,13 @@ class Relayed {
       if (!(refusal instanceof Refusal)) throw refusal
       this.#report.failed = true
       this.#broken = { reason: refusal.reason, cause: refusal.cause }
-      yield Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id))))
+      written.push(
+        Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id)))),
+      )
+    } finally {
+      messages.close()
     }
+    if (written.length > 0) yield taken()
   }
 
   async #passedOn(message: Message): Promise<Buffer | null> {

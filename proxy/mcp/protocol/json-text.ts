@@ -161,6 +161,17 @@ export const eventOf = (message: string): string =>
     .map((line) => `data: ${line}\n`)
     .join('')}\n`
 
+/** Writes one message as a server-sent event as {@link eventOf} does, in parts. */
+export function eventParts(message: Buffer): readonly Buffer[] {
+  if (message.includes(LF) || message.includes(CR)) return [Buffer.from(eventOf(message.toString()))]
+  return [EVENT_START, message, EVENT_END]
+}
+
+const LF = 0x0a
+const CR = 0x0d
+const EVENT_START = Buffer.from('event: message\ndata: ')
+const EVENT_END = Buffer.from('\n\n')
+
 /** The size of a JSON value. */
 export interface Extent {
   /** Levels of objects and arrays. 0: neither. */
@@ -213,14 +224,17 @@ export function canonicalText(args: Members): string {
     if (values > MAX_VALUES) throw invalid(`arguments hold more than ${MAX_VALUES} values.`)
     if (typeof value === 'string') return quoted(value)
     if (typeof value === 'number') return numeral(value)
-    if (Array.isArray(value)) return `[${value.map(text).join(',')}]`
-    if (isObject(value)) return `{${Object.keys(value).sort().map(member, value).join(',')}}`
-    return String(value)
-  }
-  function member(this: Members, name: string): string {
-    return `${quoted(name)}:${text(this[name])}`
+    if (Array.isArray(value)) return `[${joined(value, text)}]`
+    if (!isObject(value)) return String(value)
+    return `{${joined(Object.keys(value).sort(), (name) => `${quoted(name)}:${text(value[name])}`)}}`
   }
   return text(args)
+}
+
+function joined<Item>(items: readonly Item[], text: (item: Item) => string): string {
+  let all = ''
+  for (const item of items) all += all === '' ? text(item) : `,${text(item)}`
+  return all
 }
 
 function quoted(text: string): string {

@@ -4,10 +4,11 @@ import { SMALL } from '../aside/aside.ts'
 import type { Era } from '../protocol/versions.ts'
 import { echoes, type UpstreamCredentials } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { eventData, type SizeLimits } from './events.ts'
+import { EventReader, type SizeLimits } from './events.ts'
 import { drain, type Head, isEncoded, mediaTypeOf, type ResponseHeaders } from './exchange.ts'
 import { readLarge } from './large-message.ts'
 import { kindOfMessage, type Message, readMessage, readWhole } from './message.ts'
+import { MessageStream } from './message-stream.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 interface Answered {
@@ -27,12 +28,7 @@ interface Whole extends Answered {
 
 export interface Streamed extends Answered {
   readonly streamed: true
-  /**
-   * Notifications and requests of the upstream as they come, and last the response to our request; it ends
-   * after that. Throws McpUpstreamError, or the reason why nobody waits any more. Nothing is read ahead beyond
-   * one chunk. Returning early destroys the request. To be iterated once.
-   */
-  readonly messages: AsyncIterable<Message>
+  readonly messages: MessageStream
 }
 
 /** An MCP server's answer to one request of ours: the response alone, or an event stream that ends with it. */
@@ -58,24 +54,21 @@ export interface Expectation {
   readonly settled: (answered: boolean) => void
 }
 
-interface Progress {
-  /** True once the response has come. */
-  answered: boolean
-}
-
 /**
  * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for what
  * can be no answer: refused credentials, a redirect, another status, type or encoding, a body that is no response.
  */
 export async function answerOf(head: Head, expectation: Expectation): Promise<McpAnswer> {
   const { status, headers, body } = head
-  const { requestId } = expectation
-  const progress = { answered: status !== 200 }
-  body.onceOver(() => expectation.settled(progress.answered || body.complete))
+  const { requestId, limits, held, settled } = expectation
+  let messages: MessageStream | null = null
+  body.onceOver(() => settled(status !== 200 || body.complete || messages?.answered === true))
   try {
     const type = typeOf(head)
     if (status === 200 && type === 'text/event-stream') {
-      return { status, headers, requestId, streamed: true, messages: messagesOf(head, expectation, progress) }
+      const read = (data: Buffer) => judgedIn(data, expectation)
+      messages = new MessageStream(body, new EventReader(limits, held), read)
+      return { status, headers, requestId, streamed: true, messages }
     }
     const response =
       status >= 400 ? await errorAnswer(head, type, expectation) : await soleMessage(head, expectation)
@@ -153,29 +146,17 @@ function answers(message: Message, requestId: number): boolean {
 async function soleMessage({ body }: Head, expectation: Expectation): Promise<Message> {
   const { limits, held } = expectation
   const bytes = await readWhole(body, limits.maxMessageBytes, held)
-  const message = judged(await messageOf(bytes, expectation), expectation)
+  const message = await judgedIn(bytes, expectation)
   if (kindOfMessage(message) !== 'response') throw failed('the answer is not a response')
   return message
 }
 
-async function* eventMessages(
-  { body }: Head,
-  expectation: Expectation,
-  progress: Progress,
-): AsyncGenerator<Message> {
-  try {
-    for await (const data of eventData(body, expectation.limits, expectation.held)) {
-      const message = judged(await messageOf(data, expectation), expectation)
-      progress.answered = kindOfMessage(message) === 'response'
-      yield message
-      if (progress.answered) return
-    }
-    throw failed('the event stream ended before the response')
-  } finally {
-    // What follows the response is read, so that the connection can serve again.
-    if (progress.answered) drain(body)
-    else body.destroy()
-  }
+/** Reads a message that may be passed on. */
+function judgedIn(bytes: Buffer, expectation: Expectation): Message | Promise<Message> {
+  const message = messageOf(bytes, expectation)
+  return message instanceof Promise
+    ? message.then((read) => judged(read, expectation))
+    : judged(message, expectation)
 }
 
 /** Returns a message that may be passed on. */
@@ -187,20 +168,6 @@ function judged(message: Message, expectation: Expectation): Message {
   // 2026-07-28, streamable HTTP: what a server wants to know it asks for in a result.
   if (kind === 'request' && era === 'modern') throw failed('a request where there can be none')
   return message
-}
-
-/** The messages of an event stream, such that returning destroys the request even where iterating has not begun. */
-function messagesOf(head: Head, expectation: Expectation, progress: Progress): AsyncIterable<Message> {
-  const messages = eventMessages(head, expectation, progress)
-  return {
-    [Symbol.asyncIterator]: () => ({
-      next: () => messages.next(),
-      return: () => {
-        if (!progress.answered) head.body.destroy()
-        return messages.return(undefined)
-      },
-    }),
-  }
 }
 
 /** Reads the response that an answer ends with. Passes over what comes before it. */

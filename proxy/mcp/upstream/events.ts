@@ -17,34 +17,14 @@ const BOM = Buffer.from('\ufeff')
 const NEWLINE = Buffer.from('\n')
 
 /**
- * Yields the data of each event of an event stream, as it comes (WHATWG HTML, server-sent events). Passes
- * over events without data and those of another type than `message`, which carry nothing of MCP. Ends where
- * the stream ends: an event that was not finished by then is none.
- * Throws McpUpstreamError `too_large` past the limits, `failed` where an event is not UTF-8; refuses with
- * `overloaded` where `held` would hold too much.
+ * Reads an event stream as bytes (WHATWG HTML, server-sent events). A line and an event may come in pieces of any
+ * size: neither costs more than its length, in memory or in work (docs/threats.md#a3).
  */
-export async function* eventData(
-  chunks: AsyncIterable<Buffer>,
-  { maxMessageBytes, maxAnswerBytes }: SizeLimits,
-  held: Held | null = null,
-): AsyncGenerator<Buffer> {
-  const fits = most(held)
-  const events = new Events(maxMessageBytes)
-  let total = 0
-  for await (const chunk of chunks) {
-    total += chunk.length
-    if (total > maxAnswerBytes) throw new McpUpstreamError('too_large', 'an event stream is too long')
-    // As it comes, as it is passed on, and as it is written to a caller that may not read.
-    if (held && !fits(3 * (events.length + chunk.length))) throw held.refusal()
-    yield* events.read(chunk)
-  }
-}
-
-/**
- * Reads an event stream as bytes. A line and an event may come in pieces of any size: neither costs more than
- * its length, in memory or in work (docs/threats.md#a3).
- */
-class Events {
+export class EventReader {
+  readonly #maxAnswerBytes: number
+  readonly #held: Held | null
+  readonly #fits: (bytes: number) => boolean
+  #total = 0
   /** The beginning of a line whose end has not come. */
   readonly #line: Collector
   /** The data of the event so far. */
@@ -58,19 +38,23 @@ class Events {
   /** True: the event has a line of data, which may be empty. */
   #hasData = false
 
-  constructor(maxMessageBytes: number) {
+  constructor({ maxMessageBytes, maxAnswerBytes }: SizeLimits, held: Held | null) {
+    this.#maxAnswerBytes = maxAnswerBytes
+    this.#held = held
+    this.#fits = most(held)
     // The line has its field's name beside the data.
     this.#line = new Collector(maxMessageBytes + BOM.length + 'data: '.length)
     this.#data = new Collector(maxMessageBytes)
   }
 
-  /** The bytes that are kept. */
-  get length(): number {
-    return this.#line.length + this.#data.length
-  }
-
-  /** Yields the data of the events that end in `chunk`. */
+  /**
+   * Yields the data of the events that end in `chunk`. Passes over events without data and those of another type
+   * than `message`, which carry nothing of MCP. An event that is not finished where the stream ends is none.
+   * Throws McpUpstreamError `too_large` past the limits, `failed` where an event is not UTF-8; refuses with
+   * `overloaded` where `held` would hold too much.
+   */
   *read(chunk: Buffer): Generator<Buffer> {
+    this.#count(chunk)
     if (chunk.length === 0) return
     let from = this.#returned && chunk[0] === LF ? 1 : 0
     let lf = chunk.indexOf(LF, from)
@@ -86,6 +70,15 @@ class Events {
     }
     if (from < chunk.length) this.#lineGoesOn(chunk.subarray(from))
     this.#returned = chunk[chunk.length - 1] === CR
+  }
+
+  #count({ length }: Buffer): void {
+    this.#total += length
+    if (this.#total > this.#maxAnswerBytes)
+      throw new McpUpstreamError('too_large', 'an event stream is too long')
+    // As it comes, as it is passed on, and as it is written to a caller that may not read.
+    const kept = this.#line.length + this.#data.length + length
+    if (this.#held && !this.#fits(3 * kept)) throw this.#held.refusal()
   }
 
   #lineGoesOn(piece: Buffer): void {

@@ -62,6 +62,22 @@ await t.test(
   },
 )
 
+await t.test(
+  'what an upstream told before it failed reaches the caller, also where it came in one piece',
+  async (t) => {
+    const { stage, bot, act } = await behind(t)
+    act((res) => {
+      res.writeHead(200, { 'content-type': 'text/event-stream' })
+      res.end(`data: ${JSON.stringify(NOTE)}\n\ndata: ${JSON.stringify(NOTE)}\n\ndata: {"jsonrpc"\n\n`)
+    })
+    const stream = await openStream(stage, bot, 'tools/call', { params: { name: 'up.go' } })
+    t.same([await stream.next(), await stream.next()], [NOTE, NOTE])
+    t.match(await stream.next(), { error: { code: -32003 } })
+    t.ok(await stream.clean)
+    stream.hangUp()
+  },
+)
+
 await t.test('a call that failed after it was allowed has its resource in the outcome row', async (t) => {
   const { stage, bot, act } = await behind(t)
   const gone = Promise.withResolvers<void>()

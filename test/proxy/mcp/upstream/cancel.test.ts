@@ -109,7 +109,7 @@ await t.test('returning early from the messages ends the request', async (t) => 
     // No limit of time may do it instead.
     const answer = await upstreamFor(t, { answerMs: 600_000, totalMs: 600_000 }).call(callOf(raw.url))
     if (!answer.streamed) throw new Error('it is not streamed')
-    await answer.messages[Symbol.asyncIterator]().return?.()
+    answer.messages.close()
     await hungUp
   })
 })

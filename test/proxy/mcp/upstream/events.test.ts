@@ -2,7 +2,7 @@ import { createParser } from 'eventsource-parser'
 import fc from 'fast-check'
 import t from 'tap'
 import { type Account, Budget } from '../../../../proxy/http/open-calls.ts'
-import { eventData } from '../../../../proxy/mcp/upstream/events.ts'
+import { eventData } from '../../../support/mcp/event-data.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 import { refused } from '../../../support/refused.ts'
 
