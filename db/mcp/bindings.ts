@@ -127,50 +127,40 @@ export function deletePrincipalBindings({ kysely }: Database, type: PrincipalTyp
   return statementOf(own.where('principal_id', '=', id).compile())
 }
 
-/** Asserts that what an MCP call was judged by is still so. Compiled once, for the hot path. */
-export interface McpStanding {
-  /**
-   * The resource has this revision: it demands what it demanded, is enabled or not, and its tools are approved,
-   * quarantined or gone as they were.
-   */
-  readonly resource: (resourceId: string, revision: number) => Assertion
-  /** The principal is bound to the resource by this binding; null: by none. */
-  readonly binding: (binding: string | null, to: Bound) => Assertion
-}
-
-/** A principal and a resource, which may be bound. */
-interface Bound {
+/** A resource and a principal's binding to it, as an MCP call was judged by them. */
+interface Standing {
   readonly type: PrincipalType
   readonly principalId: string
   readonly resourceId: string
+  readonly revision: number
+  /** The id of the binding; null: there is none. */
+  readonly binding: string | null
 }
 
+/**
+ * Asserts that what an MCP call was judged by is still so. The resource has this revision: it demands what it
+ * demanded, is enabled or not, and its tools are approved, quarantined or gone as they were. The principal is bound
+ * to it by this binding, or by none.
+ */
+export type McpStanding = (standing: Standing) => Assertion
+
+/** Compiles once, for the hot path. */
 export function mcpStanding({ kysely }: Database): McpStanding {
-  const one = sql.lit(1).as('holds')
   const resource = kysely
     .selectFrom('mcp_resources')
-    .select(one)
+    .select(sql.lit(1).as('holds'))
     .where('resource_id', '=', '')
     .where('revision', '=', 0)
-    .compile().sql
-  const ofBoth = kysely
+  const binding = kysely
     .selectFrom('mcp_bindings')
-    .select(one)
+    .select('binding_id')
     .where('principal_type', '=', 'agent')
     .where('principal_id', '=', '')
-    .where('resource_id', '=', '')
-  const bound = ofBoth.where('binding_id', '=', '').compile().sql
-  const unbound = kysely
-    .selectNoFrom(one)
-    .where((row) => row.not(row.exists(ofBoth)))
-    .compile().sql
-  return {
-    resource: (...parameters) => ({ sql: resource, parameters }),
-    binding: (binding, { type, principalId, resourceId }) => {
-      const both = [type, principalId, resourceId]
-      return binding === null
-        ? { sql: unbound, parameters: both }
-        : { sql: bound, parameters: [...both, binding] }
-    },
+    .where('mcp_bindings.resource_id', '=', '')
+  const bound = resource.where((row) => row.exists(binding.where('binding_id', '=', ''))).compile().sql
+  const unbound = resource.where((row) => row.not(row.exists(binding))).compile().sql
+  return ({ type, principalId, resourceId, revision, binding: id }) => {
+    const parameters = [resourceId, revision, type, principalId, resourceId]
+    return id === null ? { sql: unbound, parameters } : { sql: bound, parameters: [...parameters, id] }
   }
 }

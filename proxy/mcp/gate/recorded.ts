@@ -29,8 +29,8 @@ export const mcpRecorder = (recorder: CallRecorder, standing: McpStanding): Reco
 function standingOf({ principal, reached }: Known, standing: McpStanding): readonly Assertion[] {
   if (!principal || !reached) return []
   const { resource, binding } = reached
-  const to = { type: principal.type, principalId: principal.id, resourceId: resource.id }
-  return [standing.resource(resource.id, resource.revision), standing.binding(binding, to)]
+  const { type, id: principalId } = principal
+  return [standing({ type, principalId, resourceId: resource.id, revision: resource.revision, binding })]
 }
 
 interface Summary {

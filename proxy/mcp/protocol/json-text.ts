@@ -86,21 +86,30 @@ export function memberObject(
   const span = spans.get(name)
   const member = value[name]
   if (!span || !isObject(member)) return null
-  const own = bytes.subarray(span.start, span.end)
-  let known: Scan | null = null
-  const scan = (): Scan => {
-    known ??= scanJson(own, 1)
-    return known
+  return new Member(bytes.subarray(span.start, span.end), member)
+}
+
+class Member implements JsonText {
+  readonly bytes: Buffer
+  readonly value: Members
+  #scan: Scan | null = null
+
+  constructor(bytes: Buffer, value: Members) {
+    this.bytes = bytes
+    this.value = value
   }
-  return {
-    bytes: own,
-    value: member,
-    get spans() {
-      return scan().spans
-    },
-    get escapedNames() {
-      return scan().escapedNames
-    },
+
+  get spans(): Scan['spans'] {
+    return this.#known.spans
+  }
+
+  get escapedNames(): boolean {
+    return this.#known.escapedNames
+  }
+
+  get #known(): Scan {
+    this.#scan ??= scanJson(this.bytes, 1)
+    return this.#scan
   }
 }
 

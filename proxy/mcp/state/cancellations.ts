@@ -1,5 +1,4 @@
 import type { Hangup } from '../../../plugins/plugin.ts'
-import { CallHangup } from '../../http/open-calls.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import type { CallerSession } from './sessions.ts'
 
@@ -23,21 +22,17 @@ export interface Ticket {
  * The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session.
  */
 export class Cancellations {
-  readonly #underWay = new Map<string, CallHangup>()
+  readonly #underWay = new Map<string, Withdrawable>()
 
   /** Registers a request until its ticket's `end`. */
   begin(request: Request): Ticket {
     const { hangup: callers, message } = request
     if (message.era === 'modern' || message.id === null) return { hangup: callers, end: () => {} }
     const key = keyOf(request, JSON.parse(message.id))
-    const hangup = new CallHangup()
-    const hangUp = (): void => hangup.hangUp(callers.reason)
-    if (callers.gone) hangUp()
-    else callers.onGone(hangUp)
+    const hangup = new Withdrawable(callers)
     // Two requests of one id are the client's mistake; the later one can be taken back.
     this.#underWay.set(key, hangup)
     const end = (): void => {
-      callers.offGone(hangUp)
       if (this.#underWay.get(key) === hangup) this.#underWay.delete(key)
     }
     return { hangup, end }
@@ -45,7 +40,53 @@ export class Cancellations {
 
   /** Cancels a request of the caller's. `requestId` as the notification says it. */
   cancel(caller: Caller, requestId: unknown): void {
-    this.#underWay.get(keyOf(caller, requestId))?.hangUp()
+    this.#underWay.get(keyOf(caller, requestId))?.withdraw()
+  }
+}
+
+/** Tells of the caller's hang-up, or that it took its request back, whichever comes first. */
+class Withdrawable implements Hangup {
+  readonly #callers: Hangup
+  #told: (() => void)[] = []
+  #withdrawn: AbortController | null = null
+
+  constructor(callers: Hangup) {
+    this.#callers = callers
+  }
+
+  get gone(): boolean {
+    return this.#callers.gone || this.#withdrawn?.signal.aborted === true
+  }
+
+  get reason(): unknown {
+    return this.#callers.reason
+  }
+
+  get signal(): AbortSignal {
+    this.#withdrawn ??= new AbortController()
+    return AbortSignal.any([this.#callers.signal, this.#withdrawn.signal])
+  }
+
+  onGone(told: () => void): void {
+    if (this.gone) return
+    this.#callers.onGone(told)
+    this.#told.push(told)
+  }
+
+  offGone(told: () => void): void {
+    this.#callers.offGone(told)
+    this.#told = this.#told.filter((one) => one !== told)
+  }
+
+  withdraw(): void {
+    if (this.gone) return
+    this.#withdrawn ??= new AbortController()
+    this.#withdrawn.abort()
+    for (const told of this.#told.splice(0)) {
+      // Once: the caller may still hang up.
+      this.#callers.offGone(told)
+      told()
+    }
   }
 }
 

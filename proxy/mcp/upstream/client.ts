@@ -1,7 +1,6 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Resolve } from '../../egress/agent.ts'
-import { CallHangup } from '../../http/open-calls.ts'
 import type { Limits } from '../options.ts'
 import type { Era } from '../protocol/versions.ts'
 import type { McpAnswer } from './answer.ts'
@@ -82,7 +81,8 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
     sessions.sweep(at)
     transport.connections.sweep(at)
   }, SWEEP_MS).unref()
-  const closed = new CallHangup()
+  const stopping = new AbortController()
+  const closed = hangupBy(stopping.signal)
 
   return {
     call(call) {
@@ -111,7 +111,7 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
     },
     async close() {
       clearInterval(sweeper)
-      closed.hangUp(failed('the gateway stops'))
+      stopping.abort(failed('the gateway stops'))
       await sessions.close()
       await transport.connections.close()
     },

@@ -2,8 +2,8 @@ import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'
-import { CallHangup } from '../../http/open-calls.ts'
 import { failed, McpUpstreamError } from './errors.ts'
+import { hangupBy } from './hangup.ts'
 import type { UpstreamPermit } from './request.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */
@@ -84,7 +84,7 @@ export class UpstreamSessions {
   readonly #held = new Map<string, Held>()
   /** Resource and session id of those that are open. */
   readonly #reserved = new Set<string>()
-  readonly #closed = new CallHangup()
+  readonly #closed = new AbortController()
 
   constructor(options: Options) {
     this.#options = options
@@ -131,14 +131,14 @@ export class UpstreamSessions {
 
   /** Ends every session; none is opened any more. */
   async close(): Promise<void> {
-    this.#closed.hangUp(new McpUpstreamError('unreachable', 'the gateway stops'))
+    this.#closed.abort(new McpUpstreamError('unreachable', 'the gateway stops'))
     await Promise.all([...this.#held].map(([key, held]) => this.#drop(key, held)))
   }
 
   #open(key: string, { permit, resource, client }: Opening, owner: SessionOwner): Held {
     this.#makeRoom(owner)
     // Not the hang-up of the first caller: others may be waiting for the same session.
-    const opening = this.#options.open({ permit, resource, client, hangup: this.#closed })
+    const opening = this.#options.open({ permit, resource, client, hangup: hangupBy(this.#closed.signal) })
     const held: Held = {
       owner,
       resource,

@@ -101,18 +101,36 @@ t.test('issue 10 §1 a row rests on one binding of the two, or on there being no
   const standing = mcpStanding(at.db)
   const holds = ({ sql, parameters }: Assertion): boolean =>
     at.writer.prepare<unknown[], object>(sql).get(...parameters) !== undefined
-  const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a' } as const
-  const state = () => [null, 'mcpb_1', 'mcpb_2'].map((id) => holds(standing.binding(id, to)))
+  const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a', revision: 1 } as const
+  const state = () => [null, 'mcpb_1', 'mcpb_2'].map((id) => holds(standing({ ...to, binding: id })))
   t.same(state(), [true, false, false])
   at.run(insertMcpBinding(at.db, binding('1', 'a')))
   t.same(state(), [false, true, false])
   at.run(deleteMcpBinding(at.db, 'mcpb_1'), insertMcpBinding(at.db, binding('2', 'a')))
   t.same(state(), [false, false, true], 'one that was made anew is another one')
-  t.ok(holds(standing.binding(null, { ...to, type: 'user' })))
-  t.same(
-    [1, 2].map((revision) => holds(standing.resource('mcpr_a', revision))),
-    [true, false],
-  )
+  t.ok(holds(standing({ ...to, type: 'user', binding: null })))
+  for (const revision of [0, 2]) {
+    t.notOk(holds(standing({ ...to, revision, binding: 'mcpb_2' })), 'the resource is another one')
+    t.notOk(holds(standing({ ...to, revision, type: 'user', binding: null })))
+  }
+  t.notOk(holds(standing({ ...to, resourceId: 'mcpr_b', binding: null })), 'there is no such resource')
+})
+
+t.test('what a row rests on is asked by indexes alone', async (t) => {
+  const at = await opened(t)
+  const standing = mcpStanding(at.db)
+  for (const binding of ['mcpb_1', null]) {
+    const { sql, parameters } = standing({
+      ...{ type: 'agent', principalId: 'p', resourceId: 'r', revision: 1 },
+      binding,
+    })
+    const plan = at.writer.prepare<unknown[], { detail: string }>(`explain query plan ${sql}`)
+    t.notOk(
+      plan
+        .all(...parameters)
+        .some(({ detail }) => detail.startsWith('SCAN') && detail !== 'SCAN CONSTANT ROW'),
+    )
+  }
 })
 
 t.test('the question of every call searches an index', async (t) => {

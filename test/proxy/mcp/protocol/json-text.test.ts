@@ -1,6 +1,14 @@
+import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import t from 'tap'
-import { edited, memberText, readObject } from '../../../../proxy/mcp/protocol/json-text.ts'
+import {
+  canonicalText,
+  edited,
+  memberText,
+  readObject,
+  readObjectAgain,
+} from '../../../../proxy/mcp/protocol/json-text.ts'
+import { refused } from '../../../support/refused.ts'
 
 await t.test(
   'what nobody edits is passed on byte for byte: large numbers, spacing, escapes in values',
@@ -30,6 +38,74 @@ await t.test('an edit changes its member and nothing else, whatever the object h
       t.same(JSON.parse(edited(read, { added: JSON.stringify(value) })), expected)
     }),
   )
+  t.end()
+})
+
+const OBJECT = fc.dictionary(fc.string({ unit: 'grapheme' }), fc.jsonValue({ stringUnit: 'grapheme' }))
+
+await t.test('an object that was read before is taken apart as it is when it is read', (t) => {
+  const written = fc
+    .tuple(OBJECT, fc.constantFrom(0, 1, '\t'))
+    .map(([value, gap]) => JSON.stringify(value, null, gap))
+  const fixed = [
+    '{}',
+    ' { } ',
+    '{"a":{},"b":[],"c":[{"d":"}"}]}',
+    '{ "a" : "{,:" , "b" : -1.5e3 , "c" : null }',
+    '{"a\\u0062":1,"c":"\\""}',
+    '{"":"","__proto__":[",",{"":0}]}',
+  ]
+  const same = (text: string): void => {
+    const bytes = Buffer.from(text)
+    let first: ReturnType<typeof readObject>
+    try {
+      first = readObject(bytes)
+    } catch {
+      return
+    }
+    const { spans, value, escapedNames } = first
+    const again = readObjectAgain(bytes, value)
+    t.strictSame([...again.spans], [...spans])
+    t.same([again.value, again.escapedNames, again.bytes], [value, escapedNames, bytes])
+  }
+  for (const text of fixed) same(text)
+  fc.assert(fc.property(written, same))
+  t.end()
+})
+
+await t.test('RFC 8785 arguments are written as a library writes them that is not ours', (t) => {
+  fc.assert(
+    fc.property(OBJECT, (args) => {
+      let expected: string | undefined
+      try {
+        expected = canonicalize(args)
+      } catch {
+        return
+      }
+      let own: string
+      try {
+        own = canonicalText(args)
+      } catch {
+        t.match(JSON.stringify(args), /\d{16}|e\+/, 'an integer that is not exact')
+        return
+      }
+      t.equal(own, expected)
+    }),
+  )
+  t.equal(
+    canonicalText({ b: [1e-7, -0, 0.1], a: { '€': true, $: null } }),
+    '{"a":{"$":null,"€":true},"b":[1e-7,0,0.1]}',
+  )
+  t.end()
+})
+
+await t.test('arguments that two readers could take for two things are refused, and so are too many', (t) => {
+  const invalid = refused('mcp_params_invalid')
+  for (const value of ['\ud800', 2 ** 53, -(2 ** 53), Number.POSITIVE_INFINITY, { '\udfff': 1 }]) {
+    t.throws(() => canonicalText({ deep: [{ value }] }), invalid)
+  }
+  t.throws(() => canonicalText({ many: Array.from({ length: 250_000 }, () => 0) }), invalid)
+  t.equal(canonicalText({ most: [2 ** 53 - 1] }), '{"most":[9007199254740991]}')
   t.end()
 })
 

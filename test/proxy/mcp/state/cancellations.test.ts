@@ -1,0 +1,62 @@
+import t from 'tap'
+import { CallHangup } from '../../../../proxy/http/open-calls.ts'
+import type { McpMessage } from '../../../../proxy/mcp/protocol/message.ts'
+import { Cancellations } from '../../../../proxy/mcp/state/cancellations.ts'
+
+const message: McpMessage = {
+  kind: 'request',
+  era: 'legacy',
+  version: '2025-11-25',
+  method: 'tools/call',
+  id: '7',
+  params: {},
+  meta: {},
+  takesEvents: true,
+}
+
+/** A request under way, what its caller can do, and how often it was told. */
+function underWay(more: Partial<McpMessage> = {}) {
+  const cancellations = new Cancellations()
+  const caller = { principalId: 'acme::bot', session: null, message: { ...message, ...more } }
+  const callers = new CallHangup()
+  const ticket = cancellations.begin({ ...caller, hangup: callers })
+  const seen = { told: 0 }
+  ticket.hangup.onGone(() => {
+    seen.told += 1
+  })
+  return { callers, ...ticket, seen, cancel: (id: unknown) => cancellations.cancel(caller, id) }
+}
+
+t.test('a request is told once that nobody waits, whichever of the two comes first', (t) => {
+  const hungUp = underWay()
+  hungUp.callers.hangUp(new Error('revoked'))
+  hungUp.cancel(7)
+  t.equal(hungUp.seen.told, 1)
+  t.match(hungUp.hangup.reason, { message: 'revoked' })
+  t.ok(hungUp.hangup.signal.aborted)
+
+  const cancelled = underWay()
+  const { signal } = cancelled.hangup
+  cancelled.cancel(7)
+  cancelled.cancel(7)
+  cancelled.callers.hangUp()
+  t.equal(cancelled.seen.told, 1)
+  t.ok(cancelled.hangup.gone && signal.aborted)
+  t.end()
+})
+
+t.test('another id, a request that is over and one of the modern era are not taken back', (t) => {
+  const other = underWay()
+  other.cancel('7')
+  t.notOk(other.hangup.gone || other.hangup.signal.aborted)
+  const over = underWay()
+  over.end()
+  over.cancel(7)
+  t.notOk(over.hangup.gone)
+  const modern = underWay({ era: 'modern' })
+  modern.cancel(7)
+  t.notOk(modern.hangup.gone)
+  modern.callers.hangUp()
+  t.equal(modern.seen.told, 1, 'hanging up still is told')
+  t.end()
+})
