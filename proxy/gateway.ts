@@ -278,7 +278,8 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   // A request whose head was still in transit may have come after all; from here on none can.
   await drain.finish(0)
   await outcomes.flushed()
-  await outcomes.retry()
+  outcomes.retry()
+  await outcomes.flushed()
   const refused = { ledger, anonymous, configDigest: digest, clock }
   await recordAnonymousRefusals(refused).catch(logged(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))

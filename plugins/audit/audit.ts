@@ -188,51 +188,52 @@ const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
  * next boot completes them.
  */
 export class Outcomes {
-  readonly #ledger: Ledger
+  readonly #ledger: Pick<Ledger, 'submit'>
   readonly #onLost: (error: unknown) => void
   #owed: Entry[] = []
-  readonly #underWay = new Set<Promise<void>>()
+  /** Rows that the ledger has and has said nothing of. */
+  #underWay = 0
+  #onNone: (() => void)[] = []
 
-  constructor(ledger: Ledger, onLost: (error: unknown) => void) {
+  constructor(ledger: Pick<Ledger, 'submit'>, onLost: (error: unknown) => void) {
     this.#ledger = ledger
     this.#onLost = onLost
   }
 
   /** Writes a row. Does not wait: nobody's answer depends on it. */
   settle(entry: Entry): void {
-    const written = this.#write(entry).finally(() => this.#underWay.delete(written))
-    this.#underWay.add(written)
+    this.#underWay += 1
+    this.#ledger.submit({ entries: [entry], lazy: true }, (error) => {
+      if (error) this.#refused(entry, error)
+      this.#underWay -= 1
+      if (this.#underWay === 0) for (const told of this.#onNone.splice(0)) told()
+    })
   }
 
   get owed(): number {
     return this.#owed.length
   }
 
-  /** Tries the kept rows again. Called by a task, and once more while stopping. */
-  async retry(): Promise<void> {
-    const waiting = this.#owed
-    this.#owed = []
-    await Promise.all(waiting.map((entry) => this.#write(entry)))
+  /** Hands the kept rows in again. Called by a task, and once more while stopping. */
+  retry(): void {
+    for (const entry of this.#owed.splice(0)) this.settle(entry)
   }
 
   /** Resolves when every row handed in so far was written or kept. They wait for nobody any more. */
   async flushed(): Promise<void> {
-    while (this.#underWay.size > 0) {
-      // Nothing to write, but it cannot wait, and all who stand in front of it go too. What the ledger says,
-      // each row hears.
-      await Promise.allSettled([this.#ledger.commit({ entries: [] }), ...this.#underWay])
-    }
+    if (this.#underWay === 0) return
+    const none = new Promise<void>((resolve) => this.#onNone.push(resolve))
+    // Nothing to write, but it cannot wait, and all who stand in front of it go too. What the ledger says, each
+    // row hears.
+    this.#ledger.submit({ entries: [] }, () => {})
+    await none
   }
 
-  async #write(entry: Entry): Promise<void> {
-    try {
-      await this.#ledger.commit({ entries: [entry], lazy: true })
-    } catch (error) {
-      // What an upstream reported may be more than a row can hold. The row counts more than the report.
-      const unstorable = !(error instanceof LedgerError)
-      if (unstorable && entry.detail !== UNSTORABLE) return this.#write({ ...entry, detail: UNSTORABLE })
-      if (!unstorable && this.#owed.length < MAX_OWED) this.#owed.push(entry)
-      else this.#onLost(error)
-    }
+  #refused(entry: Entry, error: Error): void {
+    // What an upstream reported may be more than a row can hold. The row counts more than the report.
+    const unstorable = !(error instanceof LedgerError)
+    if (unstorable && entry.detail !== UNSTORABLE) this.settle({ ...entry, detail: UNSTORABLE })
+    else if (!unstorable && this.#owed.length < MAX_OWED) this.#owed.push(entry)
+    else this.#onLost(error)
   }
 }

@@ -163,9 +163,9 @@ function withModel(body: Buffer, span: Span | undefined, model: string): readonl
  * Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status
  * (docs/threats.md#threat-38).
  */
-function isApiContent({ headers }: UpstreamAnswer): boolean {
-  return /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i.test(headers['content-type'] ?? '')
-}
+const isApiContent = ({ headers }: UpstreamAnswer): boolean => API_CONTENT.test(headers['content-type'] ?? '')
+
+const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
 
 /** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
 async function ownRefusal(

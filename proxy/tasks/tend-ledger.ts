@@ -50,7 +50,7 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
 // While the ledger fails, `/ready` says so and no traffic may come: a probe has to find out when it works
 // again.
 async function settleOwed({ ledger, outcomes, database, organisation, clock }: Tended): Promise<void> {
-  if (outcomes.owed > 0) await outcomes.retry()
+  if (outcomes.owed > 0) outcomes.retry()
   else if (ledger.failing) {
     const probe = writeSetting(database, 'organisation', organisation, clock())
     await ledger.commit({ statements: [probe], entries: [] }).catch(() => {
