@@ -31,7 +31,14 @@ read the figures. Other work on the machine spoils them.`,
       type: 'string',
       value: 'TEXT',
       default: '',
-      description: 'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, mcp or ledger',
+      description:
+        'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, mcp, ledger, against/ or cost/',
+    },
+    against: {
+      type: 'string',
+      value: 'DIR',
+      description:
+        "also measure the gateway of the checkout DIR, with its node_modules, in turn with this one's",
     },
     dir: {
       type: 'string',
@@ -56,6 +63,7 @@ read the figures. Other work on the machine spoils them.`,
       warmupS: Math.max(1, seconds / 5),
       rounds: whole('--rounds', values.rounds),
       only: values.only,
+      against: values.against,
       parent: values.dir,
       profileDir: values.profile,
       jsonFile: values.json,

@@ -2,7 +2,9 @@ import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { measureLedger } from './alone/measure.ts'
+import { measureCopies } from './copies.ts'
 import { type Children, coresOf } from './ground/children.ts'
+import { startForCache } from './ground/gateway.ts'
 import { layGround } from './ground/ground.ts'
 import { nginxVersion } from './ground/nginx.ts'
 import { inScratch } from './ground/scratch.ts'
@@ -10,7 +12,6 @@ import { openGenerator } from './load/generator.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
-import { startForCache } from './subjects.ts'
 import type { Bench } from './workbench.ts'
 
 export interface BenchOptions {
@@ -18,6 +19,8 @@ export interface BenchOptions {
   readonly seconds: number
   readonly rounds: number
   readonly only: string
+  /** The checkout of another gateway, to be measured in turn with this one. */
+  readonly against: string | undefined
   readonly profileDir: string | undefined
   /** The parent of the run's directory. Default: the system's place for temporary files. */
   readonly parent: string | undefined
@@ -54,6 +57,7 @@ async function measure(
   const generator = await openGenerator(children, cores.others)
   const bench: Bench = { plan: options, ground, children, cores, upstream, generator, say }
   await (await children.start({ ...(await startForCache(ground)), core: cores.measured })).stop()
+  const { pairs, costs, other } = await measureCopies(bench, options.against)
   const measured: Round[] = []
   for (let round = 1; round <= rounds; round += 1) {
     if (rounds > 1) say(`round ${round} of ${rounds}`)
@@ -67,6 +71,9 @@ async function measure(
     ledger: ledger?.points ?? [],
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),
+    pairs,
+    costs,
+    other,
   }
 }
 

@@ -8,20 +8,23 @@ import type { Point } from './points.ts'
 /** The longest measurement of one proof: sent again after a minute, it would be refused as stale. Seconds. */
 const JUNK_LONGEST_S = 40
 
-interface Target {
+/** What is loaded, and for how long. */
+export interface Loaded {
   readonly port: number
   readonly pid: number
   /** False: plain TCP. */
   readonly tls: boolean
-  /** Requests per second where the point's rate is half of another's. */
-  readonly halfRate: number
   readonly warmupS: number
   readonly seconds: number
+  /** Default: as long as it takes. */
+  readonly enough?: number
 }
 
-/** Makes the generator's job for a point. `proving`: the result of `prove` for it. */
-export function jobOf(point: Point, ground: Ground, target: Target, proving: Proving | null): Job {
-  const { port, pid, tls, halfRate, warmupS, seconds } = target
+/**
+ * Makes the generator's job for a point, whose rate is a number by now. `proving`: the result of `prove` for it.
+ */
+export function jobOf(point: Point, ground: Ground, target: Loaded, proving: Proving | null): Job {
+  const { port, pid, tls, warmupS, seconds, enough = null } = target
   const isJunk = point.proof !== undefined && point.proof !== 'fresh'
   const { path, headers, body } = requestOf(point, !tls)
   return {
@@ -33,10 +36,11 @@ export function jobOf(point: Point, ground: Ground, target: Target, proving: Pro
     expect: point.expect ?? 200,
     leastBytes: typeof point.kind === 'string' ? 0 : leastBytesOf(point.kind),
     connections: point.connections,
-    rate: typeof point.rate === 'object' ? halfRate : (point.rate ?? null),
+    rate: typeof point.rate === 'number' ? point.rate : null,
     reconnect: point.reconnect ?? false,
     warmupS,
     seconds: isJunk ? Math.min(seconds, JUNK_LONGEST_S) : seconds,
+    enough,
   }
 }
 

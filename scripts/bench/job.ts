@@ -42,6 +42,8 @@ export interface Job {
   readonly reconnect: boolean
   readonly warmupS: number
   readonly seconds: number
+  /** The number of answers after which it ends, however early. Null: it takes its whole time. */
+  readonly enough: number | null
   /** The process that is measured: its processor time and memory are read. */
   readonly pid: number
 }

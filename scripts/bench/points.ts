@@ -27,9 +27,13 @@ export interface Point {
   readonly prime?: Point
 }
 
-/** Half of what the gateway carried at this point and c=64 in this run. */
+/**
+ * Half of what the gateway carried at this point and c=64 in this run; by `core`: the rate that keeps half of its
+ * core busy, which is less, because a call costs more the fewer are under way.
+ */
 export interface HalfOf {
   readonly halfOf: string
+  readonly by: 'rate' | 'core'
 }
 
 const json = (connections: number): Point => ({ name: 'json', connections, kind: 'json' })
@@ -37,12 +41,18 @@ const json = (connections: number): Point => ({ name: 'json', connections, kind:
 /** The load of every server before its first point. */
 export const PRIME: Point = json(64)
 
-export const LADDER: readonly Point[] = [json(1), json(16), json(64)]
+export const ALONE: Point = json(1)
+export const LADDER: readonly Point[] = [ALONE, json(16), json(64)]
 export const CEILING: readonly Point[] = [
   json(64),
   { name: 'handshakes', connections: 16, kind: 'json', reconnect: true },
 ]
-export const HALF_LOAD: Point = { name: 'half load', connections: 64, kind: 'json', rate: { halfOf: 'json' } }
+export const HALF_CORE: Point = {
+  name: 'half core',
+  connections: 64,
+  kind: 'json',
+  rate: { halfOf: 'json', by: 'core' },
+}
 export const BURST: Point = { name: 'burst', connections: 16, kind: 'burst' }
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }
@@ -114,7 +124,10 @@ const ERAS: readonly Era[] = ['legacy', 'modern']
 export const MCP_DIRECT: readonly Point[] = [
   ...ERAS.flatMap((era) => {
     const name = `mcp ${era}`
-    const half: Point = { ...calls(`${name} half load`, 64, sameEra(era)), rate: { halfOf: name } }
+    const half: Point = {
+      ...calls(`${name} half load`, 64, sameEra(era)),
+      rate: { halfOf: name, by: 'rate' },
+    }
     return [...[1, 16, 64].map((connections) => calls(name, connections, sameEra(era))), half]
   }),
   calls('mcp modern progress', 16, sameEra('modern', true)),
@@ -132,3 +145,17 @@ export const MCP: readonly Point[] = [
     }),
   ),
 ]
+
+/** The points of this gateway that another one is asked in turn. */
+export const PAIRED: readonly Point[] = [
+  json(64),
+  ALONE,
+  BURST,
+  calls('mcp legacy', 64, sameEra('legacy')),
+  calls('mcp modern', 64, sameEra('modern')),
+  { name: 'denied', connections: 64, kind: 'json', as: 'denied', expect: 403 },
+  { ...proven(64), prime: proven(64) },
+]
+
+/** The points of which is counted what a call takes. */
+export const COUNTED: readonly Point[] = PAIRED.filter(({ connections }) => connections > 1)

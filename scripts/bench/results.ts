@@ -1,7 +1,10 @@
 import type { CallCost } from './alone/call-cost.ts'
 import type { Es256 } from './alone/es256.ts'
 import type { LedgerPoint } from './alone/ledger.ts'
-import type { Round, Row } from './run.ts'
+import type { Cost } from './costs.ts'
+import type { Pair } from './pairs.ts'
+import { type Row, rowOf } from './row.ts'
+import type { Round } from './run.ts'
 import type { StartUp } from './start-up.ts'
 import { BARE_PROXY, CEILING_SERVER, DIRECT, GATEWAY } from './subjects.ts'
 
@@ -29,6 +32,12 @@ export interface Results {
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: CallCost | null
   readonly es256: Es256 | null
+  /** Beside the gateway of another checkout. */
+  readonly pairs: readonly Pair[]
+  /** Of this gateway, and of the other one where there is one. */
+  readonly costs: readonly Cost[]
+  /** The version of the other one. Null: there is none. */
+  readonly other: string | null
 }
 
 /**
@@ -52,22 +61,6 @@ export function medianEs256(rounds: readonly Round[]): Es256 | null {
 const middle = <T>(sorted: readonly T[]): readonly T[] =>
   sorted.slice(sorted.length >> 1, (sorted.length >> 1) + 1)
 
-export interface Ask {
-  readonly server: string
-  readonly point: string
-  /** Default: the first of that server and point. */
-  readonly connections?: number
-}
-
-/** One row of the results, or undefined where it was not measured. */
-export const rowOf = (rows: readonly Row[], { server, point, connections }: Ask): Row | undefined =>
-  rows.find(
-    (row) =>
-      row.server === server &&
-      row.point === point &&
-      (connections === undefined || row.connections === connections),
-  )
-
 export interface Target {
   readonly figure: string
   readonly target: string
@@ -82,8 +75,8 @@ export function targetsOf({ rows, startUp, ledger, es256 }: Results): readonly T
     rowOf(rows, { server, point, ...(connections !== undefined && { connections }) })
   const whole = at(GATEWAY, 'json', 64)
   const bare = at(BARE_PROXY, 'json', 64)
-  const half = at(GATEWAY, 'half load')
-  const direct = at(DIRECT, 'half load')
+  const half = at(GATEWAY, 'half core')
+  const direct = at(DIRECT, 'half core')
   const paced = at(GATEWAY, 'paced')
   const many = at(GATEWAY, 'json', 256)
   const loops = rows.flatMap(({ loopP99Ms }) => (loopP99Ms === null ? [] : [loopP99Ms]))
@@ -98,8 +91,8 @@ export function targetsOf({ rows, startUp, ledger, es256 }: Results): readonly T
       over(at(GATEWAY, 'DPoP', 64)?.perSecond, es256?.bare.perSecond),
       2,
     ),
-    atMost('added p50 at half load, µs', 500, less(half?.p50, direct?.p50)),
-    atMost('added p99 at half load, µs', 3_000, less(half?.p99, direct?.p99)),
+    atMost('added p50 at half of the core, µs', 500, less(half?.p50, direct?.p50)),
+    atMost('added p99 at half of the core, µs', 3_000, less(half?.p99, direct?.p99)),
     atLeast(
       'streaming, × bare http-proxy-3, c=16',
       0.9,

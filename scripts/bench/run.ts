@@ -7,25 +7,13 @@ import { measureEs256 } from './alone/measure.ts'
 import type { Child, Start } from './ground/children.ts'
 import type { Ground } from './ground/ground.ts'
 import { nginxVersion } from './ground/nginx.ts'
-import type { Measured } from './job.ts'
-import { jobOf } from './job-of.ts'
-import { prove } from './load/proving.ts'
+import { measuring } from './measuring.ts'
 import type { Point } from './points.ts'
+import { rateOf } from './rate.ts'
+import type { Row } from './row.ts'
 import { measureStart, type StartUp } from './start-up.ts'
 import { GATEWAY, isGateway, type Subject, subjects } from './subjects.ts'
 import type { Bench, Plan } from './workbench.ts'
-
-/** One measured point of one server. */
-export interface Row extends Measured {
-  readonly server: string
-  readonly point: string
-  readonly connections: number
-  /**
-   * 99th percentile of the event loop's delay while it ran, as a gateway itself says. ms. Null for other
-   * servers.
-   */
-  readonly loopP99Ms: number | null
-}
 
 export interface Round {
   readonly rows: readonly Row[]
@@ -79,46 +67,28 @@ async function measureAll(
   bench: Bench,
   subject: Subject,
   points: readonly Point[],
-  { port, pid }: Child,
+  child: Child,
   before: readonly Row[],
 ): Promise<readonly Row[]> {
-  const { name: server, start } = subject
-  const { plan, ground, generator, say } = bench
-  const target = { port, pid, tls: start !== null, halfRate: 0, ...plan }
-  const primed = new Set<Point>()
+  const { name: server, start, prime } = subject
+  const { ground, say } = bench
+  const measure = measuring(bench, { child, ground, tls: start !== null, prime })
+  const loopP99 = async () => (isGateway(server) ? loopP99Of(ground, server) : null)
   const rows: Row[] = []
   for (const point of points) {
-    const halfRate = Math.round(carried([...before, ...rows], point) / 2)
-    if (typeof point.rate === 'object' && halfRate === 0) {
-      say(`${nameOf(subject, point)} needs ${point.rate.halfOf} c=64 of the gateway: skipped`)
+    const rate = await rateOf(point, server, [...before, ...rows], measure)
+    if (rate === 0) {
+      say(`${nameOf(subject, point)} needs another point of the gateway: skipped`)
       continue
     }
-    const prime = point.prime ?? subject.prime
-    if (!primed.has(prime)) {
-      primed.add(prime)
-      // Unmeasured: the first seconds of a process measure its compiler.
-      const short = { ...target, seconds: plan.warmupS }
-      await generator.measure(jobOf(prime, ground, short, await prove(prime, ground, short)))
-    }
-    const proving = await prove(point, ground, target)
-    if (isGateway(server)) await loopP99Of(ground, server)
-    const measured = await generator.measure(jobOf(point, ground, { ...target, halfRate }, proving))
-    const loopP99Ms = isGateway(server) ? await loopP99Of(ground, server) : null
+    const measured = await measure(point, { ...(rate && { rate }), before: loopP99 })
+    const loopP99Ms = await loopP99()
     rows.push({ ...measured, server, point: point.name, connections: point.connections, loopP99Ms })
     const errors = measured.errors > 0 ? `, ${measured.errors} ERRORS` : ''
     say(`${nameOf(subject, point)}: ${Math.round(measured.perSecond)}/s${errors}`)
     await pause(200)
   }
   return rows
-}
-
-/** Returns the throughput of the gateway that this point's rate comes from; 0 where it was not measured. */
-function carried(rows: readonly Row[], { rate }: Point): number {
-  if (typeof rate !== 'object') return 0
-  const whole = rows.find(
-    ({ server, point, connections }) => isGateway(server) && point === rate.halfOf && connections === 64,
-  )
-  return whole?.perSecond ?? 0
 }
 
 /**

@@ -1,12 +1,13 @@
-import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Start } from './ground/children.ts'
+import { gatewayStart, node, ownData } from './ground/gateway.ts'
 import type { Ground } from './ground/ground.ts'
 import { nginxStart, nginxVersion } from './ground/nginx.ts'
 import {
+  ALONE,
   BURST,
   CEILING,
-  HALF_LOAD,
+  HALF_CORE,
   JUNK_PROOFS,
   LADDER,
   MANY,
@@ -46,15 +47,8 @@ export const BARE_PROXY = 'http-proxy-3'
 export const DIRECT = 'upstream'
 export const CEILING_SERVER = 'node:tls'
 
-const HERE = import.meta.dirname
-const node = (name: string, file: string, ...args: readonly string[]): Omit<Start, 'core'> => ({
-  name: name.replace(':', '-'),
-  command: process.execPath,
-  args: [join(HERE, file), ...args],
-  ready: 'line',
-  // By it a child notices that nobody is left who would end it; the gateway does not look.
-  ipc: true,
-})
+const BARE = join(import.meta.dirname, 'ground/bare.ts')
+const RUNG = join(import.meta.dirname, 'rung.ts')
 
 const bare = (name: string, kind: string, what: string, points: readonly Point[]): Subject => ({
   name,
@@ -62,7 +56,7 @@ const bare = (name: string, kind: string, what: string, points: readonly Point[]
   points,
   prime: PRIME,
   start: ({ directory }, port) =>
-    Promise.resolve(node(name, 'ground/bare.ts', kind, directory, `http://127.0.0.1:${port}`)),
+    Promise.resolve(node(name, BARE, kind, directory, `http://127.0.0.1:${port}`)),
 })
 
 const rung = (name: string, what: string): Subject => ({
@@ -70,7 +64,7 @@ const rung = (name: string, what: string): Subject => ({
   what,
   points: LADDER,
   prime: PRIME,
-  start: async (ground) => ({ ...node(name, 'rung.ts', name), env: await ownData(ground, name) }),
+  start: async (ground) => ({ ...node(name, RUNG, name), env: await ownData(ground, name) }),
 })
 
 /** The rung `audit` again, asked with proofs. */
@@ -80,7 +74,7 @@ const provenRung = (): Subject => ({
   points: PROVEN,
   prime: proven(64),
   start: async (ground) => ({
-    ...node(DPOP_RUNG, 'rung.ts', 'audit'),
+    ...node(DPOP_RUNG, RUNG, 'audit'),
     env: await ownData(ground, DPOP_RUNG),
   }),
 })
@@ -96,15 +90,15 @@ const gateway = (
   what,
   points,
   prime,
-  start: async (ground) => ({
-    ...node(name, '../../proxy/main.ts'),
-    env: { ...(await ownData(ground, name)), MCP_PROXY_EGRESS_DPOP_MODE: mode },
-  }),
+  start: async (ground) => {
+    const start = await gatewayStart(ground, name)
+    return { ...start, env: { ...start.env, MCP_PROXY_EGRESS_DPOP_MODE: mode } }
+  },
 })
 
 /** Lists everything that is measured, the gateway first: the others are loaded at half of what it carries. */
 export function subjects(): readonly Subject[] {
-  const proxied = [...LADDER, HALF_LOAD, BURST, PACED]
+  const proxied = [...LADDER, HALF_CORE, BURST, PACED]
   return [
     gateway(GATEWAY, '+ proxy: the whole gateway', 'optional', PRIME, [
       ...proxied,
@@ -136,22 +130,9 @@ export function subjects(): readonly Subject[] {
     {
       name: DIRECT,
       what: 'the upstream itself, plain TCP, on the generator’s core',
-      points: [HALF_LOAD, BURST, PACED, ...MCP_DIRECT],
+      points: [ALONE, HALF_CORE, BURST, PACED, ...MCP_DIRECT],
       prime: PRIME,
       start: null,
     },
   ]
-}
-
-/** Prepares a gateway of no interest, so that those after it find everything compiled. */
-export async function startForCache(ground: Ground): Promise<Omit<Start, 'core'>> {
-  const name = 'first-gateway'
-  return { ...node(name, '../../proxy/main.ts'), env: await ownData(ground, name) }
-}
-
-/** Copies the data directory: no subject pays for the rows of another. */
-async function ownData({ directory, dataDir, env }: Ground, name: string): Promise<Record<string, string>> {
-  const own = join(directory, `data-${name}`)
-  await cp(dataDir, own, { recursive: true, errorOnExist: true, force: false })
-  return { ...env, MCP_PROXY_DATA_DIR: own }
 }

@@ -5,6 +5,7 @@ import type { Generator } from './load/generator.ts'
 export interface Plan {
   readonly warmupS: number
   readonly seconds: number
+  readonly rounds: number
   /** Only points whose `server/point c=N` holds this. */
   readonly only: string
   /**

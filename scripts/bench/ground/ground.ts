@@ -8,6 +8,9 @@ import { newDpopKey, publicJwk } from '../../client/signing/dpop-key.ts'
 import { type Call, expect, withControl } from '../../control-client.ts'
 import { registerMcp } from './mcp.ts'
 
+/** The checkout that this file belongs to. */
+const ROOT = join(import.meta.dirname, '../../..')
+
 /** A client's identity as PEM texts. */
 export interface Identity {
   readonly ca: string
@@ -24,6 +27,8 @@ export interface ProvenIdentity extends Identity {
 /** Everything the servers of a run share, in a directory that goes with the run. */
 export interface Ground {
   readonly directory: string
+  /** The checkout of its gateway, with its node_modules. */
+  readonly root: string
   /** The environment of a gateway on this ground. */
   readonly env: Readonly<Record<string, string>>
   readonly dataDir: string
@@ -40,24 +45,9 @@ export interface Ground {
  * files, and PEM files for the servers that are not ours.
  */
 export async function layGround(directory: string, upstreamPort: number): Promise<Ground> {
-  const pluginsDir = join(directory, 'config')
-  const dataDir = join(directory, 'data')
-  await mkdir(pluginsDir)
-  for (const [name, text] of Object.entries(operatorFiles(upstreamPort))) {
-    await writeFile(join(pluginsDir, name), text)
-  }
-  const env = {
-    MCP_PROXY_LISTEN: '127.0.0.1:0',
-    MCP_PROXY_DATA_DIR: dataDir,
-    MCP_PROXY_PLUGINS_DIR: pluginsDir,
-    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
-  }
+  const env = await operatorsEnv(directory, upstreamPort)
   const settings = readSettings(env, directory)
-  const agents = await withControl(settings, async (call) => {
-    const enrolled = await enroll(call)
-    await registerMcp(call, upstreamPort, ['acme::allowed', 'acme::proven'])
-    return enrolled
-  })
+  const agents = await withControl(settings, (call) => enrollAgents(call, upstreamPort))
   const dataDirectory = await openDataDirectory(settings, 1_024, Date.now())
   const { certPem, keyPem } = await tlsMaterial(dataDirectory, Date.now())
   const { rootPem, intermediatePem } = dataDirectory.authority
@@ -65,7 +55,32 @@ export async function layGround(directory: string, upstreamPort: number): Promis
   await writeFile(join(directory, 'server.crt'), certPem)
   await writeFile(join(directory, 'server.key'), keyPem, { mode: 0o600 })
   await writeFile(join(directory, 'clients-ca.crt'), intermediatePem + rootPem)
-  return { directory, env, dataDir, ...agents }
+  return { directory, root: ROOT, env, dataDir: settings.dataDir, ...agents }
+}
+
+/** Writes the operator's files, and returns the environment of a gateway that reads them. */
+export async function operatorsEnv(directory: string, upstreamPort: number): Promise<Ground['env']> {
+  const pluginsDir = join(directory, 'config')
+  await mkdir(pluginsDir, { recursive: true })
+  for (const [name, text] of Object.entries(operatorFiles(upstreamPort))) {
+    await writeFile(join(pluginsDir, name), text)
+  }
+  return {
+    MCP_PROXY_LISTEN: '127.0.0.1:0',
+    MCP_PROXY_DATA_DIR: join(directory, 'data'),
+    MCP_PROXY_PLUGINS_DIR: pluginsDir,
+    MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+  }
+}
+
+/** Makes the three agents by the gateway's own admin API, and binds them to the MCP servers. */
+export async function enrollAgents(
+  call: Call,
+  upstreamPort: number,
+): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
+  const enrolled = await enroll(call)
+  await registerMcp(call, upstreamPort, ['acme::allowed', 'acme::proven'])
+  return enrolled
 }
 
 const CAPABILITIES = ['llm.chat', 'mcp.tools.call']

@@ -5,6 +5,8 @@ import type { FromGenerator, Job, Measured } from '../job.ts'
 
 /** The time that the generator may take beyond the job itself. ms. */
 const GRACE_MS = 15_000
+/** The time that each connection may take to open. ms. */
+const OPEN_MS = 20
 
 export interface Generator {
   /**
@@ -28,7 +30,7 @@ export async function openGenerator(children: Children, core: number | null): Pr
   })
   return {
     measure: async (job) => {
-      const limitMs = (job.warmupS + job.seconds) * 1_000 + GRACE_MS
+      const limitMs = (job.warmupS + job.seconds) * 1_000 + job.connections * OPEN_MS + GRACE_MS
       const answered = once(child, 'message', { signal: AbortSignal.timeout(limitMs) })
       child.send(job)
       // Only scripts/bench/load/load.ts speaks on this channel.

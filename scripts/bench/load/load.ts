@@ -7,6 +7,8 @@ import { type FromGenerator, type Job, type Measured, PROOF_PLACE } from '../job
 import { proofSupply } from './proof-supply.ts'
 import { type Answer, type NextRequest, nowUs, Wire } from './wire.ts'
 
+/** The connections that are opened at a time: more handshakes at once would wait until they are too late. */
+const OPENING = 64
 /** The number of errors at which a target is given up. */
 const MAX_ERRORS = 10_000
 /**
@@ -35,7 +37,19 @@ function run(job: Job): Promise<Measured> {
   const tally = new Tally(job)
   const free: Wire[] = []
   let isOver = false
+  let opened = 0
+  let standing = 0
 
+  const openNext = (): void => {
+    wires[opened]?.open()
+    opened += 1
+  }
+  // The time begins when all connections stand.
+  const begin = (): void => {
+    setTimeout(() => tally.start(), job.warmupS * 1_000)
+    setTimeout(() => finish(() => resolve(tally.take())), (job.warmupS + job.seconds) * 1_000)
+    if (job.rate === null) for (const wire of free.splice(0)) wire.send()
+  }
   const finish = (settle: () => void): void => {
     if (isOver) return
     isOver = true
@@ -45,20 +59,29 @@ function run(job: Job): Promise<Measured> {
   const fail = (message: string): void => finish(() => reject(new Error(message)))
   const next = (wire: Wire): void => {
     if (isOver) return
-    if (job.rate === null) wire.send()
+    // Those that stand first would be answered while the others still shake hands.
+    if (job.rate === null && standing >= job.connections) wire.send()
     else free.push(wire)
   }
   const events = {
-    idle: next,
+    idle: (wire: Wire): void => {
+      standing += 1
+      next(wire)
+      if (standing === job.connections) begin()
+      openNext()
+    },
     answered: (wire: Wire, answer: Answer): void => {
       tally.add(answer)
       if (tally.wrong > MAX_ERRORS) fail(`${said(answer)} again and again, not ${wanted(job)}`)
+      if (tally.answers === job.enough) finish(() => resolve(tally.take()))
       if (isOver) return
       if (job.reconnect) wire.reopen()
       else next(wire)
     },
     broke: (wire: Wire, error: Error | null): void => {
       if (isOver) return
+      const waiting = free.indexOf(wire)
+      if (waiting >= 0) free.splice(waiting, 1)
       if (error) tally.broken()
       if (tally.wrong > MAX_ERRORS || (error && tally.none)) fail(`no answer: ${String(error)}`)
       else wire.reopen()
@@ -66,10 +89,8 @@ function run(job: Job): Promise<Measured> {
   }
   const request = requests(job)
   const wires = Array.from({ length: job.connections }, () => new Wire(job, request, events))
-  for (const wire of wires) wire.open()
+  for (let count = Math.min(OPENING, wires.length); count > 0; count -= 1) openNext()
   if (job.rate !== null) openLoop(job.rate, free, () => isOver)
-  setTimeout(() => tally.start(), job.warmupS * 1_000)
-  setTimeout(() => finish(() => resolve(tally.take())), (job.warmupS + job.seconds) * 1_000)
   return promise
 }
 
@@ -114,9 +135,9 @@ class Tally {
   readonly #job: Job
   readonly #whole = createHistogram({ lowest: 1, highest: 60_000_000, figures: 3 })
   readonly #first = createHistogram({ lowest: 1, highest: 60_000_000, figures: 3 })
-  #answers = 0
+  answers = 0
   #errors = 0
-  #startUs = 0
+  #startUs = nowUs()
   #cpuUs: number | null = null
   #ownUs = 0
   /** Errors since the beginning, warm-up included. */
@@ -132,7 +153,7 @@ class Tally {
     if (status === this.#job.expect && bodyBytes >= this.#job.leastBytes) this.none = false
     else this.broken()
     const at = nowUs()
-    this.#answers += 1
+    this.answers += 1
     this.#whole.record(Math.max(1, Math.round(at - sentUs)))
     this.#first.record(Math.max(1, Math.round(firstUs - sentUs)))
   }
@@ -145,7 +166,7 @@ class Tally {
   start(): void {
     this.#whole.reset()
     this.#first.reset()
-    this.#answers = 0
+    this.answers = 0
     this.#errors = 0
     this.#cpuUs = cpuUsOf(this.#job.pid)
     this.#ownUs = ownUs()
@@ -157,14 +178,14 @@ class Tally {
     const cpuUs = cpuUsOf(this.#job.pid)
     const used = cpuUs !== null && this.#cpuUs !== null ? cpuUs - this.#cpuUs : null
     return {
-      requests: this.#answers,
+      requests: this.answers,
       errors: this.#errors,
-      perSecond: (this.#answers / took) * 1_000_000,
+      perSecond: (this.answers / took) * 1_000_000,
       p50: this.#whole.percentile(50),
       p99: this.#whole.percentile(99),
       firstP50: this.#first.percentile(50),
       firstP99: this.#first.percentile(99),
-      cpuUs: used === null || this.#answers === 0 ? null : used / this.#answers,
+      cpuUs: used === null || this.answers === 0 ? null : used / this.answers,
       rssMb: rssMbOf(this.#job.pid),
       generatorBusy: (ownUs() - this.#ownUs) / took,
     }

@@ -1,6 +1,7 @@
 import type { Speed } from '../alone/es256.ts'
-import { number, type Results, rowOf } from '../results.ts'
-import type { Row } from '../run.ts'
+import { number, type Results } from '../results.ts'
+import type { Row } from '../row.ts'
+import { rowOf } from '../row.ts'
 import { DPOP_RUNG, GATEWAY, GATEWAY_REQUIRED } from '../subjects.ts'
 import { corePercent, optional, perSecond, table } from './table.ts'
 

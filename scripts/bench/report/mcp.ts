@@ -1,5 +1,6 @@
-import { number, type Results, rowOf } from '../results.ts'
-import type { Row } from '../run.ts'
+import { number, type Results } from '../results.ts'
+import type { Row } from '../row.ts'
+import { rowOf } from '../row.ts'
 import { DIRECT, GATEWAY_MCP } from '../subjects.ts'
 import { corePercent, optional, perSecond, table } from './table.ts'
 

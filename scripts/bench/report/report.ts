@@ -1,5 +1,6 @@
-import { ceilingOf, number, type Results, rowOf, targetsOf } from '../results.ts'
-import type { Row } from '../run.ts'
+import { ceilingOf, number, type Results, targetsOf } from '../results.ts'
+import type { Row } from '../row.ts'
+import { rowOf } from '../row.ts'
 import {
   BARE_PROXY,
   CEILING_SERVER,
@@ -9,6 +10,7 @@ import {
   GATEWAY_REQUIRED,
   subjects,
 } from '../subjects.ts'
+import { reportCosts, reportPairs } from './copies.ts'
 import { reportDpop } from './dpop.ts'
 import { reportMcp } from './mcp.ts'
 import { cells, HEADINGS, optional, table } from './table.ts'
@@ -17,6 +19,10 @@ import { cells, HEADINGS, optional, table } from './table.ts'
 export function report(results: Results): string {
   return [
     conditions(results),
+    '### Beside another version, in turn\n',
+    reportPairs(results),
+    '### Heap and disk\n',
+    reportCosts(results),
     '### The ladder: one core, JSON\n',
     ladder(results),
     '### Proxying: streams, and what is added to the upstream\n',
@@ -113,9 +119,9 @@ function streams({ rows }: Results): string {
 }
 
 function added({ rows }: Results): string {
-  const direct = rowOf(rows, { server: DIRECT, point: 'half load' })
+  const direct = rowOf(rows, { server: DIRECT, point: 'half core' })
   const paced = rowOf(rows, { server: DIRECT, point: 'paced' })
-  const servers = [...new Set(rows.filter(({ point }) => point === 'half load').map(({ server }) => server))]
+  const servers = [...new Set(rows.filter(({ point }) => point === 'half core').map(({ server }) => server))]
   return table(
     [
       'open loop',
@@ -130,7 +136,7 @@ function added({ rows }: Results): string {
       'added p99',
     ],
     servers.map((server) => {
-      const half = rowOf(rows, { server, point: 'half load' })
+      const half = rowOf(rows, { server, point: 'half core' })
       const first = rowOf(rows, { server, point: 'paced' })
       return [
         server,

@@ -1,5 +1,5 @@
 import { number } from '../results.ts'
-import type { Row } from '../run.ts'
+import type { Row } from '../row.ts'
 
 /** The share of its core from which on the generator was the limit. */
 const BUSY = 0.9
