@@ -16,6 +16,11 @@ read the figures. Other work on the machine spoils them.`,
       default: false,
       description: '2 s per point instead of 10: to see that it works',
     },
+    short: {
+      type: 'boolean',
+      default: false,
+      description: '2 s per point, and only those that the targets are judged by',
+    },
     seconds: {
       type: 'string',
       value: 'N',
@@ -40,6 +45,18 @@ read the figures. Other work on the machine spoils them.`,
       description:
         "also measure the gateway of the checkout DIR, with its node_modules, in turn with this one's",
     },
+    idle: {
+      type: 'string',
+      value: 'N',
+      default: '0',
+      description: 'also hold N idle connections, such as 10000; takes a minute',
+    },
+    'start-rows': {
+      type: 'string',
+      value: 'N',
+      default: '0',
+      description: 'also start with N rows in the ledger, such as 5000000; takes minutes, and 2.5 KB a row',
+    },
     dir: {
       type: 'string',
       value: 'DIR',
@@ -56,13 +73,16 @@ read the figures. Other work on the machine spoils them.`,
   },
   run: async (values) => {
     refuseUnsafeRuntime(process)
-    const seconds = whole('--seconds', values.seconds ?? (values.quick ? '2' : '10'))
+    const seconds = whole('--seconds', values.seconds ?? (values.quick || values.short ? '2' : '10'))
     const { bench } = await import('./bench/bench.ts')
     await bench({
       seconds,
       warmupS: Math.max(1, seconds / 5),
       rounds: whole('--rounds', values.rounds),
       only: values.only,
+      short: values.short,
+      idle: whole('--idle', values.idle, 0),
+      startRows: whole('--start-rows', values['start-rows'], 0),
       against: values.against,
       parent: values.dir,
       profileDir: values.profile,
@@ -73,9 +93,9 @@ read the figures. Other work on the machine spoils them.`,
 
 process.exitCode = await verb.run(process.argv.slice(2))
 
-function whole(name: string, text: string): number {
-  const value = /^\d{1,4}$/.test(text) ? Number(text) : 0
-  if (value === 0)
-    throw new Error(`${name} must be a whole number from 1 to 9999, got ${JSON.stringify(text)}`)
+function whole(name: string, text: string, least = 1): number {
+  const value = /^\d{1,8}$/.test(text) ? Number(text) : -1
+  if (value < least)
+    throw new Error(`${name} must be a whole number from ${least} to 99999999, got ${JSON.stringify(text)}`)
   return value
 }

@@ -2,7 +2,9 @@ import { writeFile } from 'node:fs/promises'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { measureLedger } from './alone/measure.ts'
+import { isChosen } from './chosen.ts'
 import { measureCopies } from './copies.ts'
+import { measureFault } from './fault.ts'
 import { type Children, coresOf } from './ground/children.ts'
 import { startForCache } from './ground/gateway.ts'
 import { layGround } from './ground/ground.ts'
@@ -12,16 +14,12 @@ import { openGenerator } from './load/generator.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
-import type { Bench } from './workbench.ts'
+import { measureFullStart } from './start-up.ts'
+import type { Bench, Plan } from './workbench.ts'
 
-export interface BenchOptions {
-  readonly warmupS: number
-  readonly seconds: number
-  readonly rounds: number
-  readonly only: string
+export interface BenchOptions extends Plan {
   /** The checkout of another gateway, to be measured in turn with this one. */
   readonly against: string | undefined
-  readonly profileDir: string | undefined
   /** The parent of the run's directory. Default: the system's place for temporary files. */
   readonly parent: string | undefined
   readonly jsonFile: string | undefined
@@ -43,7 +41,7 @@ async function measure(
   directory: string,
   children: Children,
 ): Promise<Results> {
-  const { only, seconds, rounds } = options
+  const { seconds, rounds } = options
   const cores = coresOf(conditions.cores)
   const upstream = await children.start({
     name: 'upstream',
@@ -63,14 +61,16 @@ async function measure(
     if (rounds > 1) say(`round ${round} of ${rounds}`)
     measured.push(await runRound(bench))
   }
-  const ledger = 'ledger'.includes(only) ? await measureLedger(children, directory, seconds) : null
+  const ledger = isChosen(options, 'ledger') ? await measureLedger(children, directory, seconds) : null
   return {
     conditions,
     rows: medianRows(measured),
     startUp: measured.at(-1)?.startUp ?? null,
+    fullStart: await measureFullStart(bench),
     ledger: ledger?.points ?? [],
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),
+    fault: await measureFault(bench),
     pairs,
     costs,
     other,

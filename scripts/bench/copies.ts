@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path'
+import { isChosen, nameOf } from './chosen.ts'
 import { type Cost, measureCost } from './costs.ts'
 import { layGroundOf, versionOf } from './ground/gateway.ts'
 import type { Ground } from './ground/ground.ts'
@@ -18,7 +19,7 @@ export interface Copies {
 /** Measures this gateway in turn with that of the checkout `against`, and counts what a call of each takes. */
 export async function measureCopies(bench: Bench, against: string | undefined): Promise<Copies> {
   const chosen = (group: string, points: readonly Point[]): readonly Point[] =>
-    points.filter(({ name, connections }) => `${group}/${name} c=${connections}`.includes(bench.plan.only))
+    points.filter((point) => isChosen(bench.plan, nameOf(group, point)))
   const paired = against === undefined ? [] : chosen('against', PAIRED)
   const counted = chosen('cost', COUNTED)
   if (paired.length === 0 && counted.length === 0) return { pairs: [], costs: [], other: null }

@@ -53,7 +53,7 @@ export function measuring({ generator, plan }: Bench, running: Running): Measure
   }
   return async (point, manner = {}) => {
     const first = point.prime ?? prime
-    if (!primed.has(first)) {
+    if (!point.unprimed && !primed.has(first)) {
       primed.add(first)
       await load(first, PRIMING)
     }

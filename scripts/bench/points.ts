@@ -25,6 +25,8 @@ export interface Point {
   readonly headers?: readonly string[]
   /** The unmeasured load of a server before its first point of this sort. Default: the one of its subject. */
   readonly prime?: Point
+  /** True where the process is to be as it was when it started. */
+  readonly unprimed?: boolean
 }
 
 /**
@@ -56,11 +58,17 @@ export const HALF_CORE: Point = {
 export const BURST: Point = { name: 'burst', connections: 16, kind: 'burst' }
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }
-export const MANY: readonly Point[] = [
-  // So few requests that the connections are as good as idle.
-  { name: 'idle', connections: 256, kind: 'json', rate: 10 },
-  json(256),
-]
+/** The time after which each of many connections asks once more: a gateway closes them after 75 s. s. */
+const IDLE_S = 40
+/** So few requests that the connections are as good as idle. */
+export const idling = (connections: number): Point => ({
+  name: 'idle',
+  connections,
+  kind: 'json',
+  rate: Math.ceil(connections / IDLE_S),
+  unprimed: true,
+})
+export const MANY: readonly Point[] = [idling(256), json(256)]
 
 export const REFUSED: readonly Point[] = [
   { name: 'denied', connections: 64, kind: 'json', as: 'denied', expect: 403 },

@@ -4,6 +4,7 @@ import { readSettings } from '../../proxy/settings.ts'
 import { withControl } from '../control-client.ts'
 import type { Es256 } from './alone/es256.ts'
 import { measureEs256 } from './alone/measure.ts'
+import { isChosen, nameOf } from './chosen.ts'
 import type { Child, Start } from './ground/children.ts'
 import type { Ground } from './ground/ground.ts'
 import { nginxVersion } from './ground/nginx.ts'
@@ -27,8 +28,8 @@ export async function runRound(bench: Bench): Promise<Round> {
   const rows: Row[] = []
   let startUp: StartUp | null = null
   let es256: Es256 | null = null
-  for (const subject of subjects()) {
-    const points = subject.points.filter((point) => nameOf(subject, point).includes(bench.plan.only))
+  for (const subject of subjects(bench.plan.idle)) {
+    const points = subject.points.filter((point) => isChosen(bench.plan, nameOf(subject.name, point)))
     if (points.length === 0) continue
     if (points.some(({ proof, kind }) => proof && typeof kind === 'string')) es256 ??= await ceiling(bench)
     if (subject.name === 'nginx' && nginxVersion() === null) {
@@ -55,9 +56,6 @@ async function ceiling({ children, ground, cores, plan, say }: Bench): Promise<E
   return found
 }
 
-/** Returns the name that `--only` is compared with and that progress is told by. */
-const nameOf = ({ name }: Subject, point: Point): string => `${name}/${point.name} c=${point.connections}`
-
 function profiled<S extends Omit<Start, 'core'>>(start: S, { profileDir }: Plan): S {
   if (!profileDir || start.command !== process.execPath) return start
   return { ...start, args: ['--cpu-prof', '--cpu-prof-dir', profileDir, ...start.args] }
@@ -78,14 +76,14 @@ async function measureAll(
   for (const point of points) {
     const rate = await rateOf(point, server, [...before, ...rows], measure)
     if (rate === 0) {
-      say(`${nameOf(subject, point)} needs another point of the gateway: skipped`)
+      say(`${nameOf(server, point)} needs another point of the gateway: skipped`)
       continue
     }
     const measured = await measure(point, { ...(rate && { rate }), before: loopP99 })
     const loopP99Ms = await loopP99()
     rows.push({ ...measured, server, point: point.name, connections: point.connections, loopP99Ms })
     const errors = measured.errors > 0 ? `, ${measured.errors} ERRORS` : ''
-    say(`${nameOf(subject, point)}: ${Math.round(measured.perSecond)}/s${errors}`)
+    say(`${nameOf(server, point)}: ${Math.round(measured.perSecond)}/s${errors}`)
     await pause(200)
   }
   return rows

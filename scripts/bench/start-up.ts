@@ -1,6 +1,11 @@
+import { rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { listRows } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
+import { fillLedger } from './alone/measure.ts'
+import { isChosen } from './chosen.ts'
 import type { Start } from './ground/children.ts'
+import { gatewayStart } from './ground/gateway.ts'
 import { rssMbOf } from './ground/proc.ts'
 import type { Bench } from './workbench.ts'
 
@@ -16,9 +21,24 @@ export interface StartUp {
 
 const TIMES = 3
 
+/** Measures the start with as many rows as the plan says. Null where it says none, or `--only` another point. */
+export async function measureFullStart(bench: Bench): Promise<StartUp | null> {
+  const { children, ground, plan, say } = bench
+  if (plan.startRows === 0 || !isChosen(plan, 'start')) return null
+  const start = await gatewayStart(ground, 'full')
+  const file = fileOf(start)
+  say(`filling a ledger with ${plan.startRows} rows`)
+  await fillLedger(children, { directory: ground.directory, file, rows: plan.startRows })
+  const found = await measureStart(bench, start)
+  await rm(dirname(file), { recursive: true })
+  return found
+}
+
+const fileOf = ({ env }: Omit<Start, 'core'>): string => `${env?.MCP_PROXY_DATA_DIR}/sallyport.db`
+
 /** Starts and stops the gateway of `start` a few times. No other may run on its data directory. */
 export async function measureStart(bench: Bench, start: Omit<Start, 'core'>): Promise<StartUp> {
-  const rows = await rowsIn(`${start.env?.MCP_PROXY_DATA_DIR}/sallyport.db`)
+  const rows = await rowsIn(fileOf(start))
   const times: number[] = []
   let rssMb: number | null = null
   for (let i = 0; i < TIMES; i += 1) {

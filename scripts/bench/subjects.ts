@@ -8,6 +8,7 @@ import {
   BURST,
   CEILING,
   HALF_CORE,
+  idling,
   JUNK_PROOFS,
   LADDER,
   MANY,
@@ -38,9 +39,10 @@ export const GATEWAY = 'gateway'
 export const GATEWAY_REQUIRED = 'gateway-required'
 /** The gateway, asked to call tools. */
 export const GATEWAY_MCP = 'gateway-mcp'
+/** The gateway with many connections that hardly ask. */
+export const GATEWAY_IDLE = 'gateway-idle'
 /** Tells the names of the whole gateway. */
-export const isGateway = (name: string): boolean =>
-  name === GATEWAY || name === GATEWAY_REQUIRED || name === GATEWAY_MCP
+export const isGateway = (name: string): boolean => name === GATEWAY || name.startsWith(`${GATEWAY}-`)
 /** The rung with a proof on each request. */
 export const DPOP_RUNG = 'dpop'
 export const BARE_PROXY = 'http-proxy-3'
@@ -96,8 +98,11 @@ const gateway = (
   },
 })
 
-/** Lists everything that is measured, the gateway first: the others are loaded at half of what it carries. */
-export function subjects(): readonly Subject[] {
+/**
+ * Lists everything that is measured, the gateway first: the others are loaded at half of what it carries. `idle`: a
+ * number of connections that hardly ask; 0 for none.
+ */
+export function subjects(idle = 0): readonly Subject[] {
   const proxied = [...LADDER, HALF_CORE, BURST, PACED]
   return [
     gateway(GATEWAY, '+ proxy: the whole gateway', 'optional', PRIME, [
@@ -113,6 +118,7 @@ export function subjects(): readonly Subject[] {
       PROVEN_WITH_TOKEN,
     ]),
     gateway(GATEWAY_MCP, 'the same, in front of MCP servers', 'optional', PRIME, MCP),
+    gateway(GATEWAY_IDLE, 'the same, idle', 'optional', PRIME, idle > 0 ? [idling(idle)] : []),
     bare(BARE_PROXY, 'http-proxy-3', 'bare http-proxy-3 behind node:https, mTLS, no checks', proxied),
     provenRung(),
     rung('audit', '+ durable decision and outcome rows'),

@@ -8,6 +8,11 @@ export interface Plan {
   readonly rounds: number
   /** Only points whose `server/point c=N` holds this. */
   readonly only: string
+  /** Only what the targets are judged by, and the rungs of the ladder. */
+  readonly short: boolean
+  /** Connections that hardly ask, and rows at a start; 0: not measured. Both take minutes. */
+  readonly idle: number
+  readonly startRows: number
   /**
    * The directory of the measured Node processes' processor profiles. Undefined: none are made, which costs
    * less.

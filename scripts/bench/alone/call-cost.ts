@@ -1,4 +1,3 @@
-import { readFileSync, statSync } from 'node:fs'
 import { draftOf } from '../../../db/audit/draft.ts'
 import type { Entry } from '../../../db/audit/entry.ts'
 import type { Ledger } from '../../../db/audit/ledger.ts'
@@ -6,12 +5,9 @@ import { decisionEntry, identity, type Judging, type Recorded } from '../../../p
 import { commitmentsBy } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 
-/** What the record of one call costs: its decision and its outcome. */
+/** What the record of calls took: a decision and an outcome each. */
 export interface CallCost {
-  /** Both rows in the database, indexes included. Bytes. */
-  readonly storedBytes: number
-  /** All that was written for them: the write-ahead log, and what is moved from it. Bytes. Null: no /proc. */
-  readonly writtenBytes: number | null
+  readonly calls: number
   /** Making the decision row, its commitment included, until it is handed to the ledger's thread. µs. */
   readonly decisionUs: number
 }
@@ -35,25 +31,19 @@ const OUTCOME = {
   attempts: [{ provider: 'openai', status: 200 }],
 }
 
-/** Measures on a ledger that is open and idle, by calls as an agent makes them. `file`: its database. */
-export async function callCost(ledger: Ledger, file: string): Promise<CallCost> {
-  const before = { stored: sizeOf(file), written: writtenSoFar() }
-  let made = 0
+/** Writes calls as agents make them to a ledger that is open and idle. */
+export async function recordCalls(ledger: Ledger): Promise<CallCost> {
+  let calls = 0
   const caller = async (): Promise<void> => {
-    while (made < CALLS) {
-      made += 1
-      const facts = factsOf(made)
+    while (calls < CALLS) {
+      calls += 1
+      const facts = factsOf(calls)
       await ledger.commit({ entries: [decisionEntry(facts, 'allowed', JUDGING, null)] })
       await ledger.commit({ entries: [outcomeOf(facts)], lazy: true })
     }
   }
   await Promise.all(Array.from({ length: CALLERS }, caller))
-  const [stored, written] = [sizeOf(file), writtenSoFar()]
-  return {
-    storedBytes: (stored - before.stored) / made,
-    writtenBytes: written === null || before.written === null ? null : (written - before.written) / made,
-    decisionUs: decisionUs(),
-  }
+  return { calls, decisionUs: decisionUs() }
 }
 
 function decisionUs(): number {
@@ -87,16 +77,4 @@ function factsOf(n: number): Arrival & Recorded {
     call: { model: 'gpt-5', tool: null, stream: false },
   }
   return facts as unknown as Arrival & Recorded
-}
-
-/** Of the database alone: what the write-ahead log holds too is small beside so many calls. */
-const sizeOf = (file: string): number => statSync(file).size
-
-function writtenSoFar(): number | null {
-  try {
-    return Number(/^wchar: (\d+)$/m.exec(readFileSync('/proc/self/io', 'utf8'))?.[1])
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    throw error
-  }
 }

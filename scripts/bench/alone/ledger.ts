@@ -1,16 +1,27 @@
 // Measures the ledger by itself: so many callers that each commit one row and wait for it; then what the record
 // of a call costs. Usage: node ledger.ts DIR SECONDS
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
-import type { Entry } from '../../../db/audit/entry.ts'
 import { type Ledger, openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/database.ts'
-import { type CallCost, callCost } from './call-cost.ts'
+import { busiestThread } from '../ground/proc.ts'
+import { watchLog } from '../ground/watch-log.ts'
+import { type CallCost, recordCalls } from './call-cost.ts'
+import { entry } from './entry.ts'
 
 /** The answer, one line of JSON on standard output. */
 export interface LedgerAlone {
   readonly points: readonly LedgerPoint[]
-  readonly call: CallCost
+  readonly call: CallCost & RecordRoom
+}
+
+/** The room that a row takes. Bytes. */
+export interface RecordRoom {
+  /** In the database, indexes included. */
+  readonly storedPerRow: number
+  /** In the write-ahead log. */
+  readonly loggedPerRow: number
 }
 
 /** Times are µs. */
@@ -21,29 +32,47 @@ export interface LedgerPoint {
   readonly p99: number
   /** Processor time per row, caller and writer together. µs. */
   readonly cpuUs: number
+  /** Processor time per row of the ledger's thread alone. µs. Null: no /proc. */
+  readonly writerUs: number | null
 }
 
 const COMMITTERS = [1, 16, 64, 256]
 const WARM_UP = 0.2
-
-// Counts the rows, for their request ids.
-let serial = 0
 
 const [, , directory = '', seconds = '2'] = process.argv
 const database = await openDatabase(`sqlite:${join(directory, 'ledger.db')}`)
 const ledger = await openLedger({ file: database.file, version: 'bench' })
 const points: LedgerPoint[] = []
 for (const committers of COMMITTERS) points.push(await measure(ledger, committers, Number(seconds)))
-const call = await callCost(ledger, database.file)
 await ledger.close()
 await database.close()
+const call = await measureCalls(join(directory, 'calls.db'))
 process.stdout.write(`${JSON.stringify({ points, call } satisfies LedgerAlone)}\n`)
+
+/** Measures the room of calls in a ledger of their own. */
+async function measureCalls(file: string): Promise<LedgerAlone['call']> {
+  const own = await openDatabase(`sqlite:${file}`)
+  const calls = await openLedger({ file, version: 'bench' })
+  // The first row makes the log.
+  await calls.commit({ entries: [entry()] })
+  const log = watchLog(file)
+  const before = statSync(file).size
+  log.hold()
+  const cost = await recordCalls(calls)
+  await calls.close()
+  const { logBytes, rows } = log.take()
+  // Its last connection moves the log into the database.
+  await own.close()
+  const stored = statSync(file).size - before
+  return { ...cost, storedPerRow: stored / rows, loggedPerRow: logBytes / rows }
+}
 
 async function measure(on: Ledger, committers: number, lengthS: number): Promise<LedgerPoint> {
   const times = createHistogram({ lowest: 1, highest: 60_000_000, figures: 3 })
   await commitFor(on, committers, lengthS * WARM_UP, () => {})
   const startedAt = performance.now()
   const before = process.cpuUsage()
+  const writerUs = busiestThread()
   await commitFor(on, committers, lengthS, (us) => times.record(Math.max(1, Math.round(us))))
   const tookS = (performance.now() - startedAt) / 1_000
   const { user, system } = process.cpuUsage(before)
@@ -53,7 +82,12 @@ async function measure(on: Ledger, committers: number, lengthS: number): Promise
     p50: times.percentile(50),
     p99: times.percentile(99),
     cpuUs: (user + system) / times.count,
+    writerUs: perRow(writerUs(), times.count),
   }
+}
+
+function perRow(us: number | null, rows: number): number | null {
+  return us === null ? null : us / rows
 }
 
 async function commitFor(
@@ -70,30 +104,4 @@ async function commitFor(
     }
   }
   await Promise.all(Array.from({ length: committers }, commit))
-}
-
-/** A decision row as an LLM call makes it. */
-function entry(): Entry {
-  serial += 1
-  return {
-    at: Date.now(),
-    request_id: `req_${serial.toString(16).padStart(32, '0')}`,
-    principal_id: 'acme::bench',
-    principal_type: 'agent',
-    action: 'egress_llm_chat',
-    status: 'allowed',
-    tool: null,
-    model: 'json-1',
-    provider: null,
-    cert_thumbprint: 'ab'.repeat(32),
-    dpop_jkt: null,
-    detail: {
-      method: 'POST',
-      path: '/v1/chat/completions',
-      body_sha256: 'cd'.repeat(32),
-      body_bytes: 489,
-      stream: false,
-    },
-    config_digest: 'ef'.repeat(32),
-  }
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
 /** USER_HZ: Linux counts processor time for user space in hundredths of a second. */
 const TICK_US = 10_000
@@ -20,6 +20,35 @@ export function cpuUsOf(pid: number): number | null {
 export function rssMbOf(pid: number): number | null {
   const kib = /^VmRSS:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/status`) ?? '')?.[1]
   return kib === undefined ? null : Number(kib) / 1024
+}
+
+/**
+ * Begins to watch this process's threads. The result tells the processor time that the busiest of them has used
+ * since, the main thread left out. µs. Null where there is no /proc.
+ */
+export function busiestThread(): () => number | null {
+  const before = threadTimes()
+  return () => {
+    const used = [...threadTimes()].map(([thread, us]) => us - (before.get(thread) ?? 0))
+    return used.length === 0 ? null : Math.max(...used)
+  }
+}
+
+/** The processor time of each thread of this process but the main one. */
+function threadTimes(): ReadonlyMap<string, number> {
+  const threads = existsSync(TASKS) ? readdirSync(TASKS) : []
+  const others = threads.filter((thread) => thread !== String(process.pid))
+  return new Map(others.map((thread) => [thread, Number(firstWord(`${TASKS}/${thread}/schedstat`)) / 1_000]))
+}
+
+const TASKS = '/proc/self/task'
+// A thread may end between two looks.
+const firstWord = (path: string): string => (read(path) ?? '0').split(' ')[0] ?? '0'
+
+/** Reads how many files a process of ours may have open. Infinity where there is no /proc. */
+export function openFilesLimit(): number {
+  const limit = /^Max open files\s+\S+\s+(\d+)/m.exec(read('/proc/self/limits') ?? '')?.[1]
+  return limit === undefined ? Number.POSITIVE_INFINITY : Number(limit)
 }
 
 function read(path: string): string | null {

@@ -24,6 +24,9 @@ const server = createServer({ noDelay: true }, (socket) => {
   })
 })
 sayReady(server)
+// Whoever asks is told the chat calls so far.
+let calls = 0
+process.on('message', () => process.send?.(calls))
 
 /**
  * Answers the request that starts here, once all of it has come. Returns its bytes; 0 where more are needed.
@@ -42,6 +45,7 @@ function serve(bytes: Buffer, socket: Socket): number {
 }
 
 function answer(kind: number | undefined, socket: Socket): void {
+  calls += 1
   if (kind === BURST) socket.write(BURST_ANSWER)
   else if (kind === PACED) pace(socket, 0)
   else socket.write(JSON_ANSWER)

@@ -6,7 +6,7 @@ import type { FromGenerator, Job, Measured } from '../job.ts'
 /** The time that the generator may take beyond the job itself. ms. */
 const GRACE_MS = 15_000
 /** The time that each connection may take to open. ms. */
-const OPEN_MS = 20
+const OPEN_MS = 40
 
 export interface Generator {
   /**

@@ -1,6 +1,7 @@
-import { ceilingOf, number, type Results, targetsOf } from '../results.ts'
+import { ceilingOf, number, type Results } from '../results.ts'
 import type { Row } from '../row.ts'
 import { rowOf } from '../row.ts'
+import type { StartUp } from '../start-up.ts'
 import {
   BARE_PROXY,
   CEILING_SERVER,
@@ -12,8 +13,11 @@ import {
 } from '../subjects.ts'
 import { reportCosts, reportPairs } from './copies.ts'
 import { reportDpop } from './dpop.ts'
+import { reportFault } from './fault.ts'
 import { reportMcp } from './mcp.ts'
+import { reportRungs } from './rungs.ts'
 import { cells, HEADINGS, optional, table } from './table.ts'
+import { reportTargets } from './targets.ts'
 
 /** Writes a run as Markdown tables that also read well on a terminal. */
 export function report(results: Results): string {
@@ -25,6 +29,8 @@ export function report(results: Results): string {
     reportCosts(results),
     '### The ladder: one core, JSON\n',
     ladder(results),
+    '### What each rung of security costs\n',
+    reportRungs(results),
     '### Proxying: streams, and what is added to the upstream\n',
     streams(results),
     added(results),
@@ -37,8 +43,10 @@ export function report(results: Results): string {
     '### Ledger, memory, event loop, start\n',
     ledger(results),
     resources(results),
+    '### The record after kill -9\n',
+    reportFault(results),
     '### Targets\n',
-    targets(results),
+    reportTargets(results),
   ].join('\n')
 }
 
@@ -177,24 +185,25 @@ function refusals({ rows }: Results): string {
 
 function ledger({ ledger: points, callCost }: Results): string {
   const rows = table(
-    ['committers', 'rows/s', 'p50 µs', 'p99 µs', 'CPU µs/row'],
+    ['committers', 'rows/s', 'p50 µs', 'p99 µs', 'CPU µs/row', 'its thread’s'],
     points.map((point) => [
       String(point.committers),
       number(point.rowsPerSecond),
       number(point.p50),
       number(point.p99),
       number(point.cpuUs),
+      optional(point.writerUs),
     ]),
   )
   if (callCost === null) return rows
-  const { storedBytes, writtenBytes, decisionUs } = callCost
+  const { storedPerRow, loggedPerRow, decisionUs } = callCost
   return (
-    `${rows}\nThe record of a call, decision and outcome: ${number(storedBytes)} bytes stored, indexes included; ` +
-    `${optional(writtenBytes)} written, write-ahead log included; ${number(decisionUs, 1)} µs to make the decision row.\n`
+    `${rows}\nA row of a call, 64 callers: ${number(storedPerRow)} bytes in the database, indexes included, ` +
+    `${number(loggedPerRow)} in the log. A call has two. Its decision row takes ${number(decisionUs, 1)} µs to make.\n`
   )
 }
 
-function resources({ rows, startUp }: Results): string {
+function resources({ rows, startUp, fullStart }: Results): string {
   const gateway = rows.filter(({ loopP99Ms }) => loopP99Ms !== null)
   const loops = table(
     ['gateway under', 'c', 'RSS MiB', 'event loop p99 ms'],
@@ -205,19 +214,8 @@ function resources({ rows, startUp }: Results): string {
       row.loopP99Ms === null ? '–' : number(row.loopP99Ms, 1),
     ]),
   )
-  if (!startUp) return loops
-  const { readyMs, rows: count, rssMb } = startUp
-  return `${loops}\nReady after ${number(readyMs)} ms on a data directory with ${number(count)} ledger rows; ${optional(rssMb)} MiB resident then.\n`
+  return [loops, ...[startUp, fullStart].flatMap((start) => (start ? [started(start)] : []))].join('\n')
 }
 
-function targets(results: Results): string {
-  return table(
-    ['figure', 'target', 'reached', 'met'],
-    targetsOf(results).map(({ figure, target, reached, met }) => [
-      figure,
-      target,
-      reached,
-      met === null ? '–' : met ? 'yes' : 'NO',
-    ]),
-  )
-}
+const started = ({ readyMs, rows, rssMb }: StartUp): string =>
+  `Ready after ${number(readyMs)} ms on a data directory with ${number(rows)} ledger rows; ${optional(rssMb)} MiB resident then.\n`

@@ -1,0 +1,25 @@
+import type { Point } from './points.ts'
+import type { Plan } from './workbench.ts'
+
+/** Returns the name by which points are chosen and progress is told. */
+export const nameOf = (server: string, { name, connections }: Point): string =>
+  `${server}/${name} c=${connections}`
+
+/** Tells whether a point, or what has no points, is measured. `name`: as {@link nameOf} makes it. */
+export const isChosen = ({ only, short }: Plan, name: string): boolean =>
+  name.includes(only) && (!short || SHORT.test(name))
+
+/** What the targets are judged by, and each rung of the ladder once. */
+const SHORT = new RegExp(
+  `^(${[
+    'gateway/(json c=(1|64|256)|half core c=64|burst c=16|paced c=64|denied c=64|DPoP c=64)',
+    'gateway/(wrong type|oversized proof|other typ|stale iat) c=64',
+    'gateway-mcp/mcp (legacy|modern) c=64',
+    'gateway-idle/.*',
+    'http-proxy-3/(json c=64|burst c=16)',
+    '(dpop/DPoP|(audit|capability|pin|node:https)/json) c=64',
+    'upstream/(json c=1|half core c=64|paced c=64)',
+    '(against|cost)/json c=64',
+    'ledger|start|fault',
+  ].join('|')})$`,
+)

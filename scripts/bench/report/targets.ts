@@ -1,0 +1,151 @@
+import { number, type Results } from '../results.ts'
+import { type Row, rowOf } from '../row.ts'
+import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP } from '../subjects.ts'
+import { heapKbOf } from './copies.ts'
+import { table } from './table.ts'
+
+/** A figure that is wanted, and what was reached. */
+export interface Target {
+  readonly figure: string
+  readonly unit: string
+  readonly wanted: Wanted
+  /** Undefined where it was not measured. */
+  readonly reached: number | undefined
+}
+
+interface Wanted {
+  readonly is: 'least' | 'most'
+  readonly value: number
+  /** What would be better still. */
+  readonly stretch?: number
+  readonly digits?: number
+}
+
+const least = (value: number, stretch?: number, digits = 0): Wanted => wanted('least', value, stretch, digits)
+const most = (value: number, stretch?: number, digits = 0): Wanted => wanted('most', value, stretch, digits)
+
+function wanted(is: Wanted['is'], value: number, stretch: number | undefined, digits: number): Wanted {
+  return { is, value, digits, ...(stretch !== undefined && { stretch }) }
+}
+
+/** True where a target was met. Null where it was not measured. */
+export function isMet({ wanted: { is, value }, reached }: Target): boolean | null {
+  if (reached === undefined || Number.isNaN(reached)) return null
+  return is === 'least' ? reached >= value : reached <= value
+}
+
+/** Tables the targets, each with what was reached. */
+export function reportTargets(results: Results): string {
+  return table(
+    ['figure', 'target', 'stretch', 'reached', 'met'],
+    targetsOf(results).map((target) => {
+      const { figure, unit, wanted: want, reached } = target
+      const met = isMet(target)
+      const sign = want.is === 'least' ? '≥' : '≤'
+      return [
+        unit === '' ? figure : `${figure}, ${unit}`,
+        `${sign} ${number(want.value, want.digits)}`,
+        want.stretch === undefined ? '–' : `${sign} ${number(want.stretch, want.digits)}`,
+        met === null || reached === undefined ? 'not measured' : number(reached, want.digits),
+        met === null ? '–' : met ? 'yes' : 'NO',
+      ]
+    }),
+  )
+}
+
+/** Lists every target of the project, in the order in which they were set. */
+export function targetsOf(results: Results): readonly Target[] {
+  const { es256, startUp, fullStart, ledger, callCost, pairs, costs } = results
+  const at = (server: string, point: string, connections?: number): Row | undefined =>
+    rowOf(results.rows, { server, point, ...(connections !== undefined && { connections }) })
+  const whole = at(GATEWAY, 'json', 64)
+  const alone = [at(GATEWAY, 'json', 1), at(DIRECT, 'json', 1)]
+  const halfCore = [at(GATEWAY, 'half core'), at(DIRECT, 'half core')]
+  const paced = [at(GATEWAY, 'paced'), at(DIRECT, 'paced')]
+  const pair = pairs.find(({ point, connections }) => point === 'json' && connections === 64)
+  const heap = costs.find(({ server, point }) => server === GATEWAY && point === 'json')
+  const fastest = ledger.toSorted((a, b) => b.rowsPerSecond - a.rowsPerSecond)[0]
+  const loops = results.rows.flatMap(({ loopP99Ms }) => (loopP99Ms === null ? [] : [loopP99Ms]))
+  const target = (
+    figure: string,
+    unit: string,
+    want: Wanted,
+    reached: number | null | undefined,
+  ): Target => ({
+    ...{ figure, unit, wanted: want },
+    reached: reached ?? undefined,
+  })
+  const refused = (point: string, what: string): Target =>
+    target(`refused: ${what}, a durable row`, 'per s', least(10_000), at(GATEWAY, point)?.perSecond)
+  return [
+    target(
+      'whole gateway, c=64',
+      `× ${BARE_PROXY}`,
+      least(1, 1.4, 2),
+      over(whole?.perSecond, at(BARE_PROXY, 'json', 64)?.perSecond),
+    ),
+    target(
+      `CPU per request, c=64`,
+      `× ${results.other ?? '0.6.4'}`,
+      most(0.4, 0.28, 2),
+      over(pair?.own.cpuUs, pair?.other.cpuUs),
+    ),
+    target('heap allocated per request, all threads', 'KB', most(20, 10, 1), heap && heapKbOf(heap)),
+    target(
+      'with a fresh DPoP proof each, c=64',
+      '× bare ES256 verification',
+      least(0.35, 0.45, 2),
+      over(at(GATEWAY, 'DPoP', 64)?.perSecond, es256?.bare.perSecond),
+    ),
+    target('added p50, c=1', 'ms', most(0.9, 0.6, 2), ms(less(alone, 'p50'))),
+    target('added p99, c=1', 'ms', most(5, 3, 2), ms(less(alone, 'p99'))),
+    target('added p99, half of the core', 'ms', most(10, 5, 1), ms(less(halfCore, 'p99'))),
+    target(
+      'streaming, 100 events in a burst',
+      `× ${BARE_PROXY}`,
+      least(0.9, 1.2, 2),
+      over(at(GATEWAY, 'burst')?.perSecond, at(BARE_PROXY, 'burst')?.perSecond),
+    ),
+    target('added to the first streamed byte, p50', 'ms', most(1.2, 0.9, 2), ms(less(paced, 'firstP50'))),
+    ...(['legacy', 'modern'] as const).map((era) =>
+      target(
+        `tools/call, ${era}, CPU per call`,
+        '× LLM call',
+        most(1.15, undefined, 2),
+        over(at(GATEWAY_MCP, `mcp ${era}`, 64)?.cpuUs, whole?.cpuUs),
+      ),
+    ),
+    target('denied by capability, a durable row', 'per s', least(7_000), at(GATEWAY, 'denied')?.perSecond),
+    refused('wrong type', 'another content type'),
+    refused('oversized proof', 'a proof that is too long'),
+    refused('other typ', 'a proof of another typ'),
+    refused('stale iat', 'a proof an hour old'),
+    target('ledger alone', 'rows/s', least(35_000, 60_000), fastest?.rowsPerSecond),
+    target('ledger alone, CPU in its thread', 'µs per row', most(25), fastest?.writerUs),
+    target('a row on disk, indexes included', 'bytes', most(1_200), callCost?.storedPerRow),
+    target('a row in the log', 'bytes', most(1_500), callCost?.loggedPerRow),
+    target(
+      'event loop p99, worst point',
+      'ms',
+      most(20, 10, 1),
+      loops.length > 0 ? Math.max(...loops) : null,
+    ),
+    target('memory, ready', 'MiB', most(140, 110), startUp?.rssMb),
+    target('memory, 256 connections under load', 'MiB', most(250, 200), at(GATEWAY, 'json', 256)?.rssMb),
+    target('memory, 10,000 idle connections', 'MiB', most(1_024), at(GATEWAY_IDLE, 'idle', 10_000)?.rssMb),
+    target('ready on an existing data directory', 'ms', most(1_000), startUp?.readyMs),
+    target('ready with 5,000,000 rows', 'ms', most(2_000), of5M(fullStart)?.readyMs),
+  ]
+}
+
+const of5M = (start: Results['fullStart']): Results['fullStart'] =>
+  start && start.rows >= 5_000_000 ? start : null
+
+const over = (a: number | null | undefined, b: number | null | undefined): number | undefined =>
+  typeof a === 'number' && b ? a / b : undefined
+
+const ms = (us: number | undefined): number | undefined => (us === undefined ? undefined : us / 1_000)
+
+function less([a, b]: readonly (Row | undefined)[], figure: 'p50' | 'p99' | 'firstP50'): number | undefined {
+  return a && b ? a[figure] - b[figure] : undefined
+}
