@@ -5,7 +5,7 @@ const verb = verbOf({
   name: 'node scripts/bench.ts',
   usage: ['[options]'],
   make: 'make bench',
-  about: `Measures the gateway on one core, step by step, beside bare node:https, bare http-proxy-3 and, when it is installed, nginx;
+  about: `Measures the gateway on one core, step by step, beside bare node:https, bare http-proxy-3 and what of others is installed;
 with and without a fresh DPoP proof on each request, beside bare ES256 verification; tools/call of MCP servers of both eras,
 beside the same servers asked directly; and what it costs to refuse junk.
 Everything runs on 127.0.0.1 in a directory of its own, which is removed at the end. docs/performance.md says how to
@@ -44,6 +44,12 @@ read the figures. Other work on the machine spoils them.`,
       value: 'DIR',
       description:
         "also measure the gateway of the checkout DIR, with its node_modules, in turn with this one's",
+    },
+    peers: {
+      type: 'string',
+      value: 'DIR',
+      description:
+        'also measure what is installed in DIR: litellm, portkey, contextforge (docs/performance.md)',
     },
     idle: {
       type: 'string',
@@ -84,6 +90,7 @@ read the figures. Other work on the machine spoils them.`,
       idle: whole('--idle', values.idle, 0),
       startRows: whole('--start-rows', values['start-rows'], 0),
       against: values.against,
+      peers: values.peers,
       parent: values.dir,
       profileDir: values.profile,
       jsonFile: values.json,

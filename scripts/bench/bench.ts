@@ -8,7 +8,7 @@ import { measureFault } from './fault.ts'
 import { type Children, coresOf } from './ground/children.ts'
 import { startForCache } from './ground/gateway.ts'
 import { layGround } from './ground/ground.ts'
-import { nginxVersion } from './ground/nginx.ts'
+import { findPeers } from './ground/peers/peers.ts'
 import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
 import { report } from './report/report.ts'
@@ -80,7 +80,7 @@ async function measure(
 /** Progress goes to standard error, so that the report can be redirected. */
 const say = (line: string): void => void process.stderr.write(`${line}\n`)
 
-function conditionsOf({ warmupS, seconds, rounds }: BenchOptions): Conditions {
+function conditionsOf({ warmupS, seconds, rounds, peers }: BenchOptions): Conditions {
   const cores = availableParallelism()
   return {
     at: new Date().toISOString().slice(0, 16).replace('T', ' '),
@@ -92,6 +92,6 @@ function conditionsOf({ warmupS, seconds, rounds }: BenchOptions): Conditions {
     seconds,
     rounds,
     loadBefore: loadavg()[0] ?? 0,
-    nginx: nginxVersion(),
+    peers: findPeers(peers),
   }
 }

@@ -1,6 +1,6 @@
 import type { Ground, Identity } from './ground/ground.ts'
 import type { Job } from './job.ts'
-import { leastBytesOf, type McpRequest, mcpRequest } from './load/mcp-messages.ts'
+import { leastBytesOf, type McpPlace, type McpRequest, mcpRequest } from './load/mcp-messages.ts'
 import { PATH, requestBody, requestText } from './load/messages.ts'
 import type { Proving } from './load/proving.ts'
 import type { Point } from './points.ts'
@@ -16,6 +16,8 @@ export interface Loaded {
   readonly tls: boolean
   readonly warmupS: number
   readonly seconds: number
+  /** Where tools are called, where it is not our gateway and not the MCP server. */
+  readonly mcp?: McpPlace | undefined
   /** Default: as long as it takes. */
   readonly enough?: number
 }
@@ -24,9 +26,9 @@ export interface Loaded {
  * Makes the generator's job for a point, whose rate is a number by now. `proving`: the result of `prove` for it.
  */
 export function jobOf(point: Point, ground: Ground, target: Loaded, proving: Proving | null): Job {
-  const { port, pid, tls, warmupS, seconds, enough = null } = target
+  const { port, pid, tls, warmupS, seconds, mcp, enough = null } = target
   const isJunk = point.proof !== undefined && point.proof !== 'fresh'
-  const { path, headers, body } = requestOf(point, !tls)
+  const { path, headers, body } = requestOf(point, !tls, mcp)
   return {
     port,
     pid,
@@ -48,9 +50,9 @@ export function jobOf(point: Point, ground: Ground, target: Loaded, proving: Pro
  * Returns the same chat for every server; the upstream itself knows its tools by other names than the
  * gateway.
  */
-function requestOf({ kind }: Point, direct: boolean): McpRequest {
+function requestOf({ kind }: Point, direct: boolean, mcp: McpPlace | undefined): McpRequest {
   if (typeof kind === 'string') return { path: PATH, headers: [], body: requestBody(kind) }
-  return mcpRequest(kind, direct)
+  return mcpRequest(kind, direct, mcp)
 }
 
 function credentials({ as }: Point, ground: Ground): Job['tls'] {

@@ -2,6 +2,7 @@ import type { Child } from './ground/children.ts'
 import type { Ground } from './ground/ground.ts'
 import type { Measured } from './job.ts'
 import { jobOf } from './job-of.ts'
+import type { McpPlace } from './load/mcp-messages.ts'
 import { prove } from './load/proving.ts'
 import type { Point } from './points.ts'
 import type { Bench } from './workbench.ts'
@@ -21,6 +22,8 @@ export interface Running {
   readonly tls: boolean
   /** Lines added to the head of each request. */
   readonly headers?: readonly string[]
+  /** Where tools are called, where it is not our gateway and not the MCP server. */
+  readonly mcp?: McpPlace | undefined
   /** Its load before the first point that names no other. */
   readonly prime: Point
 }
@@ -41,11 +44,11 @@ export type Measure = (point: Point, manner?: Manner) => Promise<Measured>
 
 /** Makes the function that measures the points of one server. */
 export function measuring({ generator, plan }: Bench, running: Running): Measure {
-  const { child, ground, tls, headers = [], prime } = running
+  const { child, ground, tls, headers = [], mcp, prime } = running
   const primed = new Set<Point>()
   const load = async (point: Point, { before, rate, ...times }: Manner): Promise<Measured> => {
     const { warmupS, seconds } = plan
-    const loaded = { port: child.port, pid: child.pid, tls, warmupS, seconds, ...times }
+    const loaded = { port: child.port, pid: child.pid, tls, mcp, warmupS, seconds, ...times }
     const asked = { ...point, headers: [...headers, ...(point.headers ?? [])], ...(rate && { rate }) }
     const proving = await prove(point, ground, loaded)
     await before?.()

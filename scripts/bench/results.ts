@@ -2,6 +2,7 @@ import type { Es256 } from './alone/es256.ts'
 import type { LedgerAlone, LedgerPoint } from './alone/ledger.ts'
 import type { Cost } from './costs.ts'
 import type { Fault } from './fault.ts'
+import type { Found } from './ground/peers/peers.ts'
 import type { Pair } from './pairs.ts'
 import { type Row, rowOf } from './row.ts'
 import type { Round } from './run.ts'
@@ -20,7 +21,7 @@ export interface Conditions {
   readonly rounds: number
   /** Load average of the last minute when the run began: near 0 on a quiet machine. */
   readonly loadBefore: number
-  readonly nginx: string | null
+  readonly peers: readonly Found[]
 }
 
 /** Everything a run found. */

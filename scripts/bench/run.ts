@@ -1,14 +1,16 @@
 import { rm } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
+import { messageOf } from '../../db/error-message.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { withControl } from '../control-client.ts'
 import type { Es256 } from './alone/es256.ts'
 import { measureEs256 } from './alone/measure.ts'
 import { isChosen, nameOf } from './chosen.ts'
-import type { Child, Start } from './ground/children.ts'
+import type { Child } from './ground/children.ts'
+import type { Prepared } from './ground/gateway.ts'
 import type { Ground } from './ground/ground.ts'
-import { nginxVersion } from './ground/nginx.ts'
-import { measuring } from './measuring.ts'
+import type { Peer } from './ground/peers/peer.ts'
+import { measuring, type Running } from './measuring.ts'
 import type { Point } from './points.ts'
 import { rateOf } from './rate.ts'
 import type { Row } from './row.ts'
@@ -32,22 +34,47 @@ export async function runRound(bench: Bench): Promise<Round> {
     const points = subject.points.filter((point) => isChosen(bench.plan, nameOf(subject.name, point)))
     if (points.length === 0) continue
     if (points.some(({ proof, kind }) => proof && typeof kind === 'string')) es256 ??= await ceiling(bench)
-    if (subject.name === 'nginx' && nginxVersion() === null) {
-      bench.say('nginx is not installed: skipped')
-      continue
-    }
-    const start = await subject.start?.(bench.ground, bench.upstream.port)
-    const child = start
-      ? await bench.children.start({ ...profiled(start, bench.plan), core: bench.cores.measured })
-      : bench.upstream
-    rows.push(...(await measureAll(bench, subject, points, child, rows)))
+    const begun = await (subject.peer ? beginPeer(bench, subject.peer) : begin(bench, subject))
+    if (!begun) continue
+    const { start, ...running } = begun
+    rows.push(...(await measureAll(bench, subject, points, running, rows)))
     if (!start) continue
-    await child.stop()
+    await running.child.stop()
     if (subject.name === GATEWAY) startUp = await measureStart(bench, start)
     const dataDir = start.env?.MCP_PROXY_DATA_DIR
     if (dataDir) await rm(dataDir, { recursive: true, force: true })
   }
   return { rows, startUp, es256 }
+}
+
+/** A server that runs; `start` is null for the one that runs all the time. */
+interface Begun extends Pick<Running, 'headers' | 'mcp'> {
+  readonly child: Child
+  readonly start: Prepared | null
+}
+
+async function begin(bench: Bench, { start: prepare }: Subject): Promise<Begun> {
+  const { children, cores, ground, plan, upstream } = bench
+  if (!prepare) return { child: upstream, start: null }
+  const start = await prepare(ground, upstream.port)
+  return { child: await children.start({ ...profiled(start, plan), core: cores.measured }), start }
+}
+
+/** Starts a server of others. Null, and said, where it is not installed or cannot be started. */
+async function beginPeer(bench: Bench, { name, version, prepare }: Peer): Promise<Begun | null> {
+  const { children, cores, ground, plan, say, upstream } = bench
+  if (version(plan.peers) === null) {
+    say(`${name} is not installed: skipped`)
+    return null
+  }
+  const place = { directory: ground.directory, upstreamPort: upstream.port, installed: plan.peers }
+  const { start, ...asked } = await prepare(place)
+  try {
+    return { child: await children.start({ ...start, core: cores.measured }), start, ...asked }
+  } catch (error) {
+    say(`${name} is skipped: ${messageOf(error)}`)
+    return null
+  }
 }
 
 async function ceiling({ children, ground, cores, plan, say }: Bench): Promise<Es256> {
@@ -56,7 +83,7 @@ async function ceiling({ children, ground, cores, plan, say }: Bench): Promise<E
   return found
 }
 
-function profiled<S extends Omit<Start, 'core'>>(start: S, { profileDir }: Plan): S {
+function profiled(start: Prepared, { profileDir }: Plan): Prepared {
   if (!profileDir || start.command !== process.execPath) return start
   return { ...start, args: ['--cpu-prof', '--cpu-prof-dir', profileDir, ...start.args] }
 }
@@ -65,12 +92,12 @@ async function measureAll(
   bench: Bench,
   subject: Subject,
   points: readonly Point[],
-  child: Child,
+  running: Pick<Running, 'child' | 'headers' | 'mcp'>,
   before: readonly Row[],
 ): Promise<readonly Row[]> {
-  const { name: server, start, prime } = subject
+  const { name: server, tls, prime } = subject
   const { ground, say } = bench
-  const measure = measuring(bench, { child, ground, tls: start !== null, prime })
+  const measure = measuring(bench, { ...running, ground, tls, prime })
   const loopP99 = async () => (isGateway(server) ? loopP99Of(ground, server) : null)
   const rows: Row[] = []
   for (const point of points) {

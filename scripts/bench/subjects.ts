@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import type { Start } from './ground/children.ts'
 import { gatewayStart, node, ownData } from './ground/gateway.ts'
 import type { Ground } from './ground/ground.ts'
-import { nginxStart, nginxVersion } from './ground/nginx.ts'
+import type { Peer } from './ground/peers/peer.ts'
+import { PEERS } from './ground/peers/peers.ts'
 import {
   ALONE,
   BURST,
@@ -30,8 +31,12 @@ export interface Subject {
   readonly points: readonly Point[]
   /** Its load before the first point that names no other, unmeasured. */
   readonly prime: Point
-  /** Prepares its start. Null: it is the upstream itself, which runs already and speaks plain TCP. */
+  /** Prepares its start. Null: it is the upstream itself, which runs already. */
   readonly start: ((ground: Ground, upstreamPort: number) => Promise<Omit<Start, 'core'>>) | null
+  /** The server of others that it is. */
+  readonly peer?: Peer
+  /** False: plain TCP. */
+  readonly tls: boolean
 }
 
 export const GATEWAY = 'gateway'
@@ -56,6 +61,7 @@ const bare = (name: string, kind: string, what: string, points: readonly Point[]
   name,
   what,
   points,
+  tls: true,
   prime: PRIME,
   start: ({ directory }, port) =>
     Promise.resolve(node(name, BARE, kind, directory, `http://127.0.0.1:${port}`)),
@@ -65,6 +71,7 @@ const rung = (name: string, what: string): Subject => ({
   name,
   what,
   points: LADDER,
+  tls: true,
   prime: PRIME,
   start: async (ground) => ({ ...node(name, RUNG, name), env: await ownData(ground, name) }),
 })
@@ -74,11 +81,32 @@ const provenRung = (): Subject => ({
   name: DPOP_RUNG,
   what: '+ a fresh DPoP proof, its jti claimed',
   points: PROVEN,
+  tls: true,
   prime: proven(64),
   start: async (ground) => ({
     ...node(DPOP_RUNG, RUNG, 'audit'),
     env: await ownData(ground, DPOP_RUNG),
   }),
+})
+
+/** What a peer is asked: as much of the ladder as it serves. */
+const PEER_POINTS: Readonly<Record<Peer['serves'], readonly Point[]>> = {
+  proxy: [...LADDER, HALF_CORE, BURST, PACED],
+  llm: [...LADDER, BURST],
+  // More at once than it takes would wait in it for the points that follow.
+  mcp: MCP_DIRECT.filter(({ name, connections }) => name === 'mcp legacy' && connections < 64).map(
+    (point) => ({ ...point, prime: { ...point, connections: 1 } }),
+  ),
+}
+
+const peer = (found: Peer): Subject => ({
+  name: found.name,
+  what: found.what,
+  points: PEER_POINTS[found.serves],
+  prime: PRIME,
+  tls: found.serves === 'proxy',
+  start: null,
+  peer: found,
 })
 
 const gateway = (
@@ -92,6 +120,7 @@ const gateway = (
   what,
   points,
   prime,
+  tls: true,
   start: async (ground) => {
     const start = await gatewayStart(ground, name)
     return { ...start, env: { ...start.env, MCP_PROXY_EGRESS_DPOP_MODE: mode } }
@@ -126,19 +155,14 @@ export function subjects(idle = 0): readonly Subject[] {
     rung('pin', 'mTLS + pin'),
     bare('node:https', 'https', 'TLS only, static answer', LADDER),
     bare(CEILING_SERVER, 'tls', 'raw node:tls, static bytes: what the generator can reach', CEILING),
-    {
-      name: 'nginx',
-      what: `mTLS reverse proxy (${nginxVersion() ?? 'not installed'})`,
-      points: proxied,
-      prime: PRIME,
-      start: (ground, port) => nginxStart(ground.directory, port),
-    },
+    ...PEERS.map(peer),
     {
       name: DIRECT,
       what: 'the upstream itself, plain TCP, on the generator’s core',
       points: [ALONE, HALF_CORE, BURST, PACED, ...MCP_DIRECT],
       prime: PRIME,
       start: null,
+      tls: false,
     },
   ]
 }

@@ -10,6 +10,8 @@ export interface Plan {
   readonly only: string
   /** Only what the targets are judged by, and the rungs of the ladder. */
   readonly short: boolean
+  /** The directory in which the LLM and MCP gateways of others are installed. */
+  readonly peers: string | undefined
   /** Connections that hardly ask, and rows at a start; 0: not measured. Both take minutes. */
   readonly idle: number
   readonly startRows: number

@@ -99,15 +99,18 @@ function inherited(): NodeJS.ProcessEnv {
 }
 
 async function portOf({ name, ready }: Start, child: ChildProcess, log: string): Promise<number> {
+  const didNotStart = (cause?: unknown): never => {
+    throw new Error(`${name} did not start:\n${tail(log)}`, { cause })
+  }
   if (ready === undefined) return 0
-  if (ready !== 'line') return ready(child)
+  if (ready !== 'line') return ready(child).catch(didNotStart)
   const deadline = performance.now() + READY_MS
   while (performance.now() < deadline && child.exitCode === null) {
     const port = /"msg":"ready","url":"https:\/\/[^"]*:(\d+)"/.exec(readFileSync(log, 'utf8'))?.[1]
     if (port !== undefined) return Number(port)
     await pause(LOOK_MS)
   }
-  throw new Error(`${name} did not start:\n${tail(log)}`)
+  return didNotStart()
 }
 
 async function stop(child: ChildProcess, ended: Promise<void>, log: string): Promise<void> {

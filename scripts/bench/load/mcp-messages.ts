@@ -76,18 +76,31 @@ const ARGUMENTS = {
 /** The token of the call whose progress is told. */
 const PROGRESS_TOKEN = 'bench'
 
+/** Where a server is asked, and what it calls the tool. */
+export interface McpPlace {
+  readonly path: string
+  readonly tool: string
+}
+
+/** The tool at the MCP server itself, or behind the gateway. */
+const placeOf = ({ server }: McpCall, direct: boolean): McpPlace =>
+  direct
+    ? { path: SERVER_PATHS[server], tool: TOOL_NAME }
+    : { path: MCP_PATH, tool: `${RESOURCES[server]}.${TOOL_NAME}` }
+
 /**
  * The call as that era writes it, the same bytes each time. `direct`: to the server itself, not through the
  * gateway.
  */
-export function mcpRequest({ era, server, progress }: McpCall, direct: boolean): McpRequest {
-  const name = direct ? TOOL_NAME : `${RESOURCES[server]}.${TOOL_NAME}`
+export function mcpRequest(call: McpCall, direct: boolean, place = placeOf(call, direct)): McpRequest {
+  const { era, progress } = call
+  const { path, tool: name } = place
   const modern = era === 'modern'
   const version = modern ? MODERN : LEGACY[0]
   const meta = { ...(modern && MODERN_META), ...(progress && { progressToken: PROGRESS_TOKEN }) }
   const params = { name, arguments: ARGUMENTS, ...(Object.keys(meta).length > 0 && { _meta: meta }) }
   return {
-    path: direct ? SERVER_PATHS[server] : MCP_PATH,
+    path,
     headers: [
       'accept: application/json, text/event-stream',
       `mcp-protocol-version: ${version}`,

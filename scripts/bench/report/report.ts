@@ -1,3 +1,4 @@
+import { PEERS } from '../ground/peers/peers.ts'
 import { ceilingOf, number, type Results } from '../results.ts'
 import type { Row } from '../row.ts'
 import { rowOf } from '../row.ts'
@@ -53,12 +54,13 @@ export function report(results: Results): string {
 function conditions({ conditions: c, rows }: Results): string {
   const ceiling = ceilingOf(rows)
   const lines = [
-    `${c.at}, ${c.cores} × ${c.processor}, Node ${c.node}, nginx: ${c.nginx ?? 'not installed, skipped'}.`,
+    `${c.at}, ${c.cores} × ${c.processor}, Node ${c.node}.`,
     `${c.seconds} s per point after ${c.warmupS} s, ${c.rounds === 1 ? 'one round' : `medians of ${c.rounds} rounds`}; ` +
       `load average before: ${number(c.loadBefore, 1)}.`,
     c.pinned
       ? 'The measured process has core 0; generator and upstream share core 1.'
       : 'NOT PINNED: no taskset or one core; the figures below are of no use for comparison.',
+    `Beside it: ${c.peers.map(({ name, version }) => `${name} ${version ?? '(not installed)'}`).join(', ')}.`,
     ...(ceiling === undefined ? [] : [`The generator reaches ${number(ceiling)} req/s on raw node:tls.`]),
     '\\* the generator had no time left: the server can do more.',
   ]
@@ -99,7 +101,7 @@ const RUNGS = [
   rung(GATEWAY),
   rung(GATEWAY, 'DPoP', `${GATEWAY} + DPoP`, 'the whole gateway, a fresh proof each'),
   rung(BARE_PROXY),
-  rung('nginx'),
+  ...PEERS.filter(({ serves }) => serves !== 'mcp').map(({ name }) => rung(name)),
   rung(CEILING_SERVER),
 ]
 
