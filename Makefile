@@ -31,8 +31,10 @@ ready: $(INSTALLED)
 # Only where it is said to make itself: a PORT that happens to be in the environment is meant for something else.
 LISTEN := $(if $(filter command%,$(origin PORT)),MCP_PROXY_LISTEN=127.0.0.1:$(PORT))
 
+# Node's flags with it: no debugger for whoever may send signals, and a young generation that keeps memory low.
+START := $(shell sed -n 's/.*"start": "\(.*\)".*/\1/p' package.json)
 start: ready ## start the gateway on https://localhost:9443 (data in ./data): make start [PORT=9543]
-	@exec env $(LISTEN) node --disable-sigusr1 proxy/main.ts
+	@exec env $(LISTEN) $(START)
 
 dev: ready ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
 	@exec env $(LISTEN) node --watch --watch-preserve-output $(ARGS) proxy/main.ts

@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSettings } from '../../proxy/settings.ts'
 import type { Child, Children } from '../bench/ground/children.ts'
+import { asStarted } from '../bench/ground/gateway.ts'
 import { type Ground, type Identity, layGround } from '../bench/ground/ground.ts'
 import { type Call, expect, withControl } from '../control-client.ts'
 import type { Target } from './attacks/target.ts'
@@ -32,10 +33,13 @@ export async function setStage(directory: string, children: Children): Promise<S
   await writeFile(join(config, '60-mcp.yaml'), 'plugin: mcp\nrefresh_interval_s: 0\n')
   const adminSecret = randomBytes(18).toString('base64url')
   const gateway = await children.start({
-    ...node('gateway', '../../proxy/main.ts'),
-    args: ['--disable-sigusr1', join(import.meta.dirname, '../../proxy/main.ts')],
-    // A line for each refusal would fill the disk before the ledger does.
-    env: { ...ground.env, MCP_PROXY_ADMIN_SECRET: adminSecret, MCP_PROXY_LOG_LEVEL: 'warn' },
+    ...(await asStarted(ground.root, 'gateway', {
+      ...ground.env,
+      MCP_PROXY_ADMIN_SECRET: adminSecret,
+      // A line for each refusal would fill the disk before the ledger does.
+      MCP_PROXY_LOG_LEVEL: 'warn',
+    })),
+    core: null,
   })
   const { pid, port } = gateway
   const settings = readSettings(ground.env, directory)

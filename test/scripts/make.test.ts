@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, copyFileSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { without } from '../support/certs/openssl.ts'
@@ -43,13 +43,24 @@ function make(t: Test, own: string, { pinned, words = ['start'], env = {} }: Ask
 
 const skip = without('make')
 
+/** The flags that the service runs with, as `npm start` has them. */
+const FLAGS = '--disable-sigusr1 --max-semi-space-size=8'
+
+t.test('npm start, make start and the command of the package run Node with the same flags', (t) => {
+  const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest
+  t.equal(manifest.scripts.start, `node ${FLAGS} proxy/main.ts`)
+  const [first] = readFileSync(join(ROOT, 'scripts/sallyport.ts'), 'utf8').split('\n')
+  t.equal(first, `#!/usr/bin/env -S node ${FLAGS}`)
+  t.end()
+})
+
+interface Manifest {
+  readonly scripts: { readonly start: string }
+}
+
 t.test("where npm brings no Node, the machine's own serves if it is new enough", { skip }, async (t) => {
   for (const version of ['24.21.0', '24.100.1', '25.0.0', '100.0.0']) {
-    t.match(
-      make(t, version),
-      { status: 0, stdout: `${version} started --disable-sigusr1 proxy/main.ts\n` },
-      version,
-    )
+    t.match(make(t, version), { status: 0, stdout: `${version} started ${FLAGS} proxy/main.ts\n` }, version)
   }
   for (const version of ['24.20.9', '24.3.0', '22.99.0', '4.30.0', '0.12.0']) {
     const { status, stdout, stderr } = make(t, version)
@@ -63,12 +74,12 @@ t.test("where npm brings no Node, the machine's own serves if it is new enough",
 t.test('where npm brings one, it is used, linked in .bin or not', { skip }, async (t) => {
   t.match(make(t, '22.12.0', { pinned: '24.21.0' }), {
     status: 0,
-    stdout: '24.21.0 started --disable-sigusr1 proxy/main.ts\n',
+    stdout: `24.21.0 started ${FLAGS} proxy/main.ts\n`,
   })
 })
 
 t.test('make start PORT=… listens there; a PORT of the environment is none of ours', { skip }, async (t) => {
-  const started = '24.21.0 started --disable-sigusr1 proxy/main.ts'
+  const started = `24.21.0 started ${FLAGS} proxy/main.ts`
   t.equal(make(t, '24.21.0', { words: ['start', 'PORT=9543'] }).stdout, `${started} on 127.0.0.1:9543\n`)
   t.equal(make(t, '24.21.0', { env: { PORT: '3000' } }).stdout, `${started}\n`)
   const env = { MCP_PROXY_LISTEN: '0.0.0.0:1234' }

@@ -64,7 +64,7 @@ export async function versionOf(root: string): Promise<string> {
 }
 
 /** Reads a checkout's `npm start`: variables, then Node with its arguments, the files by their whole paths. */
-async function asStarted(root: string, name: string, env: Ground['env']): Promise<Prepared> {
+export async function asStarted(root: string, name: string, env: Ground['env']): Promise<Prepared> {
   const { start } = (await manifest(root)).scripts
   const words = start.split(' ')
   const command = words.indexOf('node')
