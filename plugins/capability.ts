@@ -47,8 +47,10 @@ interface Asked extends Arrival {
  */
 export const capabilityBeforeBody: Plugin<Asked, object> = {
   name: 'capability',
-  admit: (facts) => (holds(facts.principal, facts.token, facts.demand.demanded) ? {} : readShort(facts)),
+  admit: (facts) => (holds(facts.principal, facts.token, facts.demand.demanded) ? NOTHING : readShort(facts)),
 }
+
+const NOTHING = {}
 
 async function readShort(facts: Asked): Promise<object> {
   try {
@@ -58,7 +60,7 @@ async function readShort(facts: Asked): Promise<object> {
     if (isLong) demandHeld(facts.principal, facts.token, facts.demand)
   }
   // Whoever reads the body meets the same error, and reports it.
-  return {}
+  return NOTHING
 }
 
 /** Refuses a principal, or a token of its, that does not hold what is demanded. */

@@ -65,6 +65,7 @@ export class Collector {
 
   /** Returns everything in one piece, which stays as it is whatever is added later. */
   bytes(): Buffer {
+    if (this.#whole) return this.#whole
     const joining = this.#joining()
     for (let step = joining.next(); ; step = joining.next()) if (step.done) return step.value
   }

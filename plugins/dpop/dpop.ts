@@ -31,6 +31,7 @@ interface Credentials {
 
 // The scheme is case-insensitive, then one or more spaces and a token68 (RFC 9110 §11.4).
 const AUTHORIZATION = /^([A-Za-z]+) +([A-Za-z0-9._~+/-]+=*)$/
+const DPOP = /^dpop/i
 
 interface Given {
   readonly proof: Proof | null
@@ -49,18 +50,20 @@ type Needs = Arrival & { readonly principal: Principal }
  */
 export function dpop(sources: DpopSources): Plugin<Needs, Given> {
   const urls = targetUrls(sources.baseUrls)
+  const withToken = async (facts: Needs, credentials: Credentials): Promise<Given> => {
+    const claims = await sources.tokens.verify(credentials.token, facts.at)
+    checkBinding(claims, credentials, facts)
+    checkAudience(claims, facts, sources.baseUrls())
+    const proof = proofOf(facts, credentials.token, claims, sources, urls)
+    return { proof, token: { scope: claims.scope, bound: claims.jkt !== null } }
+  }
   return {
     name: 'dpop',
     admit: (facts) => {
       if (sources.mode !== 'off') facts.answer['dpop-nonce'] = sources.nonces.current('resource', facts.at)
       const credentials = credentialsOf(facts.headers, sources.tokens.isOurs)
-      if (!credentials) return { proof: proofOf(facts, null, null, sources, urls), token: null }
-      return sources.tokens.verify(credentials.token, facts.at).then((claims) => {
-        checkBinding(claims, credentials, facts)
-        checkAudience(claims, facts, sources.baseUrls())
-        const proof = proofOf(facts, credentials.token, claims, sources, urls)
-        return { proof, token: { scope: claims.scope, bound: claims.jkt !== null } }
-      })
+      if (credentials) return withToken(facts, credentials)
+      return { proof: proofOf(facts, null, null, sources, urls), token: null }
     },
   }
 }
@@ -76,7 +79,7 @@ function credentialsOf(
 ): Credentials | null {
   if (authorization === undefined) return null
   const [, scheme = '', token = ''] = AUTHORIZATION.exec(authorization) ?? []
-  if (/^dpop/i.test(authorization)) {
+  if (DPOP.test(authorization)) {
     if (scheme.toLowerCase() !== 'dpop') throw new Refusal('token_invalid')
     return { scheme: 'dpop', token }
   }
@@ -146,8 +149,12 @@ function checkKey(
   if (fault) throw new Refusal(fault)
 }
 
+const NO_KEYS: readonly string[] = []
+
 const keysOf = ({ dpopJkt, previousDpopJkt }: Principal): readonly string[] =>
-  [dpopJkt, previousDpopJkt].filter((jkt) => jkt !== null)
+  dpopJkt === null && previousDpopJkt === null
+    ? NO_KEYS
+    : [dpopJkt, previousDpopJkt].filter((jkt) => jkt !== null)
 
 /**
  * Paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in use

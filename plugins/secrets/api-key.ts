@@ -8,6 +8,7 @@ import { SecretVerifier } from './verifier.ts'
 
 /** `sk_<id>_<secret>`: 64 bits to look it up by, 256 to prove it. No vendor's key has this shape. */
 const SHAPE = /^sk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/
+const BEARER = /^bearer +(sk_\S+)$/i
 
 /**
  * Checks an API key of ours (spec §5.3), where one comes with the certificate: as `Authorization: Bearer` or
@@ -25,10 +26,9 @@ export function apiKey(
     name: 'api_key',
     admit: ({ headers, principal }) => {
       const keys = apiKeysOf(headers)
-      if (keys.length === 0) return {}
-      return Promise.all(keys.map((key) => check(key, principal, { find, verifier, throttle }))).then(
-        () => ({}),
-      )
+      if (keys.length === 0) return NOTHING
+      const checked = keys.map((key) => check(key, principal, { find, verifier, throttle }))
+      return Promise.all(checked).then(() => NOTHING)
     },
   }
 }
@@ -36,9 +36,14 @@ export function apiKey(
 /** Returns whether a header's value is a key of ours, which must not leave for a provider. */
 export const isApiKey = (value: string): boolean => SHAPE.test(value)
 
+const NOTHING = {}
+const NO_KEYS: readonly string[] = []
+
 function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHeaders): readonly string[] {
-  const bearer = /^bearer +(\S+)$/i.exec(authorization)?.[1] ?? ''
-  return [bearer, String(header ?? '')].filter(isApiKey)
+  const bearer = BEARER.exec(authorization)?.[1]
+  // Of nearly every call.
+  if (bearer === undefined && header === undefined) return NO_KEYS
+  return [bearer ?? '', String(header ?? '')].filter(isApiKey)
 }
 
 interface Sources {

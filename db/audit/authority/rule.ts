@@ -94,10 +94,9 @@ export function missingOf(
   held: readonly string[],
   scope: readonly string[] | null,
 ): string | null {
-  const isHeld = (capability: string): boolean =>
-    held.includes(capability) && (scope === null || scope.includes(capability))
-  if (demanded.length === 0) return held.some(isHeld) ? null : ANY_CALL
-  return demanded.find((capability) => !isHeld(capability)) ?? null
+  if (demanded.length === 0) return held.some((one) => scope?.includes(one) ?? true) ? null : ANY_CALL
+  for (const one of demanded) if (!held.includes(one) || scope?.includes(one) === false) return one
+  return null
 }
 
 /** Returns whether something that ends at `until` still stands. */
