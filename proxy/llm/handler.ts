@@ -187,20 +187,23 @@ async function ownRefusal(
 }
 
 function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply {
-  const { status, headers, body } = answered.answer
+  const { status, headers: stated, body } = answered.answer
   const { usage: names } = DIALECT_BY_NAME[answered.target.provider.dialect]
-  const type = headers['content-type'] ?? ''
-  const encoding = headers['content-encoding']
+  const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
+  const headers = responseHeaders(stated)
   if (Buffer.isBuffer(body)) {
-    const report = () => reportOf(answered, usageOf(names, type, encoding, body))
-    return { status, headers: responseHeaders(headers), body, report }
+    return { status, headers, body, report: () => reportOf(answered, usageOf(names, type, encoding, body)) }
   }
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
+  // Tells proxies in between to pass each event on at once.
+  if (isEvents) headers['x-accel-buffering'] = 'no'
+  // So that a caller can tell a whole answer from a cut one.
+  else if (length !== undefined) headers['content-length'] = length
   const tap = usageTap(names, type, encoding, held)
   let tail: Buffer = Buffer.alloc(0)
   return {
     status,
-    headers: { ...responseHeaders(headers), ...(isEvents ? EVENT_HEADERS : lengthOf(answered.answer)) },
+    headers,
     body: {
       source: body,
       observe: (chunk) => {
@@ -214,15 +217,6 @@ function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply {
     },
     report: () => reportOf(answered, tap.usage()),
   }
-}
-
-/** Tells proxies in between to pass each event on at once. */
-const EVENT_HEADERS = { 'x-accel-buffering': 'no' }
-
-/** Passes the length on, so that a caller can tell a whole answer from a cut one. */
-function lengthOf({ headers }: UpstreamAnswer): Record<string, string> {
-  const length = headers['content-length']
-  return length === undefined ? {} : { 'content-length': length }
 }
 
 function reportOf({ target, answer, failed }: Answered, usage: Usage): Report {

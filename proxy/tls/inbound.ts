@@ -272,6 +272,17 @@ export class Inbound extends Duplex implements Work {
     this.#socket.write(chunk, done)
   }
 
+  /** What was written together goes out together. */
+  override _writev(
+    chunks: readonly { readonly chunk: Buffer }[],
+    done: (error?: Error | null) => void,
+  ): void {
+    this.#socket.cork()
+    for (const { chunk } of chunks.slice(0, -1)) this.#socket.write(chunk)
+    this.#socket.write(chunks.at(-1)?.chunk ?? NOTHING, done)
+    this.#socket.uncork()
+  }
+
   override _final(done: () => void): void {
     this.#socket.end(done)
   }

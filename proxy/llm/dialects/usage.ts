@@ -54,13 +54,12 @@ const DEAF: UsageTap = { observe: () => {}, usage: () => ({}) }
 export function usageTap(
   names: UsageNames,
   contentType: string,
-  contentEncoding = 'identity',
+  contentEncoding?: string,
   held: Held | null = null,
 ): UsageTap {
-  if (contentEncoding.toLowerCase() !== 'identity') return DEAF
-  const type = contentType.toLowerCase()
-  if (type.startsWith('text/event-stream')) return eventTap(names, held)
-  return type.startsWith('application/json') ? jsonTap(names, held) : DEAF
+  if (!isReadable(contentEncoding)) return DEAF
+  if (contentType.toLowerCase().startsWith('text/event-stream')) return eventTap(names, held)
+  return isJson(contentType) ? jsonTap(names, held) : DEAF
 }
 
 /** Reads the usage of an answer that is there whole, under the conditions of {@link usageTap}. */
@@ -70,10 +69,14 @@ export function usageOf(
   contentEncoding: string | undefined,
   answer: Buffer,
 ): Usage {
-  const tap = usageTap(names, contentType, contentEncoding)
-  tap.observe(answer)
-  return tap.usage()
+  if (!isReadable(contentEncoding) || !isJson(contentType)) return {}
+  const found = new StatedUsage(names)
+  found.read(answer)
+  return found.usage()
 }
+
+const isReadable = (contentEncoding = 'identity'): boolean => contentEncoding.toLowerCase() === 'identity'
+const isJson = (contentType: string): boolean => contentType.toLowerCase().startsWith('application/json')
 
 function jsonTap(names: UsageNames, held: Held | null): UsageTap {
   const kept = new Collector(MAX_KEPT)
@@ -141,29 +144,39 @@ class StatedUsage {
   read(bytes: Buffer): void {
     const root = parse(bytes.length <= PARSED_WHOLE ? bytes : excerptOf(bytes, this.#names.holders))
     if (!isObject(root)) return
-    for (const holder of [root, ...this.#names.holders.map((name) => root[name])]) {
-      if (!isObject(holder) || !isObject(holder.usage)) continue
-      this.#collect(holder.usage)
-      this.#model = nameOf(holder.model) ?? this.#model
-      this.#tier = nameOf(holder.usage.service_tier) ?? nameOf(holder.service_tier) ?? this.#tier
-    }
+    this.#readHolder(root)
+    for (const name of this.#names.holders) this.#readHolder(root[name])
+  }
+
+  #readHolder(holder: unknown): void {
+    if (!isObject(holder) || !isObject(holder.usage)) return
+    this.#collect(holder.usage)
+    this.#model = nameOf(holder.model) ?? this.#model
+    this.#tier = nameOf(holder.usage.service_tier) ?? nameOf(holder.service_tier) ?? this.#tier
   }
 
   usage(): Usage {
-    const counts = Object.entries(this.#names.tokens).flatMap(([count, names]) => {
-      const stated = count === 'input' ? this.#input(names) : this.#first(names)
-      return stated === undefined ? [] : [[count, stated] as const]
-    })
+    const { tokens } = this.#names
+    const counts: Partial<Record<TokenCount, number>> = {}
+    // Its keys are these counts.
+    for (const count of Object.keys(tokens) as TokenCount[]) {
+      const stated = count === 'input' ? this.#input(tokens.input) : this.#first(tokens[count])
+      if (stated !== undefined) counts[count] = stated
+    }
     return {
-      ...(counts.length > 0 && { tokens: Object.fromEntries(counts) }),
+      ...(Object.keys(counts).length > 0 && { tokens: counts }),
       ...(this.#tier !== undefined && { service_tier: this.#tier }),
       ...(this.#model !== undefined && { upstream_model: this.#model }),
     }
   }
 
   #collect(usage: Members): void {
-    const { tokens, besideInput } = this.#names
-    for (const name of [...Object.values(tokens).flat(), ...besideInput]) {
+    for (const names of Object.values(this.#names.tokens)) this.#keep(usage, names)
+    this.#keep(usage, this.#names.besideInput)
+  }
+
+  #keep(usage: Members, names: readonly string[]): void {
+    for (const name of names) {
       const value = valueAt(usage, name)
       if (Number.isSafeInteger(value) && Number(value) >= 0) this.#stated.set(name, Number(value))
     }
@@ -178,7 +191,11 @@ class StatedUsage {
   }
 
   #first(names: readonly string[]): number | undefined {
-    return names.map((name) => this.#stated.get(name)).find((value) => value !== undefined)
+    for (const name of names) {
+      const stated = this.#stated.get(name)
+      if (stated !== undefined) return stated
+    }
+    return undefined
   }
 }
 
@@ -189,10 +206,10 @@ function nameOf(value: unknown): string | undefined {
 
 /** `name`: a member, or with a dot a member of a member. */
 function valueAt(usage: Members, name: string): unknown {
-  const [first = '', second] = name.split('.')
-  const value = usage[first]
-  if (second === undefined) return value
-  return isObject(value) ? value[second] : undefined
+  const dot = name.indexOf('.')
+  if (dot < 0) return usage[name]
+  const inner = usage[name.slice(0, dot)]
+  return isObject(inner) ? inner[name.slice(dot + 1)] : undefined
 }
 
 function parse(bytes: Buffer): unknown {

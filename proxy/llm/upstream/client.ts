@@ -24,10 +24,11 @@ const SHORT = 16_384
 /** No answer of a model takes longer; a stream that is kept alive with nothing in it might (threat 38). ms. */
 const MAX_DURATION_MS = 3_600_000
 
+type Answered = (answer: UpstreamAnswer) => void
+type Failed = (error: Error) => void
+
 export interface Upstream {
-  /**
-   * Resolves with the head of the answer. Rejects with {@link UpstreamError}, or with the reason of the hangup.
-   */
+  /** Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup. */
   readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
   /** Drops the pooled connections. Requests under way go on. */
   readonly close: () => void
@@ -48,21 +49,20 @@ export function openUpstream(maxDurationMs = MAX_DURATION_MS): Upstream {
   const proxy = new ProxyServer({ ...FENCE })
   const pooled = new PacedAgents({ keepAlive: true })
   const fresh = new PacedAgents({ keepAlive: false }, pooled.turns)
-  const send = (request: UpstreamRequest, agents: PacedAgents): Promise<UpstreamAnswer> =>
-    new Promise((answered, failed) => {
-      const { fetch } = new Exchange(request, agents, maxDurationMs, answered)
-      const sent = { target: request.url, buffer: bodyStandIn(request.body), fetch }
-      proxy.web(REQUEST[request.method], RESPONSE, sent, failed)
-    })
+  const send = (request: UpstreamRequest, agents: PacedAgents, answered: Answered, failed: Failed): void => {
+    const { fetch } = new Exchange(request, agents, maxDurationMs, answered)
+    const sent = { target: request.url, buffer: bodyStandIn(request.body), fetch }
+    proxy.web(REQUEST[request.method], RESPONSE, sent, failed)
+  }
   return {
-    call: async (request) => {
-      try {
-        return await send(request, pooled)
-      } catch (error) {
-        if (!(error instanceof UpstreamError) || !error.stale || request.hangup.gone) throw error
-        return send(request, fresh)
-      }
-    },
+    call: (request) =>
+      new Promise((answered, failed) => {
+        send(request, pooled, answered, (error) => {
+          const isStale = error instanceof UpstreamError && error.stale
+          if (isStale && !request.hangup.gone) send(request, fresh, answered, failed)
+          else failed(error)
+        })
+      }),
     close: () => {
       pooled.close()
       fresh.close()
@@ -83,42 +83,42 @@ export function openUpstream(maxDurationMs = MAX_DURATION_MS): Upstream {
 export const FENCE: Readonly<ServerOptions> = {
   selfHandleResponse: true,
   ignorePath: true,
-  secure: true,
   agent: new HttpAgent(),
 }
 
 const ignore = (): void => {}
 const requestStandIn = (method: string): IncomingMessage =>
   // These members are all that the library reads.
-  ({ method, url: '/', headers: {}, httpVersionMajor: 1, on: ignore }) as unknown as IncomingMessage
+  ({ method, url: '', headers: {}, httpVersionMajor: 1, on: ignore }) as unknown as IncomingMessage
 
 /** Stand for callers' requests. Their headers, of which there are none, are what would enter its `Headers`. */
 export const REQUEST = { GET: requestStandIn('GET'), POST: requestStandIn('POST') }
 
-/** Stands for every caller's response. */
-// These members are all that the library reads.
+/** Stands for every caller's response: these members are all that the library reads. */
 export const RESPONSE = { headersSent: false, writableEnded: false } as unknown as ServerResponse
 
 /** Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's pieces. */
 export function bodyStandIn(parts: readonly Buffer[]): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
-  const whole = parts.length > 1 ? () => Buffer.concat(parts) : () => parts[0] ?? null
+  let body: unknown = parts[0] ?? null
+  if (length > AT_ONCE) body = inPieces(parts)
+  else if (parts.length > 1) body = Buffer.concat(parts)
   // The library takes it for a stream, and calls nothing of it.
-  return (length > AT_ONCE ? inPieces(parts) : whole()) as unknown as Stream
+  return body as Stream
 }
 
 type Head = Omit<UpstreamAnswer, 'body'>
 
-/** What the library gets of an answer, which is handed back beside it. */
-const BESIDE = new Response(null)
+/** What the library gets of an answer, which is handed back beside it: these members are all that it reads. */
+export const BESIDE = { status: 200, statusText: '', headers: new Map(), body: null } as unknown as Response
 
 /** One request under way: undici tells it what comes, and it makes an answer of that. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #request: UpstreamRequest
   readonly #agents: PacedAgents
   readonly #maxDurationMs: number
-  readonly #answered: (answer: UpstreamAnswer) => void
-  #fail: (error: Error) => void = ignore
+  readonly #answered: Answered
+  #fail: Failed = ignore
   #passed: (response: Response) => void = ignore
   /** Null until the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
@@ -127,8 +127,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** True once a byte of an answer has come. */
   #begun = false
   #informed = 0
-  /** The head of an answer that is collected. */
   #head: Head | null = null
+  /** Null while a short answer is collected. */
   #stream: Readable | null = null
   /** What has come and was not handed over yet. */
   readonly #come = new Collector(Number.POSITIVE_INFINITY)
@@ -139,12 +139,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #over = false
 
   /** `answered` gets the answer, beside what the library gets. */
-  constructor(
-    request: UpstreamRequest,
-    agents: PacedAgents,
-    maxDurationMs: number,
-    answered: (answer: UpstreamAnswer) => void,
-  ) {
+  constructor(request: UpstreamRequest, agents: PacedAgents, maxDurationMs: number, answered: Answered) {
     this.#request = request
     this.#agents = agents
     this.#maxDurationMs = maxDurationMs
@@ -156,14 +151,15 @@ class Exchange implements Dispatcher.DispatchHandler {
     new Promise((passed, fail) => {
       this.#passed = passed
       this.#fail = fail
-      const { url, headers, timeouts, hangup } = this.#request
+      const { headers, timeouts, hangup } = this.#request
       if (hangup.gone) return fail(reasonOf(hangup))
       hangup.onGone(() => this.#gone(reasonOf(hangup)))
-      const { origin } = url
-      // The library makes a text of the target, and hands on the method and the body that it was given.
+      // A text by now; the library hands on the method and the body that it was given.
+      const where = target as string
+      const pathAt = where.indexOf('/', 'https://'.length)
       const sent = {
-        origin,
-        path: (target as string).slice(origin.length),
+        origin: where.slice(0, pathAt),
+        path: where.slice(pathAt),
         method: init?.method as UpstreamRequest['method'],
         body: init?.body as unknown as Buffer | null,
         headers: headers as string[],
@@ -198,15 +194,14 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#announced(status)
       return
     }
-    const head = { status, headers: joined(headers) }
-    if (isShort(head)) this.#head = head
-    else this.#handOver(head, this.#streamOf(controller))
+    this.#head = { status, headers: joined(headers) }
+    if (!isShort(this.#head)) this.#handOver(this.#streamOf(controller))
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     const isFirst = this.#come.length === 0
     this.#come.add(chunk)
-    if (this.#head || isFirst) this.#limit(this.#maxDurationMs, 'the answer took longer than an hour')
+    if (isFirst || !this.#stream) this.#limit(this.#maxDurationMs, 'the answer took longer than an hour')
     // Not piece by piece: what came together is one chunk, and one write to the caller.
     if (this.#stream && isFirst) queueMicrotask(() => this.#flush())
     if (!controller.paused) return
@@ -219,8 +214,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     this.#over = true
     this.#isWhole = true
-    if (this.#head) this.#handOver(this.#head, this.#come.bytes())
-    else queueMicrotask(() => this.#flush())
+    if (this.#stream) queueMicrotask(() => this.#flush())
+    else this.#handOver(this.#come.bytes())
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -240,8 +235,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (performance.now() - this.#sentAt > ms) this.#broke(new UpstreamError('timeout', message))
   }
 
-  #handOver({ status, headers }: Head, body: Buffer | Readable): void {
-    this.#answered({ status, headers, body })
+  #handOver(body: Buffer | Readable): void {
+    if (this.#head) this.#answered({ ...this.#head, body })
     this.#passed(BESIDE)
   }
 
@@ -275,12 +270,12 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#over) return
     this.#abort()
     const stream = this.#stream
-    if (this.#head) this.#handOver(this.#head, brokenOff(this.#come.bytes(), failure))
-    else if (stream) {
+    if (stream) {
       this.#flush()
       // Whoever reads what came is told of it first.
       process.nextTick(() => stream.destroy(failure))
-    } else this.#fail(failure)
+    } else if (this.#head) this.#handOver(brokenOff(this.#come.bytes(), failure))
+    else this.#fail(failure)
   }
 
   /** Nobody waits for the answer any more. */

@@ -392,6 +392,16 @@ await t.test(
   },
 )
 
+await t.test('a connection that the other side reset while nobody used it costs no call', async (t) => {
+  const { url, seen, closed } = await rawUpstream(t, (socket) => {
+    socket.write(answer(200, '{}'), () => seen.length === 1 && socket.resetAndDestroy())
+  })
+  await read(post(url))
+  await closed
+  t.equal(await read(post(url)), '{}')
+  t.equal(seen.length, 2)
+})
+
 await t.test('a request that dies on a fresh connection is not sent again', async (t) => {
   const { url, seen } = await rawUpstream(t, (socket) => socket.resetAndDestroy())
   await t.rejects(upstream.call(post(url)), ofKind('reset'))

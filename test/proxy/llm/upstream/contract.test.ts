@@ -2,7 +2,7 @@
 // member, sends by itself, adds a header, or asks the environment fails here, and not in production.
 import { ProxyServer } from 'http-proxy-3'
 import t from 'tap'
-import { bodyStandIn, FENCE, REQUEST, RESPONSE } from '../../../../proxy/llm/upstream/client.ts'
+import { BESIDE, bodyStandIn, FENCE, REQUEST, RESPONSE } from '../../../../proxy/llm/upstream/client.ts'
 
 const BODY = Buffer.from('{"model":"m"}')
 const TARGET = new URL('https://up.example:8443/v1//a%2e/b?c=d&e')
@@ -112,9 +112,10 @@ const ON_DISPATCH = {
 
 for (const method of ['POST', 'GET'] as const) {
   await t.test(`of a ${method} the library uses these members and no other`, async (t) => {
-    const { uses, events, failed, sent, buffer } = await send(method, () =>
-      Promise.resolve(new Response(null)),
-    )
+    const answer = new Set<string>()
+    const by: Fetch = () => Promise.resolve(noted(BESIDE, answer))
+    const { uses, events, failed, sent, buffer } = await send(method, by)
+    t.strictSame([...answer].toSorted(), ['body', 'headers', 'status', 'statusText', 'then'])
     t.strictSame(uses, { ...ON_DISPATCH, response: ['headersSent', 'writableEnded'] })
     t.strictSame(events, ['start', 'proxyRes', 'end'])
     t.strictSame(failed, [])
