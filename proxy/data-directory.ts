@@ -64,12 +64,16 @@ export async function openDataDirectory(
 /** Says on standard error every few seconds how far a ledger is that is brought into another form. */
 function copyingShown(): (rows: number, of: number) => void {
   let shownAt = performance.now()
+  let shown = false
   return (rows, of) => {
-    if (performance.now() - shownAt < SHOWN_EVERY_MS) return
+    const all = rows === of
+    if (all ? !shown : performance.now() - shownAt < SHOWN_EVERY_MS) return
     shownAt = performance.now()
-    const count = (number: number): string => number.toLocaleString('en')
+    shown = true
+    const [done, whole] = [rows, of].map((count) => count.toLocaleString('en'))
+    const next = all ? '; comparing them, and making the indexes' : ''
     process.stderr.write(
-      `sallyport: bringing the audit ledger into a smaller form: ${count(rows)} of ${count(of)} rows\n`,
+      `sallyport: the audit ledger is rebuilt: ${done} of ${whole} rows are copied${next}\n`,
     )
   }
 }
