@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 
 /** The time that a child may take to be ready. ms. */
-const READY_MS = 20_000
+const READY_MS = 60_000
 /** The time that a child may take to end when asked. ms. */
 const END_MS = 15_000
 const LOOK_MS = 2

@@ -1,7 +1,7 @@
 // The provider and the MCP servers behind everything that is measured: fixed answers over a raw socket, as
 // cheap as Node can make them.
 import { createServer, type Socket } from 'node:net'
-import { BURST_ANSWER, JSON_ANSWER, KIND_OFFSET, PACE_MS, PACED_ANSWER } from '../load/messages.ts'
+import { BURST_ANSWER, JSON_ANSWER, KIND_OFFSET, PACE_MS, PACED_ANSWER, PATH } from '../load/messages.ts'
 import { mcpAnswer, mcpEraOf } from './mcp-server.ts'
 import { sayReady } from './say-ready.ts'
 
@@ -38,6 +38,7 @@ function serve(bytes: Buffer, socket: Socket): number {
   const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0)
   const body = end + 4
   if (bytes.length < body + length) return 0
+  if (head.startsWith(`POST ${PATH} `)) calls += 1
   const era = mcpEraOf(head)
   if (era) socket.write(mcpAnswer(era, bytes.toString('utf8', body, body + length)), 'latin1')
   else answer(bytes[body + KIND_OFFSET], socket)
@@ -45,7 +46,6 @@ function serve(bytes: Buffer, socket: Socket): number {
 }
 
 function answer(kind: number | undefined, socket: Socket): void {
-  calls += 1
   if (kind === BURST) socket.write(BURST_ANSWER)
   else if (kind === PACED) pace(socket, 0)
   else socket.write(JSON_ANSWER)
