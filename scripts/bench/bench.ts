@@ -9,6 +9,7 @@ import { type Children, coresOf } from './ground/children.ts'
 import { startForCache } from './ground/gateway.ts'
 import { layGround } from './ground/ground.ts'
 import { findPeers } from './ground/peers/peers.ts'
+import { openFilesLimit } from './ground/proc.ts'
 import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
 import { report } from './report/report.ts'
@@ -25,8 +26,17 @@ export interface BenchOptions extends Plan {
   readonly jsonFile: string | undefined
 }
 
+/** The files that a process opens beside its connections. */
+const SPARE_FILES = 500
+
 /** Runs the benchmark and prints its report. Whatever happens, its processes end and its directory goes. */
 export async function bench(options: BenchOptions): Promise<void> {
+  const files = openFilesLimit()
+  if (options.idle + SPARE_FILES > files) {
+    throw new Error(
+      `--idle ${options.idle} needs ${options.idle + SPARE_FILES} open files, the limit is ${files}: raise it with ulimit -n`,
+    )
+  }
   const conditions = conditionsOf(options)
   await inScratch({ name: 'bench', parent: options.parent }, async ({ directory, children }) => {
     const results = await measure(options, conditions, directory, children)
