@@ -1,4 +1,4 @@
-#!/usr/bin/env -S node --disable-sigusr1 --max-semi-space-size=8
+#!/usr/bin/env node
 import '../proxy/no-debugger.ts'
 import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
 import { commandLine, type Row } from './command-line.ts'

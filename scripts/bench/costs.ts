@@ -101,7 +101,7 @@ async function heapOf({ process: child }: Child): Promise<HeapCount> {
 async function sizeAndRows(file: string): Promise<{ size: number; rows: number }> {
   const { size } = await stat(file)
   const db = openReadOnly(file)
-  const rows = db.prepare<[], number>('select coalesce(max(rowid), 0) from audit_log').pluck().get() ?? 0
+  const rows = db.prepare<[], number>('select coalesce(max(seq), 0) from audit_log').pluck().get() ?? 0
   db.close()
   return { size, rows }
 }

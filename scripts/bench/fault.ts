@@ -112,7 +112,7 @@ function decisions(file: string, after: number): { allowed: number; unknown: num
   const count = (status: string): number =>
     db
       .prepare<[string, number], number>(
-        `select count(*) from audit_log where status = ? and rowid > ? and action = 'egress_llm_chat'`,
+        `select count(*) from audit_log where status = ? and seq > ? and action = 'egress_llm_chat'`,
       )
       .pluck()
       .get(status, after) ?? 0

@@ -86,6 +86,7 @@ export const FENCE: Readonly<ServerOptions> = {
   agent: new HttpAgent(),
 }
 
+const NOTHING = Buffer.alloc(0)
 const ignore = (): void => {}
 const requestStandIn = (method: string): IncomingMessage =>
   // These members are all that the library reads.
@@ -130,8 +131,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   #head: Head | null = null
   /** Null while a short answer is collected. */
   #stream: Readable | null = null
-  /** What has come and was not handed over yet. */
-  readonly #come = new Collector(Number.POSITIVE_INFINITY)
+  /** What has come and was not handed over yet: the first piece as it came, and more of it collected. */
+  #first: Buffer | null = null
+  #more: Collector | null = null
   /** True: the connection has been told to wait, and has handed over one more piece before it did. */
   #waits = false
   #isWhole = false
@@ -199,8 +201,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    const isFirst = this.#come.length === 0
-    this.#come.add(chunk)
+    const isFirst = this.#first === null
+    this.#keep(chunk)
     if (isFirst || !this.#stream) this.#limit(this.#maxDurationMs, 'the answer took longer than an hour')
     // Not piece by piece: what came together is one chunk, and one write to the caller.
     if (this.#stream && isFirst) queueMicrotask(() => this.#flush())
@@ -215,12 +217,27 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#over = true
     this.#isWhole = true
     if (this.#stream) queueMicrotask(() => this.#flush())
-    else this.#handOver(this.#come.bytes())
+    else this.#handOver(this.#taken())
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     const isStale = this.#isReused && !this.#begun
     this.#broke(this.#controller ? failureOf(error, isStale) : failureToConnect(error))
+  }
+
+  #keep(chunk: Buffer): void {
+    if (this.#first) {
+      this.#more ??= new Collector(Number.POSITIVE_INFINITY)
+      this.#more.add(chunk)
+    } else this.#first = chunk
+  }
+
+  #taken(): Buffer {
+    const first = this.#first ?? NOTHING
+    const bytes = this.#more ? Buffer.concat([first, this.#more.bytes()]) : first
+    this.#first = null
+    this.#more = null
+    return bytes
   }
 
   #announced(status: number): void {
@@ -259,8 +276,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   #flush(): void {
-    const bytes = this.#come.bytes()
-    this.#come.clear()
+    const bytes = this.#taken()
     if (bytes.length > 0 && this.#stream?.push(bytes) === false) this.#controller?.pause()
     if (this.#isWhole) this.#stream?.push(null)
   }
@@ -274,7 +290,7 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#flush()
       // Whoever reads what came is told of it first.
       process.nextTick(() => stream.destroy(failure))
-    } else if (this.#head) this.#handOver(brokenOff(this.#come.bytes(), failure))
+    } else if (this.#head) this.#handOver(brokenOff(this.#taken(), failure))
     else this.#fail(failure)
   }
 

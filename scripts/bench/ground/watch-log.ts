@@ -30,7 +30,7 @@ const FRAME_HEAD_BYTES = 24
  */
 export function watchLog(file: string): LogWatch {
   const db = openReadOnly(file)
-  const rows = db.prepare<[], number>('select coalesce(max(rowid), 0) from audit_log').pluck()
+  const rows = db.prepare<[], number>('select coalesce(max(seq), 0) from audit_log').pluck()
   // Closed last: to close any descriptor of a file drops all locks that this process has on it.
   const index = openSync(`${file}-shm`, 'r')
   let begin = { ...header(index), rows: 0 }
