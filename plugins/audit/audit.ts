@@ -91,15 +91,16 @@ export function audit({
     unchanged(type, ref, revision),
     ...standing,
   ]
-  const commit = async (facts: Identified, unit: Unit): Promise<Receipt | null> => {
-    try {
-      return receiptOf(facts, await ledger.commit(unit))
-    } catch (error) {
-      if (isStale(error)) throw new Stale(undefined, { cause: error })
-      if (!isReplay(error) || unit.statements?.length === 0) throw error
-      const recorded = await deny(facts, REPLAY, { statements: [] })
-      throw new Refusal('proof_invalid', { cause: error, recorded })
-    }
+  const commit = (facts: Identified, unit: Unit): Promise<Receipt | null> =>
+    ledger.commit(unit).then(
+      (sealed) => receiptOf(facts, sealed),
+      (error: unknown) => notStored(error, facts, unit),
+    )
+  const notStored = async (error: unknown, facts: Identified, unit: Unit): Promise<never> => {
+    if (isStale(error)) throw new Stale(undefined, { cause: error })
+    if (!isReplay(error) || unit.statements?.length === 0) throw error
+    const recorded = await deny(facts, REPLAY, { statements: [] })
+    throw new Refusal('proof_invalid', { cause: error, recorded })
   }
   // `statements`: none where the proof has been found to be used already.
   const deny = async (

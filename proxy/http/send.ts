@@ -35,37 +35,39 @@ export interface SendOptions {
 }
 
 /** Sends a reply. Resolves with its ending. Rejects where Node will not write one of its headers. */
-export async function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
-  const { status, body } = reply
-  if (res.destroyed) return { reason: 'client_gone', status, bytes: 0 }
-  const headers = Object.assign(options.headers, reply.headers)
-  if (body !== undefined && typeof body === 'object' && 'source' in body) {
+export function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
+  return new Promise((resolve) => {
+    const { status, body = '' } = reply
+    if (res.destroyed) return resolve({ reason: 'client_gone', status, bytes: 0 })
+    const headers = Object.assign(options.headers, reply.headers)
+    if (typeof body !== 'object' || !('source' in body))
+      return sendWhole(res, { status, headers, body, writeStallMs: options.writeStallMs }, resolve)
     res.writeHead(status, headers)
-    return new Stream(res, body, status, options).ended
-  }
-  return sendWhole(res, status, headers, body ?? '', options.writeStallMs)
+    return void new Stream(res, body, options, (reason, bytes) => resolve({ reason, status, bytes }))
+  })
+}
+
+interface Whole extends Pick<SendOptions, 'headers' | 'writeStallMs'> {
+  readonly status: number
+  readonly body: string | Buffer
 }
 
 function sendWhole(
   res: ServerResponse,
-  status: number,
-  headers: Record<string, string>,
-  body: string | Buffer,
-  writeStallMs: number,
-): Promise<Ending> {
+  { status, headers, body, writeStallMs }: Whole,
+  ended: (ending: Ending) => void,
+): void {
   const bytes = Buffer.byteLength(body)
-  return new Promise((resolve) => {
-    const stall = setTimeout(() => res.destroy(), writeStallMs)
-    // Also right after the last byte was taken.
-    res.on('close', () => {
-      clearTimeout(stall)
-      resolve({ reason: res.writableFinished ? 'complete' : 'client_gone', status, bytes })
-    })
-    if (status !== 204) headers['content-length'] = String(bytes)
-    res.writeHead(status, headers)
-    if (bytes <= PIECE) res.end(body)
-    else inPieces(res, body)
+  if (status !== 204) headers['content-length'] = String(bytes)
+  res.writeHead(status, headers)
+  const stall = setTimeout(() => res.destroy(), writeStallMs)
+  // Also right after the last byte was taken.
+  res.on('close', () => {
+    clearTimeout(stall)
+    ended({ reason: res.writableFinished ? 'complete' : 'client_gone', status, bytes })
   })
+  if (bytes <= PIECE) res.end(body)
+  else inPieces(res, body)
 }
 
 /** The pieces that a long answer is written in. Bytes, or characters. */
@@ -92,11 +94,10 @@ function inPieces(res: ServerResponse, body: string | Buffer): void {
  * dialect's own error event, and then the connection is destroyed.
  */
 class Stream {
-  readonly ended: Promise<Ending>
   readonly #res: ServerResponse
   readonly #body: Streamed
   readonly #options: SendOptions
-  readonly #resolve: (reason: EndReason) => void
+  readonly #ended: (reason: EndReason, bytes: number) => void
   #bytes = 0
   #stall: NodeJS.Timeout | null = null
   #over = false
@@ -104,13 +105,16 @@ class Stream {
   #waits = false
   #head: NodeJS.Immediate | undefined
 
-  constructor(res: ServerResponse, body: Streamed, status: number, options: SendOptions) {
-    const { promise, resolve } = Promise.withResolvers<Ending>()
-    this.ended = promise
-    this.#resolve = (reason) => resolve({ reason, status, bytes: this.#bytes })
+  constructor(
+    res: ServerResponse,
+    body: Streamed,
+    options: SendOptions,
+    ended: (reason: EndReason, bytes: number) => void,
+  ) {
     this.#res = res
     this.#body = body
     this.#options = options
+    this.#ended = ended
     this.#begin()
   }
 
@@ -198,7 +202,7 @@ class Stream {
     this.#over = true
     clearImmediate(this.#head)
     this.#clearStall()
-    this.#resolve(reason)
+    this.#ended(reason, this.#bytes)
   }
 
   #clearStall(): void {

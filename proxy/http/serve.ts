@@ -6,14 +6,7 @@ import { REASONS, Refusal } from '../../plugins/refusal.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Router, splitTarget } from './arrival.ts'
 import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
-import {
-  type Account,
-  type Budget,
-  CallHangup,
-  type Drain,
-  type OpenCall,
-  type StillHolds,
-} from './open-calls.ts'
+import { type Budget, CallHangup, type Drain, type OpenCall, type StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Report } from './reply.ts'
 import { type Ended, type Handled, printReceipt } from './route.ts'
@@ -68,9 +61,13 @@ class Call implements OpenCall {
     this.#options = options
   }
 
-  /** Never rejects. */
+  /**
+   * One function from end to end: each that waits in another costs as much memory as all the facts of a call.
+   * Never rejects.
+   */
   async live(): Promise<void> {
-    const { budget, drain } = this.#options
+    const { budget, drain, mounted, log, writeStallMs } = this.#options
+    const req = this.#req
     const res = this.#res
     const held = budget.open()
     drain.calls.add(this)
@@ -78,17 +75,52 @@ class Call implements OpenCall {
       if (!res.writableFinished) this.#hangup.hangUp()
     })
     try {
-      const handled = await this.#handle(held)
-      // What has its answer waits for nothing any more; a stream is asked again below.
+      const { path, query } = splitTarget(req.url ?? '/')
+      const incoming = { req, res, path, query, at: this.#options.clock(), hangup: this.#hangup, held }
+      const unsound = framingFault(req)
+      if (unsound !== null) distrust(req.socket)
+      // What came together is all there then: a short body need not be waited for.
+      await Promise.resolve()
+      let handled: Handled
+      try {
+        if (unsound !== null) throw unsound
+        const { route, params } = mounted.router(req.method ?? '', path)
+        const arrival = arrive(incoming, params)
+        const answered = await route.answer(arrival, this.#onAllowed)
+        handled = { ...answered, arrival, path: route.path, surface: route.surface }
+      } catch (error) {
+        handled = refused(arrive(incoming), error, unsound === null ? 'router' : 'framing')
+      }
+      // What has its answer waits for nothing any more; a stream is asked again when it begins.
       this.stillHolds = null
-      if (!this.#req.complete) discard(this.#req)
-      afterwards(handled, await this.#send(handled), this.#options)
+      if (!req.complete) discard(req)
+      const headers = headersOf(handled, req, drain.draining)
+      let ending: Ending
+      try {
+        ending = await send(res, handled.reply, { headers, writeStallMs, onStream: this.#onStream })
+      } catch (error) {
+        // A header that Node will not write, say: this answer is lost, and nothing else may be.
+        log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
+        res.destroy()
+        ending = { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
+      }
+      afterwards(handled, ending, this.#options)
     } catch (error) {
       fault(this.#options, 'serve', error)
       res.destroy()
     }
     held.end()
     drain.calls.over(this)
+  }
+
+  readonly #onAllowed = (stillHolds: StillHolds): void => {
+    this.#allowed = stillHolds
+    this.stillHolds = stillHolds
+  }
+
+  readonly #onStream = (cut: Cut): void => {
+    this.#stream = cut
+    this.stillHolds = this.#allowed
   }
 
   /**
@@ -100,53 +132,10 @@ class Call implements OpenCall {
     else if (reason === 'revoked' && !this.#hangup.gone) this.#hangup.hangUp(new Refusal('authority_revoked'))
     else this.#res.destroy()
   }
-
-  async #handle(held: Account): Promise<Handled> {
-    const req = this.#req
-    const { clock, mounted } = this.#options
-    const { path, query } = splitTarget(req.url ?? '/')
-    const incoming = { req, res: this.#res, path, query, at: clock(), hangup: this.#hangup, held }
-    const fault = framingFault(req)
-    if (fault !== null) {
-      distrust(req.socket)
-      return refused(arrive(incoming), fault, 'framing')
-    }
-    // What came together is all there then: a short body need not be waited for.
-    await Promise.resolve()
-    try {
-      const { route, params } = mounted.router(req.method ?? '', path)
-      const arrival = arrive(incoming, params)
-      const answered = await route.answer(arrival, (stillHolds) => {
-        this.#allowed = stillHolds
-        this.stillHolds = stillHolds
-      })
-      return { ...answered, arrival, path: route.path, surface: route.surface }
-    } catch (error) {
-      const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
-      return refused(arrive(incoming), refusal, 'router')
-    }
-  }
-
-  async #send(handled: Handled): Promise<Ending> {
-    const { drain, log, writeStallMs } = this.#options
-    const res = this.#res
-    const headers = headersOf(handled, this.#req, drain.draining)
-    const onStream = (cut: Cut): void => {
-      this.#stream = cut
-      this.stillHolds = this.#allowed
-    }
-    try {
-      return await send(res, handled.reply, { headers, writeStallMs, onStream })
-    } catch (error) {
-      // A header that Node will not write, say: this answer is lost, and nothing else may be.
-      log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
-      res.destroy()
-      return { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
-    }
-  }
 }
 
-function refused(arrival: Arrival, refusal: Refusal, by: string): Handled {
+function refused(arrival: Arrival, error: unknown, by: string): Handled {
+  const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
   const reply = refusalReply(refusal, arrival.id)
   return {
     arrival,

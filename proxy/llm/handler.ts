@@ -93,19 +93,20 @@ type Outcome =
   | { readonly answer: UpstreamAnswer }
   | { readonly failure: Failure; readonly mayTryNext: boolean }
 
-async function attempt(
+function attempt(
   target: ProviderTarget,
   facts: LlmFacts,
   { upstream, quotesSecret }: Means,
 ): Promise<Outcome> {
-  const { provider } = target
-  let answer: UpstreamAnswer
-  try {
-    answer = await upstream.call(requestTo(target, facts))
-  } catch (error) {
+  return upstream.call(requestTo(target, facts)).then(
+    (answer) => outcomeOf(answer, target, quotesSecret),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
-    return { failure: failureOfError(error, provider), mayTryNext: true }
-  }
+    (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
+  )
+}
+
+function outcomeOf(answer: UpstreamAnswer, target: ProviderTarget, quotesSecret: QuotesSecret): Outcome {
+  const { provider } = target
   const { status, headers } = answer
   const succeeded = status >= 200 && status < 300
   const reason = succeeded ? null : reasonOfStatus(status)
