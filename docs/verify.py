@@ -742,7 +742,7 @@ class Walk:
         return len(self.open) + len(self.old)
 
     def line(self):
-        why = ", ".join(f"{count} {why}" for why, count in self.why.items())
+        why = ", ".join(f"{count} {why}" for why, count in sorted(self.why.items()))
         return (
             f"decisions recomputed {self.recomputed}, disagree {self.disagree}, "
             f"not recomputable {sum(self.why.values())}{f' (why: {why})' if why else ''}, "

@@ -85,7 +85,7 @@ function report({ verdict, findings, cutShort, notes, authority }: Inspection): 
 const problemOf = ({ stream, seq, problem }: BadRow): string => `row ${stream}:${seq} ${problem}`
 
 function authorityLines(found: Recomputed): readonly string[] {
-  const why = Object.entries(found.not_recomputable)
+  const why = Object.entries(found.not_recomputable).toSorted(([one], [other]) => (one < other ? -1 : 1))
   const skipped = why.reduce((sum, [, count]) => sum + count, 0)
   const because = why.map(([text, count]) => `${count} ${text}`).join(', ')
   const counts = [

@@ -33,7 +33,6 @@ t.test('F-39 threat 36 what cannot be obeyed or trusted stops the boot with one 
     ],
     ['no plugins', { MCP_PROXY_PLUGINS_DIR: join(directory, 'empty') }, /empty/],
     ['mandatory plugins missing', { MCP_PROXY_PLUGINS_DIR: bad }, /capability/],
-    ['fetch as the way out', { FORCE_FETCH_PATH: '1' }, /FORCE_FETCH_PATH/],
   ]
   await Promise.all(
     refusals.map(async ([name, change, sentence], i) => {
