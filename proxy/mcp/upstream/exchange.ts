@@ -173,8 +173,9 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
   readonly #handOver = (): void => {
     if (this.#isOver || this.#come.length === 0) return
-    if (this.#reader) this.#reader.resolve(this.#taken())
-    else this.#controller?.pause()
+    // Also where somebody waits: the next reading has a turn of the loop of its own.
+    this.#controller?.pause()
+    this.#reader?.resolve(this.#taken())
   }
 
   #taken(): Buffer {
