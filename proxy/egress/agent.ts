@@ -7,13 +7,14 @@ import {
   connect as netConnect,
   type Socket,
 } from 'node:net'
-import { connect as tlsConnect } from 'node:tls'
+import type { Duplex } from 'node:stream'
+import { type ConnectionOptions, type TLSSocket, connect as tlsConnect } from 'node:tls'
 import { Agent, type buildConnector } from 'undici'
 import { deadline } from '../../plugins/deadline.ts'
 import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
 
 /** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
-const POOL_IDLE_MS = 20_000
+export const POOL_IDLE_MS = 20_000
 /** The time after which the next of several addresses of a name is tried. ms. */
 const ATTEMPT_MS = 1000
 /** The number of addresses of one name that are tried. */
@@ -41,6 +42,9 @@ export interface EgressOptions {
   /** False: a connection serves one request. Default true. */
   readonly keepAlive?: boolean
 }
+
+/** What this side brings to TLS: a client certificate, PEM, or a session to go on with. */
+type EgressTls = Pick<ConnectionOptions, 'cert' | 'key' | 'session'>
 
 /**
  * The host or one of its addresses is forbidden. The message is for the log: it may name an internal address.
@@ -120,7 +124,7 @@ async function connection(
   const secure = protocol === 'https:'
   const tcp = netConnect({
     host: hostname,
-    port: port !== '' ? Number(port) : secure ? 443 : 80,
+    port: portOf(protocol, port),
     // Not called for an address (docs/threats.md#t16), which stands alone in `addresses` and has been judged
     // like any other.
     lookup: answering(addresses),
@@ -133,12 +137,17 @@ async function connection(
   })
   signal.addEventListener('abort', () => tcp.destroy(), { once: true })
   await standing(tcp, 'connect')
-  return secure ? standing(secured(tcp, hostname, options), 'secureConnect') : tcp
+  return secure ? standing(secured(tcp, hostname, options.tls), 'secureConnect') : tcp
 }
 
-function secured(socket: Socket, hostname: string, { tls }: EgressOptions): Socket {
+/** Returns the port of a URL, by its protocol where it names none. */
+export const portOf = (protocol: string, port: string): number =>
+  port !== '' ? Number(port) : protocol === 'https:' ? 443 : 80
+
+/** Lays TLS over a connection to an upstream. It is always verified, by the name, whatever the environment says. */
+export function secured(socket: Duplex, hostname: string, own: EgressTls = {}): TLSSocket {
   return tlsConnect({
-    ...tls,
+    ...own,
     socket,
     // The certificate must name it. For a name also the SNI, which an address has not (RFC 6066 §3).
     host: hostname,

@@ -1,11 +1,8 @@
-import { isIP, connect as netConnect, type Socket } from 'node:net'
+import { connect as netConnect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { connect as tlsConnect } from 'node:tls'
 import { Agent, type buildConnector, errors } from 'undici'
 import { Inbound, Sender, Turns } from '../tls/inbound.ts'
-
-/** A pooled connection is dropped after so long without a request, before the other side does it. ms. */
-const POOL_IDLE_MS = 20_000
+import { POOL_IDLE_MS, portOf, secured } from './agent.ts'
 
 /**
  * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
@@ -59,13 +56,13 @@ function connector(connectMs: number, turns: Turns): buildConnector.connector {
     const secure = protocol === 'https:'
     const tcp = netConnect({
       host: hostname,
-      port: port === '' ? (secure ? 443 : 80) : Number(port),
+      port: portOf(protocol, port),
       noDelay: true,
       keepAlive: true,
     })
     const inbound = new FromUpstream(tcp, turns, new Sender())
     const session = sessions.get(origin)
-    const stream = secure ? secured(inbound, hostname, session) : inbound
+    const stream = secure ? secured(inbound, hostname, { session }) : inbound
     if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
     const late = setTimeout(() => stream.destroy(new Error('no connection in time')), connectMs)
     let settled = false
@@ -87,17 +84,6 @@ function connector(connectMs: number, turns: Turns): buildConnector.connector {
     })
   }
 }
-
-const secured = (socket: Duplex, hostname: string, session: Buffer | undefined): Duplex =>
-  tlsConnect({
-    socket,
-    session,
-    // The certificate must name it. For a name also the SNI, which an address has not (RFC 6066 §3).
-    host: hostname,
-    ...(isIP(hostname) === 0 && { servername: hostname }),
-    ALPNProtocols: ['http/1.1'],
-    rejectUnauthorized: true,
-  })
 
 /** An upstream's bytes on their way to TLS or HTTP. */
 class FromUpstream extends Inbound {

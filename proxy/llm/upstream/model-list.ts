@@ -1,5 +1,5 @@
+import { hangupBy } from '../../../plugins/hangup.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
-import { CallHangup } from '../../http/open-calls.ts'
 import type { ListedModel } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
@@ -32,7 +32,7 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
     headers: requestHeaders(fixedHeaders(provider), { accept: 'application/json' }, null),
     body: [],
     timeouts: timeoutsOf(provider),
-    hangup: hangupAt(signal),
+    hangup: hangupBy(signal),
   })
   if (answer.status !== 200) {
     discard(answer)
@@ -41,13 +41,6 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
   const body = await wholeOf(answer, MAX_LIST)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
   return format.parse(parse(body))
-}
-
-function hangupAt(signal: AbortSignal): CallHangup {
-  const hangup = new CallHangup()
-  signal.addEventListener('abort', () => hangup.hangUp(signal.reason), { once: true })
-  if (signal.aborted) hangup.hangUp(signal.reason)
-  return hangup
 }
 
 function parse(body: Buffer): unknown {

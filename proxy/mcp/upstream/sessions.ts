@@ -1,9 +1,9 @@
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { deadline } from '../../../plugins/deadline.ts'
+import { hangupBy } from '../../../plugins/hangup.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'
 import { failed, McpUpstreamError } from './errors.ts'
-import { hangupBy } from './hangup.ts'
 import type { UpstreamPermit } from './request.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */

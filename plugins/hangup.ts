@@ -1,4 +1,4 @@
-import type { Hangup } from '../../../plugins/plugin.ts'
+import type { Hangup } from './arrival.ts'
 
 /** Returns the hang-up that a signal tells of. */
 export const hangupBy = (signal: AbortSignal): Hangup => ({
