@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openReadOnly } from '../../db/sqlite/ledger/rows.ts'
+import { nameOf } from './chosen.ts'
 import type { Child } from './ground/children.ts'
 import type { HeapCount } from './ground/count-heap.ts'
 import { gatewayStart } from './ground/gateway.ts'
@@ -84,11 +85,9 @@ export async function measureCost(
     fileBytes: (bytesPerRow * rows) / calls,
     logBytes: logBytes / calls,
   }
-  bench.say(`cost/${server} ${nameOf(point)}: ${Math.round(cost.loopBytes)} bytes of heap`)
+  bench.say(`${nameOf(`cost/${server}`, point)}: ${Math.round(cost.loopBytes)} bytes of heap`)
   return cost
 }
-
-const nameOf = ({ name, connections }: Point): string => `${name} c=${connections}`
 
 async function heapOf({ process: child }: Child): Promise<HeapCount> {
   const answered = once(child, 'message', { signal: AbortSignal.timeout(ANSWER_MS) })

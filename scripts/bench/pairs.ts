@@ -1,3 +1,4 @@
+import { nameOf } from './chosen.ts'
 import type { Child } from './ground/children.ts'
 import { gatewayStart } from './ground/gateway.ts'
 import type { Ground } from './ground/ground.ts'
@@ -44,7 +45,7 @@ export async function measurePairs(
     const { name, connections } = point
     const pair = { point: name, connections, own: median(found.own), other: median(found.other) }
     const ratio = (pair.own.cpuUs ?? Number.NaN) / (pair.other.cpuUs ?? Number.NaN)
-    bench.say(`against/${name} c=${connections}: ${ratio.toFixed(2)} of the other's CPU`)
+    bench.say(`${nameOf('against', point)}: ${ratio.toFixed(2)} of the other's CPU`)
     pairs.push(pair)
   }
   await own.child.stop()

@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
-import { recomputer } from '../../db/audit/authority/recompute.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { LeafVersion } from '../../db/audit/leaf.ts'
 import type { JsonObject } from '../../db/json.ts'
@@ -14,6 +13,7 @@ import {
   ended,
   exportOf,
   loaded,
+  recomputed,
   resource,
   started,
   THUMBPRINT,
@@ -26,8 +26,6 @@ const skip = python.status === 0 ? false : 'python3 (3.9 or newer) is not instal
 /** What both verifiers say of these rows; the numbers of the page's own one. */
 function judge(entries: readonly Entry[], versions: readonly LeafVersion[] = []) {
   const rows = chainOf(entries, versions)
-  const walk = recomputer()
-  for (const row of rows) walk.see(row)
   const input = exportOf(rows)
   const { status, stdout } = spawnSync('python3', [SCRIPT, '-', '--authority', '--json'], {
     input,
@@ -35,7 +33,7 @@ function judge(entries: readonly Entry[], versions: readonly LeafVersion[] = [])
   })
   const { problems, ...numbers } = JSON.parse(stdout).authority
   const named = (list: readonly { stream: string; seq: number }[]) => list.map(({ seq }) => seq)
-  const { problems: ours, ...same } = walk.result()
+  const { problems: ours, ...same } = recomputed(rows)
   return { code: status, theirs: { ...numbers, at: named(problems) }, ours: { ...same, at: named(ours) } }
 }
 

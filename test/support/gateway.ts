@@ -6,11 +6,11 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { Test } from 'tap'
-import { recomputer } from '../../db/audit/authority/recompute.ts'
 import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
 import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/gateway.ts'
 import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { recomputed } from './db/history.ts'
 import { type Administered, contradictions } from './openapi.ts'
 import { type TestUpstream, testUpstream } from './upstream.ts'
 
@@ -191,12 +191,10 @@ export async function writeFiles(
 async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   const database = await openDatabase(settings.databaseUrl)
   const verdict = await verifyDatabase(database.kysely)
-  const decisions = recomputer()
   const rows = database.kysely.selectFrom('audit_log').selectAll().orderBy('stream').orderBy('seq')
-  for (const row of await rows.execute()) decisions.see(row)
+  const { disagree, problems } = recomputed(await rows.execute())
   await database.close()
   if (!verdict.ok) t.fail('the audit chain does not verify', verdict)
-  const { disagree, problems } = decisions.result()
   if (disagree === 0) return
   // The name of an assertion behind the end of its test is not shown.
   process.stderr.write(`${JSON.stringify(problems)}\n`)

@@ -5,10 +5,10 @@ import SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import t, { type Test } from 'tap'
-import { recomputer } from '../../../db/audit/authority/recompute.ts'
 import { hashOf, leafOf } from '../../../db/audit/leaf.ts'
 import { openDatabase } from '../../../db/database.ts'
 import { MIGRATIONS } from '../../../db/migrate.ts'
+import { recomputed } from '../../support/db/history.ts'
 import { CHAT, type Identity, scratch, testGateway } from '../../support/gateway.ts'
 
 const CHAT_PATH = '/v1/chat/completions'
@@ -78,13 +78,11 @@ async function olderDirectory(t: Test, rows: number): Promise<Older> {
 }
 
 /** What recomputing every decision of the gateway's ledger comes to. */
-async function recomputed(databaseUrl: string) {
+async function recomputedIn(databaseUrl: string) {
   const database = await openDatabase(databaseUrl)
-  const decisions = recomputer()
   const rows = await database.kysely.selectFrom('audit_log').selectAll().orderBy('seq').execute()
-  for (const row of rows) decisions.see(row)
   await database.close()
-  return decisions.result()
+  return recomputed(rows)
 }
 
 for (const rows of [0, 3]) {
@@ -112,7 +110,7 @@ for (const rows of [0, 3]) {
       await gateway.admin('PATCH', `/v1/admin/agents/${bot.id}/capabilities`, { capabilities: [] })
       t.equal((await gateway.call(bot, 'POST', CHAT_PATH, { body: CHAT })).status, 403)
       await gateway.close(0)
-      t.match(await recomputed(gateway.settings.databaseUrl), {
+      t.match(await recomputedIn(gateway.settings.databaseUrl), {
         recomputed: 2,
         disagree: 0,
         not_recomputable: rows === 0 ? {} : { 'of version 1': rows },

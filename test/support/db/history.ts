@@ -1,3 +1,4 @@
+import { type Recomputed, recomputer } from '../../../db/audit/authority/recompute.ts'
 import type { Entry } from '../../../db/audit/entry.ts'
 import {
   exportLine,
@@ -29,6 +30,13 @@ export function chainer(): (entry: Entry, version?: LeafVersion) => StoredRow {
     previous = hashOf(leaf)
     return { ...row, row_hash: previous, leaf }
   }
+}
+
+/** What recomputing every decision of these rows comes to. */
+export function recomputed(rows: readonly StoredRow[]): Recomputed {
+  const walk = recomputer()
+  for (const row of rows) walk.see(row)
+  return walk.result()
 }
 
 export const exportOf = (rows: readonly StoredRow[]): string =>

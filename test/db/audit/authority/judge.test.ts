@@ -1,5 +1,4 @@
 import t from 'tap'
-import { recomputer } from '../../../../db/audit/authority/recompute.ts'
 import type { Entry } from '../../../../db/audit/entry.ts'
 import type { JsonObject } from '../../../../db/json.ts'
 import {
@@ -11,15 +10,12 @@ import {
   ended,
   loaded,
   note,
+  recomputed,
   resource,
   started,
 } from '../../../support/db/history.ts'
 
-function of(entries: readonly Entry[]) {
-  const walk = recomputer()
-  for (const row of chainOf(entries)) walk.see(row)
-  return walk.result()
-}
+const of = (entries: readonly Entry[]) => recomputed(chainOf(entries))
 
 const START = [started, loaded()]
 const LLM = [...START, changed('agent.created', 1)]
@@ -189,11 +185,10 @@ t.test('docs/ledger.md#replay: a binding stands until it is revoked itself', asy
 })
 
 t.test('docs/ledger.md#pairs: each stream has its own', async (t) => {
-  const walk = recomputer()
   const one = decided(1)
   const [first, second] = [chainOf([...LLM, one, ended(one)]), chainOf([one, started])]
-  for (const row of [...first, ...second.map((row) => ({ ...row, stream: 'other' }))]) walk.see(row)
-  t.match(walk.result(), {
+  const both = [...first, ...second.map((row) => ({ ...row, stream: 'other' }))]
+  t.match(recomputed(both), {
     recomputed: 1,
     disagree: 0,
     not_recomputable: { 'of another stream': 1 },

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { recomputer } from '../../../../db/audit/authority/recompute.ts'
 import type { Entry } from '../../../../db/audit/entry.ts'
-import type { LeafVersion, StoredRow } from '../../../../db/audit/leaf.ts'
+import type { LeafVersion } from '../../../../db/audit/leaf.ts'
 import type { JsonObject } from '../../../../db/json.ts'
 import {
   BOT,
@@ -14,20 +13,15 @@ import {
   JKT,
   loaded,
   note,
+  recomputed,
   resource,
   started,
   THUMBPRINT,
 } from '../../../support/db/history.ts'
 import { AT } from '../../../support/db/scratch-ledger.ts'
 
-function recompute(rows: readonly StoredRow[]) {
-  const walk = recomputer()
-  for (const row of rows) walk.see(row)
-  return walk.result()
-}
-
 const of = (entries: readonly Entry[], versions: readonly LeafVersion[] = []) =>
-  recompute(chainOf(entries, versions))
+  recomputed(chainOf(entries, versions))
 
 const FILES = ['files.use', 'llm.chat']
 const START = [started, loaded()]
