@@ -4,7 +4,7 @@ import type { LedgerReader } from './audit/reader.ts'
 import { type DatabaseLocation, databaseLocation, ledgerReader } from './engine.ts'
 import { migrateToLatest, pendingMigrations } from './migrate.ts'
 import type { Schema } from './schema.ts'
-import { migrateLedger, type OnCopied } from './sqlite/ledger/rebuild.ts'
+import { migrateLedger, type OnCopied } from './sqlite/ledger/form/rebuild.ts'
 import { inTransaction, openSqlite } from './sqlite/open.ts'
 
 /**

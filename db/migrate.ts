@@ -13,8 +13,8 @@ import * as listIndexes from './migrations/0049_list_indexes.ts'
 import * as record from './migrations/0050_record.ts'
 import * as singleUses from './migrations/0052_single_uses.ts'
 import type { Schema } from './schema.ts'
+import { auditRows } from './sqlite/ledger/form/table.ts'
 import { auditGuards } from './sqlite/ledger/guards.ts'
-import { auditRows } from './sqlite/ledger/table.ts'
 
 /**
  * Every migration by name, in the order of the names. What no common SQL can say stands beside what it

@@ -6,10 +6,10 @@ import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
 import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
 import type { Damaged } from '../../audit/verify.ts'
 import { MIGRATIONS } from '../../migrate.ts'
+import { type AuditSchema, auditSchemaProblem } from './form/schema.ts'
+import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
 import { liveRows, openReadOnly } from './rows.ts'
-import { type AuditSchema, auditSchemaProblem } from './schema.ts'
-import { expectedAuditSchema } from './schema-expected.ts'
 import { hasPrincipals, readTables } from './tables.ts'
 
 /**

@@ -1,7 +1,7 @@
 import type { Sealed } from '../../audit/entry.ts'
 import type { OpenDecision } from '../../audit/writer.ts'
+import type { AuditSchema } from './form/schema.ts'
 import type { PackedBatch, PackedResults } from './packing.ts'
-import type { AuditSchema } from './schema.ts'
 
 /** The start of the writer's thread. */
 export interface WriterOptions {

@@ -47,7 +47,7 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged>
 
 /**
  * Where the rows are read, and what says their place in the table. Up to migration 0051 `audit_log` is a table
- * with an index for its key; since then a view, and `seq` is the place (db/sqlite/ledger/table.ts).
+ * with an index for its key; since then a view, and `seq` is the place (db/sqlite/ledger/form/table.ts).
  */
 function formOf(db: SQLite.Database): { readonly from: string; readonly place: string } {
   const isTable = db.prepare("select 1 from sqlite_schema where name = 'audit_log' and type = 'table'").get()

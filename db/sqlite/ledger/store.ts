@@ -5,12 +5,12 @@ import type { OpenDecision, Work, WorkResult } from '../../audit/writer.ts'
 import { batchWriter } from './batch.ts'
 import { isPassing } from './errors.ts'
 import { fileWatch } from './file-watch.ts'
+import { auditSchemaProblem } from './form/schema.ts'
 import { giveWayOnOneCore } from './give-way.ts'
 import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
 import { takeLease } from './lease.ts'
 import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
-import { auditSchemaProblem } from './schema.ts'
 import { openDecisions } from './unfinished.ts'
 
 /** The ledger's own connection to the database: the only one that writes. Runs in the writer's thread. */

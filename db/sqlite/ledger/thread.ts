@@ -1,9 +1,9 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
+import { expectedAuditSchema } from './form/schema-expected.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
-import { expectedAuditSchema } from './schema-expected.ts'
 
 /**
  * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot

@@ -8,8 +8,8 @@ import { hashOf, leafIn, MAIN_STREAM, type StoredRow } from '../../../db/audit/l
 import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/ledger.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
 import { type Database, openDatabase } from '../../../db/database.ts'
+import { STORED } from '../../../db/sqlite/ledger/form/table.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
-import { STORED } from '../../../db/sqlite/ledger/table.ts'
 
 export const VERSION = '0.6.4'
 export const ORIGIN = { stream: MAIN_STREAM, version: VERSION }

@@ -6,7 +6,7 @@ import type { Migration } from 'kysely/migration'
  * each leaf once and, beside it, only the columns that an index or the writer needs; the view `audit_log` has the
  * columns of docs/ledger.md#row, read from the leaf.
  *
- * Copies the rows that are not copied yet (db/sqlite/ledger/rebuild.ts has done so, and verified them); throws
+ * Copies the rows that are not copied yet (db/sqlite/ledger/form/rebuild.ts has done so, and verified them); throws
  * where the copy is not the ledger, row for row.
  */
 export const auditRows: Migration = {

@@ -1,8 +1,8 @@
 import SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import * as auditLog from '../../migrations/0004_audit_log.ts'
-import { auditGuards } from './guards.ts'
+import * as auditLog from '../../../migrations/0004_audit_log.ts'
+import { auditGuards } from '../guards.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
 import { auditRows } from './table.ts'
 

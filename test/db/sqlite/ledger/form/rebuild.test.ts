@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import SQLite from 'better-sqlite3'
 import t, { type Test } from 'tap'
-import { exportLine } from '../../../../db/audit/leaf.ts'
-import { openDatabase } from '../../../../db/database.ts'
-import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
-import { takeLease } from '../../../../db/sqlite/ledger/lease.ts'
-import { openReadOnly, storedRows } from '../../../../db/sqlite/ledger/rows.ts'
-import { addFormerRows, formerDatabase, formerRows } from '../../../support/db/former-ledger.ts'
+import { exportLine } from '../../../../../db/audit/leaf.ts'
+import { openDatabase } from '../../../../../db/database.ts'
+import { inspectDatabase } from '../../../../../db/sqlite/ledger/inspect.ts'
+import { takeLease } from '../../../../../db/sqlite/ledger/lease.ts'
+import { openReadOnly, storedRows } from '../../../../../db/sqlite/ledger/rows.ts'
+import { addFormerRows, formerDatabase, formerRows } from '../../../../support/db/former-ledger.ts'
 import {
   entry,
   open,
@@ -18,11 +18,11 @@ import {
   scratchDatabase,
   verifyFile,
   withRaw,
-} from '../../../support/db/scratch-ledger.ts'
-import { smallDisk, withoutTmpfs } from '../../../support/small-disk.ts'
+} from '../../../../support/db/scratch-ledger.ts'
+import { smallDisk, withoutTmpfs } from '../../../../support/small-disk.ts'
 
 const ROWS = formerRows(5_000)
-const HELPER = join(import.meta.dirname, '../../../support/db/migrate-until-killed.ts')
+const HELPER = join(import.meta.dirname, '../../../../support/db/migrate-until-killed.ts')
 
 const typeOf = (file: string): unknown =>
   withRaw(file, (db) => db.prepare("select type from sqlite_schema where name = 'audit_log'").pluck().get())

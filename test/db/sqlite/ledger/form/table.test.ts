@@ -1,7 +1,7 @@
 import t from 'tap'
-import { exportLines, listRows, verifyDatabase } from '../../../../db/audit/read.ts'
-import { chainOf } from '../../../support/db/history.ts'
-import { storeRows } from '../../../support/db/ledger-with-tables.ts'
+import { exportLines, listRows, verifyDatabase } from '../../../../../db/audit/read.ts'
+import { chainOf } from '../../../../support/db/history.ts'
+import { storeRows } from '../../../../support/db/ledger-with-tables.ts'
 import {
   entry,
   open,
@@ -10,7 +10,7 @@ import {
   scratchDatabase,
   verifyFile,
   withRaw,
-} from '../../../support/db/scratch-ledger.ts'
+} from '../../../../support/db/scratch-ledger.ts'
 
 /** Texts that JSON, SQL or UTF-8 could spell in another way. */
 const TEXTS = [
