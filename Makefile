@@ -31,7 +31,8 @@ ready: $(INSTALLED)
 # Only where it is said to make itself: a PORT that happens to be in the environment is meant for something else.
 LISTEN := $(if $(filter command%,$(origin PORT)),MCP_PROXY_LISTEN=127.0.0.1:$(PORT))
 
-# With Node's flags: no debugger for whoever may send signals.
+# With Node's flags: no debugger for whoever may send signals; a young generation of 48 MiB at most, not 192
+# (docs/performance.md).
 START := $(shell sed -n 's/.*"start": "\(.*\)".*/\1/p' package.json)
 start: ready ## start the gateway on https://localhost:9443 (data in ./data): make start [PORT=9543]
 	@exec env $(LISTEN) $(START)

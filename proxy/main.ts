@@ -1,4 +1,5 @@
 import './no-debugger.ts'
+import './v8-flags.ts'
 import type { Gateway } from './gateway.ts'
 import { refuseUnsafeRuntime } from './runtime-check.ts'
 import type { Settings } from './settings.ts'

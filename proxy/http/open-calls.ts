@@ -11,37 +11,45 @@ export interface OpenCall {
   cut(reason: Parameters<Cut>[0]): void
   /** Set while a gated call waits for its answer, and while that streams. */
   stillHolds: StillHolds | null
+  /** Where it stands among those under way. */
+  place: number
 }
 
 /**
  * The requests under way: a stop ends them when their grace is over, a revocation ends the calls it concerns.
  */
 export class OpenCalls {
-  readonly #open = new Set<OpenCall>()
+  // Not a Set: one that is filled and emptied all the time is made anew again and again, and each that is old
+  // holds the next, and the calls that it had, until the next full collection.
+  readonly #open: OpenCall[] = []
   #closed = false
   #onNone: (() => void)[] = []
 
   /** Remembers a call until it is over. */
   add(call: OpenCall): void {
-    this.#open.add(call)
+    call.place = this.#open.push(call) - 1
     if (this.#closed) call.cut('drained')
   }
 
   /** Forgets a call: its answer has ended, and what follows it is done. */
   over(call: OpenCall): void {
-    this.#open.delete(call)
-    if (this.#open.size === 0) for (const told of this.#onNone.splice(0)) told()
+    const last = this.#open.pop()
+    if (last && last !== call) {
+      this.#open[call.place] = last
+      last.place = call.place
+    }
+    if (this.#open.length === 0) for (const told of this.#onNone.splice(0)) told()
   }
 
   /** Resolves when none is under way. */
   async none(): Promise<void> {
-    while (this.#open.size > 0) await new Promise<void>((resolve) => this.#onNone.push(resolve))
+    while (this.#open.length > 0) await new Promise<void>((resolve) => this.#onNone.push(resolve))
   }
 
   /** Ends every call, and those that begin from now on. */
   cutAll(): void {
     this.#closed = true
-    for (const call of this.#open) call.cut('drained')
+    for (const call of [...this.#open]) call.cut('drained')
   }
 
   /**
@@ -50,7 +58,7 @@ export class OpenCalls {
    */
   async cutRevoked(at: number): Promise<void> {
     await Promise.all(
-      [...this.#open].map(async (call) => {
+      this.#open.map(async (call) => {
         if (call.stillHolds && !(await call.stillHolds(at))) call.cut('revoked')
       }),
     )

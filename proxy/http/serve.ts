@@ -52,6 +52,7 @@ class Call implements OpenCall {
   readonly #options: ServeOptions
   readonly #hangup = new CallHangup()
   stillHolds: StillHolds | null = null
+  place = -1
   #allowed: StillHolds | null = null
   #stream: Cut | null = null
 

@@ -1,5 +1,6 @@
 // One rung of the ladder: the gateway's own plugins on its own listener, up to a step, with a handler that
 // answers from memory. Usage: node rung.ts pin|capability|audit, configured like the gateway itself.
+import '../../proxy/v8-flags.ts'
 import type { Recorded } from '../../plugins/audit/audit.ts'
 import { type Arrival, Pipeline, type Recorder } from '../../plugins/plugin.ts'
 import { monotonic } from '../../plugins/secrets/throttle.ts'

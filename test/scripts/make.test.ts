@@ -44,7 +44,7 @@ function make(t: Test, own: string, { pinned, words = ['start'], env = {} }: Ask
 const skip = without('make')
 
 /** The flags that the service runs with, as `npm start` has them. */
-const FLAGS = '--disable-sigusr1'
+const FLAGS = '--disable-sigusr1 --max-semi-space-size=16'
 
 t.test('npm start and make start run Node with the same flags', (t) => {
   const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest
