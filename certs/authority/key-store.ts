@@ -17,13 +17,16 @@ const CIPHER = 'aes-256-gcm'
  * Seals a secret with a passphrase: scrypt (RFC 7914), then AES-256-GCM. One line of text that says its own
  * form, version and parameters, all of them authenticated. The same secret never seals to the same text
  * twice. Throws an Error where the passphrase is empty. Blocks the event loop for the 80 ms of the key
- * derivation.
+ * derivation where the last sealed text was of another passphrase.
  */
 export function seal(plaintext: string, passphrase: string): string {
-  const salt = randomBytes(SALT_BYTES)
+  // All that one process seals has one salt, so that the next start derives one key for it. Whoever guesses at the
+  // passphrase gains nothing: one of the texts is enough to try a guess on.
+  const salt = kept?.passphrase === passphrase ? kept.salt : randomBytes(SALT_BYTES)
   const nonce = randomBytes(NONCE_BYTES)
   const header = `${FORM}.${PARAMETERS}.${salt.toString('base64url')}.${nonce.toString('base64url')}`
-  const cipher = createCipheriv(CIPHER, keyFrom(passphrase, salt), nonce).setAAD(Buffer.from(header))
+  kept = derive(passphrase, salt)
+  const cipher = createCipheriv(CIPHER, kept.key, nonce).setAAD(Buffer.from(header))
   const sealed = Buffer.concat([cipher.update(plaintext, 'utf8'), cipher.final(), cipher.getAuthTag()])
   return `${header}.${sealed.toString('base64url')}\n`
 }
@@ -47,11 +50,15 @@ export function unseal(sealed: string, passphrase: string): string {
   ) {
     throw new Error(`this is not a text sealed as ${FORM}`)
   }
-  const decipher = createDecipheriv(CIPHER, keyFrom(passphrase, salt), nonce, { authTagLength: TAG_BYTES })
+  const derived = derive(passphrase, salt)
+  const decipher = createDecipheriv(CIPHER, derived.key, nonce, { authTagLength: TAG_BYTES })
   decipher.setAAD(Buffer.from(header)).setAuthTag(body.subarray(-TAG_BYTES))
   const opened = decipher.update(body.subarray(0, -TAG_BYTES))
   try {
-    return Buffer.concat([opened, decipher.final()]).toString('utf8')
+    const secret = Buffer.concat([opened, decipher.final()]).toString('utf8')
+    // Only now: an altered text must not choose the salt of those that come.
+    kept = derived
+    return secret
   } catch (cause) {
     throw new Error('the passphrase is not the one this was sealed with, or the sealed text was altered', {
       cause,
@@ -64,9 +71,20 @@ const FORM_PARTS = 7
 
 const bytesOf = (text: string): Buffer => Buffer.from(text, 'base64url')
 
-function keyFrom(passphrase: string, salt: Buffer): Buffer {
+interface Derived {
+  readonly passphrase: string
+  readonly salt: Buffer
+  readonly key: Buffer
+}
+
+// Owned by seal() and unseal(): what the last of them to succeed has used. The passphrase is in memory anyway, for
+// the next seal.
+let kept: Derived | null = null
+
+function derive(passphrase: string, salt: Buffer): Derived {
   if (passphrase === '') throw new Error('the passphrase that seals keys is empty')
-  return scryptSync(passphrase, salt, 32, COST)
+  if (kept?.passphrase === passphrase && kept.salt.equals(salt)) return kept
+  return { passphrase, salt, key: scryptSync(passphrase, salt, 32, COST) }
 }
 
 /**

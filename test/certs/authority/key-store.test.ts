@@ -29,6 +29,33 @@ await t.test(
   },
 )
 
+await t.test('issue 11 what one passphrase seals in a process takes one key derivation', async (t) => {
+  const partsOf = (sealed: string): readonly string[] => sealed.split('.')
+  const texts = Array.from({ length: 50 }, (_, index) => seal(`secret ${index}`, 'one passphrase'))
+  const [salts, nonces] = [4, 5].map((place) => new Set(texts.map((text) => partsOf(text)[place])))
+  t.equal(salts?.size, 1)
+  t.equal(nonces?.size, texts.length, 'a key never sees one nonce twice')
+  t.not(partsOf(seal('secret', 'another passphrase'))[4], partsOf(texts[0] ?? '')[4])
+
+  const [, , , , ownSalt = ''] = partsOf(seal('secret', 'one passphrase'))
+  const altered = seal('secret', 'one passphrase').replace(ownSalt, 'A'.repeat(22))
+  t.throws(() => unseal(altered, 'one passphrase'), /was altered/)
+  t.not(partsOf(seal('secret', 'one passphrase'))[4], 'A'.repeat(22), 'an altered text chooses no salt')
+
+  const derivation = cpuOf(() => scryptSync('pass', 'salt', 32, { N: 32_768, r: 8, p: 1, maxmem: 1 << 26 }))
+  unseal(texts[0] ?? '', 'one passphrase')
+  const opening = cpuOf(() => texts.map((text) => unseal(text, 'one passphrase')))
+  t.ok(opening < derivation * 10, `50 texts took ${opening} µs, a derivation ${derivation}`)
+})
+
+/** Processor time of this process. µs. */
+function cpuOf(work: () => unknown): number {
+  const before = process.cpuUsage()
+  work()
+  const { user, system } = process.cpuUsage(before)
+  return user + system
+}
+
 await t.test('threat 24 an altered sealed text is refused, each part of it', async (t) => {
   const sealed = seal('the secret', 'pass')
   const parts = sealed.trim().split('.')
