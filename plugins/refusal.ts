@@ -243,7 +243,10 @@ interface Options {
   readonly recorded?: Receipt | Summarised | null
 }
 
-/** The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. */
+/**
+ * The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. Has no stack
+ * of its own: its cause has.
+ */
 export class Refusal extends Error {
   readonly reason: RefusalReason
   readonly status: number
@@ -266,7 +269,11 @@ export class Refusal extends Error {
       final = status < 500 && status !== 429,
       challenge,
     }: Reason = REASONS[reason]
+    // An answer, no fault: nobody looks for the line that it came from, which costs more than all the rest of it.
+    const { stackTraceLimit } = Error
+    Error.stackTraceLimit = 0
     super(options.message ?? message, { cause: options.cause })
+    Error.stackTraceLimit = stackTraceLimit
     this.reason = reason
     this.status = status
     this.type = type

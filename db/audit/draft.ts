@@ -52,7 +52,10 @@ export function draftOf(entry: Entry, { stream, version }: Origin): Draft {
     dpop_jkt: soundOrNull(entry.dpop_jkt),
     detail: canonical(entry.detail, 'detail', null),
     config_digest: sound(entry.config_digest),
-    ...{ stream, version, prev_hash: 0, seq: 0 },
+    stream,
+    version,
+    prev_hash: 0,
+    seq: 0,
   }
   const text = leafText(row)
   assertDetail(detailOf(text))

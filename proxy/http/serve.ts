@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { isObject, type JsonObject } from '../../db/json.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal } from '../../plugins/refusal.ts'
+import type { Logs } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Router, splitTarget } from './arrival.ts'
 import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
@@ -20,8 +21,7 @@ export interface Mounted {
 /** The log, the metrics and the clock for reports on answered requests. */
 interface Telling {
   readonly log: Logger
-  /** For the one line of each request. */
-  readonly requestLog: Logger
+  readonly requestLog: Logs['requestLog']
   readonly metrics: Metrics
   readonly clock: () => number
 }
@@ -308,5 +308,5 @@ function logRequest(
   // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
   if (cause instanceof Error && reason !== undefined && REASONS[reason].status >= 500)
     log.error({ ...line, err: cause }, 'request')
-  else requestLog.info(line, 'request')
+  else requestLog(line)
 }

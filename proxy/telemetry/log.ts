@@ -1,4 +1,5 @@
 import { type DestinationStream, destination, type Logger, pino } from 'pino'
+import type { Json } from '../../db/json.ts'
 
 /**
  * The places in a logged object where a secret could stand. Nothing logs these on purpose; this is the second
@@ -25,14 +26,17 @@ const REDACTED = [
   '*["x-api-key"]',
 ]
 
+/** The members of a request's line. What is undefined is left out. */
+export type RequestLine = Readonly<Record<string, Json | undefined>>
+
 export interface Logs {
   /** The log of everything but the requests' own lines. */
   readonly log: Logger
   /**
-   * The log of the one line of each request: its fields are fixed and hold no secret, so it does not pay for
+   * Writes the one line of a request, at level `info`: its members are fixed and hold no secret, so it pays for no
    * redaction.
    */
-  readonly requestLog: Logger
+  readonly requestLog: (line: RequestLine) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
   readonly flush: () => Promise<void>
 }
@@ -53,12 +57,19 @@ export function createLogs(level: string, stream?: DestinationStream): Logs {
   const out = stream
     ? { write: (line: string) => stream.write(line), flushed: () => Promise.resolve() }
     : heldLines()
+  const log = pino({ ...options, redact: REDACTED }, out)
   return {
-    log: pino({ ...options, redact: REDACTED }, out),
-    requestLog: pino(options, out),
+    log,
+    requestLog: (line) => {
+      if (log.isLevelEnabled('info')) out.write(`${requestText(line)}\n`)
+    },
     flush: () => out.flushed(),
   }
 }
+
+// As pino writes it, which puts a line together member by member: with more than twice the garbage.
+const requestText = (line: RequestLine): string =>
+  JSON.stringify({ level: 30, time: new Date().toISOString(), ...line, msg: 'request' })
 
 /**
  * Holds lines and writes many at once. Not the stream's own buffer: it measures all that it holds at each line

@@ -86,6 +86,15 @@ await t.test(
       t.not(commitments.salt('arguments_sha256'), expected.toString('hex'), 'each member has its own')
       t.equal(commitments.of('body_sha256', 'body'), opened, 'whichever was asked for last')
     }
+    const commitments = commitmentsBy(randomBytes(32), 'req_1')
+    const salt = Buffer.from(commitments.salt('body_sha256'), 'hex')
+    for (const length of [0, 1, 4_095, 4_096, 4_097, 100_000]) {
+      const text = '\u20ac'.repeat(length)
+      for (const body of [text, Buffer.from(text), randomBytes(length)]) {
+        const expected = createHash('sha256').update(salt).update(body).digest('hex')
+        t.equal(commitments.of('body_sha256', body), expected, `${length} characters, or bytes`)
+      }
+    }
     t.end()
   },
 )

@@ -17,7 +17,7 @@ for (const [how, [count, end]] of Object.entries(ENDS)) {
   await t.test(`no line that was held back is lost where the process ends ${how}`, async (t) => {
     const code = `import { createLogs } from ${JSON.stringify(LOG)}
       const { requestLog, flush } = createLogs('info')
-      for (let n = 0; n < ${count}; n += 1) requestLog.info({ n }, 'request')
+      for (let n = 0; n < ${count}; n += 1) requestLog({ n })
       ${end}`
     const child = spawn(process.execPath, ['--input-type=module', '--eval', code])
     const written = await text(child.stdout)
