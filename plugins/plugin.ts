@@ -121,14 +121,12 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     const first = new Judgement<Facts>(this.#plugins, arrival, recorder)
-    await first.ask(this.#mark)
-    const head = first.refusal ? null : { ...first.facts }
     await first.ask()
     const decided = await first.record()
     if (decided) return decided
-    if (!head) return first.overtaken()
+    if (first.given.length < this.#mark) return first.overtaken()
     const faults = first.release(this.#mark)
-    const second = new Judgement<Facts>(this.#again, head, recorder, this.#mark)
+    const second = new Judgement<Facts>(this.#again, arrival, recorder, first.given.slice(0, this.#mark))
     await second.ask()
     const decision = (await second.record()) ?? (await second.overtaken())
     return { ...decision, settled: afterFaults(faults, decision.settled) }
@@ -141,26 +139,31 @@ class Judgement<Facts extends Arrival> {
   readonly #recorder: Recorder<Facts>
   /** Grows with each plugin. */
   readonly facts: Arrival & Partial<Facts>
-  /** The number of plugins that have let it through. */
-  #passed: number
+  /** What each plugin that has let it through has given. */
+  readonly given: (object | undefined)[]
   refusal: Refusal | null = null
   #by = RECORDER
 
-  /** `passed`: the plugins that have given what is known. */
-  constructor(plugins: readonly AnyPlugin[], known: Arrival, recorder: Recorder<Facts>, passed = 0) {
+  /** `given`: by the first of the plugins, which are not asked. */
+  constructor(
+    plugins: readonly AnyPlugin[],
+    known: Arrival,
+    recorder: Recorder<Facts>,
+    given: Judgement<Facts>['given'] = [],
+  ) {
     this.#plugins = plugins
     this.#recorder = recorder
     // Whatever plugins have given by then is of Facts.
-    this.facts = { ...known } as Arrival & Partial<Facts>
-    this.#passed = passed
+    this.facts = Object.assign({ ...known }, ...given) as Arrival & Partial<Facts>
+    this.given = given
   }
 
-  /** Asks the plugins up to a place, until one refuses. A promise only where one had to be waited for. */
-  ask(end = this.#plugins.length): Promise<void> | undefined {
-    while (this.#passed < end && !this.refusal) {
+  /** Asks the plugins until one refuses. A promise only where one had to be waited for. */
+  ask(): Promise<void> | undefined {
+    while (this.given.length < this.#plugins.length && !this.refusal) {
       try {
-        const given = this.#plugins[this.#passed]?.admit(this.facts)
-        if (isThenable(given)) return this.#wait(given, end)
+        const given = this.#plugins[this.given.length]?.admit(this.facts)
+        if (isThenable(given)) return this.#wait(given)
         this.#let(given)
       } catch (error) {
         this.#refuse(error)
@@ -169,23 +172,23 @@ class Judgement<Facts extends Arrival> {
     return undefined
   }
 
-  async #wait(given: PromiseLike<object | undefined>, end: number): Promise<void> {
+  async #wait(given: PromiseLike<object | undefined>): Promise<void> {
     try {
       this.#let(await given)
     } catch (error) {
       this.#refuse(error)
     }
-    await this.ask(end)
+    await this.ask()
   }
 
   #let(given: object | undefined): void {
     Object.assign(this.facts, given)
-    this.#passed += 1
+    this.given.push(given)
   }
 
   #refuse(error: unknown): void {
     this.refusal = error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
-    this.#by = this.#plugins[this.#passed]?.name ?? RECORDER
+    this.#by = this.#plugins[this.given.length]?.name ?? RECORDER
   }
 
   /** Records the decision. Null where it was made by an authority that has changed since. */
@@ -227,7 +230,7 @@ class Judgement<Facts extends Arrival> {
   }
 
   #refusedBy(): RefusedBy {
-    return { by: this.#by, passed: this.#plugins.slice(0, this.#passed).map(({ name }) => name) }
+    return { by: this.#by, passed: this.#plugins.slice(0, this.given.length).map(({ name }) => name) }
   }
 
   #refused(refusal: Refusal, receipt: Refused<Facts>['receipt']): Refused<Facts> {
@@ -250,7 +253,7 @@ class Judgement<Facts extends Arrival> {
 
   /** Tells plugins that have let the call through how it ended. */
   #settle(from: number, settlement: Settlement, onFault: OnFault): void {
-    for (let at = from; at < this.#passed; at += 1) {
+    for (let at = from; at < this.given.length; at += 1) {
       const plugin = this.#plugins[at]
       if (plugin?.settled) tell(plugin.name, () => plugin.settled?.(this.facts, settlement), onFault)
     }

@@ -47,8 +47,9 @@ export interface Summary {
   readonly configDigest: string
   /** Null where there were too many in its minute to tell them apart. */
   readonly authority: JsonObject | null
-  /** The arrivals of the first and of the latest one. ms since the epoch. */
-  readonly since: number
+  /** The arrival of the first one. RFC 3339. */
+  readonly since: string
+  /** That of the latest one. ms since the epoch. */
   until: number
   count: number
   digest: string
@@ -172,7 +173,7 @@ const begun = (
   status,
   configDigest,
   authority,
-  since: at,
+  since: timestamp(at),
   until: at,
   count: 0,
   digest: NOTHING,
@@ -192,8 +193,8 @@ function counted(
   summary.digest = hash('sha256', summary.digest + text)
   if (summary.refusedBy !== refusedBy) summary.refusedBy = null
   if (summary.requiredCapability !== requiredCapability) summary.requiredCapability = null
-  const { action, count: n } = summary
-  return { summarised: { action, since: timestamp(summary.since), n, at, body_sha256: bodySha256 } }
+  const { action, since, count: n } = summary
+  return { summarised: { action, since, n, at, body_sha256: bodySha256 } }
 }
 
 /** Makes the row of a summary: a decision like those it stands for, of no request. */
@@ -205,7 +206,7 @@ export function summaryEntry(summary: Summary): Entry {
     ...(refusedBy !== null && { refused_by: refusedBy }),
     ...(requiredCapability !== null && { required_capability: requiredCapability }),
     ...(authority && { authority }),
-    summarised: { count, since: timestamp(summary.since), until: timestamp(summary.until), digest },
+    summarised: { count, since: summary.since, until: timestamp(summary.until), digest },
   }
   return {
     ...serviceEntry(action, status, detail, summary.until, summary.configDigest),

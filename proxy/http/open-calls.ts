@@ -163,6 +163,9 @@ function holderOf({ principal, actor }: Caller): Holder {
   return { id: principal.id, size: principal.capabilities.length > 0 ? 'share' : 'little' }
 }
 
+/** So many may stand in the budget without holding anything. */
+const FEW = 256
+
 /** The bytes that any caller may hold, whatever all the others do. */
 const ALWAYS = 65_536
 
@@ -203,7 +206,8 @@ export class Budget {
   count({ id }: Holder, bytes: number): void {
     const own = (this.#by.get(id) ?? 0) + bytes
     this.#held += bytes
-    if (own === 0) this.#by.delete(id)
+    // Few who hold nothing are left in it: see OpenCalls.
+    if (own === 0 && this.#by.size > FEW) this.#by.delete(id)
     else this.#by.set(id, own)
   }
 

@@ -1,6 +1,6 @@
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
-import type { Reply } from './reply.ts'
+import type { Reply, Report } from './reply.ts'
 
 /**
  * Renders a refusal over HTTP: one body in which the OpenAI and Anthropic SDKs, the Python helper and a
@@ -48,3 +48,16 @@ function challenge({ status, challenge: error }: Refusal): Record<string, string
 }
 
 const ALGS = PROOF_ALGORITHMS.join(' ')
+
+/** Makes the report of a refusal: its reason and cause, and the upstream that was called in vain. */
+export function refusalReport({ reason, cause, detail, report }: Refusal): Report {
+  const { provider, resource, tool, upstream_status: status } = detail
+  const name = provider ?? resource
+  return {
+    reason,
+    cause,
+    ...(typeof name === 'string' && { provider: name }),
+    ...(typeof tool === 'string' && { tool }),
+    detail: { ...(typeof status === 'number' && { upstream_status: status }), ...report },
+  }
+}

@@ -8,7 +8,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Router, splitTarget } from './arrival.ts'
 import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
 import { type Budget, CallHangup, type Drain, type OpenCall, type StillHolds } from './open-calls.ts'
-import { refusalReply } from './refusal.ts'
+import { refusalReply, refusalReport } from './refusal.ts'
 import type { Report } from './reply.ts'
 import { type Ended, type Handled, printReceipt } from './route.ts'
 import { type Cut, type Ending, send } from './send.ts'
@@ -186,7 +186,7 @@ function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
   }
   let report: Report | null = null
   isolated('report', () => {
-    report = reply.report?.() ?? reportOf(refusal)
+    report = reply.report?.() ?? (refusal && refusalReport(refusal))
   })
   const ended: Ended = { ending, report, refusal, at: telling.clock() }
   isolated('settle', () =>
@@ -231,21 +231,6 @@ function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settleme
 }
 
 type Mutable<Value> = { -readonly [Member in keyof Value]: Value[Member] }
-
-/** Makes a report of a refusal: its reason and cause, and the upstream that was called in vain. */
-function reportOf(refusal: Refusal | null): Report | null {
-  if (!refusal) return null
-  const { reason, cause, detail, report: more } = refusal
-  const { provider, resource, tool, upstream_status: status } = detail
-  const name = provider ?? resource
-  return {
-    reason,
-    cause,
-    ...(typeof name === 'string' && { provider: name }),
-    ...(typeof tool === 'string' && { tool }),
-    detail: { ...(typeof status === 'number' && { upstream_status: status }), ...more },
-  }
-}
 
 /** Returns the result of a call in one word. */
 function resultOf(ended: Ended): 'success' | 'error' | 'truncated' {
