@@ -19,8 +19,15 @@ import {
   refusalOf,
 } from './refusals.ts'
 import { type LlmTarget, type ProviderTarget, routing } from './routing.ts'
-import { abandon, discard, type UpstreamAnswer, type UpstreamRequest, wholeOf } from './upstream/answer.ts'
-import type { Upstream } from './upstream/client.ts'
+import {
+  abandon,
+  discard,
+  type Upstream,
+  type UpstreamAnswer,
+  type UpstreamRequest,
+  wholeOf,
+} from './upstream/answer.ts'
+
 import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
 import { type QuotesSecret, secretsOf, wordsOf } from './upstream/words.ts'
 

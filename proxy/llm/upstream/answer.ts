@@ -44,6 +44,13 @@ export interface UpstreamAnswer {
   readonly body: Buffer | Readable
 }
 
+export interface Upstream {
+  /** Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup. */
+  readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
+  /** Drops the pooled connections. Requests under way go on. */
+  readonly close: () => void
+}
+
 /**
  * `connect`: no connection came about. `timeout`: it came, and no answer in time. `reset`: it broke, or what
  * came was no HTTP.

@@ -10,29 +10,23 @@ import {
   failureOf,
   failureToConnect,
   reasonOf,
+  type Upstream,
   type UpstreamAnswer,
   UpstreamError,
   type UpstreamRequest,
 } from './answer.ts'
-import { isJson, joined } from './headers.ts'
+import { isShortJson, joined } from './headers.ts'
 import { inPieces } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
-/** Bytes. A JSON answer of no more is handed over whole: so little costs less than its connection does. */
-const SHORT = 16_384
 /** No answer of a model takes longer; a stream that is kept alive with nothing in it might (threat 38). ms. */
 const MAX_DURATION_MS = 3_600_000
 
+export type { Upstream } from './answer.ts'
+
 type Answered = (answer: UpstreamAnswer) => void
 type Failed = (error: Error) => void
-
-export interface Upstream {
-  /** Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup. */
-  readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
-  /** Drops the pooled connections. Requests under way go on. */
-  readonly close: () => void
-}
 
 /**
  * Opens the process's connections to LLM providers: http-proxy-3, which sends by undici
@@ -108,8 +102,6 @@ export function bodyStandIn(parts: readonly Buffer[]): Stream {
   return body as Stream
 }
 
-type Head = Omit<UpstreamAnswer, 'body'>
-
 /** What the library gets of an answer, which is handed back beside it: these members are all that it reads. */
 export const BESIDE = { status: 200, statusText: '', headers: new Map(), body: null } as unknown as Response
 
@@ -124,11 +116,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** Null until the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
   #sentAt = 0
-  #isReused = false
-  /** True once a byte of an answer has come. */
-  #begun = false
+  /** True: on a pooled connection, and no byte of an answer has come. */
+  #mayBeStale = false
   #informed = 0
-  #head: Head | null = null
+  #head: Omit<UpstreamAnswer, 'body'> | null = null
   /** Null while a short answer is collected. */
   #stream: Readable | null = null
   /** What has come and was not handed over yet: the first piece as it came, and more of it collected. */
@@ -168,15 +159,14 @@ class Exchange implements Dispatcher.DispatchHandler {
         headersTimeout: timeouts.firstByteMs,
         bodyTimeout: timeouts.idleMs,
       }
-      const { connectMs } = timeouts
-      const agent = this.#agents.byLimit.get(connectMs) ?? this.#agents.open(connectMs)
+      const agent = this.#agents.byLimit.get(timeouts.connectMs) ?? this.#agents.open(timeouts.connectMs)
       return agent.dispatch(sent, this)
     })
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     const again = this.#controller !== null
     this.#controller = controller
-    this.#isReused = !this.#agents.isNew
+    this.#mayBeStale = !this.#agents.isNew
     this.#sentAt = performance.now()
     // Nobody wants it any more; or undici means to send again what may have begun its work.
     if (this.#over) controller.abort(UNWANTED)
@@ -184,7 +174,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseStarted(): void {
-    this.#begun = true
+    this.#mayBeStale = false
   }
 
   onResponseStart(
@@ -192,12 +182,11 @@ class Exchange implements Dispatcher.DispatchHandler {
     status: number,
     headers: Record<string, string | string[] | undefined>,
   ): void {
-    if (status < 200) {
-      this.#announced(status)
-      return
+    if (status < 200) this.#announced(status)
+    else {
+      this.#head = { status, headers: joined(headers) }
+      if (status >= 300 || !isShortJson(this.#head.headers)) this.#handOver(this.#streamOf(controller))
     }
-    this.#head = { status, headers: joined(headers) }
-    if (!isShort(this.#head)) this.#handOver(this.#streamOf(controller))
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -221,8 +210,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    const isStale = this.#isReused && !this.#begun
-    this.#broke(this.#controller ? failureOf(error, isStale) : failureToConnect(error))
+    this.#broke(this.#controller ? failureOf(error, this.#mayBeStale) : failureToConnect(error))
   }
 
   #keep(chunk: Buffer): void {
@@ -309,6 +297,3 @@ class Exchange implements Dispatcher.DispatchHandler {
 }
 
 const UNWANTED = new Error('not wanted any more')
-
-const isShort = ({ status, headers }: Head): boolean =>
-  Number(headers['content-length']) <= SHORT && status < 300 && isJson(headers)

@@ -138,6 +138,13 @@ export function joined(headers: Record<string, string | string[] | undefined>): 
 export const isJson = (headers: AnswerHeaders): boolean =>
   /^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')
 
+/** Bytes. A JSON answer of no more is handed over whole: so little costs less than its connection does. */
+const SHORT = 16_384
+
+/** Tells whether a body is said to be JSON, and short enough to be handed over whole. */
+export const isShortJson = (headers: AnswerHeaders): boolean =>
+  Number(headers['content-length']) <= SHORT && isJson(headers)
+
 /**
  * Picks the headers of an answer that a caller may see, with the provider's request id under a name of its
  * own.
