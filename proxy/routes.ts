@@ -21,7 +21,7 @@ import {
   type Route,
 } from './http/route.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
-import { mcpRecorder } from './mcp/gate/recorded.ts'
+import { mcpRecorder } from './mcp/gate/endpoint.ts'
 import { handshakeOr } from './mcp/protocol/message.ts'
 import { refuseMcp } from './mcp/refusal.ts'
 import * as auth from './openapi/auth.ts'

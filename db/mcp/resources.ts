@@ -64,17 +64,32 @@ export async function findMcpResource({ kysely }: Database, id: string): Promise
   return row && mcpResourceOf(row)
 }
 
-/** Finds a resource as {@link findMcpResource} does, by name, for the hot path. */
+/**
+ * Finds a resource as {@link findMcpResource} does, by name, for the hot path. Asks the database each time; a row that is
+ * as it was read last is the same object as then.
+ */
 export function mcpResourceByName(
   db: Database,
 ): (name: string) => McpResource | undefined | Promise<McpResource | undefined> {
   const lookup = db.lookup(mcpResourceByNameQuery(db))
+  const last = new LRUCache<string, { readonly row: Row; readonly resource: McpResource }>({ max: 1024 })
+  const kept = (name: string, row: Row | undefined): McpResource | undefined => {
+    if (!row) return undefined
+    const known = last.get(name)
+    if (known && isSame(known.row, row)) return known.resource
+    const resource = Object.freeze(mcpResourceOf(row))
+    last.set(name, { row, resource })
+    return resource
+  }
   return (name) => {
     const row = lookup(name)
-    return row instanceof Promise
-      ? row.then((found) => found && mcpResourceOf(found))
-      : row && mcpResourceOf(row)
+    return row instanceof Promise ? row.then((found) => kept(name, found)) : kept(name, row)
   }
+}
+
+function isSame(one: Row, other: Row): boolean {
+  for (const column in other) if (one[column as keyof Row] !== other[column as keyof Row]) return false
+  return true
 }
 
 /**

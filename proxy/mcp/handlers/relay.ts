@@ -10,10 +10,10 @@ import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
 import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
-import type { Streamed } from '../upstream/answer.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type Message, objectOf } from '../upstream/message.ts'
+import type { Streamed } from '../upstream/request.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
 import { digestOf, eventPieces } from './large-answer.ts'
 import { type Dispatched, outgoing, shapedError, shapedResult, upstreamEra } from './rewrite.ts'
@@ -48,6 +48,15 @@ export function refusalOfUpstream(
   const detail = { resource: resource.name, ...(tool !== null && { tool }) }
   return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
 }
+
+/** A response as the caller gets it. */
+interface Written {
+  readonly body: Buffer
+  /** True: it is an error. */
+  readonly failed: boolean
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' } as const
 
 /** One call to an upstream, and its answer. */
 class Relayed {
@@ -118,11 +127,17 @@ class Relayed {
     throw new McpUpstreamError('failed', 'the answer ended without a response')
   }
 
-  async #last(message: Message, status: number): Promise<Reply> {
-    const { body, failed } = await this.#response(message)
+  #last(message: Message, status: number): Reply | Promise<Reply> {
+    const written = this.#response(message)
+    return written instanceof Promise
+      ? written.then((body) => this.#replyOf(body, status))
+      : this.#replyOf(written, status)
+  }
+
+  #replyOf({ body, failed }: Written, status: number): Reply {
     return {
       status: failed && this.#era === 'modern' ? this.#statusOf(status) : 200,
-      headers: { 'content-type': 'application/json' },
+      headers: JSON_TYPE,
       body,
       report: () => this.#reported(),
     }
@@ -204,8 +219,8 @@ class Relayed {
     return null
   }
 
-  /** Returns the response to the caller, and notes what the outcome row says of it. */
-  async #response(response: Message): Promise<{ body: Buffer; failed: boolean }> {
+  /** Returns the response to the caller, and notes what the outcome row says of it. Waits only for a large one. */
+  #response(response: Message): Written | Promise<Written> {
     const { granted, message, commitments } = this.#facts
     const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
@@ -225,13 +240,14 @@ class Relayed {
       seal: (state) => this.#sources.states.seal(state, stateOwnerOf(granted.principal, message, this.#to)),
     })
     this.#note(result.value)
-    const { detail } = this.#report
-    detail.result_bytes = shaped.length
-    detail.result_sha256 =
-      shaped.length > SMALL
-        ? await digestOf(commitments.hashing('result_sha256'), shaped)
-        : commitments.of('result_sha256', shaped)
-    return { body: responseBytes(id, 'result', shaped), failed: false }
+    const committed = (sha256: string): Written => {
+      this.#report.detail.result_bytes = shaped.length
+      this.#report.detail.result_sha256 = sha256
+      return { body: responseBytes(id, 'result', shaped), failed: false }
+    }
+    return shaped.length > SMALL
+      ? digestOf(commitments.hashing('result_sha256'), shaped).then(committed)
+      : committed(commitments.of('result_sha256', shaped))
   }
 
   #note(result: Readonly<Record<string, unknown>>): void {

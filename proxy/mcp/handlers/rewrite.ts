@@ -125,27 +125,32 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
  * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
  * are rewritten. Returns null where there is nothing to send.
  */
-function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): Buffer | null {
+function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | Buffer | null {
   const params = paramsText(call)
-  const text = written(params, {
+  const edits = {
     ...judgedEdit(params),
     ...nameEdit(params, call.message.method, name),
     ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
     ...metaEdit(call, era),
-  })
-  return params === EMPTY && text === EMPTY.bytes ? null : text
+  }
+  if (isEmpty(edits)) return params === EMPTY ? null : params.bytes
+  return params.bytes.length > SMALL ? editedBytes(params, edits) : edited(params, edits)
 }
 
+const NO_EDITS: Edits = {}
+
+const isEmpty = (edits: Edits): boolean => Object.keys(edits).length === 0
+
 function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
-  if (name === null) return {}
+  if (name === null) return NO_EDITS
   if (method !== 'completion/complete') return { name: JSON.stringify(name) }
   return { ref: JSON.stringify({ ...(isObject(value.ref) ? value.ref : {}), name }) }
 }
 
 // V8 may have read an escaped name as another one (nodejs/node#63785): the judged object is written then.
 function judgedEdit({ escapedNames, value }: JsonText): Edits {
-  const judged = escapedNames ? Object.entries(value) : []
-  return Object.fromEntries(judged.map(([name, member]) => [name, JSON.stringify(member)]))
+  if (!escapedNames) return NO_EDITS
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, JSON.stringify(member)]))
 }
 
 /**
@@ -153,7 +158,7 @@ function judgedEdit({ escapedNames, value }: JsonText): Edits {
  * means nothing.
  */
 function metaEdit({ message, session }: CallerMessage, era: Era): Edits {
-  if (era === message.era) return {}
+  if (era === message.era) return NO_EDITS
   if (era === 'modern') {
     const own = modernMeta({}, session?.clientInfo ?? undefined)
     return { _meta: JSON.stringify({ ...message.meta, ...own }) }
@@ -208,7 +213,7 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
 }
 
 function written(object: JsonText, edits: Edits): Buffer {
-  if (Object.keys(edits).length === 0) return object.bytes
+  if (isEmpty(edits)) return object.bytes
   return object.bytes.length > SMALL ? editedBytes(object, edits) : Buffer.from(edited(object, edits))
 }
 

@@ -22,36 +22,59 @@ export interface Ticket {
  * The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session.
  */
 export class Cancellations {
-  readonly #underWay = new Map<string, Withdrawable>()
+  // Not a Map, which would be filled and emptied all the time (proxy/http/open-calls.ts says why).
+  readonly #underWay: Withdrawable[] = []
 
   /** Registers a request until its ticket's `end`. */
   begin(request: Request): Ticket {
-    const { hangup: callers, message } = request
-    if (message.era === 'modern' || message.id === null) return { hangup: callers, end: () => {} }
-    const key = keyOf(request, JSON.parse(message.id))
-    const hangup = new Withdrawable(callers)
-    // Two requests of one id are the client's mistake; the later one can be taken back.
-    this.#underWay.set(key, hangup)
-    const end = (): void => {
-      if (this.#underWay.get(key) === hangup) this.#underWay.delete(key)
-    }
-    return { hangup, end }
+    const { message } = request
+    if (message.era === 'modern' || message.id === null) return { hangup: request.hangup, end: NOTHING }
+    const hangup = new Withdrawable(request, message.id)
+    hangup.place = this.#underWay.push(hangup) - 1
+    return { hangup, end: () => this.#over(hangup) }
   }
 
-  /** Cancels a request of the caller's. `requestId` as the notification says it. */
+  /**
+   * Cancels a request of the caller's. `requestId` as the notification says it. Two of one id are the client's
+   * mistake: both are taken back.
+   */
   cancel(caller: Caller, requestId: unknown): void {
-    this.#underWay.get(keyOf(caller, requestId))?.withdraw()
+    const theirs = this.#underWay.filter((one) => one.isOf(caller, requestId))
+    for (const one of theirs) one.withdraw()
+  }
+
+  #over(request: Withdrawable): void {
+    if (this.#underWay[request.place] !== request) return
+    const last = this.#underWay.pop()
+    if (!last || last === request) return
+    this.#underWay[request.place] = last
+    last.place = request.place
   }
 }
 
+const NOTHING = (): void => {}
+
 /** Tells of the caller's hang-up, or that it took its request back, whichever comes first. */
 class Withdrawable implements Hangup {
+  readonly #caller: Caller
+  /** JSON text. */
+  readonly #id: string
   readonly #callers: Hangup
+  /** Where it stands among those under way. */
+  place = 0
   #told: (() => void)[] = []
   #withdrawn: AbortController | null = null
 
-  constructor(callers: Hangup) {
-    this.#callers = callers
+  constructor(request: Request, id: string) {
+    this.#caller = request
+    this.#id = id
+    this.#callers = request.hangup
+  }
+
+  isOf({ principalId, session }: Caller, id: unknown): boolean {
+    const own = this.#caller
+    const isTheirs = own.principalId === principalId && own.session?.id === session?.id
+    return isTheirs && JSON.parse(this.#id) === id
   }
 
   get gone(): boolean {
@@ -89,6 +112,3 @@ class Withdrawable implements Hangup {
     }
   }
 }
-
-const keyOf = ({ principalId, session }: Caller, id: unknown): string =>
-  JSON.stringify([principalId, session?.id ?? null, id])

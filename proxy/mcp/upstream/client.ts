@@ -3,16 +3,19 @@ import { hangupBy } from '../../../plugins/hangup.ts'
 import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Resolve } from '../../egress/agent.ts'
 import type { Limits } from '../options.ts'
+import { notificationMessage } from '../protocol/json-text.ts'
 import type { Era } from '../protocol/versions.ts'
-import type { McpAnswer } from './answer.ts'
 import { openConnections } from './connections.ts'
-import { failed } from './errors.ts'
-import { callLegacy, endSession, type LegacyCall, openSession } from './legacy.ts'
+import { failed, McpUpstreamError } from './errors.ts'
+import { endSession, openSession } from './legacy.ts'
 import { callModern, type ModernCall } from './modern.ts'
 import { type Reading, readUpstream } from './reading.ts'
-import { notify, type Transport } from './request.ts'
-import { type SessionOwner, UpstreamSessions } from './sessions.ts'
+import { type McpAnswer, notify, send, type Transport } from './request.ts'
+import { mayBeGone } from './session-gone.ts'
+import { type ClientIdentity, type SessionOwner, type UpstreamSession, UpstreamSessions } from './sessions.ts'
 
+/** Nobody waits for a cancellation longer. ms. */
+const CANCEL_MS = 2_000
 /** Idle sessions and connections are looked for so often. ms. */
 const SWEEP_MS = 60_000
 
@@ -27,10 +30,14 @@ export interface UpstreamOptions extends Limits {
 }
 
 /** One request to an upstream of either era, on behalf of one caller. */
-export interface UpstreamCall extends ModernCall, LegacyCall {
+export interface UpstreamCall extends ModernCall {
   readonly permit: Granted
   /** The era that the upstream is spoken to in. Null: it was never read. */
   readonly era: Era | null
+  /** The owner of the legacy session: no two owners share one. */
+  readonly owner: SessionOwner
+  /** The client that the session is opened for, where this call opens it. */
+  readonly client: ClientIdentity
 }
 
 /** The MCP servers behind this gateway. Whatever fails because of one is a McpUpstreamError. */
@@ -127,5 +134,71 @@ function transportOf(options: UpstreamOptions): Transport {
       last += 1
       return last
     },
+  }
+}
+
+/**
+ * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. An
+ * upstream that does not know the session any more has done nothing yet: the request is sent once more, in a
+ * new one.
+ */
+async function callLegacy(
+  transport: Transport,
+  sessions: UpstreamSessions,
+  call: UpstreamCall,
+  isSecondTry = false,
+): Promise<McpAnswer> {
+  const { permit, resource, method, params, hangup, held } = call
+  const leased = sessions.lease(call)
+  const lease = leased instanceof Promise ? await leased : leased
+  const { session } = lease
+  const requestId = transport.nextId()
+  try {
+    const answer = await send(transport, {
+      permit,
+      resource,
+      requestId,
+      era: 'legacy',
+      session: session.id === null ? 'unnamed' : 'named',
+      method,
+      params,
+      headers: session.headers,
+      hangup,
+      held,
+      settled: (answered) => {
+        lease.release()
+        if (!answered) void cancel(transport, call, session, requestId)
+      },
+    })
+    if (answer.status >= 400 && !answer.streamed && mayBeGone(answer.status, answer.response)) lease.forget()
+    return answer
+  } catch (error) {
+    if (!isUnknownSession(error)) throw error
+    lease.forget()
+    if (isSecondTry) throw error
+  }
+  return callLegacy(transport, sessions, call, true)
+}
+
+const isUnknownSession = (error: unknown): boolean =>
+  error instanceof McpUpstreamError && error.cure === 'new_session'
+
+/**
+ * Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort: nobody
+ * waits for it.
+ */
+async function cancel(
+  transport: Transport,
+  { permit, resource }: UpstreamCall,
+  session: UpstreamSession,
+  requestId: number,
+): Promise<void> {
+  const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
+  const text = notificationMessage('notifications/cancelled', params)
+  const hangup = hangupBy(AbortSignal.timeout(CANCEL_MS))
+  try {
+    await notify(transport, { permit, resource, text, headers: session.headers, hangup })
+  } catch {
+    // The upstream finishes an answer that nobody will read.
   }
 }

@@ -1,8 +1,8 @@
 import type { Dispatcher } from 'undici'
-import { Collector } from '../../../plugins/collect.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
+import { Incoming } from '../../egress/incoming.ts'
 import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { longBody } from './long-body.ts'
@@ -69,10 +69,8 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   #isSecondTry = false
   #hasHead = false
   /** What came with one reading of the connection, however many pieces it was sent in, until it is read. */
-  readonly #come = new Collector(Number.POSITIVE_INFINITY)
+  readonly #come = new Incoming()
   #reader: PromiseWithResolvers<Buffer | null> | null = null
-  /** True: the connection has been told to wait, and has handed over one more piece before it did. */
-  #waits = false
   #complete = false
   #failed: { readonly reason: unknown } | null = null
   #told: (() => void) | null = null
@@ -99,7 +97,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
 
   read(): Buffer | null | Promise<Buffer | null> {
     if (this.#failed) throw this.#failed.reason
-    if (this.#come.length > 0) return this.#taken()
+    if (!this.#come.isEmpty) return this.#come.taken()
     if (this.#complete) return null
     this.#reader = Promise.withResolvers()
     this.#goOn()
@@ -139,18 +137,13 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#come.length === 0) queueMicrotask(this.#handOver)
-    this.#come.add(chunk)
-    if (!controller.paused) return
-    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
-    // each time.
-    if (this.#waits) controller.resume()
-    this.#waits = !this.#waits
+    if (this.#come.isEmpty) queueMicrotask(this.#handOver)
+    this.#come.add(controller, chunk)
   }
 
   onResponseEnd(): void {
     this.#complete = true
-    this.#reader?.resolve(this.#come.length > 0 ? this.#taken() : null)
+    this.#reader?.resolve(this.#come.isEmpty ? null : this.#come.taken())
     this.#over()
   }
 
@@ -172,17 +165,12 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
 
   // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
   readonly #handOver = (): void => {
-    if (this.#isOver || this.#come.length === 0) return
+    if (this.#isOver || this.#come.isEmpty) return
     // Also where somebody waits: the next reading has a turn of the loop of its own.
     this.#controller?.pause()
-    this.#reader?.resolve(this.#taken())
-  }
-
-  #taken(): Buffer {
-    const bytes = this.#come.bytes()
-    this.#come.clear()
+    if (!this.#reader) return
+    this.#reader.resolve(this.#come.taken())
     this.#reader = null
-    return bytes
   }
 
   #goOn(): void {
@@ -191,8 +179,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
     // With a turn of the loop between, so that a fast upstream leaves room for everybody else.
     setImmediate(() => {
       if (this.#isOver) return
-      this.#waits = false
-      controller.resume()
+      this.#come.resume(controller)
     })
   }
 
@@ -206,7 +193,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
 
   #fail(reason: unknown): void {
     this.#failed = { reason }
-    this.#come.clear()
+    this.#come.taken()
     // Once the head has been handed over it is the body that fails.
     this.#head.reject(reason)
     this.#reader?.reject(reason)

@@ -3,103 +3,14 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import { hangupBy } from '../../../plugins/hangup.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
-import { type McpAnswer, responseOf } from './answer.ts'
-import { failed, McpUpstreamError } from './errors.ts'
+import { failed } from './errors.ts'
 import { drain, exchange, type HeaderList, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, resultOf } from './message.ts'
-import type { ModernCall } from './modern.ts'
-import { notify, send, type Transport } from './request.ts'
-import { mayBeGone } from './session-gone.ts'
-import type { ClientIdentity, Opening, SessionOwner, UpstreamSession, UpstreamSessions } from './sessions.ts'
+import { notify, responseOf, send, type Transport } from './request.ts'
+import type { Opening, UpstreamSession } from './sessions.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
 const END_MS = 2_000
-/** Nobody waits for a cancellation longer. ms. */
-const CANCEL_MS = 2_000
-
-/** Also an upstream of this era is told when the caller hangs up. */
-export interface LegacyCall extends Omit<ModernCall, 'headers'> {
-  /** The owner of the session: no two owners share one. */
-  readonly owner: SessionOwner
-  /** The client that the session is opened for, where this call opens it. */
-  readonly client: ClientIdentity
-}
-
-/**
- * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. An
- * upstream that does not know the session any more has done nothing yet: the request is sent once more, in a
- * new one.
- */
-export async function callLegacy(
-  transport: Transport,
-  sessions: UpstreamSessions,
-  call: LegacyCall,
-): Promise<McpAnswer> {
-  try {
-    return await inSession(transport, sessions, call)
-  } catch (error) {
-    if (!isUnknownSession(error)) throw error
-    return inSession(transport, sessions, call)
-  }
-}
-
-const isUnknownSession = (error: unknown): boolean =>
-  error instanceof McpUpstreamError && error.cure === 'new_session'
-
-async function inSession(
-  transport: Transport,
-  sessions: UpstreamSessions,
-  call: LegacyCall,
-): Promise<McpAnswer> {
-  const { permit, resource, method, params, hangup, held } = call
-  const leased = sessions.lease(call)
-  const lease = leased instanceof Promise ? await leased : leased
-  const { session } = lease
-  const requestId = transport.nextId()
-  try {
-    const answer = await send(transport, {
-      permit,
-      resource,
-      requestId,
-      era: 'legacy',
-      session: session.id === null ? 'unnamed' : 'named',
-      method,
-      params,
-      headers: session.headers,
-      hangup,
-      held,
-      settled: (answered) => {
-        lease.release()
-        if (!answered) void cancel(transport, call, session, requestId)
-      },
-    })
-    if (answer.status >= 400 && !answer.streamed && mayBeGone(answer.status, answer.response)) lease.forget()
-    return answer
-  } catch (error) {
-    if (isUnknownSession(error)) lease.forget()
-    throw error
-  }
-}
-
-/**
- * Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort: nobody
- * waits for it.
- */
-async function cancel(
-  transport: Transport,
-  { permit, resource }: LegacyCall,
-  session: UpstreamSession,
-  requestId: number,
-): Promise<void> {
-  const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
-  const text = notificationMessage('notifications/cancelled', params)
-  const hangup = hangupBy(AbortSignal.timeout(CANCEL_MS))
-  try {
-    await notify(transport, { permit, resource, text, headers: session.headers, hangup })
-  } catch {
-    // The upstream finishes an answer that nobody will read.
-  }
-}
 
 /**
  * Makes the headers of a message in a session (2025-11-25, transports: session management, protocol version

@@ -86,15 +86,24 @@ function kindOfResponse(value: Members): MessageKind | null {
 const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeInteger(id)
 
 /**
- * Reads the whole body. Throws McpUpstreamError `too_large` past `maxBytes`, what the body itself fails with, and
- * refuses with `overloaded` what `held` does not hold; the request is ended then.
+ * Reads the whole body, at once where all of it has come. Throws or rejects with McpUpstreamError `too_large` past
+ * `maxBytes` and what the body itself fails with, and refuses with `overloaded` what `held` does not hold; the request
+ * is ended then.
  */
-export async function readWhole(body: Body, maxBytes: number, held: Held | null = null): Promise<Buffer> {
+export function readWhole(body: Body, maxBytes: number, held: Held | null = null): Buffer | Promise<Buffer> {
+  const come = body.complete ? body.read() : null
+  if (!Buffer.isBuffer(come)) return collected(body, maxBytes, held)
+  held?.takeAnswer(come.length)
+  if (come.length > maxBytes) throw tooLarge()
+  return come
+}
+
+async function collected(body: Body, maxBytes: number, held: Held | null): Promise<Buffer> {
   const collector = new Collector(maxBytes)
   try {
     for (let piece = await body.read(); piece !== null; piece = await body.read()) {
       held?.takeAnswer(piece.length)
-      if (!collector.add(piece)) throw new McpUpstreamError('too_large', 'the answer is too large')
+      if (!collector.add(piece)) throw tooLarge()
     }
   } catch (error) {
     body.destroy()
@@ -102,3 +111,5 @@ export async function readWhole(body: Body, maxBytes: number, held: Held | null 
   }
   return collector.length > AT_ONCE ? collector.bytesInTurns() : collector.bytes()
 }
+
+const tooLarge = (): McpUpstreamError => new McpUpstreamError('too_large', 'the answer is too large')

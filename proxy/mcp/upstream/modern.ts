@@ -1,9 +1,8 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Hangup, Held } from '../../../plugins/plugin.ts'
 import { MODERN } from '../protocol/versions.ts'
-import type { McpAnswer } from './answer.ts'
 import type { HeaderList } from './exchange.ts'
-import { send, type Transport, type UpstreamPermit } from './request.ts'
+import { type McpAnswer, send, type Transport, type UpstreamPermit } from './request.ts'
 
 export interface ModernCall {
   readonly permit: UpstreamPermit

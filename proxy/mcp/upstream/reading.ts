@@ -5,12 +5,11 @@ import type { OperatorPermit } from '../../../plugins/permit.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'
 import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { type Era, LEGACY, META, MODERN, modernMeta } from '../protocol/versions.ts'
-import { responseOf } from './answer.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { endSession, openSession } from './legacy.ts'
 import { errorCodeOf, type Message, resultOf } from './message.ts'
 import { callModern } from './modern.ts'
-import { send, type Transport } from './request.ts'
+import { responseOf, send, type Transport } from './request.ts'
 import { listTools, type RawTool } from './tools.ts'
 
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */

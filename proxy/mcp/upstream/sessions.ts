@@ -8,6 +8,8 @@ import type { UpstreamPermit } from './request.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */
 const IDLE_MS = 600_000
+/** Those are looked for so often while sessions are in use. ms. */
+const SWEEP_MS = 1_000
 /** No more sessions are kept in all. */
 const MAX_SESSIONS = 1_000
 /** No more sessions are kept for one principal, so that nobody's drive out everybody else's. */
@@ -63,6 +65,8 @@ interface Held {
   reserved: string | null
   users: number
   usedAt: number
+  /** Grows with each use of any session: which of two was used last. */
+  use: number
 }
 
 interface Options {
@@ -80,11 +84,13 @@ interface Options {
  */
 export class UpstreamSessions {
   readonly #options: Options
-  /** By owner and resource. Least recently used first. */
+  /** By owner and resource. */
   readonly #held = new Map<string, Held>()
   /** Resource and session id of those that are open. */
   readonly #reserved = new Set<string>()
   readonly #closed = new AbortController()
+  #uses = 0
+  #sweptAt = Number.NEGATIVE_INFINITY
 
   constructor(options: Options) {
     this.#options = options
@@ -97,7 +103,8 @@ export class UpstreamSessions {
   lease(opening: Opening & { readonly owner: SessionOwner }): Lease | Promise<Lease> {
     const { resource, owner } = opening
     const key = keyOf(resource, owner)
-    this.sweep(this.#options.clock())
+    const at = this.#options.clock()
+    if (at - this.#sweptAt >= SWEEP_MS) this.sweep(at)
     const present = this.#held.get(key)
     if (present && present.resource.revision !== resource.revision) void this.#drop(key, present)
     const held = this.#held.get(key) ?? this.#open(key, opening, owner)
@@ -122,10 +129,9 @@ export class UpstreamSessions {
 
   /** Ends the sessions that have been idle for ten minutes. */
   sweep(at: number): void {
+    this.#sweptAt = at
     for (const [key, held] of this.#held) {
-      if (held.users > 0) continue
-      if (at - held.usedAt < IDLE_MS) return
-      void this.#drop(key, held)
+      if (held.users === 0 && at - held.usedAt >= IDLE_MS) void this.#drop(key, held)
     }
   }
 
@@ -150,6 +156,7 @@ export class UpstreamSessions {
       reserved: null,
       users: 0,
       usedAt: this.#options.clock(),
+      use: 0,
     }
     this.#held.set(key, held)
     held.session.catch(() => this.#remove(key, held))
@@ -174,7 +181,9 @@ export class UpstreamSessions {
     held.users += 1
     const release = (): void => {
       held.users -= 1
-      this.#touch(key, held)
+      held.usedAt = this.#options.clock()
+      this.#uses += 1
+      held.use = this.#uses
     }
     const leased = (session: UpstreamSession): Lease => ({
       session,
@@ -188,18 +197,13 @@ export class UpstreamSessions {
     })
   }
 
-  #touch(key: string, held: Held): void {
-    held.usedAt = this.#options.clock()
-    if (this.#held.get(key) !== held) return
-    this.#held.delete(key)
-    this.#held.set(key, held)
-  }
-
   #makeRoom(owner: SessionOwner): void {
     const theirs = [...this.#held].filter(([, held]) => held.owner.principalId === owner.principalId)
     const candidates = theirs.length >= MAX_OF_PRINCIPAL ? theirs : [...this.#held]
     if (candidates === theirs || this.#held.size >= MAX_SESSIONS) {
-      const idle = candidates.find(([, { users }]) => users === 0)
+      const [idle] = candidates
+        .filter(([, { users }]) => users === 0)
+        .sort(([, one], [, other]) => one.use - other.use)
       if (!idle) throw new McpUpstreamError('unreachable', 'too many sessions have requests under way')
       void this.#drop(...idle)
     }

@@ -70,6 +70,20 @@ t.test('§2.4 names are unique, listed in order, and looked up by one indexed qu
   t.match(plan, [{ detail: /^SEARCH mcp_resources USING INDEX/ }])
 })
 
+t.test('a resource is asked for each time, and read anew only where its row is another one', async (t) => {
+  const at = await opened(t)
+  await stored(at, 'a', { required_capability: 'a.use' })
+  const byName = mcpResourceByName(at.db)
+  const first = byName('a')
+  t.equal(byName('a'), first)
+  t.ok(Object.isFrozen(first), 'nobody who is handed it can change it for all others')
+  // Past every statement of ours, so that no revision says it.
+  at.writer.exec(`update mcp_resources set enabled = 0, required_capability = 'b.use' where name = 'a'`)
+  t.match(byName('a'), { enabled: false, required_capability: 'b.use', revision: 1 })
+  at.writer.exec(`delete from mcp_resources`)
+  t.equal(byName('a'), undefined)
+})
+
 t.test(
   'a tool that is called like something of the language has the capability it was given, and no other',
   async (t) => {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
-import { answerOf } from '../../../../proxy/mcp/upstream/answer.ts'
 import type { Body } from '../../../../proxy/mcp/upstream/exchange.ts'
+import { answerOf } from '../../../../proxy/mcp/upstream/request.ts'
 import {
   type Act,
   legacy,

@@ -1,8 +1,7 @@
 import t from 'tap'
-import { EventReader } from '../../../../proxy/mcp/upstream/events.ts'
+import { EventReader, MessageStream } from '../../../../proxy/mcp/upstream/events.ts'
 import type { Body } from '../../../../proxy/mcp/upstream/exchange.ts'
 import { readMessage } from '../../../../proxy/mcp/upstream/message.ts'
-import { MessageStream } from '../../../../proxy/mcp/upstream/message-stream.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 import { eventually } from '../../../support/settled.ts'
 

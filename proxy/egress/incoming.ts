@@ -1,0 +1,49 @@
+import type { Dispatcher } from 'undici'
+import { Collector } from '../../plugins/collect.ts'
+
+const NOTHING = Buffer.alloc(0)
+
+type Controller = Pick<Dispatcher.DispatchController, 'paused' | 'resume' | 'pause'>
+
+/**
+ * What has come of an answer and was not taken yet, in however many pieces it was sent. A sole piece is handed on as it
+ * came. Has no limit of its own: what comes with one reading of the connection has.
+ */
+export class Incoming {
+  #first: Buffer | null = null
+  #more: Collector | null = null
+  /** True: the connection has been told to wait, and has handed over one more piece before it did. */
+  #waits = false
+
+  get isEmpty(): boolean {
+    return this.#first === null
+  }
+
+  /** Takes a piece in. */
+  add(controller: Controller, piece: Buffer): void {
+    if (this.#first) {
+      this.#more ??= new Collector(Number.POSITIVE_INFINITY)
+      this.#more.add(piece)
+    } else this.#first = piece
+    if (!controller.paused) return
+    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
+    // each time.
+    if (this.#waits) controller.resume()
+    this.#waits = !this.#waits
+  }
+
+  /** Lets a connection go on that was told to wait. */
+  resume(controller: Controller): void {
+    this.#waits = false
+    controller.resume()
+  }
+
+  /** Hands out everything in one piece, and forgets it. */
+  taken(): Buffer {
+    const first = this.#first ?? NOTHING
+    const bytes = this.#more ? Buffer.concat([first, this.#more.bytes()]) : first
+    this.#first = null
+    this.#more = null
+    return bytes
+  }
+}
