@@ -235,9 +235,26 @@ export function canonicalText(args: Members): string {
     if (typeof value === 'number') return numeral(value)
     if (Array.isArray(value)) return `[${joined(value, text)}]`
     if (!isObject(value)) return String(value)
-    return `{${joined(Object.keys(value).sort(), (name) => `${quoted(name)}:${text(value[name])}`)}}`
+    return `{${joined(sorted(Object.keys(value)), (name) => `${quoted(name)}:${text(value[name])}`)}}`
   }
   return text(args)
+}
+
+/** No more names than these are sorted by insertion. */
+const FEW_NAMES = 16
+
+/** Sorts names in place by their UTF-16 code units. Those of most objects are few, and `sort` copies them twice. */
+function sorted(names: string[]): readonly string[] {
+  if (names.length > FEW_NAMES) return names.sort()
+  for (const [from, name] of names.entries()) {
+    let at = from
+    for (let before = names[at - 1]; before !== undefined && before > name; before = names[at - 1]) {
+      names[at] = before
+      at -= 1
+    }
+    names[at] = name
+  }
+  return names
 }
 
 function joined<Item>(items: readonly Item[], text: (item: Item) => string): string {

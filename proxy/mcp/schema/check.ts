@@ -1,0 +1,234 @@
+import { _, Ajv, type AnySchema, type ErrorObject, type KeywordCxt, Name } from 'ajv'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import canonicalize from 'canonicalize'
+import { LRUCache } from 'lru-cache'
+import { cut, visible } from '../../visible.ts'
+import { extentOf } from '../protocol/json-text.ts'
+import { linearPattern } from './pattern.ts'
+import { type Dialect, type PreparedSchema, prepareSchema } from './prepare.ts'
+
+/**
+ * Checks a value. Returns null, or a sentence with the place of the fault, which quotes nothing of the value.
+ */
+export type Check = (value: unknown) => string | null
+
+/** The steps of one check on the thread that serves. */
+const MAX_QUICK_STEPS = 100_000
+const MAX_DEPTH = 64
+const MAX_VALUES = 1_000_000
+const MAX_SENTENCE = 300
+
+const OPTIONS = {
+  strict: false,
+  strictNumbers: true,
+  ownProperties: true,
+  validateFormats: false,
+  validateSchema: false,
+  // A schema that is referred to a thousand times is compiled once.
+  inlineRefs: false,
+  // Its other search for missing properties overlooks the one without a name.
+  loopRequired: 0,
+  logger: false,
+} as const
+
+/** A schema of no more than this is small: characters of JSON, values, and instructions of its patterns. */
+const SMALL_SCHEMA = { size: 16_384, values: 120, patternWeight: 300 }
+
+/** A tool's schema, and the digest of the definition that it stands in. */
+export interface ToolSchema {
+  readonly digest: string
+  readonly inputSchema: unknown
+}
+
+// By digest: small schemas, compiled for the thread that serves.
+const quick = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
+
+/**
+ * Checks arguments as `argumentsFault` does (arguments.ts), within some 5 ms for those of 32 KiB. Returns undefined
+ * where that does not suffice, or {@link compileSmall} was not called with this digest, lately.
+ */
+export function quickFault(digest: string, args: unknown): string | null | undefined {
+  return quick.get(digest)?.(args)
+}
+
+/** Compiles a schema for {@link quickFault}: one that `judgedArguments` has found small. */
+export function compileSmall({ digest, inputSchema }: ToolSchema): void {
+  const prepared = prepareSchema(inputSchema)
+  if ('problem' in prepared || !isSmall(prepared)) return
+  const budget = stepBudgetOf(MAX_QUICK_STEPS)
+  const judge = compileSchema(prepared, budget)
+  quick.set(digest, (value) => {
+    try {
+      return judge(value)
+    } catch {
+      return undefined
+    }
+  })
+}
+
+/** Tells of a schema whether compiling it takes 7 ms at worst. */
+export const isSmall = ({ size, values, patternWeight }: PreparedSchema): boolean =>
+  size <= SMALL_SCHEMA.size && values <= SMALL_SCHEMA.values && patternWeight <= SMALL_SCHEMA.patternWeight
+
+/**
+ * Compiles a schema into a check that throws where its budget does not suffice. Throws an Error where the
+ * compiler does not take it. Blocks for some 0.1 ms for each schema in it.
+ */
+export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): Check {
+  // A validator of its own: nothing that one schema declares is known to another.
+  const validate = validator(dialect, budget, false).compile(schema)
+  // Code that is nested too deeply to run shows on the first run.
+  budget.start()
+  validate({})
+  return checkOf(validate, budget)
+}
+
+type Validate = ((value: unknown) => unknown) & { errors?: readonly ErrorObject[] | null }
+
+/** Makes a check on a budget. It throws where that does not suffice. */
+export const checkOf =
+  (validate: Validate, budget: StepBudget): Check =>
+  (value) => {
+    const { depth, values, proto } = extentOf(value, MAX_VALUES)
+    if (depth > MAX_DEPTH || values > MAX_VALUES) return 'too much to be checked'
+    // No validator sees what such a member holds, and a careless reader takes it for something else.
+    if (proto) return 'must not have a member named __proto__'
+    budget.start()
+    return validate(value) === true ? null : sentenceOf(validate.errors?.[0])
+  }
+
+/** Makes a check that throws where its budget does not suffice into one that says so. */
+export const patient =
+  (check: Check): Check =>
+  (value) => {
+    try {
+      return check(value)
+    } catch {
+      // Out of steps, or out of stack: what was not checked does not pass.
+      return NOT_CHECKED
+    }
+  }
+
+/** The fault of arguments that take too much work to check. */
+export const NOT_CHECKED = 'cannot be checked with reasonable effort'
+
+function sentenceOf(error: ErrorObject | undefined): string {
+  if (!error) return 'do not fit the schema'
+  const { instancePath, message, params } = error
+  const names: unknown = params.additionalProperty ?? params.unevaluatedProperty ?? params.propertyName
+  const named = typeof names === 'string' ? `: ${JSON.stringify(names)}` : ''
+  return cut(visible(`${instancePath} ${message ?? 'does not fit the schema'}${named}`.trim()), MAX_SENTENCE)
+}
+
+/** Makes a compiler of schemas of a dialect; what it compiles spends of the budget. */
+export function validator(dialect: Dialect, budget: StepBudget, meta: boolean): Ajv | Ajv2020 {
+  const options = { ...OPTIONS, meta, code: { optimize: false, regExp: linearRegExp(budget) } }
+  const ajv = dialect === '2020-12' ? new Ajv2020(options) : new Ajv(options)
+  ajv.removeKeyword('uniqueItems')
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    errors: false,
+    error: { message: 'must not have an item twice' },
+    validate: (wanted: boolean, items: readonly unknown[]) => !wanted || distinct(items, budget),
+  })
+  metered(ajv, budget)
+  return ajv
+}
+
+// The library compares every two items.
+function distinct(items: readonly unknown[], { spend }: StepBudget): boolean {
+  const seen = new Set<string | undefined>()
+  for (const item of items) {
+    const text = typeof item === 'string' ? `"${item}` : canonicalize(item)
+    spend(10 + (text?.length ?? 0))
+    if (seen.has(text)) return false
+    seen.add(text)
+  }
+  return true
+}
+
+function linearRegExp({ spend }: StepBudget) {
+  const engine = (source: string) => {
+    const pattern = linearPattern(source)
+    const test = (text: string): boolean => {
+      spend((text.length + 1) * (pattern?.weight ?? 1))
+      return pattern?.test(text) ?? true
+    }
+    // By this the library tells two patterns apart.
+    return { test, toString: () => source }
+  }
+  return Object.assign(engine, { code: 'linearRegExp' })
+}
+
+/** A budget of steps for one check at a time. `spend` throws where it is used up. */
+export interface StepBudget {
+  readonly start: () => void
+  readonly spend: (steps: number) => void
+}
+
+export function stepBudgetOf(steps: number): StepBudget {
+  let left = 0
+  return {
+    start: () => {
+      left = steps
+    },
+    spend: (spent) => {
+      left -= spent
+      if (left < 0) throw new Error('too much work')
+    },
+  }
+}
+
+/** Keywords that look at each key of an object. */
+const KEY_LOOPS = new Set([
+  'additionalProperties',
+  'maxProperties',
+  'minProperties',
+  'patternProperties',
+  'propertyNames',
+  'unevaluatedProperties',
+])
+// Of a large object each costs a look into a hash table, more than once.
+const KEY_STEPS = 20
+const ERRORS = new Name('vErrors')
+
+/**
+ * Makes each keyword of a validator that is compiled from now on spend what it is about to cost, so that no
+ * schema keeps it busy with any value: references that fan out at every level, a thousand conditions for each
+ * of a million items.
+ */
+export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
+  const charge = (data: unknown, price: number, looped: boolean): void => spend(price + sizeOf(data, looped))
+  const chargeErrors = (errors: readonly unknown[] | null): void => spend(errors?.length ?? 0)
+  for (const rule of Object.values(ajv.RULES.all)) {
+    if (typeof rule !== 'object' || !('code' in rule.definition)) continue
+    const { code, ...definition } = rule.definition
+    const spending = (cxt: KeywordCxt, type?: string): void => {
+      const { gen, data, keyword, schema } = cxt
+      const call = gen.scopeValue('func', { ref: charge })
+      gen.code(_`${call}(${data}, ${priceOf(keyword, schema)}, ${KEY_LOOPS.has(keyword)})`)
+      // The errors of a reference are copied behind those from before.
+      if (/ref$/i.test(keyword)) {
+        gen.code(_`${gen.scopeValue('func', { ref: chargeErrors })}(${ERRORS})`)
+      }
+      code(cxt, type)
+    }
+    rule.definition = { ...definition, code: spending }
+  }
+}
+
+/** Prices a keyword before it looks at a value: 10, and something for each thing that it names. */
+function priceOf(keyword: string, schema: AnySchema): number {
+  if (keyword === 'enum' || keyword === 'const') return 10 + (JSON.stringify(schema)?.length ?? 0)
+  const things = typeof schema === 'object' ? Object.keys(schema).length : 0
+  // Each branch that fails leaves an error behind, and they are kept until one holds.
+  return 10 + things * (keyword === 'anyOf' || keyword === 'oneOf' ? 100 : 1)
+}
+
+function sizeOf(data: unknown, looped: boolean): number {
+  if (typeof data === 'string') return data.length >> 1
+  if (Array.isArray(data)) return data.length
+  return looped && typeof data === 'object' && data !== null ? Object.keys(data).length * KEY_STEPS : 0
+}
