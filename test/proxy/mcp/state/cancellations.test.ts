@@ -60,3 +60,32 @@ t.test('another id, a request that is over and one of the modern era are not tak
   t.equal(modern.seen.told, 1, 'hanging up still is told')
   t.end()
 })
+
+t.test(
+  'of many requests under way those of the id are taken back, and those that are over leave no gap',
+  (t) => {
+    const cancellations = new Cancellations()
+    const begin = (principalId: string, id: string) => {
+      const request = { principalId, session: null, message: { ...message, id }, hangup: new CallHangup() }
+      return { request, ...cancellations.begin(request) }
+    }
+    const [first, second, twin, others, last] = [
+      begin('acme::bot', '1'),
+      begin('acme::bot', '2'),
+      begin('acme::bot', '2'),
+      begin('acme::other', '2'),
+      begin('acme::bot', '3'),
+    ]
+    first?.end()
+    first?.end()
+    if (second) cancellations.cancel(second.request, 2)
+    if (last) cancellations.cancel(last.request, 1)
+    t.same(
+      [first, second, twin, others, last].map((one) => one?.hangup.gone),
+      [false, true, true, false, false],
+    )
+    if (last) cancellations.cancel(last.request, 3)
+    t.ok(last?.hangup.gone, 'it was moved, not lost')
+    t.end()
+  },
+)
