@@ -10,7 +10,12 @@ const DIGITS = 32
  * copy would be too old anyway, ms since the epoch.
  */
 export function claimOnce(database: Database, digest: string, expiresAt: number): Statement {
-  return { sql: claimSql(database), parameters: [digest.slice(0, DIGITS), expiresAt], changes: 1 }
+  return {
+    sql: claimSql(database),
+    parameters: [digest.slice(0, DIGITS), expiresAt],
+    changes: 1,
+    claim: true,
+  }
 }
 
 const compiled = new WeakMap<Database, string>()

@@ -5,6 +5,11 @@ export interface Statement {
   readonly sql: string
   readonly parameters: readonly unknown[]
   readonly changes?: number
+  /**
+   * True of a claim (db/single-uses.ts), which changes nobody's authority: decisions may be made beside it, and an
+   * engine may make many at once. Its parameters are a digest and an instant.
+   */
+  readonly claim?: true
 }
 
 /** A question, compiled, that must find a row where it is asked, else the unit that asks it is stale. */

@@ -44,8 +44,7 @@ export async function openDataDirectory(
     const authority = await authorityOf(settings, database, passphrase, made, at)
     await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
     const ledger = await openLedger({
-      engine: database.engine,
-      file: database.file,
+      database,
       version: VERSION,
       queueLimit,
     })

@@ -108,7 +108,11 @@ export async function openServices(
 ): Promise<Services> {
   const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
-  const disk = new Disk(dirname(database.file), settings.diskReserveBytes, logs.log)
+  const disk = new Disk(
+    database.file === null ? settings.dataDir : dirname(database.file),
+    settings.diskReserveBytes,
+    logs.log,
+  )
   await disk.look()
   const open: Services['open'] = { listeners: null }
   const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []

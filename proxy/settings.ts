@@ -30,7 +30,7 @@ export interface Settings {
   readonly dataDir: string
   /** The one place of files whose contents may be sent to MCP servers as their secrets. */
   readonly secretsDir: string
-  /** `sqlite:` and an absolute path. */
+  /** `sqlite:` and an absolute path, or `postgres://…`. */
   readonly databaseUrl: string
   readonly org: string
   readonly trustDomain: string
@@ -222,7 +222,9 @@ export const isWithin = (path: string, directory: string): boolean =>
   !/^\.\.(\/|$)/.test(relative(directory, path))
 
 function databaseUrl(text: string, cwd: string): string {
-  const { engine, file } = databaseAt(text)
+  const location = databaseAt(text)
+  if (location.engine === 'postgres') return location.url
+  const { engine, file } = location
   // Of memory nothing is left after a stop; a second slash would be a host.
   if (file === ':memory:' || /^\/\/[^/]/.test(file)) throw new SettingsError(NO_DATABASE_URL)
   return `${engine}:${resolve(cwd, file)}`

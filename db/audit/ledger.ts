@@ -1,8 +1,7 @@
-import { type DatabaseLocation, openWriter } from '../engine.ts'
+import type { Database } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { draftOf, type Origin } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
-import { MAIN_STREAM } from './leaf.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
 
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
@@ -44,10 +43,8 @@ export interface Ledger {
 }
 
 export interface LedgerOptions {
-  /** Default `sqlite`. */
-  readonly engine?: DatabaseLocation['engine']
   /** The database, migrated. */
-  readonly file: string
+  readonly database: Pick<Database, 'openWriter'>
   /** The version of the service, for `version` of every row. */
   readonly version: string
   /** The number of rows that may wait. Default 8,192. */
@@ -60,15 +57,12 @@ export interface LedgerOptions {
 }
 
 /**
- * Opens the ledger of a migrated database and holds it alone. Rejects with one sentence where another process
+ * Opens the ledger of a migrated database and holds its stream alone. Rejects with one sentence where another process
  * holds it, the schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the
  * sentence names the first such row.
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
-  return new CommitQueue(
-    await openWriter({ engine: options.engine ?? 'sqlite', file: options.file }),
-    options,
-  )
+  return new CommitQueue(await options.database.openWriter(), options)
 }
 
 // A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.
@@ -108,7 +102,7 @@ class CommitQueue implements Ledger {
 
   constructor(writer: Writer, { version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
     this.#writer = writer
-    this.#origin = { stream: MAIN_STREAM, version }
+    this.#origin = { stream: writer.stream, version }
     this.#limit = queueLimit
     this.#delayMs = delayMs
     this.#head = writer.head

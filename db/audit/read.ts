@@ -89,24 +89,42 @@ export async function verifyDatabase(db: Kysely<Schema>, signal: AbortSignal = N
   return chains.verdict()
 }
 
+/** Every stream, in the order of their names. */
+async function* streamsOf(db: Kysely<Schema>): AsyncGenerator<string> {
+  let after = ''
+  for (;;) {
+    const next = await db
+      .selectFrom('audit_log')
+      .select('stream')
+      .where('stream', '>', after)
+      .orderBy('stream')
+      .limit(1)
+      .executeTakeFirst()
+    if (!next) return
+    yield next.stream
+    after = next.stream
+  }
+}
+
 // Page by page, each a short read of its own: rows are only ever added behind, and a read that lasted for
-// minutes would keep the write-ahead log from being moved into the database. Up to where the ledger was when it
-// was reached, since it may grow faster than a caller reads. There is one stream, so `seq` alone is the place.
+// minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from forgetting what
+// it need not keep. Each stream up to where it was when it was reached, since it may grow faster than a caller reads.
 async function* storedPages(db: Kysely<Schema>, signal: AbortSignal): AsyncGenerator<readonly StoredRow[]> {
-  const head = await db
-    .selectFrom('audit_log')
-    .select('seq')
-    .orderBy('seq', 'desc')
-    .limit(1)
-    .executeTakeFirst()
+  for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
+}
+
+async function* pagesOf(
+  db: Kysely<Schema>,
+  stream: string,
+  signal: AbortSignal,
+): AsyncGenerator<readonly StoredRow[]> {
+  const rows = db.selectFrom('audit_log').where('stream', '=', stream)
+  const head = await rows.select('seq').orderBy('seq', 'desc').limit(1).executeTakeFirst()
   if (!head) return
   let page: readonly StoredRow[] = []
   do {
     const after = page.at(-1)?.seq
-    let query = db
-      .selectFrom('audit_log')
-      .select([...SHOWN, 'leaf'])
-      .where('seq', '<=', head.seq)
+    let query = rows.select([...SHOWN, 'leaf']).where('seq', '<=', head.seq)
     // The first page from the very beginning, wherever somebody has put a row.
     if (after !== undefined) query = query.where('seq', '>', after)
     page = await query.orderBy('seq').limit(STEP).execute()

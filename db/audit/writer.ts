@@ -22,6 +22,8 @@ export type OpenDecision = Omit<Entry, 'at' | 'status' | 'detail' | 'config_dige
 
 /** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
 export interface Writer {
+  /** The stream that it writes. */
+  readonly stream: string
   /** The stream's last row when the writer was opened. */
   readonly head: Sealed | null
   /**

@@ -39,7 +39,7 @@ be seen against something kept elsewhere: an export, or a receipt.`,
 })
 
 async function inspect(source: string, authority: boolean): Promise<Inspection> {
-  const database = /^[a-z]+:/.test(source) ? databaseLocation(source).file : source
+  const database = fileOf(source)
   if (database !== '-' && isSqlite(database)) return inspectDatabase(database, Date.now(), shown)
   const rows = exportedRows(linesOf(database === '-' ? process.stdin : createReadStream(database)))
   try {
@@ -48,6 +48,15 @@ async function inspect(source: string, authority: boolean): Promise<Inspection> 
     if (!(error instanceof NotAnExport)) throw error
     throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
   }
+}
+
+function fileOf(source: string): string {
+  if (!/^[a-z]+:/.test(source)) return source
+  const location = databaseLocation(source)
+  if (location.engine === 'sqlite') return location.file
+  throw new Error(
+    'a ledger on PostgreSQL is verified by its export: POST /v1/admin/audit/verify, or sallyport export-audit',
+  )
 }
 
 function isSqlite(file: string): boolean {

@@ -20,7 +20,7 @@ const LONG_MS = 900_000
 /** The ledger of a process whose clock is set at will, while its time passes as it does. */
 async function bench(t: Test) {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openLedger } from '../../db/audit/ledger.ts'
 import { listRows } from '../../db/audit/read.ts'
-import { openDatabase } from '../../db/database.ts'
+import { openSqliteDatabase } from '../../db/sqlite/database.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { recordAnonymousRefusals } from '../../proxy/tasks/tend-ledger.ts'
 import { ADMIN_SECRET, ask, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
@@ -154,8 +154,8 @@ t.test(
 t.test(
   'F-05 those who were refused unknown are counted on while the ledger cannot record them',
   async (t) => {
-    const database = await openDatabase(`sqlite:${join(t.testdir({}), 'sallyport.db')}`)
-    const ledger = await openLedger({ file: database.file, version: '0' })
+    const database = await openSqliteDatabase(join(t.testdir({}), 'sallyport.db'))
+    const ledger = await openLedger({ database, version: '0' })
     t.teardown(async () => {
       await ledger.close()
       await database.close()

@@ -4,8 +4,10 @@ import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import t from 'tap'
 import { openDatabase } from '../../db/database.ts'
-import { MIGRATIONS, migrateToLatest } from '../../db/migrate.ts'
+import { migrateToLatest } from '../../db/migrate.ts'
 import type { Schema } from '../../db/schema.ts'
+import { openSqliteDatabase } from '../../db/sqlite/database.ts'
+import { MIGRATIONS } from '../../db/sqlite/migrations.ts'
 
 const CAPABILITIES = '0045_principal_capabilities'
 const REVISION = '0048_authority_revision'
@@ -158,10 +160,10 @@ for (const name of ['9999_next_year', '0030_between']) {
   t.test(
     `F-39 a database that has run ${name}, which we do not know, is refused and left alone`,
     async (t) => {
-      const url = `sqlite:${join(t.testdir(), 'future.db')}`
-      const db = await openDatabase(url)
-      await db.close()
-      const writer = new SQLite(db.file)
+      const file = join(t.testdir(), 'future.db')
+      const url = `sqlite:${file}`
+      await (await openSqliteDatabase(file)).close()
+      const writer = new SQLite(file)
       t.teardown(() => writer.close())
       writer.prepare('insert into kysely_migration values (?, ?)').run(name, '2027-01-01T00:00:00.000Z')
       const before = writer.prepare('select * from sqlite_schema').all()
@@ -186,7 +188,7 @@ t.test('migrating a database that is up to date does nothing', async (t) => {
   const db = await openDatabase('sqlite::memory:')
   t.teardown(() => db.close())
   // The connection is read-only by now: whatever it did would throw.
-  await t.resolves(migrateToLatest(db.kysely))
+  await t.resolves(migrateToLatest(db.kysely, MIGRATIONS))
 })
 
 t.test('every migration stands under a name that says its number, in order', async (t) => {

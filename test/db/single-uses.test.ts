@@ -6,9 +6,9 @@ import { Migrator } from 'kysely/migration'
 import t, { type Test } from 'tap'
 import { type Ledger, openLedger } from '../../db/audit/ledger.ts'
 import { type Database, openDatabase } from '../../db/database.ts'
-import { MIGRATIONS } from '../../db/migrate.ts'
 import type { Schema } from '../../db/schema.ts'
 import { CLAIM_SLICES, claimOnce, forgetClaims } from '../../db/single-uses.ts'
+import { MIGRATIONS } from '../../db/sqlite/migrations.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 
@@ -16,10 +16,10 @@ async function opened(
   t: Test,
 ): Promise<{ database: Database; ledger: Ledger; restart: () => Promise<Ledger> }> {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  let ledger = await openLedger({ file: database.file, version: '0' })
+  let ledger = await openLedger({ database, version: '0' })
   const restart = async (): Promise<Ledger> => {
     await ledger.close()
-    ledger = await openLedger({ file: database.file, version: '0' })
+    ledger = await openLedger({ database, version: '0' })
     return ledger
   }
   t.teardown(async () => {
@@ -97,7 +97,7 @@ await t.test('D-17 0052 what an earlier version had claimed stays claimed until 
   await db.destroy()
 
   const database = await openDatabase(`sqlite:${file}`)
-  const ledger = await openLedger({ file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

@@ -100,7 +100,7 @@ export interface DataDirectory {
 export async function dataDirectory(t: Test, directory: string): Promise<DataDirectory> {
   const clock = { at: AT }
   const database = await openDatabase(`sqlite:${join(directory, 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0.6.4' })
+  const ledger = await openLedger({ database, version: '0.6.4' })
   const keys = await openTokenKeys({ database, ledger, passphrase: 'p', clock: () => clock.at })
   const lines: string[] = []
   const log = pino({}, { write: (line: string) => lines.push(line) })

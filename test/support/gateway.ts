@@ -10,6 +10,7 @@ import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/database.ts'
 import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/gateway.ts'
 import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { databaseSettings } from './db/engine.ts'
 import { recomputed } from './db/history.ts'
 import { type Administered, contradictions } from './openapi.ts'
 import { type TestUpstream, testUpstream } from './upstream.ts'
@@ -115,6 +116,7 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
       MCP_PROXY_DATA_DIR: join(root, 'data'),
       MCP_PROXY_PLUGINS_DIR: pluginsDir,
       MCP_PROXY_ADMIN_SECRET: ADMIN_SECRET,
+      ...(await databaseSettings()),
       ...options.settings,
     },
     root,

@@ -1,5 +1,6 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
+import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
@@ -75,6 +76,7 @@ function connect(worker: Worker, head: Writer['head']): Writer {
   void ended.then(() => closing || lose(new Error('the audit writer ended without being asked')))
 
   return {
+    stream: MAIN_STREAM,
     head,
     lost: lost.promise,
     write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),

@@ -9,7 +9,7 @@ const CALLERS = 4
 
 const [, , file = '', count = '0'] = process.argv
 const database = await openDatabase(`sqlite:${file}`)
-const ledger = await openLedger({ file: database.file, version: 'bench' })
+const ledger = await openLedger({ database, version: 'bench' })
 let left = Number(count)
 const caller = async (): Promise<void> => {
   while (left > 0) {

@@ -41,7 +41,7 @@ const WARM_UP = 0.2
 
 const [, , directory = '', seconds = '2'] = process.argv
 const database = await openDatabase(`sqlite:${join(directory, 'ledger.db')}`)
-const ledger = await openLedger({ file: database.file, version: 'bench' })
+const ledger = await openLedger({ database, version: 'bench' })
 const points: LedgerPoint[] = []
 for (const committers of COMMITTERS) points.push(await measure(ledger, committers, Number(seconds)))
 await ledger.close()
@@ -52,7 +52,7 @@ process.stdout.write(`${JSON.stringify({ points, call } satisfies LedgerAlone)}\
 /** Measures the room of calls in a ledger of their own. */
 async function measureCalls(file: string): Promise<LedgerAlone['call']> {
   const own = await openDatabase(`sqlite:${file}`)
-  const calls = await openLedger({ file, version: 'bench' })
+  const calls = await openLedger({ database: own, version: 'bench' })
   // The first row makes the log.
   await calls.commit({ entries: [entry()] })
   const log = watchLog(file)

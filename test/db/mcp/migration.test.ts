@@ -4,8 +4,8 @@ import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import t from 'tap'
 import { openDatabase } from '../../../db/database.ts'
-import { MIGRATIONS } from '../../../db/migrate.ts'
 import type { Schema } from '../../../db/schema.ts'
+import { MIGRATIONS } from '../../../db/sqlite/migrations.ts'
 
 t.test(
   '§2.4 0047 adds resources, tools and bindings, and leaves every row of before as it was',

@@ -7,7 +7,7 @@ import { Migrator } from 'kysely/migration'
 import t, { type Test } from 'tap'
 import { hashOf, leafOf } from '../../../db/audit/leaf.ts'
 import { openDatabase } from '../../../db/database.ts'
-import { MIGRATIONS } from '../../../db/migrate.ts'
+import { MIGRATIONS } from '../../../db/sqlite/migrations.ts'
 import { recomputed } from '../../support/db/history.ts'
 import { CHAT, type Identity, scratch, testGateway } from '../../support/gateway.ts'
 

@@ -19,7 +19,7 @@ interface Replicas {
 async function replicas(t: Test): Promise<Replicas> {
   const time = { at: Date.UTC(2026, 0, 1) }
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

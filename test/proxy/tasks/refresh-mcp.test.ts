@@ -25,7 +25,7 @@ const INTERVAL_S = 300
  */
 async function stage(t: Test, inspect?: Inspect) {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   const log: Json[] = []
   const logTo = new Writable({
     write(chunk: Buffer, _encoding, done) {

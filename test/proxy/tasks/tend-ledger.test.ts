@@ -2,9 +2,9 @@ import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
 import { openLedger } from '../../../db/audit/ledger.ts'
-import { openDatabase } from '../../../db/database.ts'
 import { listPrincipals } from '../../../db/principals/read.ts'
 import { CLAIM_SLICES, claimOnce } from '../../../db/single-uses.ts'
+import { openSqliteDatabase } from '../../../db/sqlite/database.ts'
 import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
@@ -21,8 +21,8 @@ const KEPT_MS = 480_000
 await t.test(
   'D-17 a used proof is remembered for as long as a copy that came in time may be under way',
   async (t) => {
-    const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-    const ledger = await openLedger({ file: database.file, version: '0' })
+    const database = await openSqliteDatabase(join(t.testdir(), 'sallyport.db'))
+    const ledger = await openLedger({ database, version: '0' })
     t.teardown(async () => {
       await ledger.close()
       await database.close()
@@ -55,8 +55,8 @@ await t.test(
 )
 
 await t.test('A7: last_seen of many principals is written in several transactions', async (t) => {
-  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const database = await openSqliteDatabase(join(t.testdir(), 'sallyport.db'))
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

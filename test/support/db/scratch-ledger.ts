@@ -10,6 +10,7 @@ import { type Verdict, verify } from '../../../db/audit/verify.ts'
 import { type Database, openDatabase } from '../../../db/database.ts'
 import { STORED } from '../../../db/sqlite/ledger/form/table.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
+import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
 
 export const VERSION = '0.6.4'
 export const ORIGIN = { stream: MAIN_STREAM, version: VERSION }
@@ -31,7 +32,7 @@ export async function reader(t: Pick<Test, 'teardown'>, file: string): Promise<D
 }
 
 export const open = (file: string, options: Partial<LedgerOptions> = {}): Promise<Ledger> =>
-  openLedger({ file, version: VERSION, ...options })
+  openLedger({ database: { openWriter: () => openSqliteWriter(file) }, version: VERSION, ...options })
 
 export function entry(values: Partial<Entry> = {}): Entry {
   return {

@@ -23,7 +23,7 @@ import { refused } from '../../../support/refused.ts'
 /** The operations on a database of their own; `inspect` says what happens while an upstream is read. */
 async function operations(t: Test, inspect: () => Promise<Inspection>) {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

@@ -24,7 +24,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
   await writeFiles(root, PLUGIN_FILES, 'http://127.0.0.1:9')
   const configuration = await loadConfiguration(root, {})
   const database = await openDatabase(`sqlite:${join(root, 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

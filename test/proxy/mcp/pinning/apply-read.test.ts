@@ -42,7 +42,7 @@ async function registered(t: Parameters<typeof openedAt>[0]) {
 
 async function openedAt(t: { testdir: () => string; teardown: (close: () => Promise<void>) => void }) {
   const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
-  const ledger = await openLedger({ file: database.file, version: '0' })
+  const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()
     await database.close()

@@ -1,0 +1,60 @@
+import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 'pg'
+
+/** The time that a connection may take to open. ms. */
+const CONNECT_MS = 2_000
+/** The time that a question may take, before whoever waits is told that the database is gone. ms. */
+const QUESTION_MS = 2_000
+/** The time that a server may be late with its own limit. ms. */
+const SILENCE_MS = 250
+/** Connections of one process that read. */
+const MOST_READERS = 8
+
+const INT8 = 20
+
+/**
+ * Opens no connection yet. `onLost` is told of connections that break while nobody uses them. What the pool's
+ * connections write is refused: only the ledger writes (db/audit).
+ */
+export function readingPool(url: string, onLost: (error: Error) => void): Pool {
+  const pool = new Pool({
+    ...configOf(url, QUESTION_MS, 'default_transaction_read_only=on'),
+    max: MOST_READERS,
+  })
+  pool.on('error', onLost)
+  return pool
+}
+
+/**
+ * One connection, not yet open, that may write. Whoever opens it listens to `error`, and ends it. `questionMs`: the
+ * time that each statement may take; 0 for no end.
+ */
+export const writingClient = (url: string, questionMs: number): Client =>
+  new Client(configOf(url, questionMs))
+
+/** One connection that may write, and take its time. */
+export const migratingConfig = (url: string): PoolConfig => ({ ...configOf(url, 0), max: 1 })
+
+function configOf(url: string, questionMs: number, ...settings: readonly string[]): ClientConfig {
+  const all = [
+    ...settings,
+    `statement_timeout=${questionMs}`,
+    `idle_in_transaction_session_timeout=${questionMs}`,
+  ]
+  return {
+    connectionString: url,
+    application_name: 'sallyport',
+    connectionTimeoutMillis: CONNECT_MS,
+    // Behind the database's own limit: this one is for a server that says nothing at all.
+    ...(questionMs > 0 && { query_timeout: questionMs + SILENCE_MS }),
+    keepAlive: true,
+    types: numbers(),
+    options: all.map((setting) => `-c ${setting}`).join(' '),
+  }
+}
+
+/** Eight-byte integers as numbers: counts, and places in a chain, which no ledger brings beyond 2^53. */
+function numbers(): TypeOverrides {
+  const types = new TypeOverrides()
+  types.setTypeParser(INT8, Number)
+  return types
+}

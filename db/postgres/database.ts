@@ -1,0 +1,61 @@
+import { type Compilable, Kysely, PostgresDialect } from 'kysely'
+import { Pool } from 'pg'
+import { answerTo, LedgerReader } from '../audit/reader.ts'
+import type { Database, Lookup } from '../database.ts'
+import { messageOf } from '../error-message.ts'
+import { migrateToLatest, pendingMigrations } from '../migrate.ts'
+import type { Schema } from '../schema.ts'
+import { migratingConfig, readingPool } from './connection.ts'
+import { openPostgresWriter } from './ledger/writer.ts'
+import { MIGRATIONS } from './migrations.ts'
+import { TextByBytes } from './text-by-bytes.ts'
+
+/** Opens a database behind a URL `postgres://…`. Any number of processes may. */
+export async function openPostgresDatabase(url: string): Promise<Database> {
+  // A connection that breaks while nobody uses it is opened anew by the next question, which says what is wrong.
+  const pool = readingPool(url, () => {})
+  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+  try {
+    if ((await pendingMigrations(kysely, MIGRATIONS)).length > 0) await migrate(url)
+  } catch (error) {
+    await kysely.destroy()
+    throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
+  }
+  return {
+    kysely,
+    engine: 'postgres',
+    file: null,
+    lookup: (query) => prepared(pool, query),
+    audit: new LedgerReader({
+      ask: (question, signal) => answerTo(kysely, question, signal),
+      close: () => Promise.resolve(),
+    }),
+    openWriter: () => openPostgresWriter(url),
+    close: () => kysely.destroy(),
+  }
+}
+
+/** As many processes as start at once: one migrates, and the others find nothing left to do. */
+async function migrate(url: string): Promise<void> {
+  const dialect = new PostgresDialect({ pool: new Pool(migratingConfig(url)) })
+  const kysely = new Kysely<Schema>({ dialect, plugins: [new TextByBytes()] })
+  try {
+    await migrateToLatest(kysely, MIGRATIONS)
+  } finally {
+    await kysely.destroy()
+  }
+}
+
+let prepares = 0
+
+/** Prepared once on each connection that it is asked on. */
+function prepared<R>(pool: Pool, query: Compilable<R>): Lookup<R> {
+  const text = query.compile().sql
+  prepares += 1
+  const name = `lookup_${prepares}`
+  return async (...parameters) => {
+    const { rows } = await pool.query({ name, text, values: [...parameters] })
+    // The rows are those of the query that was compiled.
+    return rows[0] as R | undefined
+  }
+}

@@ -1,0 +1,19 @@
+import type { Client } from 'pg'
+
+/** What a server must say of itself, or what it acknowledges may be lost with its power. */
+const WANTED: Readonly<Record<string, readonly string[]>> = {
+  fsync: ['on'],
+  full_page_writes: ['on'],
+  synchronous_commit: ['on', 'remote_write', 'remote_apply'],
+}
+
+/** Says in one sentence why a commit on this server is not a durable one; null where it is. */
+export async function durabilityProblem(client: Client): Promise<string | null> {
+  for (const [name, wanted] of Object.entries(WANTED)) {
+    const { rows } = await client.query<string[]>({ text: `show ${name}`, rowMode: 'array' })
+    const value = rows[0]?.[0] ?? ''
+    if (!wanted.includes(value))
+      return `the database has ${name} = ${value}: what it acknowledges could be lost. Set it to ${wanted[0]}`
+  }
+  return null
+}

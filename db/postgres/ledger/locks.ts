@@ -1,0 +1,20 @@
+import { hash } from 'node:crypto'
+
+// Advisory locks are numbers that all who share a database agree upon. These two are the first half of each.
+
+/** Held by whoever writes a stream, for as long as its session lives. */
+export const STREAM_CLASS = 0x53_41_4c_31
+const AUTHORITY_CLASS = 0x53_41_4c_32
+
+/** The second half of a stream's lock. Two streams of one number wait for each other for nothing, and no worse. */
+export const streamKey = (stream: string): number =>
+  Buffer.from(hash('sha256', stream, 'hex'), 'hex').readInt32BE()
+
+/**
+ * Begins a transaction in which decisions are made. No change of anybody's authority is committed while it runs, so
+ * that what it asserts still holds when its rows are there (docs/threats.md#b1).
+ */
+export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUTHORITY_CLASS}, 0)`
+
+/** Begins a transaction that changes authority: no decision is under way while it runs. */
+export const BEGIN_CHANGES = `begin; select pg_advisory_xact_lock(${AUTHORITY_CLASS}, 0)`

@@ -1,0 +1,38 @@
+import type { Client } from 'pg'
+import { FUNCTIONS, TRIGGERS } from './guards.ts'
+
+/**
+ * Names the guards of the audit tables that are missing, changed, switched off or too many; null where all is as
+ * this version makes it (docs/threats.md#t12). A trigger that was dropped leaves no other trace.
+ */
+export async function auditSchemaProblem(client: Client): Promise<string | null> {
+  const { rows } = await client.query<Guard>(FOUND)
+  const found = new Map(rows.map(({ name, enabled, body }) => [name, `${enabled} ${body}`]))
+  const expected = new Map(
+    Object.entries(TRIGGERS).map(([name, function_]) => [name, `A ${FUNCTIONS[function_] ?? ''}`]),
+  )
+  const names = [...new Set([...expected.keys(), ...found.keys()])].sort()
+  const odd = names.filter((name) => expected.get(name) !== found.get(name))
+  if (odd.length === 0) return null
+  return `the guards of the audit tables are not as this version makes them: ${odd.map((name) => verdict(name, expected, found)).join(', ')}`
+}
+
+type Guards = ReadonlyMap<string, string>
+
+function verdict(name: string, expected: Guards, found: Guards): string {
+  if (!found.has(name)) return `${name} is missing`
+  return expected.has(name) ? `${name} was changed or switched off` : `${name} was added`
+}
+
+interface Guard {
+  readonly name: string
+  /** `A`: always, also in a session that replays a replica's changes. */
+  readonly enabled: string
+  readonly body: string
+}
+
+const FOUND = `select t.tgname as name, t.tgenabled as enabled, p.prosrc as body
+from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+where t.tgrelid = 'audit_rows'::regclass and not t.tgisinternal
+union all
+select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid) from pg_rewrite r where r.ev_class = 'audit_rows'::regclass`

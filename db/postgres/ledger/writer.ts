@@ -1,0 +1,165 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import type { Client } from 'pg'
+import type { Sealed } from '../../audit/entry.ts'
+import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
+import { messageOf } from '../../error-message.ts'
+import { timestamp } from '../../statement.ts'
+import { writingClient } from '../connection.ts'
+import { type Link, NO_ROWS, prepare, type Written } from './batch.ts'
+import { durabilityProblem } from './durable.ts'
+import { STREAM_CLASS, streamKey } from './locks.ts'
+import { auditSchemaProblem } from './schema.ts'
+
+/** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
+const DEADLINE_MS = 2_000
+
+/**
+ * Opens a stream of this process's own on a migrated database (docs/ledger.md, Streams). Rejects with one sentence
+ * where rows could be lost or changed there: a server that acknowledges what is not on its disk, audit tables that
+ * are not ours.
+ */
+export async function openPostgresWriter(url: string): Promise<Writer> {
+  const writer = new StreamWriter(url, `r${randomBytes(8).toString('hex')}`)
+  await writer.open()
+  return writer
+}
+
+/**
+ * The writer of one stream, on a connection of its own. The session holds the stream's lock for as long as it lives:
+ * nobody else writes the stream, and whoever gets the lock knows that this session and all that it did are over.
+ *
+ * State: `#head` is the end of the chain as far as it is known to be durable. `#doubt` is a batch whose commit was
+ * sent and never answered: whether it is stored is looked up by the next connection, before anything else is written.
+ */
+class StreamWriter implements Writer {
+  readonly stream: string
+  readonly #url: string
+  readonly #lost = Promise.withResolvers<Error>()
+  #client: Client | null = null
+  #head: Link = NO_ROWS
+  #doubt: Link | null = null
+  #closed = false
+
+  constructor(url: string, stream: string) {
+    this.#url = url
+    this.stream = stream
+  }
+
+  get head(): Sealed | null {
+    return this.#head.seq === 0 ? null : { stream: this.stream, ...this.#head }
+  }
+
+  get lost(): Promise<Error> {
+    return this.#lost.promise
+  }
+
+  async open(): Promise<void> {
+    const client = await this.#connect()
+    const problem = (await durabilityProblem(client)) ?? (await auditSchemaProblem(client))
+    if (problem === null) {
+      const row = [this.stream, hostname(), timestamp(Date.now())]
+      await client.query('insert into audit_streams (stream, replica, opened_at) values ($1, $2, $3)', row)
+      return
+    }
+    await this.close()
+    throw new Error(problem)
+  }
+
+  async write(batch: readonly Work[]): Promise<readonly WorkResult[]> {
+    const client = this.#client ?? (await this.#connect())
+    let written: Written
+    try {
+      written = await prepare(client, this.stream, this.#head, batch)
+    } catch (error) {
+      await this.#undo(client, error)
+      throw error
+    }
+    try {
+      await client.query('commit')
+    } catch (error) {
+      this.#doubt = written.tip
+      this.#drop(client)
+      return this.#resolve(written, error)
+    }
+    this.#head = written.tip
+    return written.results
+  }
+
+  // The decisions of a process that died lie in a stream of its own: the leader closes them (db/postgres/ledger/recover.ts).
+  openDecisions(): Promise<readonly OpenDecision[]> {
+    return Promise.resolve([])
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    const client = this.#client
+    this.#client = null
+    await client?.end().catch(() => {})
+  }
+
+  /** Rolls back; a connection that cannot is of no more use, and the server rolls back for it. */
+  async #undo(client: Client, error: unknown): Promise<void> {
+    try {
+      await client.query('rollback')
+    } catch {
+      this.#drop(client)
+    }
+    // The chain in the database is not the one that we left there: nothing more is to be written to it.
+    if (isOurChainBroken(error))
+      this.#lose(new Error(`audit stream ${this.stream} was changed under its writer`))
+  }
+
+  /** Looks up whether a batch was stored whose commit was never answered. */
+  async #resolve(written: Written, error: unknown): Promise<readonly WorkResult[]> {
+    await this.#connect()
+    if (this.#head.hash === written.tip.hash) return written.results
+    throw error
+  }
+
+  async #connect(): Promise<Client> {
+    if (this.#closed) throw new Error('the audit writer is closed')
+    const client = writingClient(this.#url, DEADLINE_MS)
+    client.on('error', () => this.#drop(client))
+    try {
+      await client.connect()
+      await this.#take(client)
+    } catch (error) {
+      client.end().catch(() => {})
+      throw error
+    }
+    this.#client = client
+    return client
+  }
+
+  /** Takes the stream's lock, and finds the end of its chain. */
+  async #take(client: Client): Promise<void> {
+    await client.query('select pg_advisory_lock($1, $2)', [STREAM_CLASS, streamKey(this.stream)])
+    const { rows } = await client.query<Link>(LAST, [this.stream])
+    const found = rows[0] ?? NO_ROWS
+    const known = [this.#head, ...(this.#doubt ? [this.#doubt] : [])]
+    if (!known.some(({ seq, hash }) => seq === found.seq && hash === found.hash)) {
+      const error = new Error(
+        `the end of audit stream ${this.stream} is row ${found.seq}, and not row ${this.#head.seq} as it was written: the database was set back, or another writer holds this chain`,
+      )
+      this.#lose(error)
+      throw error
+    }
+    this.#head = found
+    this.#doubt = null
+  }
+
+  #drop(client: Client): void {
+    if (this.#client === client) this.#client = null
+    client.end().catch(() => {})
+  }
+
+  #lose(error: Error): void {
+    this.#closed = true
+    this.#lost.resolve(error)
+  }
+}
+
+const LAST = 'select seq, row_hash as hash from audit_rows where stream = $1 order by seq desc limit 1'
+
+const isOurChainBroken = (error: unknown): boolean => messageOf(error).includes('takes only the next row')

@@ -1,0 +1,22 @@
+import { type Kysely, sql } from 'kysely'
+import type { Migration } from 'kysely/migration'
+import { COMMON, inOrder, type Migrations } from '../migrate.ts'
+import { auditGuards } from './ledger/guards.ts'
+import { auditLog } from './ledger/table.ts'
+
+/** An instant in ms takes eight bytes. */
+const singleUses: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    await sql`drop index single_uses_expires_at`.execute(db)
+    await sql`alter table single_uses drop column expires_at`.execute(db)
+    await sql`alter table single_uses add column expires_at bigint not null`.execute(db)
+  },
+}
+
+/** Every migration of a PostgreSQL database. */
+export const MIGRATIONS: Migrations = inOrder({
+  ...COMMON,
+  '0004_audit_log': auditLog,
+  '0004_audit_log_guards': auditGuards,
+  '0052_single_uses': singleUses,
+})

@@ -1,0 +1,65 @@
+import type SQLite from 'better-sqlite3'
+import { type Compilable, Kysely, SqliteDialect } from 'kysely'
+import { answerTo, LedgerReader } from '../audit/reader.ts'
+import type { Database, Lookup } from '../database.ts'
+import { migrateToLatest, pendingMigrations } from '../migrate.ts'
+import type { Schema } from '../schema.ts'
+import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
+import { openSqliteWriter } from './ledger/thread.ts'
+import { MIGRATIONS } from './migrations.ts'
+import { inTransaction, openSqlite } from './open.ts'
+import { ReaderThread } from './reader/thread.ts'
+
+export interface SqliteDatabase extends Database {
+  readonly file: string
+}
+
+/**
+ * Opens the database in a file, or in memory: `:memory:` is seen by this connection alone. The ledger opens a
+ * connection of its own.
+ */
+export async function openSqliteDatabase(
+  file: string,
+  onCopied: OnCopied = () => {},
+): Promise<SqliteDatabase> {
+  const connection = openSqlite(file)
+  const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+  try {
+    // Asked first: a database that is up to date is opened without a lock, while another process writes.
+    if ((await pendingMigrations(kysely, MIGRATIONS)).length > 0) {
+      const migrate = () => inTransaction(connection, () => migrateToLatest(kysely, MIGRATIONS))
+      await migrateLedger(connection, file, migrate, onCopied)
+    }
+    connection.pragma('query_only = ON')
+  } catch (error) {
+    connection.close()
+    throw error
+  }
+  const audit = ledgerReader(file, kysely)
+  return {
+    kysely,
+    engine: 'sqlite',
+    file,
+    lookup: (query) => prepared(connection, query),
+    audit,
+    openWriter: () => openSqliteWriter(file),
+    close: async () => {
+      await audit.close()
+      await kysely.destroy()
+    },
+  }
+}
+
+function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Lookup<R> {
+  const statement = connection.prepare<unknown[], R>(query.compile().sql)
+  return statement.get.bind(statement)
+}
+
+/** It opens nothing until it is asked. This thread's own connection alone sees a database in memory. */
+function ledgerReader(file: string, kysely: Kysely<Schema>): LedgerReader {
+  if (file !== ':memory:') return new LedgerReader(new ReaderThread(file))
+  return new LedgerReader({
+    ask: (question, signal) => answerTo(kysely, question, signal),
+    close: () => Promise.resolve(),
+  })
+}

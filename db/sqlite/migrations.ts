@@ -1,0 +1,14 @@
+import { COMMON, inOrder, type Migrations } from '../migrate.ts'
+import * as auditLog from '../migrations/0004_audit_log.ts'
+import * as singleUses from '../migrations/0052_single_uses.ts'
+import { auditRows } from './ledger/form/table.ts'
+import { auditGuards } from './ledger/guards.ts'
+
+/** Every migration of a SQLite database. */
+export const MIGRATIONS: Migrations = inOrder({
+  ...COMMON,
+  '0004_audit_log': auditLog,
+  '0004_audit_log_guards': auditGuards,
+  '0051_audit_rows': auditRows,
+  '0052_single_uses': singleUses,
+})
