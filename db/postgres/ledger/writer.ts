@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import type { Client } from 'pg'
+import { type Client, DatabaseError } from 'pg'
 import type { Sealed } from '../../audit/entry.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
@@ -98,16 +98,13 @@ class StreamWriter implements Writer {
     await client?.end().catch(() => {})
   }
 
-  /** Rolls back; a connection that cannot is of no more use, and the server rolls back for it. */
+  /** Rolls back. A connection on which the server says nothing is of no more use: it rolls back by itself. */
   async #undo(client: Client, error: unknown): Promise<void> {
-    try {
-      await client.query('rollback')
-    } catch {
-      this.#drop(client)
-    }
     // The chain in the database is not the one that we left there: nothing more is to be written to it.
     if (isOurChainBroken(error))
       this.#lose(new Error(`audit stream ${this.stream} was changed under its writer`))
+    if (this.#closed || !(error instanceof DatabaseError)) return this.#drop(client)
+    await client.query('rollback').catch(() => this.#drop(client))
   }
 
   /** Looks up whether a batch was stored whose commit was never answered. */

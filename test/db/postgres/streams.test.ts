@@ -1,0 +1,116 @@
+import { hash } from 'node:crypto'
+import t from 'tap'
+import type { Sealed } from '../../../db/audit/entry.ts'
+import { verifyDatabase } from '../../../db/audit/read.ts'
+import { openDatabase } from '../../../db/database.ts'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
+import { claimOnce } from '../../../db/single-uses.ts'
+import { cluster } from '../../support/db/postgres/cluster.ts'
+import { type Replica, raw, replica } from '../../support/db/postgres/replica.ts'
+import { AT, entry } from '../../support/db/scratch-ledger.ts'
+
+const server = await cluster()
+
+const replicas = (
+  t: Parameters<typeof replica>[0],
+  url: string,
+  count: number,
+): Promise<readonly Replica[]> => Promise.all(Array.from({ length: count }, () => replica(t, url)))
+
+t.test('ten replicas may start at once on an empty database', async (t) => {
+  const url = await server.fresh()
+  const opened = await Promise.all(Array.from({ length: 10 }, () => openDatabase(url)))
+  t.teardown(() => Promise.all(opened.map((database) => database.close())))
+  const { rows } = await raw(url, 'select count(*)::int as count from kysely_migration')
+  t.match(rows, [{ count: 12 }])
+})
+
+t.test('each replica has a stream of its own, whole and without a gap', async (t) => {
+  const url = await server.fresh()
+  const all = await replicas(t, url, 3)
+  const sealed = await Promise.all(
+    all.flatMap(({ ledger }) => Array.from({ length: 200 }, () => ledger.commit({ entries: [entry()] }))),
+  )
+  const byStream = Map.groupBy(sealed.flat(), ({ stream }: Sealed) => stream)
+  t.equal(byStream.size, 3)
+  for (const rows of byStream.values()) {
+    t.same(
+      rows.map(({ seq }) => seq),
+      rows.map((_, index) => index + 1),
+    )
+  }
+  const [first] = all
+  t.match(first && (await verifyDatabase(first.database.kysely)), { ok: true, rows: 600, streams: 3 })
+})
+
+t.test('of many copies of one proof exactly one passes, whichever replicas they reach', async (t) => {
+  const url = await server.fresh()
+  const all = await replicas(t, url, 3)
+  for (let round = 0; round < 30; round += 1) {
+    const digest = hash('sha256', `proof ${round}`)
+    const settled = await Promise.allSettled(
+      Array.from({ length: 99 }, (_, copy) => {
+        const { database, ledger } = all[copy % 3] as Replica
+        return ledger.commit({ statements: [claimOnce(database, digest, AT)], entries: [entry()] })
+      }),
+    )
+    const [passed, refused] = ['fulfilled', 'rejected'].map((how) =>
+      settled.filter(({ status }) => status === how),
+    )
+    t.equal(passed?.length, 1, `round ${round}`)
+    t.ok(refused?.every((one) => one.status === 'rejected' && one.reason.code === 'duplicate'))
+  }
+})
+
+t.test('a unit that is refused for one claim has made none of its others', async (t) => {
+  const { database, ledger } = await replica(t, await server.fresh())
+  const claim = (text: string) => claimOnce(database, hash('sha256', text), AT)
+  await ledger.commit({ statements: [claim('used')], entries: [entry()] })
+  await t.rejects(ledger.commit({ statements: [claim('fresh'), claim('used')], entries: [entry()] }), {
+    code: 'duplicate',
+  })
+  await t.resolves(ledger.commit({ statements: [claim('fresh')], entries: [entry()] }))
+})
+
+t.test(
+  'B1 once a deactivation is acknowledged, no replica commits a decision by the revision before',
+  async (t) => {
+    const url = await server.fresh()
+    const [operator, ...others] = await replicas(t, url, 3)
+    if (!operator) throw new Error('there are three')
+    for (let round = 0; round < 20; round += 1) {
+      const id = `acme::bot-${round}`
+      await operator.ledger.commit({
+        statements: [
+          insertPrincipal(operator.database, {
+            ...{ type: 'agent', id, ref: id, name: `bot-${round}`, displayName: null, capabilities: [] },
+            ...{ enrollmentMethod: 'minted', spiffeId: null, dpopJkt: null, federated: false, at: AT },
+          }),
+        ],
+        entries: [entry({ action: 'agent.created' })],
+      })
+      let acknowledged = false
+      const late: string[] = []
+      const deciding = others.map(async ({ database, ledger }) => {
+        const assertion = authorityUnchanged(database)('agent', id, 1)
+        for (;;) {
+          const asked = acknowledged
+          try {
+            await ledger.commit({ assertions: [assertion], entries: [entry()] })
+          } catch {
+            return
+          }
+          if (asked) late.push(id)
+        }
+      })
+      await operator.ledger.commit({
+        statements: [setActive(operator.database, { type: 'agent', id, at: AT, active: false })],
+        entries: [entry({ action: 'agent.deactivated' })],
+      })
+      acknowledged = true
+      await Promise.all(deciding)
+      t.same(late, [], `round ${round}`)
+    }
+  },
+)

@@ -1,0 +1,35 @@
+import { Client, type QueryResult } from 'pg'
+import type { Test } from 'tap'
+import { type Ledger, openLedger } from '../../../../db/audit/ledger.ts'
+import { verifyDatabase } from '../../../../db/audit/read.ts'
+import { type Database, openDatabase } from '../../../../db/database.ts'
+import { VERSION } from '../scratch-ledger.ts'
+
+/** One of several processes on a database, as far as the database sees them. */
+export interface Replica {
+  readonly database: Database
+  readonly ledger: Ledger
+}
+
+/** Opens a replica. Closed with its test, whose whole ledger must verify then. */
+export async function replica(t: Test, url: string): Promise<Replica> {
+  const database = await openDatabase(url)
+  const ledger = await openLedger({ database, version: VERSION })
+  t.teardown(async () => {
+    await ledger.close()
+    if (!(await verifyDatabase(database.kysely)).ok) t.fail('the ledger does not verify')
+    await database.close()
+  })
+  return { database, ledger }
+}
+
+/** Runs one statement on a connection of its own, as any tool of the database's owner could. */
+export async function raw(url: string, text: string, values: unknown[] = []): Promise<QueryResult> {
+  const client = new Client(url)
+  await client.connect()
+  try {
+    return await client.query(text, values)
+  } finally {
+    await client.end()
+  }
+}
