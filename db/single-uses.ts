@@ -14,7 +14,7 @@ export function claimOnce(database: Database, digest: string, expiresAt: number)
     sql: claimSql(database),
     parameters: [digest.slice(0, DIGITS), expiresAt],
     changes: 1,
-    claim: true,
+    beside: 'claim',
   }
 }
 
@@ -47,5 +47,6 @@ export function forgetClaims({ kysely }: Database, at: number, slice: number, mo
     .where('digest', '<', `${first}g`)
     .where('expires_at', '<', at)
     .limit(most)
-  return statementOf(kysely.deleteFrom('single_uses').where('digest', 'in', expired).compile())
+  const query = kysely.deleteFrom('single_uses').where('digest', 'in', expired)
+  return { ...statementOf(query.compile()), beside: 'upkeep' }
 }

@@ -6,10 +6,10 @@ export interface Statement {
   readonly parameters: readonly unknown[]
   readonly changes?: number
   /**
-   * True of a claim (db/single-uses.ts), which changes nobody's authority: decisions may be made beside it, and an
-   * engine may make many at once. Its parameters are a digest and an instant.
+   * What it is where it changes nobody's authority: decisions may be made beside it. Of a `claim` (db/single-uses.ts)
+   * the parameters are a digest and an instant, and an engine may make many at once.
    */
-  readonly claim?: true
+  readonly beside?: 'claim' | 'upkeep'
 }
 
 /** A question, compiled, that must find a row where it is asked, else the unit that asks it is stale. */

@@ -1,5 +1,6 @@
 import type { Database } from '../database.ts'
 import { messageOf } from '../error-message.ts'
+import { portionsOf } from '../pages.ts'
 import { draftOf, type Origin } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
@@ -19,8 +20,8 @@ export interface Ledger {
   /** The same as a promise. */
   commit(unit: Unit): Promise<readonly Sealed[]>
   /**
-   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none; resolves with
-   * their number. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks
+   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none, or of a writer that is
+   * gone; resolves with their number. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks
    * no further back than that row.
    */
   recover(at: number, configDigest: string): Promise<number>
@@ -159,12 +160,16 @@ class CommitQueue implements Ledger {
 
   async recover(at: number, configDigest: string): Promise<number> {
     if (this.#fault) throw unavailable(this.#fault)
-    const open = await this.#writer.openDecisions()
-    for (let from = 0; from < open.length; from += MAX_BATCH) {
-      const decisions = open.slice(from, from + MAX_BATCH)
-      await this.commit({ entries: decisions.map((decision) => unknownOutcome(decision, at, configDigest)) })
+    let recovered = 0
+    for (const { statements, decisions } of await this.#writer.unfinished()) {
+      const [first = [], ...more] = portionsOf(decisions, MAX_BATCH)
+      const outcomes = (of: readonly OpenDecision[]) =>
+        of.map((decision) => unknownOutcome(decision, at, configDigest))
+      await this.commit({ statements, entries: outcomes(first) })
+      for (const portion of more) await this.commit({ entries: outcomes(portion) })
+      recovered += decisions.length
     }
-    return open.length
+    return recovered
   }
 
   close(): Promise<void> {

@@ -20,6 +20,13 @@ export type WorkResult =
 /** An allowed decision that no outcome followed. */
 export type OpenDecision = Omit<Entry, 'at' | 'status' | 'detail' | 'config_digest'>
 
+/** What a writer that is gone has left open. */
+export interface Unfinished {
+  readonly decisions: readonly OpenDecision[]
+  /** Goes into the unit of their outcomes, so that nobody else writes them too. */
+  readonly statements: readonly Statement[]
+}
+
 /** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
 export interface Writer {
   /** The stream that it writes. */
@@ -32,8 +39,11 @@ export interface Writer {
    * has resolved.
    */
   write(batch: readonly Work[]): Promise<readonly WorkResult[]>
-  /** The allowed decisions without outcome since the last `service.started` before the writer was opened. */
-  openDecisions(): Promise<readonly OpenDecision[]>
+  /**
+   * What earlier runs have left open; on engines with many writers, those that have been gone for a while, some at
+   * a time.
+   */
+  unfinished(): Promise<readonly Unfinished[]>
   /** Resolves once, with what was seen, when the writer will never write again; never otherwise. */
   readonly lost: Promise<Error>
   /** Waits for what is under way. Nothing may be written afterwards. */

@@ -177,11 +177,8 @@ export function touchRevision(db: Database, change: Change): Statement {
  * traffic. May change no row: what it is sent along with must not fail for it.
  */
 export function touchLastSeen(db: Database, change: Change): Statement {
-  return statementOf(
-    one(db, change)
-      .set({ last_seen_at: timestamp(change.at) })
-      .compile(),
-  )
+  const query = one(db, change).set({ last_seen_at: timestamp(change.at) })
+  return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
 function one({ kysely }: Database, { type, id }: Change) {

@@ -44,8 +44,16 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
       everyMs: 1_000,
       run: forgetter(tended, lowestReading(tended, CLAIM_KEPT_MS)),
     },
+    ...(tended.database.engine === 'postgres' ? [recoverCalls(tended)] : []),
   ]
 }
+
+/** Writes the outcomes that other processes on this database have died without. */
+const recoverCalls = ({ ledger, clock, configDigest }: Tended): Task => ({
+  name: 'recover-calls',
+  everyMs: 5_000,
+  run: async () => void (await ledger.recover(clock(), configDigest())),
+})
 
 // While the ledger fails, `/ready` says so and no traffic may come: a probe has to find out when it works
 // again.

@@ -37,7 +37,7 @@ export async function prepare(
   const refused = new Map<Work, WorkResult>()
   for (const run of runsOf(batch)) {
     const [first] = run
-    if (first && changes(first)) await change(client, first, refused)
+    if (first && standsAlone(first)) await change(client, first, refused)
     else await decide(client, run, refused)
   }
   const rows: Row[] = []
@@ -57,16 +57,17 @@ export async function prepare(
   return { results, tip }
 }
 
-const changes = ({ statements }: Work): boolean => statements.some(({ claim }) => claim !== true)
+const changes = ({ statements }: Work): boolean => statements.some(({ beside }) => beside === undefined)
+const standsAlone = ({ statements }: Work): boolean => statements.some(({ beside }) => beside !== 'claim')
 
-/** Each change stands alone: a decision behind it is made by what it has left. */
+/** Each change stands alone: a decision behind it is made by what the change has left. */
 function runsOf(batch: readonly Work[]): readonly (readonly Work[])[] {
   const runs: Work[][] = []
   let alone = true
   for (const work of batch) {
-    if (alone || changes(work)) runs.push([])
+    if (alone || standsAlone(work)) runs.push([])
     runs.at(-1)?.push(work)
-    alone = changes(work)
+    alone = standsAlone(work)
   }
   return runs
 }

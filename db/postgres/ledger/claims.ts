@@ -10,7 +10,7 @@ export async function claimed(client: Client, units: readonly Work[]): Promise<(
   const claimants = new Map<string, readonly [Work, number]>()
   for (const unit of units) {
     for (const { parameters } of unit.statements) {
-      // Proven by db/single-uses.ts, which alone makes statements that are claims.
+      // Proven by db/single-uses.ts, which alone makes claims.
       const [digest, expiresAt] = parameters as readonly [string, number]
       if (!claimants.has(digest)) claimants.set(digest, [unit, expiresAt])
     }

@@ -12,11 +12,12 @@ export const auditLog: Migration = {
   },
 }
 
-// `closed_at`: its writer is gone, and each of its allowed decisions has an outcome.
+// `recovered`: the decisions whose outcome somebody else has written. `closed_at`: none is left.
 const STREAMS = `create table audit_streams (
   stream text collate "C" primary key,
   replica text collate "C" not null,
   opened_at text collate "C" not null,
+  recovered bigint not null default 0,
   closed_at text collate "C"
 )`
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { type Client, DatabaseError } from 'pg'
 import type { Sealed } from '../../audit/entry.ts'
-import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
+import type { Unfinished, Work, WorkResult, Writer } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
 import { timestamp } from '../../statement.ts'
 import { writingClient } from '../connection.ts'
@@ -10,9 +10,12 @@ import { type Link, NO_ROWS, prepare, type Written } from './batch.ts'
 import { durabilityProblem } from './durable.ts'
 import { STREAM_CLASS, streamKey } from './locks.ts'
 import { auditSchemaProblem } from './schema.ts'
+import { Abandoned } from './unfinished.ts'
 
 /** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
 const DEADLINE_MS = 2_000
+/** The time that a look for what other writers have left open may take. ms. */
+const LOOK_MS = 60_000
 
 /**
  * Opens a stream of this process's own on a migrated database (docs/ledger.md, Streams). Rejects with one sentence
@@ -36,6 +39,7 @@ class StreamWriter implements Writer {
   readonly stream: string
   readonly #url: string
   readonly #lost = Promise.withResolvers<Error>()
+  readonly #abandoned: Abandoned
   #client: Client | null = null
   #head: Link = NO_ROWS
   #doubt: Link | null = null
@@ -44,6 +48,7 @@ class StreamWriter implements Writer {
   constructor(url: string, stream: string) {
     this.#url = url
     this.stream = stream
+    this.#abandoned = new Abandoned(stream)
   }
 
   get head(): Sealed | null {
@@ -86,9 +91,16 @@ class StreamWriter implements Writer {
     return written.results
   }
 
-  // The decisions of a process that died lie in a stream of its own: the leader closes them (db/postgres/ledger/recover.ts).
-  openDecisions(): Promise<readonly OpenDecision[]> {
-    return Promise.resolve([])
+  /** On a connection of its own: what is long there must not keep a batch waiting. */
+  async unfinished(): Promise<readonly Unfinished[]> {
+    const client = writingClient(this.#url, LOOK_MS)
+    client.on('error', () => {})
+    await client.connect()
+    try {
+      return await this.#abandoned.look(client, performance.now())
+    } finally {
+      await client.end()
+    }
   }
 
   async close(): Promise<void> {

@@ -80,7 +80,9 @@ function connect(worker: Worker, head: Writer['head']): Writer {
     head,
     lost: lost.promise,
     write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
-    openDecisions: async () => decisionsOf(await ask({ kind: 'open-decisions' })),
+    unfinished: async () => [
+      { statements: [], decisions: decisionsOf(await ask({ kind: 'open-decisions' })) },
+    ],
     close: () => {
       closing = true
       if (fault) return Promise.resolve()

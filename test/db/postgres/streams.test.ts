@@ -1,14 +1,17 @@
 import { hash } from 'node:crypto'
+import { Client } from 'pg'
 import t from 'tap'
 import type { Sealed } from '../../../db/audit/entry.ts'
+import { openLedger } from '../../../db/audit/ledger.ts'
 import { verifyDatabase } from '../../../db/audit/read.ts'
 import { openDatabase } from '../../../db/database.ts'
+import { Abandoned } from '../../../db/postgres/ledger/unfinished.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { type Replica, raw, replica } from '../../support/db/postgres/replica.ts'
-import { AT, entry } from '../../support/db/scratch-ledger.ts'
+import { AT, entry, VERSION } from '../../support/db/scratch-ledger.ts'
 
 const server = await cluster()
 
@@ -114,3 +117,46 @@ t.test(
     }
   },
 )
+
+t.test('the calls of a replica that died get their outcome from another one, once', async (t) => {
+  const url = await server.fresh()
+  const gone = await openDatabase(url)
+  const ledger = await openLedger({ database: gone, version: VERSION })
+  const ended = entry({ request_id: 'req_ended' })
+  await ledger.commit({ entries: [ended, entry({ request_id: 'req_open' })] })
+  await ledger.commit({ entries: [{ ...ended, status: 'success' }] })
+  const others = await replicas(t, url, 2)
+  const client = new Client(url)
+  await client.connect()
+  t.teardown(() => client.end())
+  const watching = others.map(() => new Abandoned('of a replica that has written nothing'))
+  const lookAt = async (now: number) => {
+    const found = []
+    for (const abandoned of watching) found.push(await abandoned.look(client, now))
+    return found.map((streams) => streams.filter(({ decisions }) => decisions.length > 0))
+  }
+  t.same(await lookAt(0), [[], []], 'its writer lives')
+  t.same(await lookAt(60_000), [[], []])
+  await ledger.close()
+  await gone.close()
+  t.same(await lookAt(70_000), [[], []], 'it may come back')
+  const found = await lookAt(90_000)
+  t.match(found, [
+    [{ decisions: [{ request_id: 'req_open' }] }],
+    [{ decisions: [{ request_id: 'req_open' }] }],
+  ])
+  const settled = await Promise.allSettled(
+    others.map((other, index) => {
+      const [{ statements = [], decisions = [] } = {}] = found[index] ?? []
+      const entries = decisions.map((decision) => entry({ ...decision, status: 'unknown' }))
+      return other.ledger.commit({ statements, entries })
+    }),
+  )
+  t.same(settled.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])
+  t.same(await lookAt(91_000), [[], []])
+  const { rows } = await raw(
+    url,
+    "select status from audit_rows where request_id = 'req_open' order by status",
+  )
+  t.same(rows, [{ status: 'allowed' }, { status: 'unknown' }])
+})

@@ -1,0 +1,75 @@
+import type { Client } from 'pg'
+import type { OpenDecision, Unfinished } from '../../audit/writer.ts'
+import { timestamp } from '../../statement.ts'
+import { STREAM_CLASS, streamKey } from './locks.ts'
+
+/** The time that a stream must have been without a writer. One that has lost its connection comes back sooner. ms. */
+const GONE_MS = 20_000
+/** Decisions that are closed at once. */
+const MOST = 512
+
+/**
+ * Finds the decisions that other streams have left open whose writers are gone. To be asked again and again: what it
+ * has seen is remembered from one time to the next. `stream`: the asker's own.
+ */
+export class Abandoned {
+  readonly #stream: string
+  readonly #goneSince = new Map<string, number>()
+
+  constructor(stream: string) {
+    this.#stream = stream
+  }
+
+  /** `now`: ms of a clock that only goes forward. */
+  async look(client: Client, now: number): Promise<readonly Unfinished[]> {
+    const { rows } = await client.query<Stream>(OPEN_STREAMS, [this.#stream])
+    const found: Unfinished[] = []
+    for (const stream of rows) {
+      if (await this.#isGone(client, stream.stream, now)) found.push(await leftOpen(client, stream))
+    }
+    return found
+  }
+
+  async #isGone(client: Client, stream: string, now: number): Promise<boolean> {
+    const { rows } = await client.query<{ held: boolean }>(IS_HELD, [STREAM_CLASS, streamKey(stream)])
+    if (rows[0]?.held !== false) {
+      this.#goneSince.delete(stream)
+      return false
+    }
+    const since = this.#goneSince.get(stream) ?? now
+    this.#goneSince.set(stream, since)
+    return now - since >= GONE_MS
+  }
+}
+
+interface Stream {
+  readonly stream: string
+  readonly recovered: number
+}
+
+async function leftOpen(client: Client, { stream, recovered }: Stream): Promise<Unfinished> {
+  const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MOST])
+  const closedAt = decisions.length < MOST ? timestamp(Date.now()) : null
+  // Whoever comes second changes no row, and its outcomes are not written.
+  const parameters = [recovered + decisions.length, closedAt, stream, recovered]
+  return { decisions, statements: [{ sql: CLOSE, parameters, changes: 1 }] }
+}
+
+const OPEN_STREAMS = 'select stream, recovered from audit_streams where closed_at is null and stream <> $1'
+
+// Looked at, not taken: who comes back to its stream at this instant must not find it taken.
+const IS_HELD = `select exists (
+  select from pg_locks where locktype = 'advisory' and granted and objsubid = 2
+    and database = (select oid from pg_database where datname = current_database())
+    and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid
+) as held`
+
+const LEFT_OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
+from audit_log decision
+where stream = $1 and status = 'allowed' and request_id is not null and not exists (
+  select from audit_rows outcome where outcome.request_id = decision.request_id
+    and outcome.status in ('success', 'error', 'truncated', 'unknown'))
+order by seq limit $2`
+
+const CLOSE =
+  'update audit_streams set recovered = $1, closed_at = $2 where stream = $3 and recovered = $4 and closed_at is null'
