@@ -26,6 +26,11 @@ export interface Database {
   readonly audit: LedgerReader
   /** Opens this process's half of the ledger. Rejects with one sentence where it cannot write there. */
   readonly openWriter: () => Promise<Writer>
+  /**
+   * Does what only one process at a time may: to make what all who share the database then find. On SQLite there is
+   * no other process.
+   */
+  readonly alone: <Made>(work: () => Promise<Made>) => Promise<Made>
   readonly close: () => Promise<void>
 }
 

@@ -3,7 +3,7 @@ import { type Statement, statementOf, timestamp } from './statement.ts'
 
 /**
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
- * never the secret.
+ * never the secret. `authority` holds the files of the CA, its keys sealed, where many processes share it.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -12,6 +12,7 @@ export type SettingKey =
   | 'dpop_nonce_secret'
   | 'subject_key_sealer'
   | 'record_version'
+  | 'authority'
 
 /** Reads the setting's value; undefined where it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {

@@ -10,6 +10,7 @@ import { type Database, openDatabase } from '../db/database.ts'
 import { countPrincipals } from '../db/principals/read.ts'
 import { readSetting, type SettingKey, writeSetting } from '../db/settings.ts'
 import { isWithin, type Settings } from './settings.ts'
+import { fetchAuthority, publishAuthority } from './shared-authority.ts'
 import { VERSION } from './version.ts'
 
 /**
@@ -39,23 +40,24 @@ export async function openDataDirectory(
 ): Promise<DataDirectory> {
   const made: string[] = []
   const database = await openDatabase(settings.databaseUrl, copyingShown())
+  let ledger: Ledger | null = null
+  const close = async (): Promise<void> => {
+    await ledger?.close()
+    await database.close()
+  }
   try {
-    const passphrase = await passphraseOf(settings, made)
-    const authority = await authorityOf(settings, database, passphrase, made, at)
-    await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
-    const ledger = await openLedger({
-      database,
-      version: VERSION,
-      queueLimit,
+    const passphrase = await passphraseOf(settings, database, made)
+    const opened = await openLedger({ database, version: VERSION, queueLimit })
+    ledger = opened
+    const authority = await database.alone(async () => {
+      const found = await authorityOf({ settings, database, ledger: opened, passphrase, made, at })
+      await fixIdentity(database, opened, settings, at)
+      return found
     })
-    await fixIdentity(database, ledger, settings, at)
-    const close = async (): Promise<void> => {
-      await ledger.close()
-      await database.close()
-    }
+    await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
     return { settings, database, ledger, authority, passphrase, made, close }
   } catch (error) {
-    await database.close()
+    await close()
     throw error
   }
 }
@@ -90,14 +92,17 @@ export async function makeDataDirectory({ dataDir, secretsDir }: Settings): Prom
   throw new Error(`${secretsDir} leads to the data directory: MCP servers must not be sent what is in it`)
 }
 
-async function authorityOf(
-  { dataDir, org: organisation, trustDomain }: Settings,
-  database: Database,
-  passphrase: string,
-  made: string[],
-  at: number,
-): Promise<Authority> {
+interface Opening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger' | 'passphrase'> {
+  readonly made: string[]
+  readonly at: number
+}
+
+async function authorityOf(opening: Opening): Promise<Authority> {
+  const { settings, database, ledger, passphrase, made, at } = opening
+  const { dataDir, org: organisation, trustDomain } = settings
   const directory = join(dataDir, 'ca')
+  const shared = database.engine === 'postgres'
+  const held = shared && (await fetchAuthority(database, directory))
   // A second CA beside the certificates of a lost one would lock every agent out, one expiry after another.
   if (!existsSync(join(directory, 'root.crt')) && (await anyPrincipal(database))) {
     throw new Error(
@@ -106,11 +111,21 @@ async function authorityOf(
   }
   const { authority, created } = await openAuthority({ directory, passphrase, organisation, trustDomain, at })
   if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
+  if (shared && !held) await publishAuthority(database, ledger, directory, at)
   return authority
 }
 
-async function passphraseOf({ keyPassphrase, dataDir }: Settings, made: string[]): Promise<string> {
+async function passphraseOf(
+  { keyPassphrase, dataDir }: Settings,
+  { engine }: Database,
+  made: string[],
+): Promise<string> {
   if (keyPassphrase !== null) return keyPassphrase
+  if (engine === 'postgres') {
+    throw new Error(
+      'MCP_PROXY_KEY_PASSPHRASE must be set: every process on a PostgreSQL database unseals the same keys by it',
+    )
+  }
   const path = join(dataDir, 'key-passphrase')
   try {
     return (await readPrivate(path)).trim()

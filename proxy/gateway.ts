@@ -219,12 +219,10 @@ async function begin(
   if (!controlOnly) await beginServing(services, note, configuration)
   const { clock, dataDirectory, logs } = services
   const { database } = dataDirectory
-  const rows = await bringRecordUpToDate({
-    ...services,
-    database,
-    configDigest: configuration.digest,
-    at: clock(),
-  })
+  const configDigest = configuration.digest
+  const rows = await database.alone(() =>
+    bringRecordUpToDate({ ...services, database, configDigest, at: clock() }),
+  )
   if (rows > 0)
     logs.log.info({ rows }, 'what is older than the second version of the record was written down')
 }

@@ -117,9 +117,11 @@ export async function openServices(
   const open: Services['open'] = { listeners: null }
   const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
   const issuer = (): string => baseUrls()[0] ?? ''
-  const keys = await openTokenKeys({ database, ledger, passphrase, clock })
-  const nonceSecret = await openNonceSecret(database, ledger, clock())
-  const subjectKeys = await openSubjectKeys(database, ledger, passphrase, clock())
+  const { keys, nonceSecret, subjectKeys } = await database.alone(async () => ({
+    keys: await openTokenKeys({ database, ledger, passphrase, clock }),
+    nonceSecret: await openNonceSecret(database, ledger, clock()),
+    subjectKeys: await openSubjectKeys(database, ledger, passphrase, clock()),
+  }))
   const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
   const budget = new Budget(heldLimits(settings), () => metrics.overBudget.inc())
   const metrics = createMetrics({

@@ -34,7 +34,13 @@ export interface ServerCertificate {
   readonly issued: boolean
 }
 
-const NAMES = ['root.key.sealed', 'intermediate.key.sealed', 'root.crt', 'intermediate.crt'] as const
+/** The files of a CA. */
+export const AUTHORITY_FILES = [
+  'root.key.sealed',
+  'intermediate.key.sealed',
+  'root.crt',
+  'intermediate.crt',
+] as const
 
 /** The life of the service's own certificate; it is made anew when less than a third is left. Days. */
 const SERVER_DAYS = 90
@@ -52,10 +58,10 @@ export async function openAuthority(
 ): Promise<{ readonly authority: Authority; readonly created: boolean }> {
   const { directory } = options
   await makeDirectory(directory)
-  await settle(directory, NAMES)
-  const missing = await missingIn(directory, NAMES)
+  await settle(directory, AUTHORITY_FILES)
+  const missing = await missingIn(directory, AUTHORITY_FILES)
   if (missing.length === 0) return { authority: await load(options), created: false }
-  if (missing.length < NAMES.length) {
+  if (missing.length < AUTHORITY_FILES.length) {
     const what = `the CA in ${directory} is incomplete, without ${missing.join(', ')}`
     throw new Error(
       `${what}: restore it from a backup; a new CA would lock out every certificate of this one`,

@@ -5,7 +5,8 @@ import type { Database, Lookup } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { migrateToLatest, pendingMigrations } from '../migrate.ts'
 import type { Schema } from '../schema.ts'
-import { migratingConfig, readingPool } from './connection.ts'
+import { migratingConfig, readingPool, writingClient } from './connection.ts'
+import { TAKE_ALONE } from './ledger/locks.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { TextByBytes } from './text-by-bytes.ts'
@@ -31,6 +32,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
       close: () => Promise.resolve(),
     }),
     openWriter: () => openPostgresWriter(url),
+    alone: (work) => alone(url, work),
     close: () => kysely.destroy(),
   }
 }
@@ -43,6 +45,22 @@ async function migrate(url: string): Promise<void> {
     await migrateToLatest(kysely, MIGRATIONS)
   } finally {
     await kysely.destroy()
+  }
+}
+
+/** The time that a process may wait for the others that start beside it. ms. */
+const ALONE_MS = 60_000
+
+async function alone<Made>(url: string, work: () => Promise<Made>): Promise<Made> {
+  const client = writingClient(url, ALONE_MS)
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    await client.query(TAKE_ALONE)
+    return await work()
+  } finally {
+    // The lock ends with its session.
+    await client.end()
   }
 }
 

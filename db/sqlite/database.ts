@@ -43,6 +43,7 @@ export async function openSqliteDatabase(
     lookup: (query) => prepared(connection, query),
     audit,
     openWriter: () => openSqliteWriter(file),
+    alone: (work) => work(),
     close: async () => {
       await audit.close()
       await kysely.destroy()

@@ -1,10 +1,11 @@
 import { hash } from 'node:crypto'
 
-// Advisory locks are numbers that all who share a database agree upon. These two are the first half of each.
+// Advisory locks are numbers that all who share a database agree upon. These are the first half of each.
 
 /** Held by whoever writes a stream, for as long as its session lives. */
 export const STREAM_CLASS = 0x53_41_4c_31
 const AUTHORITY_CLASS = 0x53_41_4c_32
+const ALONE_CLASS = 0x53_41_4c_33
 
 /** The second half of a stream's lock. Two streams of one number wait for each other for nothing, and no worse. */
 export const streamKey = (stream: string): number =>
@@ -18,3 +19,6 @@ export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUT
 
 /** Begins a transaction that changes authority: no decision is under way while it runs. */
 export const BEGIN_CHANGES = `begin; select pg_advisory_xact_lock(${AUTHORITY_CLASS}, 0)`
+
+/** Waits until no other process does what only one may at a time, and keeps the others out of it. */
+export const TAKE_ALONE = `select pg_advisory_lock(${ALONE_CLASS}, 0)`

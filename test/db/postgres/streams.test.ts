@@ -147,9 +147,9 @@ t.test('the calls of a replica that died get their outcome from another one, onc
   ])
   const settled = await Promise.allSettled(
     others.map((other, index) => {
-      const [{ statements = [], decisions = [] } = {}] = found[index] ?? []
-      const entries = decisions.map((decision) => entry({ ...decision, status: 'unknown' }))
-      return other.ledger.commit({ statements, entries })
+      const [one] = found[index] ?? []
+      const entries = one?.decisions.map((decision) => entry({ ...decision, status: 'unknown' })) ?? []
+      return other.ledger.commit({ statements: one?.statements ?? [], entries })
     }),
   )
   t.same(settled.map(({ status }) => status).sort(), ['fulfilled', 'rejected'])

@@ -1,0 +1,60 @@
+import t from 'tap'
+import { listRows } from '../../db/audit/read.ts'
+import { openDatabase } from '../../db/database.ts'
+import { cluster } from '../support/db/postgres/cluster.ts'
+import { testGateway } from '../support/gateway.ts'
+
+const server = await cluster()
+
+/** Two gateways on one database, each with a data directory of its own. */
+async function two(t: Parameters<typeof testGateway>[0]) {
+  const settings = {
+    MCP_PROXY_DATABASE_URL: await server.fresh(),
+    MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas',
+  }
+  // At once: each finds an empty database.
+  const options = { settings, ownCa: true }
+  return Promise.all([testGateway(t, options), testGateway(t, options)])
+}
+
+const CHAT = { model: 'gpt-5-mini', messages: [] }
+
+t.test('replicas that start at once have one CA', async (t) => {
+  const [one, other] = await two(t)
+  t.equal(one.ca, other.ca)
+})
+
+t.test(
+  'who is enrolled at one replica is served by the other, and revoked there with its next call',
+  async (t) => {
+    const [one, other] = await two(t)
+    const bot = await one.enroll('bot', ['llm.chat'])
+    t.equal((await other.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const patched = await one.admin('PATCH', `/v1/admin/agents/${bot.id}/capabilities`, { capabilities: [] })
+    t.equal(patched.status, 200)
+    const refused = await other.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    t.match(refused, { status: 403, json: { error: { required_capability: 'llm.chat' } } })
+  },
+)
+
+t.test('50 changes of one set at once, at both, are 50 rows or 412, and the last one stands', async (t) => {
+  const gateways = await two(t)
+  const bot = await gateways[0].enroll('bot', [])
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, (_, n) =>
+      (gateways[n % 2] ?? gateways[0]).admin('PATCH', `/v1/admin/agents/${bot.id}/capabilities`, {
+        capabilities: [`tool.n${n}`],
+      }),
+    ),
+  )
+  t.same([...new Set(answers.map(({ status }) => status))], [200])
+  const database = await openDatabase(gateways[0].settings.databaseUrl)
+  t.teardown(() => database.close())
+  const { rows } = await listRows(database.kysely, { action: 'agent.capabilities_patched', limit: 1000 })
+  t.equal(rows.length, 50)
+  const revisions = rows.map(({ detail }) => Number(detail.revision))
+  t.equal(new Set(revisions).size, 50, 'each has a revision of its own')
+  const last = rows.find(({ detail }) => Number(detail.revision) === Math.max(...revisions))
+  const { json } = await gateways[1].admin('GET', `/v1/admin/agents/${bot.id}`)
+  t.same(json.capabilities, last?.detail.capabilities)
+})
