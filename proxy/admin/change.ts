@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LedgerError } from '../../db/audit/entry.ts'
 import type { Statement } from '../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
@@ -57,12 +58,17 @@ function refusalOf(error: unknown, duplicate: RefusalReason): unknown {
   return new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
 }
 
-/** The number of tries of a change when somebody else's comes in between. */
-const ATTEMPTS = 5
+/**
+ * The number of tries of a change when somebody else's comes in between. Within a process changes wait in line, so
+ * there are as many contenders as processes on the database.
+ */
+const ATTEMPTS = 20
+/** The time by which the pause before a try may grow with each. ms. */
+const PAUSE_MS = 4
 
 /**
  * Reads an object and changes it, and does both again where somebody else's change came between the two.
- * Refuses with `precondition_failed` when that has happened five times; what `read` refuses with is final.
+ * Refuses with `precondition_failed` when that has happened twenty times; what `read` refuses with is final.
  */
 export async function onLatest<Read, Made>(
   read: () => Promise<Read>,
@@ -74,6 +80,8 @@ export async function onLatest<Read, Made>(
       return await write(found)
     } catch (error) {
       if (!isOvertaken(error) || attempt === ATTEMPTS) throw error
+      // By chance: two that go in step would overtake each other for ever.
+      await sleep(Math.random() * attempt * PAUSE_MS)
     }
   }
 }

@@ -33,7 +33,7 @@ t.test(
     const patched = await one.admin('PATCH', `/v1/admin/agents/${bot.id}/capabilities`, { capabilities: [] })
     t.equal(patched.status, 200)
     const refused = await other.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
-    t.match(refused, { status: 403, json: { error: { required_capability: 'llm.chat' } } })
+    t.match(refused, { status: 403, json: { required_capability: 'llm.chat' } })
   },
 )
 
