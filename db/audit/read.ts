@@ -89,6 +89,14 @@ export async function verifyDatabase(db: Kysely<Schema>, signal: AbortSignal = N
   return chains.verdict()
 }
 
+/** Every row of the ledger, streams one after the other by seq, as {@link exportLines} takes them. */
+export async function* ledgerRows(
+  db: Kysely<Schema>,
+  signal: AbortSignal = NEVER,
+): AsyncGenerator<StoredRow> {
+  for await (const page of storedPages(db, signal)) yield* page
+}
+
 /** Every stream, in the order of their names. */
 async function* streamsOf(db: Kysely<Schema>): AsyncGenerator<string> {
   let after = ''

@@ -5,6 +5,7 @@ import { exitCodeOf, type Inspection, inspectRows, type Rows } from '../../db/au
 import type { StoredRow } from '../../db/audit/leaf.ts'
 import type { BadRow, Damaged } from '../../db/audit/verify.ts'
 import { databaseLocation } from '../../db/engine.ts'
+import { inspectPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { linesOf } from '../lines.ts'
@@ -17,7 +18,7 @@ export const verb = verbOf({
   takes: 'FILE|URL',
   make: 'make verify-audit [FILE=data/sallyport.db]',
   about: `Verifies the audit ledger offline. FILE is the SQLite database (only read, also while the gateway runs) or
-an NDJSON export; - reads an export from standard input. URL is sqlite:PATH. Of a database it also
+an NDJSON export; - reads an export from standard input. URL is sqlite:PATH or postgres://…. Of a SQLite database it also
 recomputes every decision, and compares the tables beside the ledger with what the ledger says.`,
   options: {
     authority: { type: 'boolean', description: 'recompute every decision of an export too' },
@@ -39,24 +40,17 @@ be seen against something kept elsewhere: an export, or a receipt.`,
 })
 
 async function inspect(source: string, authority: boolean): Promise<Inspection> {
-  const database = fileOf(source)
-  if (database !== '-' && isSqlite(database)) return inspectDatabase(database, Date.now(), shown)
-  const rows = exportedRows(linesOf(database === '-' ? process.stdin : createReadStream(database)))
+  const location = /^[a-z]+:/.test(source) ? databaseLocation(source) : null
+  if (location?.engine === 'postgres') return inspectPostgres(location.url, shown)
+  const file = location?.file ?? source
+  if (file !== '-' && isSqlite(file)) return inspectDatabase(file, Date.now(), shown)
+  const rows = exportedRows(linesOf(file === '-' ? process.stdin : createReadStream(file)))
   try {
     return await inspectRows(shown(rows), { authority })
   } catch (error) {
     if (!(error instanceof NotAnExport)) throw error
     throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
   }
-}
-
-function fileOf(source: string): string {
-  if (!/^[a-z]+:/.test(source)) return source
-  const location = databaseLocation(source)
-  if (location.engine === 'sqlite') return location.file
-  throw new Error(
-    'a ledger on PostgreSQL is verified by its export: POST /v1/admin/audit/verify, or sallyport export-audit',
-  )
 }
 
 function isSqlite(file: string): boolean {

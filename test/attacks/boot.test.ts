@@ -25,7 +25,11 @@ t.test('F-39 threat 36 what cannot be obeyed or trusted stops the boot with one 
     ['an empty DPoP mode', { MCP_PROXY_EGRESS_DPOP_MODE: '' }, /off, optional or required/],
     ['a port that is none', { MCP_PROXY_LISTEN: '127.0.0.1:99999' }, /MCP_PROXY_LISTEN/],
     ['an address of somebody else', { MCP_PROXY_LISTEN: '203.0.113.1:0' }, /cannot listen on 203\.0\.113\.1/],
-    ['PostgreSQL', { MCP_PROXY_DATABASE_URL: 'postgres://user:canary@db/x' }, /PostgreSQL/],
+    [
+      'PostgreSQL without a passphrase',
+      { MCP_PROXY_DATABASE_URL: 'postgres://user:canary@127.0.0.1:9/x' },
+      /the database cannot be opened/,
+    ],
     [
       'a secret that everybody can read',
       { MCP_PROXY_ADMIN_SECRET: '', MCP_PROXY_ADMIN_SECRET_FILE: join(directory, 'key') },

@@ -54,7 +54,10 @@ await t.test('§1 every decision is recorded before the work begins, and its out
   t.equal(decision?.request_id, answered.headers['x-request-id'])
   t.match(decision, { principal_id: 'acme::bot', principal_type: 'agent', model: 'gpt-test' })
   t.match(outcome, { provider: 'openai', detail: { http_status: 200, tokens: { input: 7, output: 3 } } })
-  t.match(answered.headers['audit-receipt'], `stream=${decision?.stream}, seq=${decision?.seq}, hash=${decision?.row_hash}`)
+  t.match(
+    answered.headers['audit-receipt'],
+    `stream=${decision?.stream}, seq=${decision?.seq}, hash=${decision?.row_hash}`,
+  )
 })
 
 await t.test('§1 prompts and completions are in no row', async (t) => {

