@@ -54,6 +54,18 @@ export async function pendingMigrations(
   return Object.keys(migrations).filter((name) => !applied.includes(name))
 }
 
+/** The migrations of a database by name: those that have run, and those that it needs. */
+export interface MigrationState {
+  readonly applied: readonly string[]
+  readonly pending: readonly string[]
+}
+
+/** Reads which migrations a database has run. Changes nothing. Throws as {@link pendingMigrations} does. */
+export async function migrationState(db: Kysely<Schema>, migrations: Migrations): Promise<MigrationState> {
+  const pending = await pendingMigrations(db, migrations)
+  return { pending, applied: Object.keys(migrations).filter((name) => !pending.includes(name)) }
+}
+
 /**
  * Brings the schema up to date, or throws as {@link pendingMigrations} does.
  * On PostgreSQL in one transaction, one process at a time, whoever starts beside it. Does NOT open a transaction on

@@ -52,6 +52,14 @@ const VERBS: Readonly<Record<string, Row>> = {
     load: () => import('./verbs/verify.ts'),
   },
   'verify-audit': { summary: 'the former name of verify', load: () => import('./verbs/verify.ts') },
+  migrate: {
+    summary: 'bring a database up to date, or say what it lacks',
+    load: () => import('./verbs/migrate.ts'),
+  },
+  'copy-database': {
+    summary: 'move a deployment from SQLite to PostgreSQL',
+    load: () => import('./verbs/copy-database.ts'),
+  },
   'export-audit': {
     summary: 'write the audit ledger as NDJSON',
     load: () => import('./verbs/export-audit.ts'),

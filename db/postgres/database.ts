@@ -3,7 +3,7 @@ import { Pool } from 'pg'
 import { answerTo, LedgerReader } from '../audit/reader.ts'
 import type { Database, Lookup } from '../database.ts'
 import { messageOf } from '../error-message.ts'
-import { migrateToLatest, pendingMigrations } from '../migrate.ts'
+import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import type { Schema } from '../schema.ts'
 import { migratingConfig, readingPool, writingClient } from './connection.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
@@ -34,6 +34,17 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     openWriter: () => openPostgresWriter(url),
     alone: (work) => alone(url, work),
     close: () => kysely.destroy(),
+  }
+}
+
+/** Reads which migrations the database has run. */
+export async function postgresMigrations(url: string): Promise<MigrationState> {
+  const pool = readingPool(url, () => {})
+  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+  try {
+    return await migrationState(kysely, MIGRATIONS)
+  } finally {
+    await kysely.destroy()
   }
 }
 

@@ -1,8 +1,9 @@
-import type SQLite from 'better-sqlite3'
+import { existsSync } from 'node:fs'
+import SQLite from 'better-sqlite3'
 import { type Compilable, Kysely, SqliteDialect } from 'kysely'
 import { answerTo, LedgerReader } from '../audit/reader.ts'
 import type { Database, Lookup } from '../database.ts'
-import { migrateToLatest, pendingMigrations } from '../migrate.ts'
+import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import type { Schema } from '../schema.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
@@ -48,6 +49,17 @@ export async function openSqliteDatabase(
       await audit.close()
       await kysely.destroy()
     },
+  }
+}
+
+/** Reads which migrations the database in a file has run. A file that is not there has run none, and stays away. */
+export async function sqliteMigrations(file: string): Promise<MigrationState> {
+  const connection = new SQLite(existsSync(file) ? file : ':memory:', { readonly: existsSync(file) })
+  const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+  try {
+    return await migrationState(kysely, MIGRATIONS)
+  } finally {
+    await kysely.destroy()
   }
 }
 

@@ -1,0 +1,159 @@
+import type SQLite from 'better-sqlite3'
+import type { Client } from 'pg'
+import { MAIN_STREAM, type StoredRow } from '../audit/leaf.ts'
+import { verifyDatabase } from '../audit/read.ts'
+import { type ChainVerifier, chainVerifier } from '../audit/verify.ts'
+import { takeLease } from '../sqlite/ledger/lease.ts'
+import { openReadOnly } from '../sqlite/ledger/rows.ts'
+import { MIGRATIONS } from '../sqlite/migrations.ts'
+import { timestamp } from '../statement.ts'
+import { writingClient } from './connection.ts'
+import { openPostgresDatabase } from './database.ts'
+import { durabilityProblem } from './ledger/durable.ts'
+
+interface Copying {
+  /** The SQLite database, of which no gateway may run. */
+  readonly file: string
+  /** The PostgreSQL database, empty or half copied. */
+  readonly url: string
+  /** Told how many rows of the ledger are copied, of how many. */
+  readonly onCopied: (rows: number, of: number) => void
+}
+
+/** Every table but the ledger's. */
+const TABLES = [
+  ...[
+    'internal_agents',
+    'local_user_principals',
+    'local_workload_principals',
+    'certificate_pins',
+    'subject_keys',
+  ],
+  ...['settings', 'api_keys', 'attached_cas', 'single_uses', 'signing_keys'],
+  ...['mcp_resources', 'mcp_tools', 'mcp_bindings'],
+]
+
+/** Rows of the ledger that are copied in one transaction. */
+const PART = 2_000
+
+/**
+ * Copies a whole deployment from SQLite to PostgreSQL: the ledger first, as the stream that it is, part by part, each
+ * row verified; then every other table, in one transaction. A copy that was interrupted goes on where it stopped.
+ * Resolves with the number of rows, once the copied ledger verifies. Rejects with one sentence where a gateway runs on
+ * the file, its ledger is damaged, or the target holds anything else.
+ */
+export async function copyToPostgres({ file, url, onCopied }: Copying): Promise<number> {
+  const lease = takeLease(file)
+  const source = openReadOnly(file)
+  const client = writingClient(url, 0)
+  client.on('error', () => {})
+  const target = await openPostgresDatabase(url)
+  try {
+    assertOfThisVersion(source)
+    await client.connect()
+    const problem = await durabilityProblem(client)
+    if (problem !== null) throw new Error(problem)
+    const last = await copied(client, source)
+    const rows = await copyLedger(client, source, last, onCopied)
+    await copyTables(client, source)
+    const verdict = await verifyDatabase(target.kysely)
+    if (verdict.ok && verdict.rows === rows) return rows
+    throw new Error(`the copied ledger does not verify: ${JSON.stringify(verdict)}`)
+  } finally {
+    await client.end()
+    await target.close()
+    source.close()
+    lease.close()
+  }
+}
+
+function assertOfThisVersion(source: SQLite.Database): void {
+  const applied = source.prepare<[], string>('select name from kysely_migration').pluck().all()
+  if (applied.length === Object.keys(MIGRATIONS).length) return
+  throw new Error(
+    'the database is of another version of this service: start this version on it once, and stop it',
+  )
+}
+
+/** Returns the seq of the last row that an earlier try has copied; 0 where there was none. */
+async function copied(client: Client, source: SQLite.Database): Promise<number> {
+  const { rows: principals } = await client.query(
+    `select 1 from internal_agents union all select 1 from local_user_principals
+     union all select 1 from local_workload_principals limit 1`,
+  )
+  const { rows: others } = await client.query('select 1 from audit_rows where stream <> $1 limit 1', [
+    MAIN_STREAM,
+  ])
+  if (principals.length + others.length > 0)
+    throw new Error('the PostgreSQL database is in use already: copy into an empty one')
+  const { rows } = await client.query<{ seq: number; hash: string }>(
+    'select seq, row_hash as hash from audit_rows order by seq desc limit 1',
+  )
+  const [last] = rows
+  if (!last) return 0
+  const own = source
+    .prepare<[number], string>('select row_hash from audit_log where seq = ?')
+    .pluck()
+    .get(last.seq)
+  if (own === last.hash) return last.seq
+  throw new Error('the PostgreSQL database holds the ledger of another deployment: copy into an empty one')
+}
+
+async function copyLedger(
+  client: Client,
+  source: SQLite.Database,
+  from: number,
+  onCopied: Copying['onCopied'],
+): Promise<number> {
+  const of = source.prepare<[], number | null>('select max(seq) from audit_log').pluck().get() ?? 0
+  const next = source.prepare<[number, number], StoredRow>(
+    'select * from audit_log where seq > ? order by seq limit ?',
+  )
+  const chain = chainVerifier({ tail: from > 0 })
+  let last = from
+  for (;;) {
+    const part = next.all(last, PART)
+    for (const row of part) assertSound(chain, row)
+    if (part.length > 0) await client.query(COPY_ROWS, columnsOf(part))
+    last = part.at(-1)?.seq ?? last
+    onCopied(last, of)
+    if (part.length < PART) return last
+  }
+}
+
+function assertSound(chain: ChainVerifier, row: StoredRow): void {
+  if (chain.add(row)) return
+  const { first_bad: bad } = chain.verdict()
+  throw new Error(`the audit ledger is damaged: row ${bad?.stream}:${bad?.seq} ${bad?.problem}`)
+}
+
+const COLUMNS = [
+  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
+  ...(['prev_hash', 'row_hash', 'leaf'] as const),
+]
+
+const columnsOf = (rows: readonly StoredRow[]): unknown[][] =>
+  COLUMNS.map((name) => rows.map((row) => row[name]))
+
+const COPY_ROWS = `insert into audit_rows (${COLUMNS.join(', ')}) select * from unnest(
+  ${COLUMNS.map((name, index) => `$${index + 1}::${name === 'seq' ? 'bigint' : 'text'}[]`).join(', ')})`
+
+async function copyTables(client: Client, source: SQLite.Database): Promise<void> {
+  await client.query('begin')
+  for (const table of TABLES) {
+    await client.query(`delete from ${table}`)
+    const rows = source.prepare(`select * from ${table}`).all()
+    for (let from = 0; from < rows.length; from += PART) {
+      const part = JSON.stringify(rows.slice(from, from + PART))
+      await client.query(`insert into ${table} select * from json_populate_recordset(null::${table}, $1)`, [
+        part,
+      ])
+    }
+  }
+  // Its writer is gone: calls that it left open get their outcome from the first gateway that runs.
+  await client.query(
+    `insert into audit_streams (stream, replica, opened_at) values ($1, 'sqlite', $2) on conflict do nothing`,
+    [MAIN_STREAM, timestamp(Date.now())],
+  )
+  await client.query('commit')
+}

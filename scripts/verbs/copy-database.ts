@@ -1,0 +1,45 @@
+import { databaseLocation } from '../../db/engine.ts'
+import { copyToPostgres } from '../../db/postgres/copy.ts'
+import { readSettings } from '../../proxy/settings.ts'
+import { verbOf } from '../command.ts'
+
+/** The time between two lines of progress. ms. */
+const SHOWN_EVERY_MS = 2_000
+
+export const verb = verbOf({
+  name: 'sallyport copy-database',
+  about: `Copies a whole deployment from SQLite to PostgreSQL: the audit ledger, row for row and verified, principals, capabilities,
+keys, MCP servers and settings. The gateway must be stopped. The SQLite database is left as it is. What is interrupted
+goes on where it stopped when it is run again.`,
+  options: {
+    to: {
+      type: 'string',
+      value: 'URL',
+      needed: true,
+      description: 'postgres://… of an empty database',
+    },
+  },
+  notes: `Then start the gateway on the same data directory, with MCP_PROXY_DATABASE_URL set to the URL, and MCP_PROXY_KEY_PASSPHRASE to
+what the file key-passphrase of the data directory holds. It puts the CA into the database, from which further gateways,
+each on a data directory of its own, have it.`,
+  run: async ({ to }) => {
+    const target = databaseLocation(to ?? '')
+    if (target.engine !== 'postgres') throw new Error('--to must be a URL postgres://…')
+    const source = databaseLocation(readSettings(process.env, process.cwd()).databaseUrl)
+    if (source.engine !== 'sqlite')
+      throw new Error('MCP_PROXY_DATABASE_URL must name the SQLite database to copy')
+    const rows = await copyToPostgres({ file: source.file, url: target.url, onCopied: progress() })
+    process.stdout.write(
+      `copied ${source.file}, with ${rows.toLocaleString('en')} rows of the ledger; it verifies\n`,
+    )
+  },
+})
+
+function progress(): (rows: number, of: number) => void {
+  let shownAt = performance.now()
+  return (rows, of) => {
+    if (performance.now() - shownAt < SHOWN_EVERY_MS) return
+    shownAt = performance.now()
+    process.stderr.write(`copied ${rows.toLocaleString('en')} of ${of.toLocaleString('en')} rows\n`)
+  }
+}

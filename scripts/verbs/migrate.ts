@@ -1,0 +1,45 @@
+import { openDatabase } from '../../db/database.ts'
+import { databaseLocation } from '../../db/engine.ts'
+import type { MigrationState } from '../../db/migrate.ts'
+import { postgresMigrations } from '../../db/postgres/database.ts'
+import { sqliteMigrations } from '../../db/sqlite/database.ts'
+import { makeDataDirectory } from '../../proxy/data-directory.ts'
+import { readSettings } from '../../proxy/settings.ts'
+import { verbOf, WrongUsage } from '../command.ts'
+
+/** The exit code where migrations are to be run. */
+const PENDING = 3
+
+export const verb = verbOf({
+  name: 'sallyport migrate',
+  takes: 'status|up',
+  about: `Says which migrations the database of MCP_PROXY_DATABASE_URL has run and which it needs (status), or runs those (up). A
+gateway does the same when it starts; this is for whoever wants it done before. On PostgreSQL any number may run it at once: one
+migrates, the others find nothing left to do.`,
+  options: { 'dry-run': { type: 'boolean', description: 'with up: only say what would be run' } },
+  notes: `Exit code: 0; 3 where status or --dry-run finds migrations to run; 1 where the database cannot be read or brought up to date.`,
+  run: async ({ 'dry-run': dryRun = false }, [command, ...rest]) => {
+    if (rest.length > 0 || (command !== 'status' && command !== 'up'))
+      throw new WrongUsage('say status or up')
+    const settings = readSettings(process.env, process.cwd())
+    const { applied, pending } = await stateOf(settings.databaseUrl)
+    const says = (word: string, names: readonly string[]): void => {
+      for (const name of names) process.stdout.write(`${word} ${name}\n`)
+    }
+    if (command === 'status') says('applied', applied)
+    if (command === 'status' || dryRun) {
+      says('pending', pending)
+      return pending.length > 0 ? PENDING : 0
+    }
+    await makeDataDirectory(settings)
+    const database = await openDatabase(settings.databaseUrl)
+    await database.close()
+    says('applied', pending)
+    return 0
+  },
+})
+
+function stateOf(url: string): Promise<MigrationState> {
+  const location = databaseLocation(url)
+  return location.engine === 'sqlite' ? sqliteMigrations(location.file) : postgresMigrations(location.url)
+}
