@@ -1,7 +1,6 @@
 import type { Compilable, Kysely } from 'kysely'
 import type { LedgerReader } from './audit/reader.ts'
 import type { Writer } from './audit/writer.ts'
-import { databaseLocation } from './engine.ts'
 import type { Schema } from './schema.ts'
 
 /**
@@ -32,24 +31,4 @@ export interface Database {
    */
   readonly alone: <Made>(work: () => Promise<Made>) => Promise<Made>
   readonly close: () => Promise<void>
-}
-
-/**
- * Opens the database of a URL (db/engine.ts), migrates it, and from then on refuses to write through it. Throws one
- * sentence for the operator where the URL is not understood, the database cannot be opened, or the schema is newer
- * than ours. `onCopied`: the progress where a ledger of before 0051 is brought into the present form, which takes a
- * minute for a few million rows.
- */
-export async function openDatabase(
-  url: string,
-  onCopied: (rows: number, of: number) => void = () => {},
-): Promise<Database> {
-  const location = databaseLocation(url)
-  // Only the one that is used: the other one's driver takes memory, and time at the start.
-  if (location.engine === 'sqlite') {
-    const { openSqliteDatabase } = await import('./sqlite/database.ts')
-    return openSqliteDatabase(location.file, onCopied)
-  }
-  const { openPostgresDatabase } = await import('./postgres/database.ts')
-  return openPostgresDatabase(location.url)
 }

@@ -1,3 +1,5 @@
+import type { Database } from './database.ts'
+
 /** Which engine holds the rows, and where. */
 export type DatabaseLocation =
   | {
@@ -21,3 +23,23 @@ export function databaseLocation(url: string): DatabaseLocation {
 
 export const NO_DATABASE_URL =
   'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db, or postgres:// with a host and a database'
+
+/**
+ * Opens the database of a URL (db/engine.ts), migrates it, and from then on refuses to write through it. Throws one
+ * sentence for the operator where the URL is not understood, the database cannot be opened, or the schema is newer
+ * than ours. `onCopied`: the progress where a ledger of before 0051 is brought into the present form, which takes a
+ * minute for a few million rows.
+ */
+export async function openDatabase(
+  url: string,
+  onCopied: (rows: number, of: number) => void = () => {},
+): Promise<Database> {
+  const location = databaseLocation(url)
+  // Only the one that is used: the other one's driver takes memory, and time at the start.
+  if (location.engine === 'sqlite') {
+    const { openSqliteDatabase } = await import('./sqlite/database.ts')
+    return openSqliteDatabase(location.file, onCopied)
+  }
+  const { openPostgresDatabase } = await import('./postgres/database.ts')
+  return openPostgresDatabase(location.url)
+}

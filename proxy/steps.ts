@@ -1,4 +1,5 @@
-import { type Database, openDatabase } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { openDatabase } from '../db/engine.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'

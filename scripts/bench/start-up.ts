@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { listRows } from '../../db/audit/read.ts'
-import { openDatabase } from '../../db/database.ts'
+import { openDatabase } from '../../db/engine.ts'
 import { fillLedger } from './alone/measure.ts'
 import { isChosen } from './chosen.ts'
 import type { Start } from './ground/children.ts'

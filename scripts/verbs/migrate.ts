@@ -1,5 +1,4 @@
-import { openDatabase } from '../../db/database.ts'
-import { databaseLocation } from '../../db/engine.ts'
+import { databaseLocation, openDatabase } from '../../db/engine.ts'
 import type { MigrationState } from '../../db/migrate.ts'
 import { postgresMigrations } from '../../db/postgres/database.ts'
 import { sqliteMigrations } from '../../db/sqlite/database.ts'

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import t, { type Test } from 'tap'
-import { openDatabase } from '../../db/database.ts'
+import { openDatabase } from '../../db/engine.ts'
 import { readSetting } from '../../db/settings.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { adminSecret } from '../../plugins/secrets/admin-secret.ts'

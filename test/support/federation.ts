@@ -7,7 +7,7 @@ import { createLocalJWKSet, decodeJwt, type JWTVerifyResult, jwtVerify } from 'j
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { openLedger } from '../../db/audit/ledger.ts'
-import { openDatabase } from '../../db/database.ts'
+import { openDatabase } from '../../db/engine.ts'
 import { findPrincipal } from '../../db/principals/read.ts'
 import { insertPrincipal, setCapabilities } from '../../db/principals/write.ts'
 import type { Statement } from '../../db/statement.ts'

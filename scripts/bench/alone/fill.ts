@@ -1,6 +1,6 @@
 // Fills the ledger of a database with rows, by the ledger itself. Usage: node fill.ts FILE ROWS
 import { openLedger } from '../../../db/audit/ledger.ts'
-import { openDatabase } from '../../../db/database.ts'
+import { openDatabase } from '../../../db/engine.ts'
 import { entry } from './entry.ts'
 
 /** The rows of a unit, and the units that are under way at a time. */

@@ -6,7 +6,8 @@ import type { Entry } from '../../../db/audit/entry.ts'
 import { type RowFilter, rowsQuery, spanEndQuery } from '../../../db/audit/find.ts'
 import type { StoredRow } from '../../../db/audit/leaf.ts'
 import type { Page } from '../../../db/audit/read.ts'
-import { type Database, openDatabase } from '../../../db/database.ts'
+import type { Database } from '../../../db/database.ts'
+import { openDatabase } from '../../../db/engine.ts'
 import { fillLedger } from '../../support/db/many-rows.ts'
 import {
   AT,

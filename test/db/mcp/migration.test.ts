@@ -3,7 +3,7 @@ import SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import t from 'tap'
-import { openDatabase } from '../../../db/database.ts'
+import { openDatabase } from '../../../db/engine.ts'
 import type { Schema } from '../../../db/schema.ts'
 import { MIGRATIONS } from '../../../db/sqlite/migrations.ts'
 

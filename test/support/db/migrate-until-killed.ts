@@ -1,5 +1,5 @@
 // Run as a process of its own: migrates a database, and is killed as soon as so many parts of its ledger are copied.
-import { openDatabase } from '../../../db/database.ts'
+import { openDatabase } from '../../../db/engine.ts'
 
 const [file = '', parts = ''] = process.argv.slice(2)
 let copied = 0

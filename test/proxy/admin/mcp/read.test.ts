@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { openLedger } from '../../../../db/audit/ledger.ts'
-import { openDatabase } from '../../../../db/database.ts'
+import { openDatabase } from '../../../../db/engine.ts'
 import { findMcpResource, insertMcpResource } from '../../../../db/mcp/resources.ts'
 import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
 import { readUpstream } from '../../../../proxy/admin/mcp/read.ts'

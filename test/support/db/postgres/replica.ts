@@ -2,7 +2,8 @@ import { Client, type QueryResult } from 'pg'
 import type { Test } from 'tap'
 import { type Ledger, openLedger } from '../../../../db/audit/ledger.ts'
 import { verifyDatabase } from '../../../../db/audit/read.ts'
-import { type Database, openDatabase } from '../../../../db/database.ts'
+import type { Database } from '../../../../db/database.ts'
+import { openDatabase } from '../../../../db/engine.ts'
 import { VERSION } from '../scratch-ledger.ts'
 
 /** One of several processes on a database, as far as the database sees them. */
