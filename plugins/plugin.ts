@@ -1,7 +1,7 @@
 import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
 import type { Principal } from './facts.ts'
 import { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
-import { Refusal } from './refusal.ts'
+import { Refusal, refusalOf } from './refusal.ts'
 
 export type { Arrival, Caller, Hangup, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
 export { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
@@ -187,7 +187,7 @@ class Judgement<Facts extends Arrival> {
   }
 
   #refuse(error: unknown): void {
-    this.refusal = error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
+    this.refusal = refusalOf(error, 'plugin_failed')
     this.#by = this.#plugins[this.given.length]?.name ?? RECORDER
   }
 

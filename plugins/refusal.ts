@@ -1,5 +1,6 @@
 import type { FieldError } from '../db/capabilities.ts'
 import type { JsonObject } from '../db/json.ts'
+import { DatabaseUnavailable } from '../db/unavailable.ts'
 import type { Receipt, Summarised } from './arrival.ts'
 
 /** The outside of a refusal: its HTTP status, the vendors' word for its kind, and one plain sentence. */
@@ -241,6 +242,13 @@ interface Options {
   readonly headers?: Readonly<Record<string, string>>
   /** The record of it, where it is the recorder that refuses. */
   readonly recorded?: Receipt | Summarised | null
+}
+
+/** Makes the refusal of what was thrown: itself, or that the database is away; else for the `otherwise` reason. */
+export function refusalOf(thrown: unknown, otherwise: RefusalReason): Refusal {
+  if (thrown instanceof Refusal) return thrown
+  if (!(thrown instanceof DatabaseUnavailable)) return new Refusal(otherwise, { cause: thrown })
+  return new Refusal('audit_unavailable', { cause: thrown, headers: { 'retry-after': '1' } })
 }
 
 /**

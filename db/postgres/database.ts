@@ -9,13 +9,14 @@ import { migratingConfig, readingPool, writingClient } from './connection.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { kyselyPool, unavailable } from './pool.ts'
 import { TextByBytes } from './text-by-bytes.ts'
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
 export async function openPostgresDatabase(url: string): Promise<Database> {
   // A connection that breaks while nobody uses it is opened anew by the next question, which says what is wrong.
   const pool = readingPool(url, () => {})
-  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool: kyselyPool(pool) }) })
   try {
     if ((await pendingMigrations(kysely, MIGRATIONS)).length > 0) await migrate(url)
   } catch (error) {
@@ -83,7 +84,7 @@ function prepared<R>(pool: Pool, query: Compilable<R>): Lookup<R> {
   prepares += 1
   const name = `lookup_${prepares}`
   return async (...parameters) => {
-    const { rows } = await pool.query({ name, text, values: [...parameters] })
+    const { rows } = await pool.query({ name, text, values: [...parameters] }).catch(unavailable)
     // The rows are those of the query that was compiled.
     return rows[0] as R | undefined
   }

@@ -11,7 +11,7 @@ import type {
   Settling,
   Summarised,
 } from '../../plugins/plugin.ts'
-import { Refusal } from '../../plugins/refusal.ts'
+import { Refusal, refusalOf } from '../../plugins/refusal.ts'
 import type { RouteDoc } from './doc.ts'
 import type { StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
@@ -214,7 +214,7 @@ async function pass<Facts extends Arrival, From extends Arrival>(
     countWhole(reply, facts)
     return { ...answered, reply, refusal: null, by: null }
   } catch (error) {
-    const refusal = refusalOf(error, facts.hangup)
+    const refusal = refusalOfCall(error, facts.hangup)
     return { ...answered, reply: refuse(refusal, facts), refusal, by: 'handler' }
   }
 }
@@ -237,11 +237,10 @@ function countWhole({ body }: Reply, facts: Arrival): void {
   facts.held.sends(Buffer.byteLength(body))
 }
 
-function refusalOf(error: unknown, { gone, reason }: Hangup): Refusal {
+function refusalOfCall(error: unknown, { gone, reason }: Hangup): Refusal {
   // Where the authority of a call is gone, that is why it ended, whatever it ended with.
   if (reason instanceof Refusal) return reason
-  if (error instanceof Refusal) return error
-  return gone ? new Refusal('client_gone') : new Refusal('internal', { cause: error })
+  return gone && !(error instanceof Refusal) ? new Refusal('client_gone') : refusalOf(error, 'internal')
 }
 
 function principalOf<Facts extends Arrival>({ facts }: Decision<Facts>): string | null {

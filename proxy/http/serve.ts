@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Logger } from 'pino'
 import { isObject, type JsonObject } from '../../db/json.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
-import { REASONS, Refusal } from '../../plugins/refusal.ts'
+import { REASONS, Refusal, refusalOf } from '../../plugins/refusal.ts'
 import type { Logs } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Router, splitTarget } from './arrival.ts'
@@ -136,7 +136,7 @@ class Call implements OpenCall {
 }
 
 function refused(arrival: Arrival, error: unknown, by: string): Handled {
-  const refusal = error instanceof Refusal ? error : new Refusal('internal', { cause: error })
+  const refusal = refusalOf(error, 'internal')
   const reply = refusalReply(refusal, arrival.id)
   return {
     arrival,

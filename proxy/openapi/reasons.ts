@@ -5,8 +5,8 @@ type Reasons = readonly RefusalReason[]
 /** The reasons of every route: faults of the request as HTTP. */
 export const FRAMING: Reasons = ['bad_request', 'body_timeout', 'headers_too_large', 'expectation_failed']
 
-/** The reason of every route: a fault of the service. */
-export const UNEXPECTED: Reasons = ['internal']
+/** The reasons of every route: a fault of the service, or of its database. */
+export const UNEXPECTED: Reasons = ['internal', 'audit_unavailable']
 
 /** The reason of a route whose pipeline checks the caller: a plugin that breaks has refused. */
 export const ASKED: Reasons = ['plugin_failed']

@@ -58,3 +58,29 @@ t.test('50 changes of one set at once, at both, are 50 rows or 412, and the last
   const { json } = await gateways[1].admin('GET', `/v1/admin/agents/${bot.id}`)
   t.same(json.capabilities, last?.detail.capabilities)
 })
+
+t.test(
+  'F-08 while the database is away calls are 503 and none is dispatched, and then they are served again',
+  async (t) => {
+    const [one, other] = await two(t)
+    const bot = await one.enroll('bot', ['llm.chat'])
+    const chat = (gateway: typeof one) => gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    t.equal((await chat(other)).status, 200)
+    await server.stop('immediate')
+    const asked = other.upstream.seen.length
+    for (const gateway of [one, other]) {
+      const refused = await chat(gateway)
+      t.match(refused, { status: 503, json: { error: { code: 'audit_unavailable' } } })
+      t.ok(refused.headers['retry-after'])
+      t.equal((await gateway.call(null, 'GET', '/ready')).status, 503)
+    }
+    t.equal(other.upstream.seen.length, asked)
+    await server.start()
+    for (const gateway of [one, other]) {
+      let { status } = await chat(gateway)
+      // Its writer may be on its way to the server still.
+      for (let tries = 0; status === 503 && tries < 50; tries += 1) ({ status } = await chat(gateway))
+      t.equal(status, 200)
+    }
+  },
+)

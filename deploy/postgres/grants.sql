@@ -1,0 +1,7 @@
+-- Run by sallyport_owner after each `sallyport migrate up` that has run a migration.
+
+grant select, insert, update, delete on all tables in schema public to sallyport_gateway;
+
+-- The ledger only grows. What has been migrated is the owner's to say.
+revoke update, delete on audit_rows from sallyport_gateway;
+revoke insert, update, delete on audit_log, kysely_migration, kysely_migration_lock from sallyport_gateway;
