@@ -3,6 +3,8 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { exportLine, type StoredRow } from '../../db/audit/leaf.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
+import { databaseLocation } from '../../db/engine.ts'
+import { exportPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { openReadOnly, storedRows, userNames } from '../../db/sqlite/ledger/rows.ts'
 import { commandOf, verbOf, WrongUsage } from '../command.ts'
 
@@ -12,8 +14,8 @@ const ROWS_PER_CHUNK = 256
 export const verb = verbOf({
   name: 'sallyport export-audit',
   takes: 'DATABASE',
-  about: `Writes the audit ledger of a SQLite database as NDJSON, one row per line. The database is only read, also while the
-gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was written.`,
+  about: `Writes the audit ledger of a database as NDJSON, one row per line: of a SQLite file, or of postgres://…. It is only read, also
+while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was written.`,
   options: {
     out: {
       type: 'string',
@@ -26,7 +28,9 @@ gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was writt
   run: async ({ out }, [database, ...rest]) => {
     if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
-    const db = openReadOnly(database)
+    const location = /^[a-z]+:/.test(database) ? databaseLocation(database) : null
+    if (location?.engine === 'postgres') return void (await pipeline(exportPostgres(location.url), target))
+    const db = openReadOnly(location?.file ?? database)
     await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), target)
   },
 })

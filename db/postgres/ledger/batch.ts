@@ -1,4 +1,4 @@
-import type { Client } from 'pg'
+import { type Client, DatabaseError } from 'pg'
 import type { Draft } from '../../audit/draft.ts'
 import { GENESIS, hashOf, leafIn } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
@@ -53,9 +53,26 @@ export async function prepare(
     })
     return { sealed }
   })
-  if (rows.length > 0) await client.query(insertOf(stream, rows))
+  if (rows.length > 0) await append(client, stream, rows)
   return { results, tip }
 }
+
+/** The chain in the database is not the one that its writer has left there: nothing more is to be written to it. */
+export class ChainBroken extends Error {}
+
+async function append(client: Client, stream: string, rows: readonly Row[]): Promise<void> {
+  try {
+    await client.query(insertOf(stream, rows))
+  } catch (error) {
+    if (!(error instanceof DatabaseError) || !NOT_THE_NEXT.test(error.code ?? '')) throw error
+    throw new ChainBroken(`audit stream ${stream} was changed under its writer: ${error.message}`, {
+      cause: error,
+    })
+  }
+}
+
+// What the guard raises, and the keys of the table.
+const NOT_THE_NEXT = /^(P0001|23505)$/
 
 const changes = ({ statements }: Work): boolean => statements.some(({ beside }) => beside === undefined)
 const standsAlone = ({ statements }: Work): boolean => statements.some(({ beside }) => beside !== 'claim')

@@ -11,6 +11,14 @@ const ALONE_CLASS = 0x53_41_4c_33
 export const streamKey = (stream: string): number =>
   Buffer.from(hash('sha256', stream, 'hex'), 'hex').readInt32BE()
 
+/** Of the session that holds a lock, by its two halves. */
+export const HOLDERS = `from pg_locks where locktype = 'advisory' and granted and objsubid = 2
+    and database = (select oid from pg_database where datname = current_database())
+    and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid`
+
+/** Ends the session that holds a lock. Any role may end sessions of its own. */
+export const END_HOLDER = `select pg_terminate_backend(pid) ${HOLDERS} and pid <> pg_backend_pid()`
+
 /**
  * Begins a transaction in which decisions are made. No change of anybody's authority is committed while it runs, so
  * that what it asserts still holds when its rows are there (docs/threats.md#b1).

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import type { OpenDecision, Unfinished } from '../../audit/writer.ts'
 import { timestamp } from '../../statement.ts'
-import { STREAM_CLASS, streamKey } from './locks.ts'
+import { HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
 
 /** The time that a stream must have been without a writer. One that has lost its connection comes back sooner. ms. */
 const GONE_MS = 20_000
@@ -58,11 +58,7 @@ async function leftOpen(client: Client, { stream, recovered }: Stream): Promise<
 const OPEN_STREAMS = 'select stream, recovered from audit_streams where closed_at is null and stream <> $1'
 
 // Looked at, not taken: who comes back to its stream at this instant must not find it taken.
-const IS_HELD = `select exists (
-  select from pg_locks where locktype = 'advisory' and granted and objsubid = 2
-    and database = (select oid from pg_database where datname = current_database())
-    and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid
-) as held`
+const IS_HELD = `select exists (select ${HOLDERS}) as held`
 
 const LEFT_OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
 from audit_log decision

@@ -3,12 +3,11 @@ import { hostname } from 'node:os'
 import { type Client, DatabaseError } from 'pg'
 import type { Sealed } from '../../audit/entry.ts'
 import type { Unfinished, Work, WorkResult, Writer } from '../../audit/writer.ts'
-import { messageOf } from '../../error-message.ts'
 import { timestamp } from '../../statement.ts'
 import { writingClient } from '../connection.ts'
-import { type Link, NO_ROWS, prepare, type Written } from './batch.ts'
+import { ChainBroken, type Link, NO_ROWS, prepare, type Written } from './batch.ts'
 import { durabilityProblem } from './durable.ts'
-import { STREAM_CLASS, streamKey } from './locks.ts'
+import { END_HOLDER, STREAM_CLASS, streamKey } from './locks.ts'
 import { auditSchemaProblem } from './schema.ts'
 import { Abandoned } from './unfinished.ts'
 
@@ -61,14 +60,8 @@ class StreamWriter implements Writer {
 
   async open(): Promise<void> {
     const client = await this.#connect()
-    const problem = (await durabilityProblem(client)) ?? (await auditSchemaProblem(client))
-    if (problem === null) {
-      const row = [this.stream, hostname(), timestamp(Date.now())]
-      await client.query('insert into audit_streams (stream, replica, opened_at) values ($1, $2, $3)', row)
-      return
-    }
-    await this.close()
-    throw new Error(problem)
+    const row = [this.stream, hostname(), timestamp(Date.now())]
+    await client.query('insert into audit_streams (stream, replica, opened_at) values ($1, $2, $3)', row)
   }
 
   async write(batch: readonly Work[]): Promise<readonly WorkResult[]> {
@@ -81,7 +74,7 @@ class StreamWriter implements Writer {
       throw error
     }
     try {
-      await client.query('commit')
+      await commit(client)
     } catch (error) {
       this.#doubt = written.tip
       this.#drop(client)
@@ -112,9 +105,7 @@ class StreamWriter implements Writer {
 
   /** Rolls back. A connection on which the server says nothing is of no more use: it rolls back by itself. */
   async #undo(client: Client, error: unknown): Promise<void> {
-    // The chain in the database is not the one that we left there: nothing more is to be written to it.
-    if (isOurChainBroken(error))
-      this.#lose(new Error(`audit stream ${this.stream} was changed under its writer`))
+    if (error instanceof ChainBroken) this.#lose(error)
     if (this.#closed || !(error instanceof DatabaseError)) return this.#drop(client)
     await client.query('rollback').catch(() => this.#drop(client))
   }
@@ -141,9 +132,17 @@ class StreamWriter implements Writer {
     return client
   }
 
-  /** Takes the stream's lock, and finds the end of its chain. */
+  /**
+   * Takes the stream's lock, and finds the end of its chain. Asks the server again what it may lose: it may be another
+   * one now.
+   */
   async #take(client: Client): Promise<void> {
-    await client.query('select pg_advisory_lock($1, $2)', [STREAM_CLASS, streamKey(this.stream)])
+    const problem = (await durabilityProblem(client)) ?? (await auditSchemaProblem(client))
+    if (problem !== null) throw new Error(problem)
+    const lock = [STREAM_CLASS, streamKey(this.stream)]
+    // The session before, where the server has not noticed that its connection is gone.
+    await client.query(END_HOLDER, lock)
+    await client.query('select pg_advisory_lock($1, $2)', lock)
     const { rows } = await client.query<Link>(LAST, [this.stream])
     const found = rows[0] ?? NO_ROWS
     const known = [this.#head, ...(this.#doubt ? [this.#doubt] : [])]
@@ -171,4 +170,8 @@ class StreamWriter implements Writer {
 
 const LAST = 'select seq, row_hash as hash from audit_rows where stream = $1 order by seq desc limit 1'
 
-const isOurChainBroken = (error: unknown): boolean => messageOf(error).includes('takes only the next row')
+async function commit(client: Client): Promise<void> {
+  const { command } = await client.query('commit')
+  // What PostgreSQL answers where a statement had failed.
+  if (command !== 'COMMIT') throw new Error(`the commit was answered with ${command}`)
+}

@@ -1,4 +1,6 @@
+import { Client } from 'pg'
 import t from 'tap'
+import { END_HOLDER, STREAM_CLASS, streamKey } from '../../../db/postgres/ledger/locks.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry } from '../../support/db/scratch-ledger.ts'
@@ -124,3 +126,23 @@ t.test('a database that was set back behind what this process has written is not
   await t.rejects(ledger.commit({ entries: [entry()] }), { code: 'unavailable' })
   t.match(await ledger.failed, { message: /was changed under its writer|is row 1, and not row 2/ })
 })
+
+t.test(
+  'F-11 a session that the server still believes in does not keep its process from writing on',
+  async (t) => {
+    const url = await server.fresh()
+    const { ledger } = await replica(t, url)
+    const [sealed] = await ledger.commit({ entries: [entry()] })
+    const lock = [STREAM_CLASS, streamKey(sealed?.stream ?? '')]
+    // The session of before, whose connection is gone: here somebody else stands in for it.
+    const before = new Client(url)
+    before.on('error', () => {})
+    await before.connect()
+    t.teardown(() => before.end().catch(() => {}))
+    const taken = before.query('select pg_advisory_lock($1, $2)', lock)
+    await raw(url, END_HOLDER, lock)
+    await taken
+    await untilItGoes(() => ledger.commit({ entries: [entry()] }))
+    t.match(await ledger.commit({ entries: [entry()] }), [{ stream: sealed?.stream }])
+  },
+)

@@ -14,6 +14,9 @@ t.test('verify reads a ledger of many streams out of PostgreSQL', async (t) => {
   }
   const whole = await sallyport(['verify', url])
   t.match(whole, { code: 0, out: /4 rows/ })
+  const exported = await sallyport(['export-audit', url])
+  t.match(exported, { code: 0, out: /^(\{.+\}\n){4}$/ })
+  t.match(await sallyport(['verify', '-'], {}, exported.out), { code: 0, out: /4 rows/ })
 })
 
 t.test('verify finds a guard that was switched off, and a row that was changed meanwhile', async (t) => {
