@@ -216,7 +216,7 @@ await t.test(
     await round()
     await stage.close(0)
     const file = join(t.testdir(), 'audit.ndjson')
-    await sallyport(['export-audit', join(stage.settings.dataDir, 'sallyport.db'), '--out', file])
+    await sallyport(['export-audit', stage.settings.databaseUrl, '--out', file])
     const rows: readonly Json[] = readFileSync(file, 'utf8')
       .trimEnd()
       .split('\n')

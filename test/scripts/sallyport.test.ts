@@ -25,6 +25,8 @@ const VERBS = [
   'rotate-signing-key',
   'verify',
   'verify-audit',
+  'migrate',
+  'copy-database',
   'export-audit',
 ]
 

@@ -116,7 +116,7 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
       MCP_PROXY_DATA_DIR: join(root, 'data'),
       MCP_PROXY_PLUGINS_DIR: pluginsDir,
       MCP_PROXY_ADMIN_SECRET: ADMIN_SECRET,
-      ...(await databaseSettings()),
+      ...(await databaseSettings(options.settings?.MCP_PROXY_DATA_DIR ?? join(root, 'data'))),
       ...options.settings,
     },
     root,

@@ -1,5 +1,6 @@
 import SQLite from 'better-sqlite3'
 import t from 'tap'
+import { skipWithoutFile } from '../../support/db/engine.ts'
 import { ADMIN_SECRET, agentOf, ask, CHAT, testGateway } from '../../support/gateway.ts'
 
 await t.test(
@@ -19,6 +20,7 @@ await t.test(
 
 await t.test(
   'docs/protocol.md#health a ledger that cannot be written makes it not ready, until it can again',
+  { skip: skipWithoutFile },
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])

@@ -10,6 +10,8 @@ const NOWHERE = 'http://127.0.0.1:1/mcp'
 /** The rows of resources as they were written, each with what it says. */
 async function rowsOf(gateway: Awaited<ReturnType<typeof testGateway>>) {
   const rows = (await gateway.rows()).filter(({ action }) => action.startsWith('mcp_resource.'))
+  // Not by their time, which is when each request came.
+  rows.sort((one, other) => one.seq - other.seq)
   return rows.map(({ action, detail }) => ({ action, detail: detail as Json }))
 }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import t from 'tap'
 import { certifiedUser } from '../../../support/certs/certified.ts'
+import { skipWithoutFile } from '../../../support/db/engine.ts'
 import { CHAT, testGateway } from '../../../support/gateway.ts'
 
 const CHAT_PATH = '/v1/chat/completions'
@@ -71,6 +72,7 @@ await t.test('an erased user is gone from every file, and every proof holds as b
 
 await t.test(
   'the key of an erased principal is gone, so that nobody can search for what it sent',
+  { skip: skipWithoutFile },
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
