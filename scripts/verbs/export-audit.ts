@@ -29,7 +29,10 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
     if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
     const location = /^[a-z]+:/.test(database) ? databaseLocation(database) : null
-    if (location?.engine === 'postgres') return void (await pipeline(exportPostgres(location.url), target))
+    if (location?.engine === 'postgres') {
+      await pipeline(exportPostgres(location.url), target)
+      return
+    }
     const db = openReadOnly(location?.file ?? database)
     await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), target)
   },
