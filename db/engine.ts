@@ -21,6 +21,10 @@ export function databaseLocation(url: string): DatabaseLocation {
   return { engine: 'sqlite', file }
 }
 
+/** The same of what a command is given: a URL, or the path of a SQLite file. */
+export const locationOf = (source: string): DatabaseLocation =>
+  /^[a-z]+:/.test(source) ? databaseLocation(source) : { engine: 'sqlite', file: source }
+
 export const NO_DATABASE_URL =
   'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db, or postgres:// with a host and a database'
 

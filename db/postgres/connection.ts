@@ -31,6 +31,22 @@ export function readingPool(url: string, onLost: (error: Error) => void): Pool {
 export const writingClient = (url: string, questionMs: number): Client =>
   new Client(configOf(url, questionMs))
 
+/** Does work on a connection of its own, which ends with it, and all that it holds. `questionMs`: as above. */
+export async function withClient<Made>(
+  url: string,
+  questionMs: number,
+  work: (client: Client) => Promise<Made>,
+): Promise<Made> {
+  const client = writingClient(url, questionMs)
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
 /** One connection that may write, and take its time. */
 export const migratingConfig = (url: string): PoolConfig => ({ ...configOf(url, 0), max: 1 })
 

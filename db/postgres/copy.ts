@@ -10,6 +10,7 @@ import { timestamp } from '../statement.ts'
 import { writingClient } from './connection.ts'
 import { openPostgresDatabase } from './database.ts'
 import { durabilityProblem } from './ledger/durable.ts'
+import { insertOf } from './ledger/rows.ts'
 
 interface Copying {
   /** The SQLite database, of which no gateway may run. */
@@ -114,7 +115,7 @@ async function copyLedger(
   for (;;) {
     const part = next.all(last, PART)
     for (const row of part) assertSound(chain, row)
-    if (part.length > 0) await client.query(COPY_ROWS, columnsOf(part))
+    if (part.length > 0) await client.query(insertOf(part))
     last = part.at(-1)?.seq ?? last
     onCopied(last, of)
     if (part.length < PART) return last
@@ -126,17 +127,6 @@ function assertSound(chain: ChainVerifier, row: StoredRow): void {
   const { first_bad: bad } = chain.verdict()
   throw new Error(`the audit ledger is damaged: row ${bad?.stream}:${bad?.seq} ${bad?.problem}`)
 }
-
-const COLUMNS = [
-  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
-  ...(['prev_hash', 'row_hash', 'leaf'] as const),
-]
-
-const columnsOf = (rows: readonly StoredRow[]): unknown[][] =>
-  COLUMNS.map((name) => rows.map((row) => row[name]))
-
-const COPY_ROWS = `insert into audit_rows (${COLUMNS.join(', ')}) select * from unnest(
-  ${COLUMNS.map((name, index) => `$${index + 1}::${name === 'seq' ? 'bigint' : 'text'}[]`).join(', ')})`
 
 async function copyTables(client: Client, source: SQLite.Database): Promise<void> {
   await client.query('begin')

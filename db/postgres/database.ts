@@ -5,18 +5,16 @@ import type { Database, Lookup } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import type { Schema } from '../schema.ts'
-import { migratingConfig, readingPool, writingClient } from './connection.ts'
+import { migratingConfig, withClient } from './connection.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
-import { kyselyPool, unavailable } from './pool.ts'
+import { openReading, unavailable } from './reading.ts'
 import { TextByBytes } from './text-by-bytes.ts'
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
 export async function openPostgresDatabase(url: string): Promise<Database> {
-  // A connection that breaks while nobody uses it is opened anew by the next question, which says what is wrong.
-  const pool = readingPool(url, () => {})
-  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool: kyselyPool(pool) }) })
+  const { pool, kysely } = openReading(url)
   try {
     if ((await pendingMigrations(kysely, MIGRATIONS)).length > 0) await migrate(url)
   } catch (error) {
@@ -40,8 +38,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
 
 /** Reads which migrations the database has run. */
 export async function postgresMigrations(url: string): Promise<MigrationState> {
-  const pool = readingPool(url, () => {})
-  const kysely = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+  const { kysely } = openReading(url)
   try {
     return await migrationState(kysely, MIGRATIONS)
   } finally {
@@ -63,18 +60,12 @@ async function migrate(url: string): Promise<void> {
 /** The time that a process may wait for the others that start beside it. ms. */
 const ALONE_MS = 60_000
 
-async function alone<Made>(url: string, work: () => Promise<Made>): Promise<Made> {
-  const client = writingClient(url, ALONE_MS)
-  client.on('error', () => {})
-  try {
-    await client.connect()
+/** The lock ends with its session. */
+const alone = <Made>(url: string, work: () => Promise<Made>): Promise<Made> =>
+  withClient(url, ALONE_MS, async (client) => {
     await client.query(TAKE_ALONE)
-    return await work()
-  } finally {
-    // The lock ends with its session.
-    await client.end()
-  }
-}
+    return work()
+  })
 
 let prepares = 0
 

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { exportLine, type StoredRow } from '../../db/audit/leaf.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
-import { databaseLocation } from '../../db/engine.ts'
+import { locationOf } from '../../db/engine.ts'
 import { exportPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { openReadOnly, storedRows, userNames } from '../../db/sqlite/ledger/rows.ts'
 import { commandOf, verbOf, WrongUsage } from '../command.ts'
@@ -28,12 +28,12 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
   run: async ({ out }, [database, ...rest]) => {
     if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
-    const location = /^[a-z]+:/.test(database) ? databaseLocation(database) : null
-    if (location?.engine === 'postgres') {
+    const location = locationOf(database)
+    if (location.engine === 'postgres') {
       await pipeline(exportPostgres(location.url), target)
       return
     }
-    const db = openReadOnly(location?.file ?? database)
+    const db = openReadOnly(location.file)
     await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), target)
   },
 })

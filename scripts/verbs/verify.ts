@@ -4,7 +4,7 @@ import { exportedRows, NotAnExport } from '../../db/audit/export.ts'
 import { exitCodeOf, type Inspection, inspectRows, type Rows } from '../../db/audit/inspect.ts'
 import type { StoredRow } from '../../db/audit/leaf.ts'
 import type { BadRow, Damaged } from '../../db/audit/verify.ts'
-import { databaseLocation } from '../../db/engine.ts'
+import { locationOf } from '../../db/engine.ts'
 import { inspectPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
 import { verbOf, WrongUsage } from '../command.ts'
@@ -40,9 +40,9 @@ be seen against something kept elsewhere: an export, or a receipt.`,
 })
 
 async function inspect(source: string, authority: boolean): Promise<Inspection> {
-  const location = /^[a-z]+:/.test(source) ? databaseLocation(source) : null
-  if (location?.engine === 'postgres') return inspectPostgres(location.url, shown)
-  const file = location?.file ?? source
+  const location = locationOf(source)
+  if (location.engine === 'postgres') return inspectPostgres(location.url, shown)
+  const { file } = location
   if (file !== '-' && isSqlite(file)) return inspectDatabase(file, Date.now(), shown)
   const rows = exportedRows(linesOf(file === '-' ? process.stdin : createReadStream(file)))
   try {

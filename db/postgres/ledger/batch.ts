@@ -8,6 +8,7 @@ import { holding } from './assertions.ts'
 import { claimed } from './claims.ts'
 import { refusalOf } from './errors.ts'
 import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
+import { insertOf, type LedgerRow } from './rows.ts'
 
 /** The end of a chain. At `seq` 0 there is no row. */
 export interface Link {
@@ -36,20 +37,21 @@ export async function prepare(
   await client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
   const refused = new Map<Work, WorkResult>()
   for (const run of runsOf(batch)) {
-    const [first] = run
+    const left = await standing(client, run, refused)
+    const [first] = left
     if (first && standsAlone(first)) await change(client, first, refused)
-    else await decide(client, run, refused)
+    else await claim(client, left, refused)
   }
-  const rows: Row[] = []
+  const rows: LedgerRow[] = []
   let tip = head
   const results = batch.map((work): WorkResult => {
     const no = refused.get(work)
     if (no) return no
     const sealed = work.drafts.map((draft) => {
-      const row = rowOf(draft, tip)
+      const row = rowOf(stream, draft, tip)
       rows.push(row)
-      tip = row
-      return { stream, seq: row.seq, hash: row.hash }
+      tip = { seq: row.seq, hash: row.row_hash }
+      return { stream, ...tip }
     })
     return { sealed }
   })
@@ -60,9 +62,9 @@ export async function prepare(
 /** The chain in the database is not the one that its writer has left there: nothing more is to be written to it. */
 export class ChainBroken extends Error {}
 
-async function append(client: Client, stream: string, rows: readonly Row[]): Promise<void> {
+async function append(client: Client, stream: string, rows: readonly LedgerRow[]): Promise<void> {
   try {
-    await client.query(insertOf(stream, rows))
+    await client.query(insertOf(rows))
   } catch (error) {
     if (!(error instanceof DatabaseError) || !NOT_THE_NEXT.test(error.code ?? '')) throw error
     throw new ChainBroken(`audit stream ${stream} was changed under its writer: ${error.message}`, {
@@ -89,31 +91,33 @@ function runsOf(batch: readonly Work[]): readonly (readonly Work[])[] {
   return runs
 }
 
-/** Asks the assertions of all of them at once, and makes their claims at once. */
-async function decide(client: Client, run: readonly Work[], refused: Map<Work, WorkResult>): Promise<void> {
-  const holds = await holding(
-    client,
-    run.flatMap(({ assertions }) => assertions),
-  )
-  for (const work of run) {
+/** Asks the assertions of all of them at once, refuses those that are stale, and returns the others. */
+async function standing(
+  client: Client,
+  run: readonly Work[],
+  refused: Map<Work, WorkResult>,
+): Promise<readonly Work[]> {
+  const assertions = run.flatMap((work) => work.assertions)
+  const holds = await holding(client, assertions)
+  return run.filter((work) => {
     const broken = work.assertions.find((assertion) => !holds(assertion))
     if (broken) refused.set(work, { refused: 'stale', message: `"${broken.sql}" finds no row` })
-  }
-  const left = run.filter((work) => !refused.has(work))
-  const passes = await claimed(client, left)
-  for (const work of left) {
+    return !broken
+  })
+}
+
+/** Makes the claims of all of them at once. */
+async function claim(client: Client, run: readonly Work[], refused: Map<Work, WorkResult>): Promise<void> {
+  const passes = await claimed(client, run)
+  for (const work of run) {
     if (!passes(work)) refused.set(work, { refused: 'duplicate', message: 'what passes once has passed' })
   }
 }
 
 /** Does one unit under a savepoint, statement by statement. */
 async function change(client: Client, work: Work, refused: Map<Work, WorkResult>): Promise<void> {
-  const { assertions, statements } = work
-  const holds = await holding(client, assertions)
-  const broken = assertions.find((assertion) => !holds(assertion))
-  if (broken) return void refused.set(work, { refused: 'stale', message: `"${broken.sql}" finds no row` })
   await client.query('savepoint unit')
-  const no = await firstRefused(client, statements)
+  const no = await firstRefused(client, work.statements)
   if (no) refused.set(work, no)
   await client.query(no ? 'rollback to unit' : 'release unit')
 }
@@ -133,39 +137,10 @@ async function firstRefused(client: Client, statements: readonly Statement[]): P
   return null
 }
 
-interface Row extends Link {
-  readonly draft: Draft
-  readonly parent: string
-  readonly leaf: string
+function rowOf(stream: string, draft: Draft, { seq: before, hash: prevHash }: Link): LedgerRow {
+  const seq = before + 1
+  const leaf = leafIn(draft, prevHash, seq)
+  const { recorded_at, request_id, principal_id, action, status } = draft
+  const beside = { recorded_at, request_id, principal_id, action, status }
+  return { stream, seq, ...beside, prev_hash: prevHash, row_hash: hashOf(leaf), leaf }
 }
-
-function rowOf(draft: Draft, parent: Link): Row {
-  const seq = parent.seq + 1
-  const leaf = leafIn(draft, parent.hash, seq)
-  return { draft, seq, parent: parent.hash, hash: hashOf(leaf), leaf }
-}
-
-function insertOf(stream: string, rows: readonly Row[]) {
-  const column = <Value>(read: (row: Row) => Value): Value[] => rows.map(read)
-  return {
-    name: 'audit_rows',
-    text: INSERT,
-    values: [
-      stream,
-      column(({ seq }) => seq),
-      column(({ draft }) => draft.recorded_at),
-      column(({ draft }) => draft.request_id),
-      column(({ draft }) => draft.principal_id),
-      column(({ draft }) => draft.action),
-      column(({ draft }) => draft.status),
-      column(({ parent }) => parent),
-      column(({ hash }) => hash),
-      column(({ leaf }) => leaf),
-    ],
-  }
-}
-
-const INSERT = `insert into audit_rows
-  (stream, seq, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, leaf)
-select $1, added.* from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-  $9::text[], $10::text[]) as added`

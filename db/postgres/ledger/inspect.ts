@@ -1,10 +1,7 @@
-import { Kysely, PostgresDialect } from 'kysely'
-import type { Pool } from 'pg'
 import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
 import type { StoredRow } from '../../audit/leaf.ts'
 import { exportLines, ledgerRows } from '../../audit/read.ts'
-import type { Schema } from '../../schema.ts'
-import { readingPool } from '../connection.ts'
+import { openReading } from '../reading.ts'
 import { auditSchemaProblem } from './schema.ts'
 
 /**
@@ -16,7 +13,7 @@ export async function inspectPostgres(
   url: string,
   shown: (rows: AsyncIterable<StoredRow>) => Rows,
 ): Promise<Inspection> {
-  const { pool, kysely } = opened(url)
+  const { pool, kysely } = openReading(url)
   try {
     const problem = await auditSchemaProblem(pool)
     const inspection = await inspectRows(shown(ledgerRows(kysely)), { authority: false })
@@ -32,15 +29,10 @@ export async function inspectPostgres(
 
 /** The ledger of a PostgreSQL database as the lines of an export, also while gateways write it. */
 export async function* exportPostgres(url: string): AsyncGenerator<string> {
-  const { kysely } = opened(url)
+  const { kysely } = openReading(url)
   try {
     yield* exportLines(kysely)
   } finally {
     await kysely.destroy()
   }
-}
-
-function opened(url: string): { readonly pool: Pool; readonly kysely: Kysely<Schema> } {
-  const pool = readingPool(url, () => {})
-  return { pool, kysely: new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) }) }
 }

@@ -45,9 +45,10 @@ const INDEXES = [
 where action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`,
 ]
 
-const STORED = [
-  ...['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'],
-  ...['prev_hash', 'row_hash', 'leaf'],
+/** The columns that are stored. Every other one is read from the leaf. */
+export const STORED = [
+  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
+  ...(['prev_hash', 'row_hash', 'leaf'] as const),
 ]
 
 /** The members of a leaf that are texts. Of type json, not jsonb, which would not keep a leaf's bytes. */

@@ -4,7 +4,7 @@ import { type Client, DatabaseError } from 'pg'
 import type { Sealed } from '../../audit/entry.ts'
 import type { Unfinished, Work, WorkResult, Writer } from '../../audit/writer.ts'
 import { timestamp } from '../../statement.ts'
-import { writingClient } from '../connection.ts'
+import { withClient, writingClient } from '../connection.ts'
 import { ChainBroken, type Link, NO_ROWS, prepare, type Written } from './batch.ts'
 import { durabilityProblem } from './durable.ts'
 import { END_HOLDER, STREAM_CLASS, streamKey } from './locks.ts'
@@ -85,15 +85,8 @@ class StreamWriter implements Writer {
   }
 
   /** On a connection of its own: what is long there must not keep a batch waiting. */
-  async unfinished(): Promise<readonly Unfinished[]> {
-    const client = writingClient(this.#url, LOOK_MS)
-    client.on('error', () => {})
-    await client.connect()
-    try {
-      return await this.#abandoned.look(client, performance.now())
-    } finally {
-      await client.end()
-    }
+  unfinished(): Promise<readonly Unfinished[]> {
+    return withClient(this.#url, LOOK_MS, (client) => this.#abandoned.look(client, performance.now()))
   }
 
   async close(): Promise<void> {

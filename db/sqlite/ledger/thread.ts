@@ -80,9 +80,10 @@ function connect(worker: Worker, head: Writer['head']): Writer {
     head,
     lost: lost.promise,
     write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
-    unfinished: async () => [
-      { statements: [], decisions: decisionsOf(await ask({ kind: 'open-decisions' })) },
-    ],
+    unfinished: async () => {
+      const decisions = decisionsOf(await ask({ kind: 'open-decisions' }))
+      return decisions.length === 0 ? [] : [{ statements: [], decisions }]
+    },
     close: () => {
       closing = true
       if (fault) return Promise.resolve()

@@ -1,0 +1,47 @@
+import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient } from 'kysely'
+import { DatabaseError, type Pool } from 'pg'
+import { messageOf } from '../error-message.ts'
+import type { Schema } from '../schema.ts'
+import { DatabaseUnavailable } from '../unavailable.ts'
+import { readingPool } from './connection.ts'
+
+/** The connections by which a database is read, and what asks on them. Whoever opens it destroys `kysely`. */
+export interface Reading {
+  readonly pool: Pool
+  readonly kysely: Kysely<Schema>
+}
+
+/** Opens no connection yet. One that breaks while nobody uses it is opened anew by the next question. */
+export function openReading(url: string): Reading {
+  const pool = readingPool(url, () => {})
+  return { pool, kysely: new Kysely<Schema>({ dialect: new PostgresDialect({ pool: kyselyPool(pool) }) }) }
+}
+
+/** A pool as Kysely takes it, which tells a database that is away from a question that is wrong. */
+function kyselyPool(pool: Pool): PostgresPool {
+  return {
+    connect: async () => {
+      const client = await pool.connect().catch(unavailable)
+      let broken = false
+      const query = (...asked: Parameters<typeof client.query>): Promise<unknown> =>
+        (client.query(...asked) as unknown as Promise<unknown>).catch((error: unknown) => {
+          broken = !(error instanceof DatabaseError)
+          unavailable(error)
+        })
+      // What it was asked may still run there: whoever comes next must not wait behind it.
+      return { query, release: () => client.release(broken) } as unknown as PostgresPoolClient
+    },
+    end: () => pool.end(),
+    options: pool.options,
+  }
+}
+
+/** Throws what a question to the database has failed with, as {@link DatabaseUnavailable} where it is away. */
+export function unavailable(error: unknown): never {
+  // What a server answers is the question's fault, unless it says that it cannot serve now.
+  if (error instanceof DatabaseError && !AWAY.test(error.code ?? '')) throw error
+  throw new DatabaseUnavailable(`the database is away: ${messageOf(error)}`, { cause: error })
+}
+
+// PostgreSQL's appendix A: connections, resources, a question that took too long, a server that stops or starts.
+const AWAY = /^(08|53|57014|57P)/
