@@ -45,6 +45,8 @@ export interface PipelineSources {
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Made once: its memory of failures must outlive a configuration. */
   readonly adminSecret: Plugin<Arrival, { actor: Actor }>
+  /** The operator, or who holds the token for metrics. */
+  readonly metricsReader: Plugin<Arrival, object>
   /** Refuses at setup once a secret is stored. */
   readonly beforeFirstSecret: Plugin<Arrival, object>
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
@@ -82,6 +84,7 @@ export function pipelines({
   again,
   apiKey,
   adminSecret,
+  metricsReader,
   beforeFirstSecret,
   constrained,
   claims,
@@ -208,8 +211,12 @@ export function pipelines({
     setup: anyone.pass(beforeFirstSecret).pass(jsonBody({ limit: SETUP_BODY_LIMIT, empty: true })),
 
     /** Administration: the operator's secret over TLS, or the file mode of the control socket. */
-    admin: { read: operator, write: operator.pass(adminBody).pass(stillOperator(adminSecret)) },
-    control: { read: local, write: local.pass(adminBody) },
+    admin: {
+      read: operator,
+      write: operator.pass(adminBody).pass(stillOperator(adminSecret)),
+      metrics: anyone.pass(metricsReader),
+    },
+    control: { read: local, write: local.pass(adminBody), metrics: local },
   }
 }
 

@@ -164,7 +164,7 @@ function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
  * control socket.
  */
 function adminRoutes(
-  { read, write }: Pipelines['admin'] | Pipelines['control'],
+  { read, write, metrics: scrape }: Pipelines['admin'] | Pipelines['control'],
   s: Handlers,
 ): readonly BareRoute[] {
   const route = <T extends Takes, Output>(
@@ -219,6 +219,6 @@ function adminRoutes(
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),
-    documented(open('GET', '/metrics', read, metrics(s.registry), s.anonymous), pub.METRICS),
+    documented(open('GET', '/metrics', scrape, metrics(s.registry), s.anonymous), pub.METRICS),
   ]
 }

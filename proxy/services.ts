@@ -18,6 +18,7 @@ import { spiffePin } from '../plugins/pin/spiffe.ts'
 import type { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
+import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import type { Quota } from '../plugins/secrets/quota.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
@@ -133,6 +134,10 @@ export async function openServices(
     diskFree: () => disk.free,
     diskReserve: () => disk.reserve,
   })
+  const operator = adminSecret(
+    { storedHash, environment: settings.adminSecret ?? '' },
+    new Throttle(monotonic),
+  )
   const pinned = pin(pinnedPrincipal(database), subjectKeys, spiffePin(database), monotonic)
   return {
     dataDirectory,
@@ -168,10 +173,8 @@ export async function openServices(
       clock,
     }),
     plugins: {
-      adminSecret: adminSecret(
-        { storedHash, environment: settings.adminSecret ?? '' },
-        new Throttle(monotonic),
-      ),
+      adminSecret: operator,
+      metricsReader: metricsReader(operator, settings.metricsToken),
       beforeFirstSecret: beforeFirstSecret(storedHash),
       pin: pinned,
       again: stillPinned(pinned, monotonic),

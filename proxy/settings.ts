@@ -7,7 +7,7 @@ import { DPOP_MODES } from '../plugins/dpop/options.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { oneOf } from '../plugins/operator-files/explain-issue.ts'
 import { nearestName } from '../plugins/operator-files/nearest-name.ts'
-import { OWNER_ONLY, readSecretFile } from '../plugins/operator-files/secret-file.ts'
+import { OWNER_AND_GROUP, readSecretFile } from '../plugins/operator-files/secret-file.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
 export interface Address {
@@ -36,6 +36,8 @@ export interface Settings {
   readonly trustDomain: string
   readonly adminSecret: string | null
   readonly keyPassphrase: string | null
+  /** What lets a caller read `/metrics` and nothing else. Null: only operators may. */
+  readonly metricsToken: string | null
   /** Null: the mode of the dpop plugin's file counts. */
   readonly egressDpopMode: DpopMode | null
   readonly allowPrivateUpstreams: boolean
@@ -62,7 +64,13 @@ export class SettingsError extends Error {
   override readonly name = 'SettingsError'
 }
 
-const SECRETS: readonly string[] = ['MCP_PROXY_ADMIN_SECRET', 'MCP_PROXY_KEY_PASSPHRASE']
+/** What may come from a file. The URL of a database may hold a password. */
+const SECRETS: readonly string[] = [
+  'MCP_PROXY_ADMIN_SECRET',
+  'MCP_PROXY_KEY_PASSPHRASE',
+  'MCP_PROXY_METRICS_TOKEN',
+  'MCP_PROXY_DATABASE_URL',
+]
 
 const VARIABLES: readonly string[] = [
   'MCP_PROXY_LISTEN',
@@ -71,7 +79,6 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_PUBLIC_URLS',
   'MCP_PROXY_DATA_DIR',
   'MCP_PROXY_SECRETS_DIR',
-  'MCP_PROXY_DATABASE_URL',
   'MCP_PROXY_ORG',
   'MCP_PROXY_TRUST_DOMAIN',
   'MCP_PROXY_EGRESS_DPOP_MODE',
@@ -93,7 +100,7 @@ const VARIABLES: readonly string[] = [
  * Reads every `MCP_PROXY_*` variable. A variable that is set to nothing counts as unset, except the DPoP
  * mode: an empty one is a template that failed, and must not fall back to something weaker. Throws a {@link
  * SettingsError} at the first that cannot be obeyed, also at one that is not known. Reads no file but those
- * of `…_FILE`, which must be closed to group and others. Relative paths start at `cwd`. Does NOT check that
+ * of `…_FILE`, which their group may read and nobody else. Relative paths start at `cwd`. Does NOT check that
  * directories exist or that addresses can be bound.
  */
 export function readSettings(env: Environment, cwd: string): Settings {
@@ -107,11 +114,15 @@ export function readSettings(env: Environment, cwd: string): Settings {
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
     secretsDir: secretsDir(env.MCP_PROXY_SECRETS_DIR, dataDir, cwd),
-    databaseUrl: databaseUrl(env.MCP_PROXY_DATABASE_URL || `sqlite:${resolve(dataDir, 'sallyport.db')}`, cwd),
+    databaseUrl: databaseUrl(
+      secret(env, 'MCP_PROXY_DATABASE_URL', cwd) ?? `sqlite:${resolve(dataDir, 'sallyport.db')}`,
+      cwd,
+    ),
     org: organisation(env),
     trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', /^[a-z0-9._-]{1,255}$/),
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
+    metricsToken: metricsToken(env, cwd),
     egressDpopMode: dpopMode(env),
     allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
     diskReserveBytes: env.MCP_PROXY_DISK_RESERVE_MIB
@@ -262,12 +273,24 @@ function secret(env: Environment, name: string, cwd: string): string | null {
 
 function secretIn(file: string, name: string): string {
   try {
-    return readSecretFile(file, OWNER_ONLY)
+    return readSecretFile(file, OWNER_AND_GROUP)
   } catch (error) {
     throw new SettingsError(`${name}_FILE: ${error instanceof Error ? error.message : file}`, {
       cause: error,
     })
   }
+}
+
+/** No guess is counted against a token, so it must be too long to be guessed. */
+const METRICS_TOKEN = /^[\w.~+/-]{24,256}=*$/
+
+function metricsToken(env: Environment, cwd: string): string | null {
+  const token = secret(env, 'MCP_PROXY_METRICS_TOKEN', cwd)
+  if (token === null || METRICS_TOKEN.test(token)) return token
+  // Not printed: it is a secret.
+  throw new SettingsError(
+    'MCP_PROXY_METRICS_TOKEN must be 24 to 256 characters of a bearer token, such as openssl rand -hex 32 prints',
+  )
 }
 
 function choice<Word extends string>(env: Environment, name: string, words: readonly Word[]): Word | null {

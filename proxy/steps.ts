@@ -9,6 +9,7 @@ import { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../plugins/plugin.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
+import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { beforeFirstSecret } from './admin/setup.ts'
 import type { Configuration } from './configuration.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
@@ -51,12 +52,14 @@ export async function stepsOf(configuration: Configuration): Promise<readonly St
 function emptySources(database: Database): Omit<PipelineSources, 'configuration'> {
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
+  const operator = adminSecret({ storedHash: () => Promise.resolve(''), environment: '' })
   const pinned = pin(pinnedPrincipal(database), new SubjectKeys(database, secret))
   return {
     pin: pinned,
     again: stillPinned(pinned),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
-    adminSecret: adminSecret({ storedHash: () => Promise.resolve(''), environment: '' }),
+    adminSecret: operator,
+    metricsReader: metricsReader(operator, null),
     beforeFirstSecret: beforeFirstSecret(() => Promise.resolve('')),
     constrained: {
       nonces: new Nonces(secret),

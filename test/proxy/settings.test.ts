@@ -27,6 +27,7 @@ await t.test('§8 every setting has its default', async (t) => {
     trustDomain: 'sallyport.local',
     adminSecret: null,
     keyPassphrase: null,
+    metricsToken: null,
     egressDpopMode: null,
     allowPrivateUpstreams: false,
     diskReserveBytes: null,
@@ -54,6 +55,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_TRUST_DOMAIN: 'td.example_1',
     MCP_PROXY_ADMIN_SECRET: 'correct horse',
     MCP_PROXY_KEY_PASSPHRASE: 'battery staple',
+    MCP_PROXY_METRICS_TOKEN: 'abcdefghijklmnopqrstuvwx',
     MCP_PROXY_EGRESS_DPOP_MODE: 'required',
     MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
     MCP_PROXY_DISK_RESERVE_MIB: '2',
@@ -78,6 +80,7 @@ await t.test('§8 every setting can be set', async (t) => {
     trustDomain: 'td.example_1',
     adminSecret: 'correct horse',
     keyPassphrase: 'battery staple',
+    metricsToken: 'abcdefghijklmnopqrstuvwx',
     egressDpopMode: 'required',
     allowPrivateUpstreams: true,
     diskReserveBytes: 2_097_152,
@@ -248,21 +251,48 @@ await t.test('§3 the federation is reached by https, or by http on this machine
 })
 
 await t.test('§8 every secret may come from a file, without its trailing newline', async (t) => {
-  const directory = t.testdir({ admin: ' secret with spaces \n', passphrase: 'two\n\n' })
-  for (const name of ['admin', 'passphrase']) chmodSync(join(directory, name), 0o600)
+  const files = {
+    admin: ' secret with spaces \n',
+    passphrase: 'two\n\n',
+    metrics: `${'m'.repeat(24)}\n`,
+    url: 'postgres://gateway:canary@db/sallyport\n',
+  }
+  const directory = t.testdir(files)
+  for (const name of Object.keys(files)) chmodSync(join(directory, name), 0o600)
   const env = {
     MCP_PROXY_ADMIN_SECRET_FILE: 'admin',
     MCP_PROXY_KEY_PASSPHRASE_FILE: join(directory, 'passphrase'),
+    MCP_PROXY_METRICS_TOKEN_FILE: 'metrics',
+    MCP_PROXY_DATABASE_URL_FILE: 'url',
   }
-  const { adminSecret, keyPassphrase } = readSettings(env, directory)
+  const { adminSecret, keyPassphrase, metricsToken, databaseUrl } = readSettings(env, directory)
   t.equal(adminSecret, ' secret with spaces ')
   t.equal(keyPassphrase, 'two\n')
+  t.equal(metricsToken, 'm'.repeat(24))
+  t.equal(databaseUrl, 'postgres://gateway:canary@db/sallyport')
+})
+
+await t.test('a token for metrics that could be guessed is refused and not printed', async (t) => {
+  const message =
+    'MCP_PROXY_METRICS_TOKEN must be 24 to 256 characters of a bearer token, such as openssl rand -hex 32 prints'
+  const texts = [
+    'canary',
+    'c'.repeat(23),
+    'c'.repeat(257),
+    `${'c'.repeat(24)} `,
+    `${'c'.repeat(24)}\n`,
+    'ü'.repeat(24),
+  ]
+  refused(
+    t,
+    texts.map((text) => [{ MCP_PROXY_METRICS_TOKEN: text }, message]),
+  )
 })
 
 await t.test('F-39 a secret file that others may read stops the boot', async (t) => {
   const path = join(t.testdir({ secret: 'canary', empty: '\n' }), 'secret')
   const refuses = (env: Record<string, string>, message: string) => refused(t, [[env, message]])
-  for (const mode of [0o640, 0o604, 0o620, 0o602]) {
+  for (const mode of [0o604, 0o620, 0o602, 0o660, 0o444]) {
     chmodSync(path, mode)
     const octal = `0${mode.toString(8)}`
     refuses(
@@ -270,8 +300,11 @@ await t.test('F-39 a secret file that others may read stops the boot', async (t)
       `MCP_PROXY_KEY_PASSPHRASE_FILE: ${path} has mode ${octal} and is open to others: make it 0600 with chmod 600 ${path}`,
     )
   }
-  chmodSync(path, 0o400)
-  t.equal(readSettings({ MCP_PROXY_KEY_PASSPHRASE_FILE: path }, CWD).keyPassphrase, 'canary')
+  // 0440: how systemd and Kubernetes hand a secret to a user who does not own it.
+  for (const mode of [0o400, 0o440, 0o640]) {
+    chmodSync(path, mode)
+    t.equal(readSettings({ MCP_PROXY_KEY_PASSPHRASE_FILE: path }, CWD).keyPassphrase, 'canary')
+  }
   refuses(
     { MCP_PROXY_ADMIN_SECRET_FILE: path, MCP_PROXY_ADMIN_SECRET: 'canary' },
     'MCP_PROXY_ADMIN_SECRET and MCP_PROXY_ADMIN_SECRET_FILE are both set: keep one',

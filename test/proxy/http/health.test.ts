@@ -50,6 +50,36 @@ await t.test('docs/protocol.md#health /metrics is for operators, and counts', as
   t.match(text, 'sallyport_tokens_total{provider="openai",direction="input"} 7')
 })
 
+await t.test('who holds the token for metrics reads them and nothing else', async (t) => {
+  const token = 'metrics-token-of-24-and-more'
+  const gateway = await testGateway(t, { settings: { MCP_PROXY_METRICS_TOKEN: token } })
+  const asked = async (path: string, authorization: string) => {
+    const { status, json } = await gateway.call(null, 'GET', path, { headers: { authorization } })
+    return [status, json?.reason]
+  }
+  t.same(await asked('/metrics', `Bearer ${token}`), [200, undefined])
+  t.same(
+    await asked('/metrics', `bearer ${token}`),
+    [200, undefined],
+    'the scheme in any case (RFC 9110 §11.1)',
+  )
+  for (const wrong of [`Bearer ${token}x`, `Bearer ${token.slice(1)}`, 'Bearer ', `Basic ${token}`, token]) {
+    t.same(await asked('/metrics', wrong), [403, 'admin_secret_invalid'], wrong)
+  }
+  for (const path of ['/v1/admin/agents', '/v1/admin/audit', '/v1/models']) {
+    t.match((await asked(path, `Bearer ${token}`))[0], /40[13]/, path)
+  }
+  t.equal((await gateway.admin('GET', '/metrics')).status, 200, 'an operator still does')
+
+  const without = await testGateway(t)
+  for (const guess of ['', 'null', 'undefined', token]) {
+    const answer = await without.call(null, 'GET', '/metrics', {
+      headers: { authorization: `Bearer ${guess}` },
+    })
+    t.equal(answer.status, 403, 'where none is set, none holds')
+  }
+})
+
 await t.test(
   'docs/protocol.md#common every answer carries its request id and the security headers; the log has one line with it',
   async (t) => {
