@@ -52,6 +52,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     load: () => import('./verbs/verify.ts'),
   },
   'verify-audit': { summary: 'the former name of verify', load: () => import('./verbs/verify.ts') },
+  health: {
+    summary: 'say whether the gateway of this machine is ready',
+    load: () => import('./verbs/health.ts'),
+  },
   migrate: {
     summary: 'bring a database up to date, or say what it lacks',
     load: () => import('./verbs/migrate.ts'),

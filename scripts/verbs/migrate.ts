@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises'
 import { databaseLocation, openDatabase } from '../../db/engine.ts'
 import type { MigrationState } from '../../db/migrate.ts'
+import { withClient } from '../../db/postgres/connection.ts'
 import { postgresMigrations } from '../../db/postgres/database.ts'
 import { sqliteMigrations } from '../../db/sqlite/database.ts'
 import { makeDataDirectory } from '../../proxy/data-directory.ts'
@@ -9,18 +11,33 @@ import { verbOf, WrongUsage } from '../command.ts'
 /** The exit code where migrations are to be run. */
 const PENDING = 3
 
+/** The time that the statements behind a migration may take: they wait for nobody's rows. ms. */
+const GRANTS_MS = 30_000
+
 export const verb = verbOf({
   name: 'sallyport migrate',
   takes: 'status|up',
   about: `Says which migrations the database of MCP_PROXY_DATABASE_URL has run and which it needs (status), or runs those (up). A
 gateway does the same when it starts; this is for whoever wants it done before. On PostgreSQL any number may run it at once: one
 migrates, the others find nothing left to do.`,
-  options: { 'dry-run': { type: 'boolean', description: 'with up: only say what would be run' } },
+  options: {
+    'dry-run': { type: 'boolean', description: 'with up: only say what would be run' },
+    grants: {
+      type: 'string',
+      value: 'FILE',
+      description: 'with up, on PostgreSQL: run these statements behind it, e.g. deploy/postgres/grants.sql',
+    },
+  },
   notes: `Exit code: 0; 3 where status or --dry-run finds migrations to run; 1 where the database cannot be read or brought up to date.`,
-  run: async ({ 'dry-run': dryRun = false }, [command, ...rest]) => {
+  run: async ({ 'dry-run': dryRun = false, grants }, [command, ...rest]) => {
     if (rest.length > 0 || (command !== 'status' && command !== 'up'))
       throw new WrongUsage('say status or up')
     const settings = readSettings(process.env, process.cwd())
+    const location = databaseLocation(settings.databaseUrl)
+    if (grants !== undefined && (command !== 'up' || location.engine !== 'postgres'))
+      throw new WrongUsage('--grants goes with up, on PostgreSQL')
+    // Before anything is changed: a file that is not there.
+    const statements = grants === undefined ? null : await readFile(grants, 'utf8')
     const { applied, pending } = await stateOf(settings.databaseUrl)
     const says = (word: string, names: readonly string[]): void => {
       for (const name of names) process.stdout.write(`${word} ${name}\n`)
@@ -34,6 +51,8 @@ migrates, the others find nothing left to do.`,
     const database = await openDatabase(settings.databaseUrl)
     await database.close()
     says('applied', pending)
+    if (statements !== null)
+      await withClient(settings.databaseUrl, GRANTS_MS, (client) => client.query(statements))
     return 0
   },
 })

@@ -25,6 +25,7 @@ const VERBS = [
   'rotate-signing-key',
   'verify',
   'verify-audit',
+  'health',
   'migrate',
   'copy-database',
   'export-audit',
