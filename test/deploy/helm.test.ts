@@ -1,0 +1,200 @@
+import { spawnSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Ajv } from 'ajv'
+import t from 'tap'
+import { readSettings } from '../../proxy/settings.ts'
+import { without } from '../support/certs/openssl.ts'
+import { only, stagesOf } from '../support/deploy/dockerfile.ts'
+import { ROOT } from '../support/deploy/package-tree.ts'
+import { documentsOf, readYaml } from '../support/deploy/yaml.ts'
+import type { Json } from '../support/gateway.ts'
+
+const CHART = join(ROOT, 'deploy/helm/sallyport')
+const templates = readdirSync(join(CHART, 'templates')).map(
+  (file) => [file, readFileSync(join(CHART, 'templates', file), 'utf8')] as const,
+)
+const values = readYaml(join(CHART, 'values.yaml'))
+const schema = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8'))
+const image = stagesOf(readFileSync(join(ROOT, 'Dockerfile'), 'utf8')).at(-1) ?? []
+
+/** What an operator must say. */
+const REQUIRED = {
+  hostnames: ['gate.example.com'],
+  publicUrls: ['https://gate.example.com'],
+  secret: { existingSecret: 'sallyport' },
+  migrate: { existingSecret: 'sallyport-owner' },
+}
+/** What comes with its listener, which is made beside this. */
+const AWAITED = new Set(['MCP_PROXY_PROXY_PROTOCOL'])
+
+const at = (object: Json, path: readonly string[]): Json => path.reduce((value, key) => value?.[key], object)
+/** The paths of all values that are no objects, or empty ones. */
+const leavesOf = (object: Json, path: readonly string[] = []): readonly string[] =>
+  Object.entries(object).flatMap(([key, value]) =>
+    value !== null && typeof value === 'object' && !Array.isArray(value) && Object.keys(value).length > 0
+      ? leavesOf(value, [...path, key])
+      : [[...path, key].join('.')],
+  )
+const overlaid = (below: Json, above: Json): Json =>
+  Object.fromEntries(
+    Object.keys({ ...below, ...above }).map((key) => {
+      const [a, b] = [below[key], above[key]]
+      if (!(key in above)) return [key, a]
+      return [key, b !== null && typeof b === 'object' && !Array.isArray(b) ? overlaid(a ?? {}, b) : b]
+    }),
+  )
+
+t.test('the chart is of the version of the package', async (t) => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  t.match(readYaml(join(CHART, 'Chart.yaml')), { apiVersion: 'v2', version, appVersion: version })
+})
+
+t.test('every value that a template uses is in values.yaml, and every value is used', async (t) => {
+  const used = new Set<string>()
+  for (const [file, text] of templates) {
+    for (const [, path = ''] of text.matchAll(/\.Values\.([\w.]+)/g)) {
+      used.add(path)
+      t.not(at(values, path.split('.')), undefined, `${file}: ${path}`)
+    }
+  }
+  const monitor = templates.find(([file]) => file === 'servicemonitor.yaml')?.[1] ?? ''
+  for (const leaf of leavesOf(values)) {
+    const within = [...used].some((path) => leaf === path || leaf.startsWith(`${path}.`))
+    t.ok(within, leaf)
+    const [, key] = /^monitoring\.serviceMonitor\.(\w+)$/.exec(leaf) ?? []
+    if (key !== undefined) t.match(monitor, `.${key}`, leaf)
+  }
+})
+
+t.test('the schema knows every value, and refuses what cannot work', async (t) => {
+  const ajv = new Ajv({ strictTypes: false, strictRequired: false, allowUnionTypes: true })
+  const valid = ajv.compile(schema)
+  const full = overlaid(values, REQUIRED)
+  t.ok(valid(full), JSON.stringify(valid.errors))
+  t.notOk(valid(values), 'host names, URLs and secrets are the operator’s to say')
+  const refused: readonly Json[] = [
+    { replica: 3 },
+    { replicas: 0 },
+    { secret: { existingSecret: '' } },
+    { secret: { passphrase: 'canary' } },
+    { migrate: { existingSecret: '' } },
+    { publicUrls: ['http://gate.example.com'] },
+    { settings: { MCP_PROXY_KEY_PASSPHRASE: 'canary' } },
+    { settings: { MCP_PROXY_ADMIN_SECRET: 'canary' } },
+    { settings: { MCP_PROXY_DATABASE_URL: 'postgres://u:canary@h/d' } },
+    { admin: { port: 9443 } },
+    { monitoring: { serviceMonitor: { enabled: true } } },
+    { image: { digest: 'latest' } },
+  ]
+  for (const one of refused) t.notOk(valid(overlaid(full, one)), JSON.stringify(one))
+  const taken: readonly Json[] = [
+    { settings: { MCP_PROXY_LOG_LEVEL: 'debug' } },
+    { migrate: { enabled: false, existingSecret: '' } },
+    { monitoring: { serviceMonitor: { enabled: true, caConfigMap: 'ca' } } },
+    { image: { digest: `sha256:${'0'.repeat(64)}` } },
+  ]
+  for (const one of taken) t.ok(valid(overlaid(full, one)), JSON.stringify(one))
+})
+
+t.test('the templates set what the gateway knows, and hold no secret', async (t) => {
+  const all = templates.map(([, text]) => text).join('\n')
+  const names = new Set([...all.matchAll(/name: (MCP_PROXY_\w+)/g)].map(([, name = '']) => name))
+  t.ok(names.size > 10)
+  for (const name of names) {
+    if (!AWAITED.has(name)) t.doesNotThrow(() => readSettings({ [name]: '' }, '/'), name)
+  }
+  t.notMatch(all, /kind: Secret\b/)
+  t.notMatch(all, /MCP_PROXY_(KEY_PASSPHRASE|ADMIN_SECRET|METRICS_TOKEN|DATABASE_URL)$/m, 'by file alone')
+  for (const [, path = ''] of all.matchAll(/\/app\/(\S+?)[,\]]/g)) {
+    const source = path.replace(/^dist\//, '').replace(/\.js$/, '.ts')
+    t.doesNotThrow(() => readFileSync(join(ROOT, source)), path)
+  }
+})
+
+const skip = without('helm')
+
+/** Renders the chart. Throws what helm says where it refuses. */
+function rendered(more: Json): readonly Json[] {
+  const args = ['template', 'gate', CHART, '--namespace', 'sallyport', '--kube-version', '1.31.0', '-f', '-']
+  const input = JSON.stringify(overlaid(REQUIRED, more))
+  const { status, stdout, stderr } = spawnSync('helm', args, { input, encoding: 'utf8' })
+  if (status !== 0) throw new Error(stderr)
+  return documentsOf(stdout)
+}
+
+t.test('every pod is of the restricted profile, and reads its secrets from files', { skip }, async (t) => {
+  const pods = rendered({ settings: { MCP_PROXY_LOG_LEVEL: 'warn' } })
+    .filter(({ kind }) => kind === 'Deployment' || kind === 'Job')
+    .map(({ spec }) => spec.template.spec)
+  t.equal(pods.length, 2)
+  const [uid] = only(image, 'USER').split(':').map(Number)
+  for (const pod of pods) {
+    t.match(pod.securityContext, {
+      runAsNonRoot: true,
+      runAsUser: uid,
+      fsGroup: uid,
+      seccompProfile: { type: 'RuntimeDefault' },
+    })
+    t.equal(pod.automountServiceAccountToken, false)
+    t.notMatch(Object.keys(pod).join(), /host(Network|PID|IPC)/)
+    const [container, ...others] = pod.containers
+    t.same(others, [])
+    t.same(container.securityContext, {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    })
+    t.ok(container.resources.limits.memory && container.resources.requests.cpu)
+    for (const volume of pod.volumes) {
+      t.match(Object.keys(volume).toSorted().join(), /^(configMap|emptyDir)?,?name(,secret)?$/)
+      if (volume.secret) t.equal(volume.secret.defaultMode, 0o440)
+    }
+    // As the pod will be started, but for the files.
+    const env = Object.fromEntries(container.env.map(({ name, value }: Json) => [name, value]))
+    const known = Object.fromEntries(Object.entries<string>(env).filter(([name]) => !name.endsWith('_FILE')))
+    t.equal(readSettings(known, '/app').dataDir.startsWith('/data/'), true)
+  }
+})
+
+t.test('the parts select each other, and monitoring gets a token only', { skip }, async (t) => {
+  const documents = rendered({
+    service: { type: 'LoadBalancer', proxyProtocolFrom: ['10.0.0.0/24'] },
+    monitoring: { serviceMonitor: { enabled: true, caConfigMap: 'ca' } },
+    autoscaling: { enabled: true },
+    networkPolicy: { adminFrom: [{ namespaceSelector: {} }] },
+  })
+  const of = (kind: string, name = 'gate-sallyport'): Json => {
+    const [found, ...more] = documents.filter((one) => one.kind === kind && one.metadata.name === name)
+    t.ok(found && more.length === 0, `${kind} ${name}`)
+    return found?.spec
+  }
+  const deployment = of('Deployment')
+  const { labels } = deployment.template.metadata
+  const selectors = [
+    deployment.selector.matchLabels,
+    of('Service').selector,
+    of('Service', 'gate-sallyport-admin').selector,
+    of('PodDisruptionBudget').selector.matchLabels,
+    of('NetworkPolicy').podSelector.matchLabels,
+    ...deployment.template.spec.topologySpreadConstraints.map((one: Json) => one.labelSelector.matchLabels),
+  ]
+  for (const selector of selectors) t.same({ ...labels, ...selector }, labels)
+  const job = documents.find(({ kind }) => kind === 'Job')
+  t.notMatch(job?.spec.template.metadata.labels, selectors[0], 'a migration gets no call')
+  t.equal(deployment.replicas, undefined, 'the autoscaler says how many')
+  t.ok(deployment.template.spec.terminationGracePeriodSeconds > 30 + 5)
+  t.equal(of('Service', 'gate-sallyport-admin').type, 'ClusterIP')
+  const admin = documents.find(({ metadata }) => metadata.name === 'gate-sallyport-admin')
+  const monitor = of('ServiceMonitor')
+  t.match(admin?.metadata.labels, monitor.selector.matchLabels)
+  t.match(monitor.endpoints, [
+    {
+      scheme: 'https',
+      authorization: { credentials: { name: 'sallyport', key: 'metrics-token' } },
+      tlsConfig: { serverName: 'gate.example.com', ca: { configMap: { name: 'ca' } } },
+    },
+  ])
+  t.notMatch(JSON.stringify(documents), /insecureSkipVerify/)
+  t.throws(() => rendered({ secret: { existingSecret: '' } }), /existingSecret/)
+})
