@@ -1,6 +1,7 @@
 import type { Compilable, Kysely } from 'kysely'
 import type { LedgerReader } from './audit/reader.ts'
 import type { Writer } from './audit/writer.ts'
+import type { Notices } from './notices.ts'
 import type { Schema } from './schema.ts'
 
 /**
@@ -30,5 +31,12 @@ export interface Database {
    * no other process.
    */
   readonly alone: <Made>(work: () => Promise<Made>) => Promise<Made>
+  /** What the processes that share the database tell each other. */
+  readonly notices: Notices
+  /**
+   * Whether this process is the one that does a task for all that share the database. Asked each time, also while the
+   * task is done: a process that was frozen learns here that another one has taken it over. False until it is known.
+   */
+  readonly leads: (task: string) => boolean
   readonly close: () => Promise<void>
 }

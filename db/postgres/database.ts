@@ -4,11 +4,16 @@ import { answerTo, LedgerReader } from '../audit/reader.ts'
 import type { Database, Lookup } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
+import { AUTHORITY } from '../notices.ts'
 import type { Schema } from '../schema.ts'
 import { migratingConfig, withClient } from './connection.ts'
+import { Generation } from './generation.ts'
+import { Leads } from './leads.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
+import { PostgresNotices } from './notices.ts'
+import { Presence } from './presence.ts'
 import { openReading, unavailable } from './reading.ts'
 import { TextByBytes } from './text-by-bytes.ts'
 
@@ -21,6 +26,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     await kysely.destroy()
     throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
   }
+  const company = companyOf(url)
   return {
     kysely,
     engine: 'postgres',
@@ -32,8 +38,25 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     }),
     openWriter: () => openPostgresWriter(url),
     alone: (work) => alone(url, work),
-    close: () => kysely.destroy(),
+    notices: company.notices,
+    leads: (task) => company.leads.holds(task),
+    close: async () => {
+      await company.presence.close()
+      await kysely.destroy()
+    },
   }
+}
+
+/** What a process has to do with the others: nothing, until it hears or leads anything. */
+function companyOf(url: string) {
+  const generation = new Generation((number) => notices.deliver(AUTHORITY, String(number)))
+  const notices: PostgresNotices = new PostgresNotices(
+    () => presence,
+    (number) => generation.take(number),
+  )
+  const leads: Leads = new Leads(() => presence)
+  const presence = new Presence(url, [notices, generation, leads])
+  return { presence, notices, leads, generation }
 }
 
 /** Reads which migrations the database has run. */

@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import { COMMON, inOrder, type Migrations } from '../migrate.ts'
+import { authorityGeneration } from './generation.ts'
 import { auditGuards } from './ledger/guards.ts'
 import { auditLog } from './ledger/table.ts'
 
@@ -19,4 +20,5 @@ export const MIGRATIONS: Migrations = inOrder({
   '0004_audit_log': auditLog,
   '0004_audit_log_guards': auditGuards,
   '0052_single_uses': singleUses,
+  '0060_authority_generation': authorityGeneration,
 })

@@ -4,6 +4,7 @@ import { type Compilable, Kysely, SqliteDialect } from 'kysely'
 import { answerTo, LedgerReader } from '../audit/reader.ts'
 import type { Database, Lookup } from '../database.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
+import { NOBODY } from '../notices.ts'
 import type { Schema } from '../schema.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
@@ -45,6 +46,8 @@ export async function openSqliteDatabase(
     audit,
     openWriter: () => openSqliteWriter(file),
     alone: (work) => work(),
+    notices: NOBODY,
+    leads: () => true,
     close: async () => {
       await audit.close()
       await kysely.destroy()

@@ -1,0 +1,99 @@
+import { type Kysely, sql } from 'kysely'
+import type { Migration } from 'kysely/migration'
+import type { Client } from 'pg'
+import { AUTHORITY } from '../notices.ts'
+import type { Part } from './presence.ts'
+
+/**
+ * Numbers the states of all that decisions are made by: each change of it, whoever makes it, raises one number in its
+ * own transaction, and tells everybody once it is committed. A statement, not a row, raises it: those that change much
+ * at once do so once.
+ */
+export const authorityGeneration: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const statement of STATEMENTS) await sql.raw(statement).execute(db)
+  },
+}
+
+const PRINCIPAL = [
+  ...[
+    'principal_ref',
+    'name',
+    'capabilities',
+    'is_active',
+    'enrollment_method',
+    'spiffe_id',
+    'spiffe_bundle',
+  ],
+  ...['dpop_jkt', 'previous_dpop_jkt', 'previous_dpop_jkt_until', 'authority_revision'],
+]
+const without = (columns: readonly string[], ...gone: readonly string[]): readonly string[] =>
+  columns.filter((column) => !gone.includes(column))
+
+/** The tables that decisions are made by, and the columns where not all are: uses of a principal are no change of it. */
+const TABLES: Readonly<Record<string, readonly string[]>> = {
+  internal_agents: without(PRINCIPAL, 'principal_ref'),
+  local_user_principals: without(PRINCIPAL, 'spiffe_bundle'),
+  local_workload_principals: without(PRINCIPAL, 'principal_ref', 'spiffe_bundle'),
+  certificate_pins: [],
+  subject_keys: [],
+  settings: [],
+  api_keys: [],
+  attached_cas: [],
+  signing_keys: [],
+  mcp_resources: [],
+  mcp_tools: [],
+  mcp_bindings: [],
+}
+
+const STATEMENTS = [
+  'create table authority_generation (one boolean primary key default true check (one), generation bigint not null)',
+  'insert into authority_generation (generation) values (1)',
+  `create function authority_changed() returns trigger language plpgsql as $$
+declare
+  raised bigint;
+begin
+  update authority_generation set generation = generation + 1 returning generation into raised;
+  perform pg_notify('sallyport', '${AUTHORITY} 1/1 ' || raised);
+  return null;
+end $$`,
+  ...Object.entries(TABLES).flatMap(([table, columns]) => [
+    `create trigger ${table}_changed after insert or delete or truncate or update${
+      columns.length > 0 ? ` of ${columns.join(', ')}` : ''
+    } on ${table} for each statement execute function authority_changed()`,
+    `alter table ${table} enable always trigger ${table}_changed`,
+  ]),
+]
+
+/** The number of the state that decisions are made by, as far as this process knows. */
+export class Generation implements Part {
+  readonly #moved: (generation: number) => void
+  #generation = 0
+
+  /** `moved` is called with each number that is higher than the one before. */
+  constructor(moved: (generation: number) => void) {
+    this.#moved = moved
+  }
+
+  get latest(): number {
+    return this.#generation
+  }
+
+  /** Takes a number that a notice or the database has said. One from before changes nothing. */
+  take(generation: number): void {
+    if (!(generation > this.#generation)) return
+    this.#generation = generation
+    this.#moved(generation)
+  }
+
+  async beat(client: Client): Promise<void> {
+    const { rows } = await client.query<{ generation: number }>(GENERATION)
+    const [{ generation } = { generation: 0 }] = rows
+    // A database that was set back: within a session no beat answers less than what was heard before.
+    if (generation < this.#generation) this.#generation = 0
+    this.take(generation)
+  }
+}
+
+/** Asks for the number. */
+export const GENERATION = 'select generation from authority_generation'

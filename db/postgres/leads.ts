@@ -1,0 +1,64 @@
+import type { Client } from 'pg'
+import { END_HOLDER, streamKey } from './ledger/locks.ts'
+import type { Part, Presence } from './presence.ts'
+
+/** The first half of the locks of tasks (db/postgres/ledger/locks.ts has the others). */
+const TASK_CLASS = 0x53_41_4c_34
+/** The time between two tries. ms. */
+const TRY_MS = 800
+/**
+ * The time that a leader may say nothing before its session is ended. It does not believe that it leads for so long
+ * (`DOUBT_MS` in presence.ts), by any clock. With the pause between tries less than the 5 s that are promised. ms.
+ */
+const SILENT_MS = 2_500
+
+/**
+ * The tasks that this process does for all who share the database: each is held by a lock of the session by which
+ * the process is present. A leader that dies loses it with its connection, and one that is frozen when somebody else
+ * wants it.
+ */
+export class Leads implements Part {
+  readonly #presence: () => Presence
+  readonly #wanted = new Set<string>()
+  readonly #held = new Set<string>()
+  #triedAt = Number.NEGATIVE_INFINITY
+
+  constructor(presence: () => Presence) {
+    this.#presence = presence
+  }
+
+  /** Whether this process leads a task now. The first question for a task begins to want it. */
+  holds(task: string): boolean {
+    if (!this.#wanted.has(task)) {
+      this.#wanted.add(task)
+      this.#triedAt = Number.NEGATIVE_INFINITY
+      this.#presence().start()
+    }
+    return this.#held.has(task) && this.#presence().stands
+  }
+
+  async beat(client: Client): Promise<void> {
+    const at = performance.now()
+    const tasks = [...this.#wanted].filter((task) => !this.#held.has(task))
+    if (tasks.length === 0 || at - this.#triedAt < TRY_MS) return
+    this.#triedAt = at
+    const { rows } = await client.query<boolean[]>({
+      text: 'select pg_try_advisory_lock($1, key) from unnest($2::int[]) with ordinality as t(key, n) order by n',
+      values: [TASK_CLASS, tasks.map(streamKey)],
+      rowMode: 'array',
+    })
+    for (const [n, task] of tasks.entries()) {
+      if (rows[n]?.[0] === true) this.#held.add(task)
+      else await client.query(END_SILENT, [TASK_CLASS, streamKey(task), SILENT_MS / 1_000])
+    }
+  }
+
+  lost(): void {
+    this.#held.clear()
+    this.#triedAt = Number.NEGATIVE_INFINITY
+  }
+}
+
+// By the server's clock alone. Every process beats, so a session that asks nothing is one that is frozen.
+const END_SILENT = `${END_HOLDER}
+    and pid in (select pid from pg_stat_activity where state_change < clock_timestamp() - make_interval(secs => $3))`

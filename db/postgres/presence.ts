@@ -1,0 +1,126 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Client } from 'pg'
+import { writingClient } from './connection.ts'
+
+/** What a process does with the session by which it is present. Whatever rejects ends the session. */
+export interface Part {
+  /** The session is open. */
+  opened?(client: Client): Promise<void>
+  /** Done with each beat. */
+  beat?(client: Client): Promise<void>
+  /** The session is over, and all that it held. */
+  lost?(): void
+}
+
+/** The time between two beats. ms. */
+const BEAT_MS = 200
+/** The time that a beat may take before the session is given up: longer than `DOUBT_MS`, so nobody rests on it. ms. */
+const ANSWER_MS = 1_500
+/** The time since the beginning of the last beat that was answered, from which on the session is in doubt. ms. */
+const DOUBT_MS = 800
+/** The pauses before a new session: by chance, up to the first, and up to twice as long after each failure. ms. */
+const RETRY_MS = 100
+const RETRY_MAX_MS = 1_000
+
+/**
+ * The one session by which a process is present among those that share a database, on a connection of its own. It
+ * begins with {@link start}; one that ends is opened anew until {@link close}. A beat shows that it stands: a server
+ * that is frozen, and a connection that leads nowhere, end no session that is only listened to.
+ */
+export class Presence {
+  readonly #url: string
+  readonly #parts: readonly Part[]
+  readonly #closing = new AbortController()
+  #client: Client | null = null
+  /** When the last beat that was answered began, by both clocks: one stands still while a machine sleeps. ms. */
+  #provenAt = Number.NEGATIVE_INFINITY
+  #provenWall = Number.NEGATIVE_INFINITY
+  #running: Promise<void> | null = null
+  /** The end of what is asked of the session: one after the other. */
+  #line: Promise<unknown> = Promise.resolve()
+
+  constructor(url: string, parts: readonly Part[]) {
+    this.#url = url
+    this.#parts = parts
+  }
+
+  start(): void {
+    if (!this.#closing.signal.aborted) this.#running ??= this.#run()
+  }
+
+  /** Whether the session stands, as far as a process can know. */
+  get stands(): boolean {
+    return performance.now() - this.#provenAt < DOUBT_MS && Date.now() - this.#provenWall < DOUBT_MS
+  }
+
+  /** Asks something of the session, which may be in doubt, behind what was asked before. Rejects where there is none. */
+  ask<Answer>(work: (client: Client) => Promise<Answer>): Promise<Answer> {
+    const asked = this.#client
+    const answer = this.#line.then(() => {
+      if (asked === null || asked !== this.#client) throw new Error('there is no session')
+      return work(asked)
+    })
+    this.#line = answer.catch(() => {})
+    return answer
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await this.#client?.end().catch(() => {})
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    let failures = 0
+    while (!this.#closing.signal.aborted) {
+      const stood = await this.#session()
+      failures = stood ? 0 : failures + 1
+      await this.#pause(Math.random() * Math.min(RETRY_MAX_MS, RETRY_MS * 2 ** failures))
+    }
+  }
+
+  /** One session, to its end. Returns whether it ever stood. */
+  async #session(): Promise<boolean> {
+    const client = writingClient(this.#url, ANSWER_MS)
+    client.on('error', () => this.#drop(client))
+    client.on('end', () => this.#drop(client))
+    let stood = false
+    try {
+      await client.connect()
+      for (const part of this.#parts) await part.opened?.(client)
+      this.#client = client
+      while (!this.#closing.signal.aborted) {
+        await this.ask((open) => this.#beat(open))
+        stood = true
+        await this.#pause(BEAT_MS)
+      }
+    } catch {
+      // In doubt until there is another one: `stands` says so.
+    }
+    this.#drop(client)
+    return stood
+  }
+
+  async #beat(client: Client): Promise<void> {
+    const [at, wall] = [performance.now(), Date.now()]
+    // At least one question, whatever the parts ask.
+    await client.query('select 1')
+    for (const part of this.#parts) await part.beat?.(client)
+    if (this.#client !== client) throw new Error('the session is over')
+    this.#provenAt = at
+    this.#provenWall = wall
+  }
+
+  #drop(client: Client): void {
+    client.end().catch(() => {})
+    if (this.#client !== client) return
+    this.#client = null
+    this.#provenAt = Number.NEGATIVE_INFINITY
+    for (const part of this.#parts) part.lost?.()
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { signal } = this.#closing
+    await sleep(ms, undefined, { ref: false, signal }).catch(() => {})
+  }
+}
