@@ -1,0 +1,90 @@
+import { spawn } from 'node:child_process'
+import { text } from 'node:stream/consumers'
+
+/** A program that ends with this process, however this process ends. */
+export interface Tied {
+  /** The program's own, not that of the shell which watches over it. */
+  readonly pid: number
+  /** What it has written to both of its outputs so far. */
+  readonly output: () => string
+  /** Resolves when it has ended and its outputs are read. `code`: 128 and the signal where one ended it. */
+  readonly ended: Promise<{ readonly code: number | null; readonly output: string }>
+  /** Does nothing where it has ended. */
+  readonly signal: (signal: NodeJS.Signals) => void
+}
+
+export interface TiedOptions {
+  readonly cwd?: string
+  /** The whole environment: nothing of this process's is passed on. */
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly uid?: number
+  readonly gid?: number
+  /** Told of each piece that it writes. */
+  readonly onOutput?: (piece: string) => void
+}
+
+// The end of the pipe that is ours closes with us, SIGKILL included. `read` is the shell's own, so that the
+// watch ends with its subshell.
+const WATCH = `exec 4<&0 0</dev/null
+"$@" 3>&- 4<&- & program=$!
+echo $program >&3; exec 3>&-
+(read -r _ <&4; kill -TERM $program) 2>/dev/null & watch=$!
+exec 4<&-
+trap : TERM INT
+wait $program; code=$?
+kill $watch 2>/dev/null
+exit $code`
+
+/**
+ * Starts a program in a session of its own, so that Ctrl-C reaches this process alone and the programs can be
+ * ended in order. Rejects where there is no such program.
+ */
+export async function startTied(
+  command: string,
+  args: readonly string[],
+  { onOutput = () => {}, ...options }: TiedOptions = {},
+): Promise<Tied> {
+  const child = spawn('/bin/sh', ['-c', WATCH, 'sallyport', command, ...args], {
+    ...options,
+    env: { ...options.env },
+    detached: true,
+    stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
+  })
+  let output = ''
+  const take = (piece: Buffer): void => {
+    output += piece.toString()
+    onOutput(piece.toString())
+  }
+  child.stdout?.on('data', take)
+  child.stderr?.on('data', take)
+  // Closed by the shell's end: what nobody reads any more is no fault.
+  child.stdin?.on('error', () => {})
+  const ended = new Promise<{ code: number | null; output: string }>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', (code) => resolve({ code, output }))
+  })
+  // Proven: `stdio` asks for a pipe there.
+  const pid = Number(await text(child.stdio[3] as NodeJS.ReadableStream))
+  let over = false
+  void ended.then(() => {
+    over = true
+  })
+  return {
+    pid,
+    output: () => output,
+    ended,
+    signal: (signal) => {
+      if (!over && isAlive(pid)) process.kill(pid, signal)
+    },
+  }
+}
+
+/** Whether a process is there. Does NOT tell whether it is the same that once had this id. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
