@@ -8,6 +8,7 @@ import type { Environment } from '../plugins/operator-files/expand.ts'
 import { oneOf } from '../plugins/operator-files/explain-issue.ts'
 import { nearestName } from '../plugins/operator-files/nearest-name.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../plugins/operator-files/secret-file.ts'
+import { networkOf } from './networks.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
 export interface Address {
@@ -23,6 +24,8 @@ export interface Settings {
   readonly listen: Address
   /** Null: the admin API shares the runtime listener. */
   readonly adminListen: Address | null
+  /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
+  readonly balancers: readonly string[] | null
   /** SANs of the server certificate: DNS names and IP addresses. */
   readonly hostnames: readonly string[]
   /** Base URLs without a trailing slash. Null: derived from hostnames and port once the port is known. */
@@ -75,6 +78,7 @@ const SECRETS: readonly string[] = [
 const VARIABLES: readonly string[] = [
   'MCP_PROXY_LISTEN',
   'MCP_PROXY_ADMIN_LISTEN',
+  'MCP_PROXY_PROXY_PROTOCOL',
   'MCP_PROXY_HOSTNAMES',
   'MCP_PROXY_PUBLIC_URLS',
   'MCP_PROXY_DATA_DIR',
@@ -110,6 +114,7 @@ export function readSettings(env: Environment, cwd: string): Settings {
   return {
     listen,
     adminListen: adminAddress(env, listen),
+    balancers: list(env, 'MCP_PROXY_PROXY_PROTOCOL', network),
     hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
@@ -181,6 +186,12 @@ function list(
   const text = env[name]
   if (!text) return null
   return [...new Set(text.split(',').map((entry) => read(name, entry.trim())))]
+}
+
+function network(name: string, entry: string): string {
+  const read = networkOf(entry)
+  if (read !== null) return read
+  throw mustBe(name, 'addresses and networks such as 10.0.0.4 or 10.1.0.0/16, separated by commas', entry)
 }
 
 const HOSTNAME = /^(?=.{1,253}$)[a-zA-Z0-9]([a-zA-Z0-9-]{0,62})(\.[a-zA-Z0-9][a-zA-Z0-9-]{0,62})*$/

@@ -43,7 +43,7 @@ await t.test('imports point only right and down', async (t) => {
 })
 
 // What each room of `proxy` may import beside itself, and beside what lies in `proxy` itself and imports no
-// room: settings, version, visible. A room that is not named here does not exist. `admin` and `tasks` may use
+// room: settings, networks, version, visible. A room that is not named here does not exist. `admin` and `tasks` may use
 // the pins of MCP.
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   telemetry: [],
@@ -58,7 +58,14 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   admin: ['http', 'egress', 'mcp/pinning'],
   openapi: ['http', 'auth', 'llm', 'mcp'],
 }
-const LEAVES = ['settings.ts', 'version.ts', 'visible.ts', 'data-directory.ts', 'configuration.ts']
+const LEAVES = [
+  'settings.ts',
+  'networks.ts',
+  'version.ts',
+  'visible.ts',
+  'data-directory.ts',
+  'configuration.ts',
+]
 
 await t.test(
   'the rooms of proxy import only downwards; llm, mcp and admin do not know each other',

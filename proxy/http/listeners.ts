@@ -1,6 +1,7 @@
 import type { RequestListener } from 'node:http'
 import type { Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { within } from '../networks.ts'
 import type { Address, Settings } from '../settings.ts'
 import type { HandshakeFault } from '../tls/doorkeeper.ts'
 import { createTlsServer, type Timers, type TlsMaterial } from './server.ts'
@@ -37,7 +38,11 @@ export async function openListeners(
   timers: Timers,
   handlers: Handlers,
 ): Promise<Listeners> {
-  const made = (handle: RequestListener) => createTlsServer(tls, timers, handle, handlers.onHandshakeFault)
+  const door = {
+    isBalancer: settings.balancers && within(settings.balancers),
+    onFault: handlers.onHandshakeFault,
+  }
+  const made = (handle: RequestListener) => createTlsServer(tls, timers, handle, door)
   const runtime = made(handlers.runtime)
   const admin = settings.adminListen ? made(handlers.admin) : null
   const servers = admin ? [runtime, admin] : [runtime]

@@ -276,6 +276,8 @@ function logRequest(
   const line = {
     reqId: arrival.id,
     client_request_id: typeof clientId === 'string' && CLIENT_ID.test(clientId) ? clientId : undefined,
+    // Of the control socket there is none.
+    remote_address: arrival.remoteAddress || undefined,
     method: arrival.method,
     path: path === 'none' ? arrival.path.slice(0, 256) : path,
     status: ending.status,

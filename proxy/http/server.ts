@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http'
 import { createServer, type Server } from 'node:https'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { Refusal } from '../../plugins/refusal.ts'
-import { type HandshakeFault, keepDoor } from '../tls/doorkeeper.ts'
+import { type DoorOptions, keepDoor } from '../tls/doorkeeper.ts'
 import { attach, rawRefusal } from './framing.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
@@ -51,13 +51,13 @@ export interface TlsServer {
  * Makes the runtime's listener: raw `node:https`. A client certificate is requested and not required here,
  * because operators' callers have none and because a refusal over HTTP can say why; the pin decides. No
  * session tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation,
- * HTTP/1.1 only. `onFault` is told of handshakes that fail.
+ * HTTP/1.1 only. `door`: the balancers, and who is told of handshakes that fail.
  */
 export function createTlsServer(
   tls: TlsMaterial,
   timers: Timers,
   handle: RequestListener,
-  onFault: (why: HandshakeFault) => void,
+  door: Pick<DoorOptions, 'isBalancer' | 'onFault'>,
 ): TlsServer {
   const server = createServer({
     // The door sees a connection's first bytes before TLS does, and does what else TLS would be told here.
@@ -79,7 +79,7 @@ export function createTlsServer(
     context: () => context,
     handshakeMs: timers.handshakeMs,
     plainHttp: PLAIN_HTTP,
-    onFault,
+    ...door,
   })
   attach(server, handle)
   return {

@@ -3,9 +3,11 @@ import type { Socket } from 'node:net'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
 import { senderOf } from '../../plugins/secrets/throttle.ts'
+import { awaitHeader } from './await-header.ts'
 import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
 import { Handshakes } from './handshakes.ts'
 import { Inbound, Sender, Turns } from './inbound.ts'
+import { beginsProxyHeader } from './proxy-header.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
 /** Addresses whose cost is remembered. */
@@ -19,13 +21,28 @@ export type HandshakeFault =
   | 'handshake_failed'
   | 'handshake_timeout'
   | 'plain_http'
+  | 'proxy_protocol'
   | 'too_many_handshakes'
+
+/** The ends of a connection, as a socket names them. */
+interface Ends {
+  readonly remoteAddress: string
+  readonly remotePort: number | undefined
+  readonly remoteFamily: string | undefined
+  readonly localAddress: string | undefined
+  readonly localPort: number | undefined
+}
 
 export interface DoorOptions {
   /** The certificate to show, and all else of TLS, in force for the next handshake. */
   readonly context: () => SecureContext
   /** The time from TCP accept to the end of the TLS handshake. ms. */
   readonly handshakeMs: number
+  /**
+   * Tells the balancers by their addresses: each of their connections begins with a header of the PROXY protocol,
+   * which says who calls. Null: there are none.
+   */
+  readonly isBalancer: ((address: string) => boolean) | null
   /** The whole answer to a client that speaks HTTP without TLS. */
   readonly plainHttp: string
   /** Told of each handshake that did not come to its end, unless the client just left. */
@@ -39,7 +56,7 @@ export interface DoorOptions {
  */
 export function keepDoor(
   server: Server,
-  { context, handshakeMs, plainHttp, onFault }: DoorOptions,
+  { context, handshakeMs, isBalancer, plainHttp, onFault }: DoorOptions,
 ): () => void {
   const turns = new Turns()
   const handshakes = new Handshakes()
@@ -50,7 +67,36 @@ export function keepDoor(
     // Gone already.
     if (remoteAddress === undefined) return void socket.destroy()
     const ends = { remoteAddress, remotePort, remoteFamily, localAddress, localPort }
-    const address = senderOf(remoteAddress)
+    if (isBalancer?.(remoteAddress)) hearOf(socket, ends)
+    else shake(socket, ends, handshakeMs)
+  }
+
+  /** Lets a balancer say whose connection this is. Until then it is the balancer's own. */
+  const hearOf = (socket: Socket, own: Ends): void => {
+    const until = performance.now() + handshakeMs
+    const end = (why: HandshakeFault): void => {
+      if (!socket.destroyed) onFault(why)
+      socket.destroy()
+    }
+    const leave = handshakes.enter(senderOf(own.remoteAddress), () => end('too_many_handshakes'))
+    const timer = setTimeout(end, handshakeMs, 'handshake_timeout')
+    const over = (): void => {
+      clearTimeout(timer)
+      leave()
+    }
+    socket.once('close', over)
+    awaitHeader(socket, {
+      named: (caller) => {
+        over()
+        shake(socket, { ...own, ...caller }, Math.max(0, until - performance.now()))
+      },
+      failed: () => end('proxy_protocol'),
+      left: () => socket.destroy(),
+    })
+  }
+
+  const shake = (socket: Socket, ends: Ends, leftMs: number): void => {
+    const address = senderOf(ends.remoteAddress)
     const sender = senders.get(address) ?? new Sender()
     senders.set(address, sender)
     let reader: RecordReader | null = null
@@ -62,7 +108,7 @@ export function keepDoor(
       inbound.destroy()
     }
     const leave = handshakes.enter(address, () => end('too_many_handshakes'))
-    let timer = setTimeout(end, handshakeMs, 'handshake_timeout')
+    let timer = setTimeout(end, leftMs, 'handshake_timeout')
     const over = (): void => {
       clearTimeout(timer)
       leave()
@@ -80,11 +126,16 @@ export function keepDoor(
       socket.end(plainHttp)
     }
 
-    const begin = (first: number): boolean => {
-      if (isUpperCase(first)) {
-        refusePlain()
-        return false
-      }
+    /** Refuses what can be told from its first bytes. Returns true for all else, which is OpenSSL's to judge. */
+    const isOfTls = (first: Buffer): boolean => {
+      if (beginsProxyHeader(first)) end('proxy_protocol')
+      else if (isUpperCase(first[0] ?? 0)) refusePlain()
+      else return true
+      return false
+    }
+
+    const begin = (first: Buffer): boolean => {
+      if (first[0] !== HANDSHAKE && !isOfTls(first)) return false
       const tls = new TLSSocket(inbound, {
         isServer: true,
         secureContext: context(),
@@ -118,6 +169,9 @@ export function keepDoor(
   server.on('connection', admit)
   return () => handshakes.endAll()
 }
+
+/** The first byte of every client's first record (RFC 8446 §5.1). */
+const HANDSHAKE = 22
 
 /** Tells the first byte of a method of HTTP: no record of TLS begins with one (RFC 8446 §5.1). */
 const isUpperCase = (byte: number): boolean => byte >= 0x41 && byte <= 0x5a

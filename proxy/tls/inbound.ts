@@ -42,8 +42,8 @@ export class Sender {
 /** What a client's bytes pass until TLS stands, and what lays TLS over them, in a turn of its own. */
 interface Client {
   readonly flight: ClientFlight
-  /** Gets the first byte. Returns false where it is none of TLS: then nothing more is handed on. */
-  readonly begin: (first: number) => boolean
+  /** Gets the first bytes. Returns false where they are none of TLS: then nothing more is handed on. */
+  readonly begin: (first: Buffer) => boolean
 }
 
 /** Something that a sender's bytes ask the loop to do, a short piece at a time. */
@@ -245,7 +245,7 @@ export class Inbound extends Duplex implements Work {
     const begin = this.destroyed ? null : this.#begin
     this.#begin = null
     if (begin) {
-      this.#waits = begin(held[0] ?? 0)
+      this.#waits = begin(held)
       if (!this.#waits) this.#held = null
       return this.#waits
     }

@@ -17,6 +17,8 @@ export interface BalancerOptions {
   readonly proxyProtocol: boolean
   /** How it finds out who can serve: that the port is open, or that `GET /ready` over TLS is 200. */
   readonly check: 'tcp' | 'ready'
+  /** More words for the line of each server, e.g. `source 127.0.0.2`. */
+  readonly words?: string
   /** The time between two looks. ms. Two that fail take a server out, one that does not brings it back. */
   readonly checkMs: number
 }
@@ -60,9 +62,14 @@ function isProgram(file: string): boolean {
 
 /** The text of its configuration. */
 export function balancerText(options: BalancerOptions): string {
-  const { directory, port, servers, proxyProtocol, check, checkMs } = options
-  const looks = `inter ${checkMs}ms fall 2 rise 1`
-  const every = `check ${check === 'ready' ? 'check-ssl verify none ' : ''}${looks}${proxyProtocol ? ' send-proxy-v2' : ''}`
+  const { directory, port, servers, proxyProtocol, check, checkMs, words = '' } = options
+  const every = [
+    'check',
+    ...(check === 'ready' ? ['check-ssl verify none'] : []),
+    `inter ${checkMs}ms fall 2 rise 1`,
+    ...(proxyProtocol ? ['send-proxy-v2'] : []),
+    words,
+  ].join(' ')
   return `global
   # The kernel would let a second process share the port.
   noreuseport

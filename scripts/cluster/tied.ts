@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 export interface Tied {
   /** The program's own, not that of the shell which watches over it. */
   readonly pid: number
-  /** What it has written to both of its outputs so far. */
+  /** What it has written last to both of its outputs: 64 Ki characters at most. */
   readonly output: () => string
   /** Resolves when it has ended and its outputs are read. `code`: 128 and the signal where one ended it. */
   readonly ended: Promise<{ readonly code: number | null; readonly output: string }>
@@ -16,19 +16,24 @@ export interface Tied {
 export interface TiedOptions {
   readonly cwd?: string
   /** The whole environment: nothing of this process's is passed on. */
-  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly env?: Readonly<NodeJS.ProcessEnv>
   readonly uid?: number
   readonly gid?: number
+  /** What ends it where this process has ended. Default: SIGTERM. */
+  readonly last?: 'TERM' | 'INT'
   /** Told of each piece that it writes. */
   readonly onOutput?: (piece: string) => void
 }
+
+/** Characters. */
+const KEPT = 65_536
 
 // The end of the pipe that is ours closes with us, SIGKILL included. `read` is the shell's own, so that the
 // watch ends with its subshell.
 const WATCH = `exec 4<&0 0</dev/null
 "$@" 3>&- 4<&- & program=$!
 echo $program >&3; exec 3>&-
-(read -r _ <&4; kill -TERM $program) 2>/dev/null & watch=$!
+(read -r _ <&4; kill -$0 $program) 2>/dev/null & watch=$!
 exec 4<&-
 trap : TERM INT
 wait $program; code=$?
@@ -42,9 +47,9 @@ exit $code`
 export async function startTied(
   command: string,
   args: readonly string[],
-  { onOutput = () => {}, ...options }: TiedOptions = {},
+  { onOutput = () => {}, last = 'TERM', ...options }: TiedOptions = {},
 ): Promise<Tied> {
-  const child = spawn('/bin/sh', ['-c', WATCH, 'sallyport', command, ...args], {
+  const child = spawn('/bin/sh', ['-c', WATCH, last, command, ...args], {
     ...options,
     env: { ...options.env },
     detached: true,
@@ -52,7 +57,7 @@ export async function startTied(
   })
   let output = ''
   const take = (piece: Buffer): void => {
-    output += piece.toString()
+    output = (output + piece.toString()).slice(-KEPT)
     onOutput(piece.toString())
   }
   child.stdout?.on('data', take)

@@ -3,12 +3,12 @@ import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
 import { connect as connectTcp, createServer } from 'node:net'
 import { join } from 'node:path'
-import type { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { type RawOptions, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 import { eventually } from '../support/settled.ts'
 import { chainOf, costlyChain, costlyKey } from '../support/tls/costly-chain.ts'
+import { oneByOne } from '../support/tls/relay.ts'
 
 interface Attack {
   readonly addresses?: readonly string[]
@@ -113,13 +113,6 @@ await t.test('A1: every honest handshake comes to its end', async (t) => {
     }
   }
 })
-
-async function oneByOne(bytes: Buffer, to: Writable): Promise<void> {
-  for (const byte of bytes) {
-    to.write(Buffer.from([byte]))
-    await new Promise(setImmediate)
-  }
-}
 
 await t.test('A1: a handshake that comes one byte at a time comes to its end', async (t) => {
   const gateway = await testGateway(t)

@@ -18,6 +18,7 @@ await t.test('§8 every setting has its default', async (t) => {
   t.strictSame(readSettings({ HOME: '/root', mcp_proxy_x: '1' }, CWD), {
     listen: { host: '127.0.0.1', port: 9443 },
     adminListen: null,
+    balancers: null,
     hostnames: ['localhost', '127.0.0.1', '::1'],
     publicUrls: null,
     dataDir: '/srv/sallyport/data',
@@ -46,6 +47,7 @@ await t.test('§8 every setting can be set', async (t) => {
   const env = {
     MCP_PROXY_LISTEN: '[::1]:0',
     MCP_PROXY_ADMIN_LISTEN: 'admin.internal:9444',
+    MCP_PROXY_PROXY_PROTOCOL: '10.0.0.4, 10.1.0.0/16,2001:DB8:0::/32',
     MCP_PROXY_HOSTNAMES: 'gate.example.com, 10.0.0.1,::1,::1',
     MCP_PROXY_PUBLIC_URLS: 'https://Gate.example.com/, https://other:8443/base/',
     MCP_PROXY_DATA_DIR: 'var',
@@ -71,6 +73,7 @@ await t.test('§8 every setting can be set', async (t) => {
   t.strictSame(readSettings(env, CWD), {
     listen: { host: '::1', port: 0 },
     adminListen: { host: 'admin.internal', port: 9444 },
+    balancers: ['10.0.0.4/32', '10.1.0.0/16', '2001:db8::/32'],
     hostnames: ['gate.example.com', '10.0.0.1', '::1'],
     publicUrls: ['https://gate.example.com', 'https://other:8443/base'],
     dataDir: '/srv/sallyport/var',
@@ -101,6 +104,7 @@ await t.test('§8 a variable that is set to nothing counts as unset', async (t) 
     'ADMIN_LISTEN',
     'HOSTNAMES',
     'PUBLIC_URLS',
+    'PROXY_PROTOCOL',
     'ADMIN_SECRET',
     'ADMIN_SECRET_FILE',
     'FEDERATION_URL',
@@ -148,6 +152,8 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
   const sqlite =
     'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db, or postgres:// with a host and a database'
   const urls = 'MCP_PROXY_PUBLIC_URLS must be https URLs without query, separated by commas, got'
+  const networks =
+    'MCP_PROXY_PROXY_PROTOCOL must be addresses and networks such as 10.0.0.4 or 10.1.0.0/16, separated by commas, got'
   const names = 'MCP_PROXY_HOSTNAMES must be host names and IP addresses, separated by commas, got'
   refused(t, [
     ...['9443', ':9443', '::1:9443', '[::g]:1', '[1.2.3.4]:1', 'a b:1', 'h:65536', 'h:-1', 'h:', 'h:1\n'].map(
@@ -158,6 +164,12 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
       { MCP_PROXY_ADMIN_LISTEN: '127.0.0.1:9443' },
       'MCP_PROXY_ADMIN_LISTEN is the same address as MCP_PROXY_LISTEN: leave it empty to share one listener',
     ],
+    ...['', 'lb', '10.0.0.4:80', '10.0.0.0/33', '10.0.0.0/', '10.0.0/8', '10.0.0.0/8/8', '010.0.0.4'].map(
+      (text) => [{ MCP_PROXY_PROXY_PROTOCOL: `::1,${text}` }, `${networks} ${JSON.stringify(text)}`] as const,
+    ),
+    ...['::1/129', 'fe80::1%eth0', '::ffff:10.0.0.4', '*'].map(
+      (text) => [{ MCP_PROXY_PROXY_PROTOCOL: text }, `${networks} ${JSON.stringify(text)}`] as const,
+    ),
     [{ MCP_PROXY_HOSTNAMES: 'a,,b' }, `${names} ""`],
     [{ MCP_PROXY_HOSTNAMES: '*.example.com' }, `${names} "*.example.com"`],
     [{ MCP_PROXY_HOSTNAMES: '1.2.3.400' }, `${names} "1.2.3.400"`],

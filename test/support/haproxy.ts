@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import {
@@ -9,6 +7,7 @@ import {
   type ServerState,
   startBalancer,
 } from '../../scripts/cluster/haproxy.ts'
+import { freePort } from '../../scripts/free-port.ts'
 import { scratch } from './gateway.ts'
 
 const PROGRAM = haproxyProgram()
@@ -30,7 +29,7 @@ export interface TestBalancer extends Balancer {
 export async function haproxy(
   t: Test,
   servers: readonly string[],
-  options: Partial<Pick<BalancerOptions, 'proxyProtocol' | 'check' | 'checkMs'>> & {
+  options: Partial<Pick<BalancerOptions, 'proxyProtocol' | 'check' | 'checkMs' | 'words'>> & {
     readonly wait?: boolean
   } = {},
 ): Promise<TestBalancer> {
@@ -72,13 +71,4 @@ async function started(
     if (tries === 0 || !String(error).includes('cannot bind')) throw error
     return started(directory, options, tries - 1)
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  // Proven: it listens on a port.
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
