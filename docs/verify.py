@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import sys
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 
 GENESIS = "0" * 64
 LARGEST = 2**53 - 1
@@ -669,18 +669,17 @@ def revisions(state, subject, revision):
 class Walk:
     def __init__(self):
         self.state = State()
-        self.stream = None
-        self.open = OrderedDict()  # (stream, request_id): seq, of version 2 only
-        self.old = set()  # of version 1: an upgrade may have interrupted them
+        self.open = {}  # request_id: its stream; of version 2 only
+        self.places = {}  # stream: {request_id: seq}, of the same
+        self.old = {}  # of version 1, request_id: its stream; an upgrade may have interrupted them
         self.recomputed = self.disagree = self.unpaired = self.unfinished = 0
         self.why = Counter()
         self.problems = []
 
     def see(self, row):
-        self.stream = self.stream or row["stream"]
         if gated(row["action"]) and row["status"] in ("allowed", "denied"):
             self.decide(row)
-        elif gated(row["action"]) or row["stream"] != self.stream:
+        elif gated(row["action"]):
             pass
         elif row["v"] == 1:
             named = (row["detail"].get("subject"), row["detail"].get("resource_id"))
@@ -698,8 +697,6 @@ class Walk:
         try:
             if row["v"] == 1:
                 raise NotRecomputable("of version 1")
-            if row["stream"] != self.stream:
-                raise NotRecomputable("of another stream")
             try:
                 Judge(row, self.state).judge()
             except Contradiction as problem:
@@ -710,26 +707,37 @@ class Walk:
             self.why[str(why)] += stands
 
     def pair(self, row):
-        key = (row["stream"], row["request_id"])
+        stream, request = row["stream"], row["request_id"]
         if row["action"] == "service.started":
-            for stream, request in [key for key in self.open if key[0] == row["stream"]]:
+            for left, seq in self.places.pop(stream, {}).items():
+                del self.open[left]
                 self.unfinished += 1
-                self.name(stream, self.open.pop((stream, request)), "was allowed, and has no outcome")
-            self.old = {key for key in self.old if key[0] != row["stream"]}
+                self.name(stream, seq, "was allowed, and has no outcome")
+            self.old = {left: of for left, of in self.old.items() if of != stream}
         elif not gated(row["action"]):
             return
         elif row["status"] == "allowed" and row["v"] == 1:
-            self.old.add(key)
-        elif row["status"] == "allowed" and row["request_id"] is not None:
-            if key in self.open:
+            self.old[request] = stream
+        elif row["status"] == "allowed" and request is not None:
+            if request in self.open:
                 self.unpaired += 1
-                self.name(row["stream"], row["seq"], "is a second decision on its request")
-            self.open.setdefault(key, row["seq"])
+                self.name(stream, row["seq"], "is a second decision on its request")
+            elif request not in self.old:
+                self.open[request] = stream
+                self.places.setdefault(stream, {})[request] = row["seq"]
         elif row["status"] in OUTCOMES:
-            if self.open.pop(key, None) is None and key not in self.old and row["v"] == 2:
+            if not self.ends(stream, request, row["status"]) and row["v"] == 2:
                 self.unpaired += 1
-                self.name(row["stream"], row["seq"], "is an outcome without a decision before it")
-            self.old.discard(key)
+                self.name(stream, row["seq"], "is an outcome without a decision before it")
+
+    def ends(self, stream, request, status):
+        """Whether an outcome is that of an open decision; ends it. Another stream may only say `unknown`."""
+        of = self.open.get(request) or self.old.get(request)
+        if of is None or (of != stream and status != "unknown"):
+            return False
+        if self.old.pop(request, None) is None:
+            del self.open[request], self.places[of][request]
+        return True
 
     def name(self, stream, seq, problem):
         if len(self.problems) < NAMED_ROWS:

@@ -5,7 +5,7 @@ import type { Schema } from '../schema.ts'
 import { fitting, printCursor, type RowFilter, SHOWN, type ShownRow, STEP } from './find.ts'
 import { exportLine, type Names, ofMcpPath, type StoredRow } from './leaf.ts'
 import { namesIn } from './names.ts'
-import { chainVerifier, type Verdict } from './verify.ts'
+import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
 
 /**
  * A row as the API shows it (docs/ledger.md#row): the columns by name, `detail` as an object, no `leaf`.
@@ -66,14 +66,30 @@ export async function* pageTexts(
 }
 
 /**
- * The whole ledger as it stands when each stream is reached, as NDJSON: one line per row, each with its line
- * feed, streams one after the other by seq. A line holds every column as `exportLine` says; the `leaf` is not
- * exported, because it can be rebuilt from the others. Throws an AbortError when the signal fires.
+ * An engine's reading of the whole ledger, page by page, in the order in which its rows were written, each stream by
+ * seq. Throws an AbortError when the signal fires.
  */
-export async function* exportLines(db: Kysely<Schema>, signal: AbortSignal = NEVER): AsyncGenerator<string> {
+export type LedgerPages = (
+  db: Kysely<Schema>,
+  signal: AbortSignal,
+) => AsyncGenerator<readonly (StoredRow | Damaged)[]>
+
+/** One signal for many reads, or none. `pages`: by the engine; default those of one stream. */
+interface Reading {
+  readonly signal?: AbortSignal
+  readonly pages?: LedgerPages
+}
+
+/**
+ * The whole ledger as NDJSON: one line per row, each with its line feed. A line holds every column as `exportLine`
+ * says; the `leaf` is not exported, because it can be rebuilt from the others. Throws an AbortError when the signal
+ * fires, an Error where a row cannot be reached.
+ */
+export async function* exportLines(db: Kysely<Schema>, reading: Reading = {}): AsyncGenerator<string> {
   const names = namesIn(db)
-  for await (const page of storedPages(db, signal)) {
-    for (const row of page) yield `${exportLine(row, await names(row))}\n`
+  for await (const row of ledgerRows(db, reading)) {
+    if ('damaged' in row) throw new Error(`a row of ${String(row.stream)} ${row.damaged}`)
+    yield `${exportLine(row, await names(row))}\n`
   }
 }
 
@@ -81,20 +97,20 @@ export async function* exportLines(db: Kysely<Schema>, signal: AbortSignal = NEV
  * Verifies the whole ledger as `verify` does. Does NOT notice rows that an index was made to leave out:
  * `sallyport verify` does.
  */
-export async function verifyDatabase(db: Kysely<Schema>, signal: AbortSignal = NEVER): Promise<Verdict> {
+export async function verifyDatabase(db: Kysely<Schema>, reading: Reading = {}): Promise<Verdict> {
   const chains = chainVerifier()
-  for await (const page of storedPages(db, signal)) {
-    if (!page.every((row) => chains.add(row))) break
+  for await (const row of ledgerRows(db, reading)) {
+    if (!chains.add(row)) break
   }
   return chains.verdict()
 }
 
-/** Every row of the ledger, streams one after the other by seq, as {@link exportLines} takes them. */
+/** Every row of the ledger, as {@link LedgerPages} says. */
 export async function* ledgerRows(
   db: Kysely<Schema>,
-  signal: AbortSignal = NEVER,
-): AsyncGenerator<StoredRow> {
-  for await (const page of storedPages(db, signal)) yield* page
+  { signal = NEVER, pages = pagesByStream }: Reading = {},
+): AsyncGenerator<StoredRow | Damaged> {
+  for await (const page of pages(db, signal)) yield* page
 }
 
 /** Every stream, in the order of their names. */
@@ -117,7 +133,7 @@ async function* streamsOf(db: Kysely<Schema>): AsyncGenerator<string> {
 // Page by page, each a short read of its own: rows are only ever added behind, and a read that lasted for
 // minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from forgetting what
 // it need not keep. Each stream up to where it was when it was reached, since it may grow faster than a caller reads.
-async function* storedPages(db: Kysely<Schema>, signal: AbortSignal): AsyncGenerator<readonly StoredRow[]> {
+const pagesByStream: LedgerPages = async function* (db, signal) {
   for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
 }
 

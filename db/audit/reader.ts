@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import type { Schema } from '../schema.ts'
 import { LedgerError } from './entry.ts'
 import { parseCursor, type RowFilter } from './find.ts'
-import { exportLines, pageTexts, verifyDatabase } from './read.ts'
+import { exportLines, type LedgerPages, pageTexts, verifyDatabase } from './read.ts'
 import type { Verdict } from './verify.ts'
 
 /** A question about the ledger. It can cross to another thread. */
@@ -26,11 +26,19 @@ export interface Answering {
 /** Rows that are sent together, so that a piece is worth its way. Characters. */
 const PIECE = 65_536
 
-/** Answers on this thread, for engines that answer at once or behind a socket. */
-export async function* answerTo(db: Kysely<Schema>, question: LedgerQuestion, signal: AbortSignal): Pieces {
+/**
+ * Answers on this thread, for engines that answer at once or behind a socket. `pages`: how the engine reads the whole
+ * ledger; default stream by stream.
+ */
+export async function* answerTo(
+  db: Kysely<Schema>,
+  question: LedgerQuestion,
+  signal: AbortSignal,
+  pages?: LedgerPages,
+): Pieces {
   const encoder = new TextEncoder()
   let text = ''
-  for await (const next of textsOf(db, question, signal)) {
+  for await (const next of textsOf(db, question, signal, pages)) {
     text += next
     if (text.length < PIECE) continue
     yield encoder.encode(text)
@@ -43,10 +51,12 @@ function textsOf(
   db: Kysely<Schema>,
   question: LedgerQuestion,
   signal: AbortSignal,
+  pages: LedgerPages | undefined,
 ): AsyncIterable<string> | Iterable<Promise<string>> {
   if (question.kind === 'list') return pageTexts(db, question.filter, signal)
-  if (question.kind === 'export') return exportLines(db, signal)
-  return [verifyDatabase(db, signal).then((verdict) => JSON.stringify(verdict))]
+  const reading = { signal, ...(pages && { pages }) }
+  if (question.kind === 'export') return exportLines(db, reading)
+  return [verifyDatabase(db, reading).then((verdict) => JSON.stringify(verdict))]
 }
 
 // Each holds some rows in memory, and all share one thread.

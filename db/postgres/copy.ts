@@ -10,6 +10,7 @@ import { timestamp } from '../statement.ts'
 import { writingClient } from './connection.ts'
 import { openPostgresDatabase } from './database.ts'
 import { durabilityProblem } from './ledger/durable.ts'
+import { placedPages } from './ledger/placed-rows.ts'
 import { insertOf } from './ledger/rows.ts'
 
 interface Copying {
@@ -57,7 +58,7 @@ export async function copyToPostgres({ file, url, onCopied }: Copying): Promise<
     const last = await copied(client, source)
     const rows = await copyLedger(client, source, last, onCopied)
     await copyTables(client, source)
-    const verdict = await verifyDatabase(target.kysely)
+    const verdict = await verifyDatabase(target.kysely, { pages: placedPages })
     if (verdict.ok && verdict.rows === rows) return rows
     throw new Error(`the copied ledger does not verify: ${JSON.stringify(verdict)}`)
   } finally {

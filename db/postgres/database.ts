@@ -10,6 +10,7 @@ import { migratingConfig, withClient } from './connection.ts'
 import { Generation } from './generation.ts'
 import { Leads } from './leads.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
+import { placedPages } from './ledger/placed-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { PostgresNotices } from './notices.ts'
@@ -33,7 +34,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     file: null,
     lookup: (query) => prepared(pool, query),
     audit: new LedgerReader({
-      ask: (question, signal) => answerTo(kysely, question, signal),
+      ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
       close: () => Promise.resolve(),
     }),
     openWriter: () => openPostgresWriter(url),

@@ -3,6 +3,7 @@ import type { Migration } from 'kysely/migration'
 import { COMMON, inOrder, type Migrations } from '../migrate.ts'
 import { authorityGeneration } from './generation.ts'
 import { auditGuards } from './ledger/guards.ts'
+import { auditPlaces } from './ledger/places.ts'
 import { auditLog } from './ledger/table.ts'
 
 /** An instant in ms takes eight bytes. */
@@ -20,5 +21,6 @@ export const MIGRATIONS: Migrations = inOrder({
   '0004_audit_log': auditLog,
   '0004_audit_log_guards': auditGuards,
   '0052_single_uses': singleUses,
+  '0053_audit_places': auditPlaces,
   '0060_authority_generation': authorityGeneration,
 })

@@ -3,5 +3,8 @@
 grant select, insert, update, delete on all tables in schema public to sallyport_gateway;
 
 -- The ledger only grows. What has been migrated is the owner's to say.
-revoke update, delete on audit_rows from sallyport_gateway;
+revoke insert, update, delete on audit_rows from sallyport_gateway;
+-- All columns but `place`: the database says which row was first.
+grant insert (stream, seq, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, leaf)
+  on audit_rows to sallyport_gateway;
 revoke insert, update, delete on audit_log, kysely_migration, kysely_migration_lock from sallyport_gateway;

@@ -18,8 +18,8 @@ export const verb = verbOf({
   takes: 'FILE|URL',
   make: 'make verify-audit [FILE=data/sallyport.db]',
   about: `Verifies the audit ledger offline. FILE is the SQLite database (only read, also while the gateway runs) or
-an NDJSON export; - reads an export from standard input. URL is sqlite:PATH or postgres://…. Of a SQLite database it also
-recomputes every decision, and compares the tables beside the ledger with what the ledger says.`,
+an NDJSON export; - reads an export from standard input. URL is sqlite:PATH or postgres://…. Of a database it also recomputes
+every decision, and of a SQLite one compares the tables beside the ledger with what the ledger says.`,
   options: {
     authority: { type: 'boolean', description: 'recompute every decision of an export too' },
     json: { type: 'boolean', description: 'print what was found as one JSON object' },

@@ -3,7 +3,7 @@ import { type LeafVersion, leafVersion, type StoredRow } from '../leaf.ts'
 import type { BadRow } from '../verify.ts'
 import { decisionOf, isDecision, isOfCall } from './decision.ts'
 import { type Judgement, judge } from './judge.ts'
-import { type Pairs, pairs } from './pairs.ts'
+import { pairs } from './pairs.ts'
 import { Replay } from './replay.ts'
 
 /** The problems that are named; more are counted. */
@@ -37,16 +37,15 @@ export const isSound = (found: Recomputed): boolean =>
 
 /**
  * Computes every decision anew from the rows before it (docs/ledger.md#recomputing). Takes rows that were
- * verified, in the order of their seq. Memory by principals, resources and open calls, not by rows. Rows of
- * another stream than the first one's are paired, but not recomputed.
+ * verified, in the order in which they were written: each stream by seq, and a change of one before the decisions of
+ * another that rest on it (docs/ledger.md#places). Memory by principals, resources and open calls, not by rows.
  */
 export function recomputer(): Recomputer {
   const replay = new Replay()
-  /** By stream. */
-  const calls = new Map<string, Pairs>()
+  const calls = pairs()
   const problems: BadRow[] = []
   const skipped = new Map<string, number>()
-  let [stream, recomputed, disagree, left, orphans] = ['', 0, 0, 0, 0]
+  let [recomputed, disagree, left, orphans] = [0, 0, 0, 0]
 
   function blame({ stream, seq }: Pick<BadRow, 'stream' | 'seq'>, problem: string): void {
     if (problems.length < NAMED) problems.push({ stream, seq, problem })
@@ -66,7 +65,7 @@ export function recomputer(): Recomputer {
 
   function decide(row: StoredRow, version: LeafVersion): void {
     const decision = decisionOf(row, membersOf(row))
-    const judgement = version === 1 ? OLD : row.stream === stream ? judge(decision, replay) : ELSEWHERE
+    const judgement = version === 1 ? OLD : judge(decision, replay)
     tally(row, decision.summarised ?? 1, judgement)
   }
 
@@ -78,9 +77,7 @@ export function recomputer(): Recomputer {
   }
 
   function pair(row: StoredRow, version: LeafVersion): void {
-    const known = calls.get(row.stream) ?? pairs()
-    calls.set(row.stream, known)
-    const { problem, left: behind } = known.see(row, version)
+    const { problem, left: behind } = calls.see(row, version)
     if (problem !== null) {
       orphans += 1
       blame(row, problem)
@@ -91,11 +88,10 @@ export function recomputer(): Recomputer {
   }
 
   function see(row: StoredRow): void {
-    if (stream === '') stream = row.stream
     const version = leafVersion(row.leaf) ?? 1
     pair(row, version)
     if (isDecision(row)) decide(row, version)
-    else if (!isOfCall(row.action) && row.stream === stream) change(row, version)
+    else if (!isOfCall(row.action)) change(row, version)
   }
 
   return {
@@ -107,14 +103,13 @@ export function recomputer(): Recomputer {
       not_recomputable: Object.fromEntries([...skipped].toSorted(([, a], [, b]) => b - a)),
       allowed_without_outcome: left,
       outcomes_without_decision: orphans,
-      open: [...calls.values()].reduce((sum, { open }) => sum + open, 0),
+      open: calls.open,
       problems,
     }),
   }
 }
 
 const OLD: Judgement = { notRecomputable: 'of version 1' }
-const ELSEWHERE: Judgement = { notRecomputable: 'of another stream' }
 
 function membersOf({ detail }: StoredRow): Members {
   // Proven by the verifier: the canonical text of an object.

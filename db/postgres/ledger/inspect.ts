@@ -1,26 +1,24 @@
 import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
-import type { StoredRow } from '../../audit/leaf.ts'
 import { exportLines, ledgerRows } from '../../audit/read.ts'
 import { openReading } from '../reading.ts'
+import { placedPages } from './placed-rows.ts'
 import { auditSchemaProblem } from './schema.ts'
 
 /**
- * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, and the guards of the
- * audit tables. Does NOT recompute decisions: one stream's may rest on a change in another, and no row says which
- * came first. `shown` may show the progress of the rows. Throws where the database has no ledger.
+ * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in the order
+ * of the rows' places, and the guards of the audit tables. Does NOT compare the tables beside the ledger. `shown` may
+ * show the progress of the rows. Throws where the database has no ledger.
  */
-export async function inspectPostgres(
-  url: string,
-  shown: (rows: AsyncIterable<StoredRow>) => Rows,
-): Promise<Inspection> {
+export async function inspectPostgres(url: string, shown: (rows: Rows) => Rows): Promise<Inspection> {
   const { pool, kysely } = openReading(url)
   try {
     const problem = await auditSchemaProblem(pool)
-    const inspection = await inspectRows(shown(ledgerRows(kysely)), { authority: false })
+    const rows = ledgerRows(kysely, { pages: placedPages })
+    const inspection = await inspectRows(shown(rows), { authority: true })
     return {
       ...inspection,
       findings: [...inspection.findings, ...(problem === null ? [] : [problem])],
-      notes: ['not recomputed: decisions that rest on changes in another stream'],
+      notes: ['not compared: the tables beside the ledger'],
     }
   } finally {
     await kysely.destroy()
@@ -31,7 +29,7 @@ export async function inspectPostgres(
 export async function* exportPostgres(url: string): AsyncGenerator<string> {
   const { kysely } = openReading(url)
   try {
-    yield* exportLines(kysely)
+    yield* exportLines(kysely, { pages: placedPages })
   } finally {
     await kysely.destroy()
   }

@@ -10,12 +10,15 @@ export async function auditSchemaProblem(client: Client | Pool): Promise<string 
   const found = new Map(rows.map(({ name, enabled, body }) => [name, `${enabled} ${body}`]))
   const expected = new Map(
     Object.entries(TRIGGERS).map(([name, function_]) => [name, `A ${FUNCTIONS[function_] ?? ''}`]),
-  )
+  ).set(PLACE, 'a given once')
   const names = [...new Set([...expected.keys(), ...found.keys()])].sort()
   const odd = names.filter((name) => expected.get(name) !== found.get(name))
   if (odd.length === 0) return null
   return `the guards of the audit tables are not as this version makes them: ${odd.map((name) => verdict(name, expected, found)).join(', ')}`
 }
+
+/** The column that orders the rows of all streams (places.ts). */
+const PLACE = 'column place'
 
 type Guards = ReadonlyMap<string, string>
 
@@ -26,7 +29,7 @@ function verdict(name: string, expected: Guards, found: Guards): string {
 
 interface Guard {
   readonly name: string
-  /** `A`: always, also in a session that replays a replica's changes. */
+  /** `A`: always, also in a session that replays a replica's changes. Of a column `a`: always given by the database. */
   readonly enabled: string
   readonly body: string
 }
@@ -35,4 +38,12 @@ const FOUND = `select t.tgname as name, t.tgenabled as enabled, p.prosrc as body
 from pg_trigger t join pg_proc p on p.oid = t.tgfoid
 where t.tgrelid = 'audit_rows'::regclass and not t.tgisinternal
 union all
-select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid) from pg_rewrite r where r.ev_class = 'audit_rows'::regclass`
+select r.rulename, r.ev_enabled, pg_get_ruledef(r.oid) from pg_rewrite r where r.ev_class = 'audit_rows'::regclass
+union all
+select '${PLACE}', a.attidentity, case when a.attnotnull and s.seqcache = 1 and s.seqincrement = 1 and not s.seqcycle
+  and exists (select from pg_index i where i.indrelid = a.attrelid and i.indisunique and i.indisvalid
+    and i.indnkeyatts = 1 and i.indkey[0] = a.attnum and i.indpred is null) then 'given once' else 'given otherwise' end
+from pg_attribute a join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid
+  and d.refobjsubid = a.attnum and d.classid = 'pg_class'::regclass and d.deptype = 'i'
+join pg_sequence s on s.seqrelid = d.objid
+where a.attrelid = 'audit_rows'::regclass and a.attname = 'place'`

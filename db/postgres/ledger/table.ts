@@ -45,7 +45,7 @@ const INDEXES = [
 where action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`,
 ]
 
-/** The columns that are stored. Every other one is read from the leaf. */
+/** The columns that a writer stores. Every other one is read from the leaf, `place` aside (places.ts). */
 export const STORED = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['prev_hash', 'row_hash', 'leaf'] as const),
@@ -60,7 +60,9 @@ const TEXTS = [
 const memberOf = (name: string, arrow: string): string =>
   `(leaf::json ${arrow} '${name}')::text collate "C" as ${name}`
 
+/** The columns of the view that are read from the leaf. */
+export const TEXT_COLUMNS = [...TEXTS.map((name) => memberOf(name, '->>')), memberOf('detail', '->')]
+
 const VIEW = `create view audit_log as select ${STORED.join(', ')},
-  ${TEXTS.map((name) => memberOf(name, '->>')).join(',\n  ')},
-  ${memberOf('detail', '->')}
+  ${TEXT_COLUMNS.join(',\n  ')}
 from audit_rows`

@@ -43,6 +43,9 @@ const REFUSED = [
   'create table mine (id int)',
   'drop schema public cascade',
   'delete from kysely_migration',
+  `insert into audit_rows (stream, seq, recorded_at, action, status, prev_hash, row_hash, leaf, place)
+overriding system value values ('other', 1, '', '', '', repeat('0', 64), '', '{}', 1)`,
+  "select setval('audit_rows_place_seq', 1)",
 ]
 
 for (const statement of REFUSED) {

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { changed, decided, ended, loaded, started } from '../../support/db/history.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry } from '../../support/db/scratch-ledger.ts'
@@ -6,17 +7,27 @@ import { sallyport } from '../../support/run.ts'
 
 const server = await cluster()
 
-t.test('verify reads a ledger of many streams out of PostgreSQL', async (t) => {
+t.test('verify recomputes a ledger of many streams, out of PostgreSQL and of its export', async (t) => {
   const url = await server.fresh()
-  for (let n = 0; n < 2; n += 1) {
-    const { ledger } = await replica(t, url)
-    await ledger.commit({ entries: [entry({ action: 'service.started', status: 'success' }), entry()] })
-  }
-  const whole = await sallyport(['verify', url])
-  t.match(whole, { code: 0, out: /4 rows/ })
-  const exported = await sallyport(['export-audit', url])
-  t.match(exported, { code: 0, out: /^(\{.+\}\n){4}$/ })
-  t.match(await sallyport(['verify', '-'], {}, exported.out), { code: 0, out: /4 rows/ })
+  const [first, second] = [await replica(t, url), await replica(t, url)]
+  await first.ledger.commit({ entries: [started, loaded(), changed('agent.created', 1)] })
+  await second.ledger.commit({ entries: [started, loaded(), decided(1)] })
+  const patched = changed('agent.capabilities_patched', 2, { capabilities: [] })
+  await first.ledger.commit({ entries: [decided(2), patched] })
+  await second.ledger.commit({ entries: [{ ...ended(decided(2)), status: 'unknown' }] })
+  const both = async () => [
+    await sallyport(['verify', url]),
+    await sallyport(['verify', '--authority', '-'], {}, (await sallyport(['export-audit', url])).out),
+  ]
+  for (const whole of await both())
+    t.match(whole, {
+      code: 0,
+      out: /9 rows in 2 streams\n[\s\S]*recomputed 2, disagree 0, not recomputable 0,/,
+    })
+  // Nothing asks a decision of the test whether the change was made before it.
+  const [late] = await second.ledger.commit({ entries: [decided(3)] })
+  for (const found of await both())
+    t.match(found, { code: 5, out: `DISAGREES: row ${late?.stream}:${late?.seq} ` })
 })
 
 t.test('verify finds a guard that was switched off, and a row that was changed meanwhile', async (t) => {

@@ -8,7 +8,10 @@ import {
   leafOf,
   type StoredRow,
 } from '../../../db/audit/leaf.ts'
+import { ledgerRows } from '../../../db/audit/read.ts'
+import type { Database } from '../../../db/database.ts'
 import type { JsonObject } from '../../../db/json.ts'
+import { placedPages } from '../../../db/postgres/ledger/placed-rows.ts'
 import { AT, entry, rowOf } from './scratch-ledger.ts'
 
 /** Turns entries into a chain with real hashes, as the writer would. `versions`: where it is not 2 for all. */
@@ -38,6 +41,13 @@ export function recomputed(rows: readonly StoredRow[]): Recomputed {
   for (const row of rows) walk.see(row)
   return walk.result()
 }
+
+/** Every row of a database, in the order that its engine gives them. */
+export const allRows = ({
+  kysely,
+  engine,
+}: Pick<Database, 'kysely' | 'engine'>): ReturnType<typeof ledgerRows> =>
+  ledgerRows(kysely, engine === 'postgres' ? { pages: placedPages } : {})
 
 export const exportOf = (rows: readonly StoredRow[]): string =>
   rows.map((row) => `${exportLine(row)}\n`).join('')

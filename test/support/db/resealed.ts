@@ -16,17 +16,19 @@ export const leafOf = (row: Json): Json =>
   Object.fromEntries(Object.entries(row).filter(([name]) => !BESIDE.includes(name)))
 
 /**
- * Rows of one stream with fresh hashes, as the owner of a database could write them anew: each follows the one
- * before it, and `verify` finds nothing wrong with the chain.
+ * Rows with fresh hashes, as the owner of a database could write them anew: each follows the one before it in its
+ * stream, and `verify` finds nothing wrong with the chains.
  */
 export function resealed(rows: readonly Json[]): readonly Json[] {
-  let parent = '0'.repeat(64)
-  return rows.map((row, index) => {
-    const { row_hash, ...rest } = { ...row, seq: index + 1, prev_hash: parent }
-    parent = createHash('sha256')
+  const heads = new Map<string, { readonly seq: number; readonly hash: string }>()
+  return rows.map((row) => {
+    const { seq, hash } = heads.get(row.stream) ?? { seq: 0, hash: '0'.repeat(64) }
+    const { row_hash, ...rest } = { ...row, seq: seq + 1, prev_hash: hash }
+    const sealed = createHash('sha256')
       .update(canonical(leafOf(rest)))
       .digest('hex')
-    return { ...rest, row_hash: parent, ...(row.action.startsWith('mcp_') && { result: row.status }) }
+    heads.set(row.stream, { seq: seq + 1, hash: sealed })
+    return { ...rest, row_hash: sealed, ...(row.action.startsWith('mcp_') && { result: row.status }) }
   })
 }
 

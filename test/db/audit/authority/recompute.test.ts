@@ -5,6 +5,7 @@ import type { JsonObject } from '../../../../db/json.ts'
 import {
   BOT,
   binding,
+  chainer,
   chainOf,
   changed,
   decided,
@@ -431,3 +432,50 @@ t.test('docs/ledger.md#recomputing: of rows of version 1 no pairs are demanded',
   t.match(of([one, ended(two), started], [1, 1, 1]), { ...nothing, open: 0 })
   t.match(of([one, ended(one)], [1, 2]), nothing, 'a call that the upgrade interrupted')
 })
+
+/** The rows of several streams, each a chain of its own: `[stream, entry]` in their order. */
+function streamed(list: readonly (readonly [stream: string, made: Entry])[]) {
+  const next = new Map<string, ReturnType<typeof chainer>>()
+  return recomputed(
+    list.map(([stream, made]) => {
+      const chain = next.get(stream) ?? chainer()
+      next.set(stream, chain)
+      return { ...chain(made), stream }
+    }),
+  )
+}
+
+t.test(
+  'docs/ledger.md#places a decision of one stream rests on the change before it in another',
+  async (t) => {
+    const begun = (stream: string) => START.map((made) => [stream, made] as const)
+    const both = [...begun('a'), ...begun('b'), ['a', changed('agent.created', 1)] as const]
+    const patched = ['a', changed('agent.capabilities_patched', 2, { capabilities: [] })] as const
+    t.match(streamed([...both, ['b', decided(1)], patched]), { recomputed: 1, disagree: 0 })
+    t.match(streamed([...both, patched, ['b', decided(1)]]), {
+      ...{ recomputed: 1, disagree: 1, not_recomputable: {} },
+      problems: [{ stream: 'b', seq: 3 }],
+    })
+  },
+)
+
+t.test(
+  'docs/ledger.md#pairs another stream may end a call as unknown, and its start ends none',
+  async (t) => {
+    const rows = [...LLM.map((made) => ['a', made] as const), ['a', decided(1)] as const]
+    const unknown: Entry = { ...ended(decided(1)), status: 'unknown' }
+    const sound = { allowed_without_outcome: 0, outcomes_without_decision: 0, problems: [] }
+    t.match(streamed([...rows, ['b', started]]), { ...sound, open: 1 })
+    t.match(streamed([...rows, ['b', started], ['b', unknown], ['a', started]]), { ...sound, open: 0 })
+    t.match(streamed([...rows, ['a', started]]), { allowed_without_outcome: 1, open: 0 })
+    t.match(streamed([...rows, ['b', ended(decided(1))]]), {
+      ...{ outcomes_without_decision: 1, open: 1 },
+      problems: [{ stream: 'b', seq: 1 }],
+    })
+    t.match(streamed([...rows, ['b', unknown], ['a', ended(decided(1))]]), {
+      ...{ outcomes_without_decision: 1, open: 0 },
+      problems: [{ stream: 'a', seq: 5 }],
+    })
+    t.match(streamed([...rows, ['b', decided(1)]]), { outcomes_without_decision: 1, open: 1 })
+  },
+)

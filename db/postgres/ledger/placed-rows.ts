@@ -1,0 +1,75 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type Kysely, sql } from 'kysely'
+import { SHOWN, STEP } from '../../audit/find.ts'
+import type { StoredRow } from '../../audit/leaf.ts'
+import type { LedgerPages } from '../../audit/read.ts'
+import type { Damaged } from '../../audit/verify.ts'
+import type { Schema } from '../../schema.ts'
+
+/** The ledger as it is at one instant: the last row of each stream, and the last place of all. */
+interface Ends {
+  readonly heads: ReadonlyMap<string, number>
+  readonly last: number
+}
+
+interface Placed extends StoredRow {
+  readonly place: number
+}
+
+/**
+ * The rows of all streams in the order of their places (docs/ledger.md#places), page by page, as the ledger is when the
+ * first is read. Each page is a short read of its own. Rows that their places do not lead to, whoever has spoiled them,
+ * are a {@link Damaged} at the end. Throws an AbortError when the signal fires.
+ */
+export const placedPages: LedgerPages = async function* (db, signal) {
+  const { heads, last } = await endsOf(db)
+  const seen = new Map<string, number>()
+  let page: readonly Placed[] = []
+  do {
+    page = await pageBehind(db, page.at(-1)?.place, last)
+    // Two transactions that share the lock take places and are committed in any order. What was not committed at the
+    // instant of the ends is left out, with all that stands behind it in its stream.
+    const rows = page.filter(({ stream, seq }) => seq <= (heads.get(stream) ?? 0))
+    for (const { stream, seq } of rows) seen.set(stream, seq)
+    yield rows
+    await nextTurn(undefined, { signal })
+  } while (page.length === STEP)
+  yield unreached(heads, seen)
+}
+
+function unreached(heads: Ends['heads'], seen: ReadonlyMap<string, number>): readonly Damaged[] {
+  return [...heads].flatMap(([stream, head]) => {
+    const seq = (seen.get(stream) ?? 0) + 1
+    return seq > head ? [] : [{ stream, seq, damaged: 'is missing in the order of all rows' }]
+  })
+}
+
+/** In one statement, so of one instant: what a row of one stream rests on in another is there too. */
+async function endsOf(db: Kysely<Schema>): Promise<Ends> {
+  const { rows } = await sql<{ stream: string; head: number; last: number }>`
+    with recursive streams as (
+      (select stream from audit_rows order by stream limit 1)
+      union all
+      select (select next.stream from audit_rows next where next.stream > streams.stream order by stream limit 1)
+      from streams where streams.stream is not null
+    )
+    select stream, (select max(seq) from audit_rows where audit_rows.stream = streams.stream) as head,
+      (select max(place) from audit_rows) as last
+    from streams where stream is not null`.execute(db)
+  return { heads: new Map(rows.map(({ stream, head }) => [stream, head])), last: rows[0]?.last ?? 0 }
+}
+
+async function pageBehind(
+  db: Kysely<Schema>,
+  after: number | undefined,
+  last: number,
+): Promise<readonly Placed[]> {
+  // The first page from the very beginning, wherever somebody has put a row.
+  const behind = after === undefined ? sql`true` : sql`place > ${after}`
+  const columns = sql.join([...SHOWN, 'leaf', 'place'].map((name) => sql.ref(name)))
+  const { rows } = await sql<Placed>`
+    select ${columns} from audit_log where ${behind} and place <= ${last} order by place limit ${sql.lit(STEP)}`.execute(
+    db,
+  )
+  return rows
+}

@@ -1,0 +1,26 @@
+import { type Kysely, sql } from 'kysely'
+import type { Migration } from 'kysely/migration'
+import { FUNCTIONS } from './guards.ts'
+import { STORED, TEXT_COLUMNS } from './table.ts'
+
+/**
+ * Gives each row its `place`: the order of the rows of all streams (docs/ledger.md#places). The number is given by the
+ * database, while the row's transaction holds the authority lock (locks.ts): so between a change and a decision it
+ * says which of the two was first. A role that may insert into the other columns alone cannot choose it
+ * (deploy/postgres). Rows from before get theirs as they lie in the table.
+ */
+export const auditPlaces: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const statement of STATEMENTS) await sql.raw(statement).execute(db)
+  },
+}
+
+const STATEMENTS = [
+  'alter table audit_rows add column place bigint generated always as identity',
+  'create unique index audit_rows_place on audit_rows (place)',
+  `create or replace view audit_log as select ${STORED.join(', ')},
+  ${TEXT_COLUMNS.join(',\n  ')}, place
+from audit_rows`,
+  // As of now it also wants each row at a later place than the one before it in its stream.
+  `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${FUNCTIONS.audit_rows_only_the_next}$$`,
+]

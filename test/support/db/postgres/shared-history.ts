@@ -1,0 +1,120 @@
+import type { Test } from 'tap'
+import { LedgerError, type Unit } from '../../../../db/audit/entry.ts'
+import { authorityUnchanged } from '../../../../db/principals/pins.ts'
+import { insertPrincipal, setCapabilities } from '../../../../db/principals/write.ts'
+import { changed, decided, ended, loaded, started } from '../history.ts'
+import { AT } from '../scratch-ledger.ts'
+import { type Replica, replica } from './replica.ts'
+
+/** What became of a history: how many decisions are in it, and how many were refused because a change came first. */
+export interface Lived {
+  readonly replica: Replica
+  readonly decisions: number
+  readonly stale: number
+}
+
+interface Known {
+  readonly id: string
+  revision: number
+  capable: boolean
+}
+
+const PRINCIPALS = 3
+const WORKERS = 4
+const TURNS = 12
+
+/**
+ * Lets several replicas on one database work at once: changes of capabilities, decisions by what they were last known
+ * to be, allowed and refused, and outcomes, some of them written by another replica. One more replica starts in the
+ * middle. All of it is by chance, and the same for the same `seed` but for who comes first.
+ */
+export async function sharedHistory(t: Test, url: string, writers: number, seed: number): Promise<Lived> {
+  const random = chance(seed)
+  const replicas = [await begin(t, url)]
+  const [first] = replicas as [Replica]
+  const known = Array.from({ length: PRINCIPALS }, (_, n) => ({
+    id: `acme::bot-${n}`,
+    revision: 1,
+    capable: true,
+  }))
+  for (const { id } of known) await first.ledger.commit(creation(first, id))
+  while (replicas.length < writers) replicas.push(await begin(t, url))
+  let [decisions, stale, calls] = [0, 0, 0]
+
+  async function decide(on: Replica, { id, revision, capable }: Known): Promise<void> {
+    calls += 1
+    const refusal = {
+      status: 'denied',
+      more: { reason: 'capability_missing', required_capability: 'llm.chat' },
+    }
+    const values = { principal_id: id, authority: { revision }, ...(capable ? {} : refusal) }
+    const decision = decided(calls, values)
+    const assertions = [authorityUnchanged(on.database)('agent', id, revision)]
+    if (!(await isStored(on, { assertions, entries: [decision] }))) {
+      stale += 1
+      return
+    }
+    decisions += 1
+    if (!capable || random() < 0.1) return
+    const outcome = ended(decision)
+    if (random() < 0.8) await on.ledger.commit({ entries: [outcome], lazy: true })
+    else await pick(replicas).ledger.commit({ entries: [{ ...outcome, status: 'unknown' }] })
+  }
+
+  async function change(on: Replica, of: Known): Promise<void> {
+    const { id, revision, capable } = of
+    const capabilities = capable ? [] : ['llm.chat']
+    const isFirst = await isStored(on, {
+      assertions: [authorityUnchanged(on.database)('agent', id, revision)],
+      statements: [setCapabilities(on.database, { type: 'agent', id, at: AT, revision, capabilities })],
+      entries: [changed('agent.capabilities_patched', revision + 1, { subject: id, capabilities })],
+    })
+    if (isFirst) Object.assign(of, { revision: revision + 1, capable: !capable })
+  }
+
+  const pick = <One>(list: readonly One[]): One => list[Math.floor(random() * list.length)] as One
+  const work = async (on: Replica): Promise<void> => {
+    for (let turn = 0; turn < TURNS; turn += 1) await (random() < 0.3 ? change : decide)(on, pick(known))
+  }
+  const all = replicas.flatMap((on) => Array.from({ length: WORKERS }, () => work(on)))
+  all.push(begin(t, url).then(work))
+  await Promise.all(all)
+  return { replica: first, decisions, stale }
+}
+
+async function begin(t: Test, url: string): Promise<Replica> {
+  const made = await replica(t, url)
+  await made.ledger.commit({ entries: [started, loaded()] })
+  return made
+}
+
+const creation = ({ database }: Replica, id: string): Unit => ({
+  statements: [
+    insertPrincipal(database, {
+      ...{ type: 'agent', id, ref: id, name: id.slice(6), displayName: null, capabilities: ['llm.chat'] },
+      ...{ enrollmentMethod: 'minted', spiffeId: null, dpopJkt: null, federated: false, at: AT },
+    }),
+  ],
+  entries: [changed('agent.created', 1, { subject: id })],
+})
+
+async function isStored({ ledger }: Replica, unit: Unit): Promise<boolean> {
+  try {
+    await ledger.commit(unit)
+    return true
+  } catch (error) {
+    if (error instanceof LedgerError && error.code === 'stale') return false
+    throw error
+  }
+}
+
+/** Numbers from 0 to 1 by chance, the same for the same seed (mulberry32). */
+export function chance(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
