@@ -31,6 +31,20 @@ export function readingPool(url: string, onLost: (error: Error) => void): Pool {
 export const writingClient = (url: string, questionMs: number): Client =>
   new Client(configOf(url, questionMs))
 
+/**
+ * As {@link writingClient}, for the ledger: a statement is sent without a wait for the answer to the one before it, and
+ * waits `lockMs` for a lock. Statements are planned anew each time: a plan that was made for an empty table would read
+ * all of it ever after.
+ */
+export const ledgerClient = (url: string, questionMs: number, lockMs: number): Client => {
+  const settings = [`lock_timeout=${lockMs}`, 'plan_cache_mode=force_custom_plan']
+  const config: ClientConfig & { readonly pipeline: true } = {
+    ...configOf(url, questionMs, ...settings),
+    pipeline: true,
+  }
+  return new Client(config)
+}
+
 /** Does work on a connection of its own, which ends with it, and all that it holds. `questionMs`: as above. */
 export async function withClient<Made>(
   url: string,

@@ -1,34 +1,46 @@
+import { hash } from 'node:crypto'
 import type { Client } from 'pg'
-import { portionsOf } from '../../pages.ts'
 import type { Assertion } from '../../statement.ts'
 
-/** Asked in one question. A batch of calls has few that differ: each principal's is one. */
-const AT_ONCE = 64
-
-/** Asks assertions, each that differs once, and returns what tells of each whether it found a row. */
+/**
+ * Asks assertions, each that differs once, and returns what tells of each whether it found a row. Those with one text
+ * are one question about many parameters, which the server prepares once for each connection.
+ */
 export async function holding(
   client: Client,
   assertions: readonly Assertion[],
 ): Promise<(assertion: Assertion) => boolean> {
-  const byKey = new Map(assertions.map((assertion) => [keyOf(assertion), assertion]))
-  const found = new Set<string>()
-  for (const portion of portionsOf([...byKey], AT_ONCE)) {
-    const { rows } = await client.query<boolean[]>({ ...questionOf(portion), rowMode: 'array' })
-    portion.forEach(([key], place) => {
-      if (rows[0]?.[place] === true) found.add(key)
-    })
-  }
+  const bySql = Map.groupBy(
+    new Map(assertions.map((assertion) => [keyOf(assertion), assertion])).values(),
+    ({ sql }) => sql,
+  )
+  const answers = await Promise.all([...bySql].map(([sql, alike]) => ask(client, sql, alike)))
+  const found = new Set(answers.flat())
   return (assertion) => found.has(keyOf(assertion))
 }
 
 const keyOf = ({ sql, parameters }: Assertion): string => JSON.stringify([sql, parameters])
 
-function questionOf(portion: readonly (readonly [string, Assertion])[]) {
-  const values: (string | number)[] = []
-  const columns = portion.map(([, { sql, parameters }]) => {
-    const behind = values.length
-    values.push(...parameters)
-    return `exists (${sql.replace(/\$(\d+)/g, (_, place: string) => `$${Number(place) + behind}`)})`
+/** Returns the keys of those that find a row. */
+async function ask(client: Client, sql: string, alike: readonly Assertion[]): Promise<readonly string[]> {
+  const { rows } = await client.query<[holds: boolean]>({
+    ...questionOf(sql, alike[0]?.parameters ?? []),
+    values: (alike[0]?.parameters ?? []).map((_, place) => alike.map(({ parameters }) => parameters[place])),
+    rowMode: 'array',
   })
-  return { text: `select ${columns.join(', ')}`, values }
+  return alike.filter((_, place) => rows[place]?.[0] === true).map(keyOf)
 }
+
+/** Each parameter of the text becomes a column of what is asked about. */
+function questionOf(sql: string, parameters: Assertion['parameters']) {
+  if (parameters.length === 0) return { name: nameOf(sql), text: `select exists (${sql})` }
+  const lists = parameters.map(
+    (one, place) => `$${place + 1}::${typeof one === 'number' ? 'bigint' : 'text'}[]`,
+  )
+  const columns = parameters.map((_, place) => `p${place + 1}`)
+  const about = `unnest(${lists.join(', ')}) with ordinality as asked(${columns.join(', ')}, place)`
+  const text = `select exists (${sql.replace(/\$(\d+)/g, 'asked.p$1')}) from ${about} order by asked.place`
+  return { name: nameOf(text), text }
+}
+
+const nameOf = (text: string): string => `asserted ${hash('sha256', text).slice(0, 16)}`

@@ -5,7 +5,7 @@ import type { Work, WorkResult } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
 import type { Statement } from '../../statement.ts'
 import { holding } from './assertions.ts'
-import { claimed } from './claims.ts'
+import { Claims, claim, unclaim } from './claims.ts'
 import { refusalOf } from './errors.ts'
 import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
 import { insertOf, type LedgerRow } from './rows.ts'
@@ -18,30 +18,29 @@ export interface Link {
 
 export const NO_ROWS: Link = { seq: 0, hash: GENESIS }
 
-/** What a batch came to, once its transaction is committed. */
-export interface Written {
+/** What a batch comes to, once its rows are stored. */
+export interface Prepared {
   readonly results: readonly WorkResult[]
+  readonly rows: readonly LedgerRow[]
   readonly tip: Link
 }
 
 /**
- * Does a batch in one transaction, all but its commit: each unit whole or refused alone. Rejects where nothing of it
- * can be stored.
+ * Does a batch in one transaction, all but its rows: each unit whole or refused alone. What needs no answer of what
+ * stands before it is sent with it: a batch of decisions is one round trip here, and one in {@link store}. Rejects where
+ * nothing of it can be stored; the transaction is then still open.
  */
 export async function prepare(
   client: Client,
   stream: string,
   head: Link,
   batch: readonly Work[],
-): Promise<Written> {
-  await client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
+): Promise<Prepared> {
   const refused = new Map<Work, WorkResult>()
-  for (const run of runsOf(batch)) {
-    const left = await standing(client, run, refused)
-    const [first] = left
-    if (first && standsAlone(first)) await change(client, first, refused)
-    else await claim(client, left, refused)
-  }
+  const [first = [], ...later] = runsOf(batch)
+  const begin = client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
+  await Promise.all([begin, judge(client, first, refused)])
+  for (const run of later) await judge(client, run, refused)
   const rows: LedgerRow[] = []
   let tip = head
   const results = batch.map((work): WorkResult => {
@@ -55,22 +54,36 @@ export async function prepare(
     })
     return { sealed }
   })
-  if (rows.length > 0) await append(client, stream, rows)
-  return { results, tip }
+  return { results, rows, tip }
 }
 
 /** The chain in the database is not the one that its writer has left there: nothing more is to be written to it. */
 export class ChainBroken extends Error {}
 
-async function append(client: Client, stream: string, rows: readonly LedgerRow[]): Promise<void> {
-  try {
-    await client.query(insertOf(rows))
-  } catch (error) {
-    if (!(error instanceof DatabaseError) || !NOT_THE_NEXT.test(error.code ?? '')) throw error
-    throw new ChainBroken(`audit stream ${stream} was changed under its writer: ${error.message}`, {
-      cause: error,
-    })
-  }
+/** The commit was sent and not answered: the batch is stored, or not. */
+export class InDoubt extends Error {}
+
+/**
+ * Stores the rows of a batch and commits, in one round trip. Rejects with {@link InDoubt} where nobody knows whether it
+ * was; with anything else where nothing was stored.
+ */
+export async function store(client: Client, stream: string, rows: readonly LedgerRow[]): Promise<void> {
+  const inserting = rows.length > 0 ? client.query(insertOf(rows)) : null
+  const [inserted, committed] = await Promise.allSettled([inserting, client.query('commit')])
+  // A transaction in which a statement has failed is rolled back by its commit.
+  if (inserted.status === 'rejected' && inserted.reason instanceof DatabaseError)
+    throw failureOf(stream, inserted.reason)
+  if (committed.status === 'rejected')
+    throw new InDoubt('the commit was not answered', { cause: committed.reason })
+  const { command } = committed.value
+  if (command !== 'COMMIT') throw new InDoubt(`the commit was answered with ${command}`)
+}
+
+function failureOf(stream: string, error: DatabaseError): Error {
+  if (!NOT_THE_NEXT.test(error.code ?? '')) return error
+  return new ChainBroken(`audit stream ${stream} was changed under its writer: ${error.message}`, {
+    cause: error,
+  })
 }
 
 // What the guard raises, and the keys of the table.
@@ -91,35 +104,50 @@ function runsOf(batch: readonly Work[]): readonly (readonly Work[])[] {
   return runs
 }
 
-/** Asks the assertions of all of them at once, refuses those that are stale, and returns the others. */
-async function standing(
-  client: Client,
-  run: readonly Work[],
-  refused: Map<Work, WorkResult>,
-): Promise<readonly Work[]> {
-  const assertions = run.flatMap((work) => work.assertions)
-  const holds = await holding(client, assertions)
-  return run.filter((work) => {
-    const broken = work.assertions.find((assertion) => !holds(assertion))
-    if (broken) refused.set(work, { refused: 'stale', message: `"${broken.sql}" finds no row` })
-    return !broken
-  })
+/** Asks what the units of a run assert, and makes what they write but their rows. Says which are refused. */
+async function judge(client: Client, run: readonly Work[], refused: Map<Work, WorkResult>): Promise<void> {
+  const [first] = run
+  if (first && standsAlone(first)) {
+    const { stale } = await asked(client, run)
+    const no = stale(first) ?? (await change(client, first))
+    if (no) refused.set(first, no)
+    return
+  }
+  // The claims of units that are stale are made too, and undone: they are few, and nobody waits for two answers.
+  const [{ stale }, made] = await Promise.all([asked(client, run), claim(client, run)])
+  const took = new Claims(made)
+  for (const work of run) {
+    const no = stale(work) ?? (took.take(work) ? null : PASSED)
+    if (no) refused.set(work, no)
+  }
+  await unclaim(client, took.left)
 }
 
-/** Makes the claims of all of them at once. */
-async function claim(client: Client, run: readonly Work[], refused: Map<Work, WorkResult>): Promise<void> {
-  const passes = await claimed(client, run)
-  for (const work of run) {
-    if (!passes(work)) refused.set(work, { refused: 'duplicate', message: 'what passes once has passed' })
+const PASSED: WorkResult = { refused: 'duplicate', message: 'what passes once has passed' }
+
+/** Asks the assertions of all of them at once. */
+async function asked(
+  client: Client,
+  run: readonly Work[],
+): Promise<{ readonly stale: (work: Work) => WorkResult | null }> {
+  const holds = await holding(
+    client,
+    run.flatMap((work) => work.assertions),
+  )
+  return {
+    stale: ({ assertions }) => {
+      const broken = assertions.find((assertion) => !holds(assertion))
+      return broken ? { refused: 'stale', message: `"${broken.sql}" finds no row` } : null
+    },
   }
 }
 
-/** Does one unit under a savepoint, statement by statement. */
-async function change(client: Client, work: Work, refused: Map<Work, WorkResult>): Promise<void> {
+/** Does one unit under a savepoint, statement by statement. Returns why it is refused, or null. */
+async function change(client: Client, work: Work): Promise<WorkResult | null> {
   await client.query('savepoint unit')
   const no = await firstRefused(client, work.statements)
-  if (no) refused.set(work, no)
   await client.query(no ? 'rollback to unit' : 'release unit')
+  return no
 }
 
 async function firstRefused(client: Client, statements: readonly Statement[]): Promise<WorkResult | null> {

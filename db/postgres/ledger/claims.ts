@@ -2,40 +2,51 @@ import type { Client } from 'pg'
 import type { Work } from '../../audit/writer.ts'
 
 /**
- * Makes the claims of units at once, and returns what tells of each unit whether its own went through; one that
- * claims nothing passes. Of two units that claim the same, the first passes. Waits for a transaction of another
+ * Makes the claims of units at once, and returns the digests of those that are made. Waits for a transaction of another
  * replica that claims the same.
  */
-export async function claimed(client: Client, units: readonly Work[]): Promise<(unit: Work) => boolean> {
-  const claimants = new Map<string, readonly [Work, number]>()
-  for (const unit of units) {
-    for (const { parameters } of unit.statements) {
+export async function claim(client: Client, units: readonly Work[]): Promise<ReadonlySet<string>> {
+  const expiries = new Map<string, number>()
+  for (const { statements } of units) {
+    for (const { parameters } of statements) {
       // Proven by db/single-uses.ts, which alone makes claims.
       const [digest, expiresAt] = parameters as readonly [string, number]
-      if (!claimants.has(digest)) claimants.set(digest, [unit, expiresAt])
+      if (!expiries.has(digest)) expiries.set(digest, expiresAt)
     }
   }
-  if (claimants.size === 0) return () => true
+  if (expiries.size === 0) return new Set()
   // In one order everywhere: two batches that claim alike wait for each other, and neither for ever.
-  const digests = [...claimants.keys()].sort()
-  const expiries = digests.map((digest) => claimants.get(digest)?.[1] ?? 0)
-  const { rows } = await client.query<{ digest: string }>({
-    name: 'claims',
-    text: CLAIM,
-    values: [digests, expiries],
-  })
-  const made = new Set(rows.map(({ digest }) => digest))
-  const passes = (unit: Work): boolean =>
-    digestsOf(unit).every((digest) => made.has(digest) && claimants.get(digest)?.[0] === unit)
-  // A unit that is refused has claimed nothing.
-  const undone = units.filter((unit) => !passes(unit)).flatMap(digestsOf)
-  const taken = undone.filter((digest) => made.has(digest) && !passes(claimants.get(digest)?.[0] as Work))
-  if (taken.length > 0) await client.query('delete from single_uses where digest = any($1)', [taken])
-  return passes
+  const digests = [...expiries.keys()].sort()
+  const values = [digests, digests.map((digest) => expiries.get(digest) ?? 0)]
+  const { rows } = await client.query<{ digest: string }>({ name: 'claims', text: CLAIM, values })
+  return new Set(rows.map(({ digest }) => digest))
 }
-
-const digestsOf = ({ statements }: Work): string[] =>
-  statements.map(({ parameters: [digest] }) => String(digest))
 
 const CLAIM = `insert into single_uses (digest, expires_at) select * from unnest($1::text[], $2::bigint[])
 on conflict do nothing returning digest`
+
+/** Gives the claims that are made to units: of two that claim the same the first one has it. */
+export class Claims {
+  readonly #left: Set<string>
+
+  constructor(made: ReadonlySet<string>) {
+    this.#left = new Set(made)
+  }
+
+  /** Takes all that a unit claims, or nothing. Returns whether it did; a unit that claims nothing does. */
+  take({ statements }: Work): boolean {
+    const digests = statements.map(({ parameters: [digest] }) => String(digest))
+    if (!digests.every((digest) => this.#left.has(digest))) return false
+    for (const digest of digests) this.#left.delete(digest)
+    return true
+  }
+
+  /** What no unit took: whoever was refused has claimed nothing. */
+  get left(): readonly string[] {
+    return [...this.#left]
+  }
+}
+
+export async function unclaim(client: Client, digests: readonly string[]): Promise<void> {
+  if (digests.length > 0) await client.query('delete from single_uses where digest = any($1)', [digests])
+}

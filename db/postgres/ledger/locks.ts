@@ -11,9 +11,11 @@ const ALONE_CLASS = 0x53_41_4c_33
 export const streamKey = (stream: string): number =>
   Buffer.from(hash('sha256', stream, 'hex'), 'hex').readInt32BE()
 
+const GRANTED = `from pg_locks where locktype = 'advisory' and granted and objsubid = 2
+    and database = (select oid from pg_database where datname = current_database())`
+
 /** Of the session that holds a lock, by its two halves. */
-export const HOLDERS = `from pg_locks where locktype = 'advisory' and granted and objsubid = 2
-    and database = (select oid from pg_database where datname = current_database())
+export const HOLDERS = `${GRANTED}
     and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid`
 
 /** Ends the session that holds a lock. Any role may end sessions of its own. */
@@ -27,6 +29,14 @@ export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUT
 
 /** Begins a transaction that changes authority: no decision is under way while it runs. */
 export const BEGIN_CHANGES = `begin; select pg_advisory_xact_lock(${AUTHORITY_CLASS}, 0)`
+
+/**
+ * Ends the sessions that have held the lock of authority, alone or shared, for longer than $1 ms: a process that was
+ * stopped in the middle, or one that means to stop the others. Ends none of another role, which it does not see.
+ */
+export const END_OVERDUE = `select pg_terminate_backend(pid) from pg_stat_activity
+  where coalesce(xact_start, state_change) < clock_timestamp() - $1 * interval '1 ms' and pid <> pg_backend_pid()
+    and pid in (select pid ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0)`
 
 /** Waits until no other process does what only one may at a time, and keeps the others out of it. */
 export const TAKE_ALONE = `select pg_advisory_lock(${ALONE_CLASS}, 0)`

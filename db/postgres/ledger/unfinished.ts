@@ -50,8 +50,16 @@ interface Stream {
 async function leftOpen(client: Client, { stream, recovered }: Stream): Promise<Unfinished> {
   const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MOST])
   const closedAt = decisions.length < MOST ? timestamp(Date.now()) : null
-  // Whoever comes second changes no row, and its outcomes are not written.
-  const parameters = [recovered + decisions.length, closedAt, stream, recovered]
+  // Whoever comes second changes no row, and its outcomes are not written; nor are they where the writer has come back.
+  // It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
+  const parameters = [
+    recovered + decisions.length,
+    closedAt,
+    stream,
+    recovered,
+    STREAM_CLASS,
+    streamKey(stream),
+  ]
   return { decisions, statements: [{ sql: CLOSE, parameters, changes: 1 }] }
 }
 
@@ -67,5 +75,5 @@ where stream = $1 and status = 'allowed' and request_id is not null and not exis
     and outcome.status in ('success', 'error', 'truncated', 'unknown'))
 order by seq limit $2`
 
-const CLOSE =
-  'update audit_streams set recovered = $1, closed_at = $2 where stream = $3 and recovered = $4 and closed_at is null'
+const CLOSE = `update audit_streams set recovered = $1, closed_at = $2
+where stream = $3 and recovered = $4 and closed_at is null and pg_try_advisory_xact_lock($5::int, $6::int)`

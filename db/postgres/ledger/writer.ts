@@ -4,15 +4,17 @@ import { type Client, DatabaseError } from 'pg'
 import type { Sealed } from '../../audit/entry.ts'
 import type { Unfinished, Work, WorkResult, Writer } from '../../audit/writer.ts'
 import { timestamp } from '../../statement.ts'
-import { withClient, writingClient } from '../connection.ts'
-import { ChainBroken, type Link, NO_ROWS, prepare, type Written } from './batch.ts'
+import { ledgerClient, withClient } from '../connection.ts'
+import { ChainBroken, InDoubt, type Link, NO_ROWS, type Prepared, prepare, store } from './batch.ts'
 import { durabilityProblem } from './durable.ts'
-import { END_HOLDER, STREAM_CLASS, streamKey } from './locks.ts'
+import { END_HOLDER, END_OVERDUE, STREAM_CLASS, streamKey } from './locks.ts'
 import { auditSchemaProblem } from './schema.ts'
 import { Abandoned } from './unfinished.ts'
 
 /** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
 const DEADLINE_MS = 2_000
+/** The time that a batch waits for a lock. Whoever comes while one batch waits is in the next one: half of the above. ms. */
+const LOCK_MS = 1_000
 /** The time that a look for what other writers have left open may take. ms. */
 const LOOK_MS = 60_000
 
@@ -40,6 +42,7 @@ class StreamWriter implements Writer {
   readonly #lost = Promise.withResolvers<Error>()
   readonly #abandoned: Abandoned
   #client: Client | null = null
+  #connecting: Promise<Client> | null = null
   #head: Link = NO_ROWS
   #doubt: Link | null = null
   #closed = false
@@ -59,33 +62,30 @@ class StreamWriter implements Writer {
   }
 
   async open(): Promise<void> {
-    const client = await this.#connect()
+    const client = await this.#session()
     const row = [this.stream, hostname(), timestamp(Date.now())]
     await client.query('insert into audit_streams (stream, replica, opened_at) values ($1, $2, $3)', row)
   }
 
   async write(batch: readonly Work[]): Promise<readonly WorkResult[]> {
-    const client = this.#client ?? (await this.#connect())
-    let written: Written
+    const client = await this.#session()
+    let prepared: Prepared | null = null
     try {
-      written = await prepare(client, this.stream, this.#head, batch)
+      prepared = await prepare(client, this.stream, this.#head, batch)
+      await store(client, this.stream, prepared.rows)
     } catch (error) {
+      if (prepared && error instanceof InDoubt) return this.#resolve(client, prepared, error)
       await this.#undo(client, error)
       throw error
     }
-    try {
-      await commit(client)
-    } catch (error) {
-      this.#doubt = written.tip
-      this.#drop(client)
-      return this.#resolve(written, error)
-    }
-    this.#head = written.tip
-    return written.results
+    this.#head = prepared.tip
+    return prepared.results
   }
 
   /** On a connection of its own: what is long there must not keep a batch waiting. */
-  unfinished(): Promise<readonly Unfinished[]> {
+  async unfinished(): Promise<readonly Unfinished[]> {
+    // Where nothing is written for long, nobody else notices that the session is gone, and others would close its calls.
+    await this.#session()
     return withClient(this.#url, LOOK_MS, (client) => this.#abandoned.look(client, performance.now()))
   }
 
@@ -96,23 +96,39 @@ class StreamWriter implements Writer {
     await client?.end().catch(() => {})
   }
 
-  /** Rolls back. A connection on which the server says nothing is of no more use: it rolls back by itself. */
+  /**
+   * Rolls back, and ends who has held the lock of authority for longer than any batch may. A connection on which the
+   * server says nothing is of no more use: it rolls back by itself.
+   */
   async #undo(client: Client, error: unknown): Promise<void> {
     if (error instanceof ChainBroken) this.#lose(error)
     if (this.#closed || !(error instanceof DatabaseError)) return this.#drop(client)
     await client.query('rollback').catch(() => this.#drop(client))
+    // Another one's session may be nobody's to end but an administrator's.
+    if (error.code === LOCK_NOT_AVAILABLE) await client.query(END_OVERDUE, [DEADLINE_MS]).catch(() => {})
   }
 
   /** Looks up whether a batch was stored whose commit was never answered. */
-  async #resolve(written: Written, error: unknown): Promise<readonly WorkResult[]> {
-    await this.#connect()
-    if (this.#head.hash === written.tip.hash) return written.results
+  async #resolve(client: Client, { tip, results }: Prepared, error: InDoubt): Promise<readonly WorkResult[]> {
+    this.#doubt = tip
+    this.#drop(client)
+    await this.#session()
+    if (this.#head.hash === tip.hash) return results
     throw error
+  }
+
+  /** The session that is open, or a new one: one at a time, whoever asks. */
+  #session(): Promise<Client> {
+    if (this.#client) return Promise.resolve(this.#client)
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = null
+    })
+    return this.#connecting
   }
 
   async #connect(): Promise<Client> {
     if (this.#closed) throw new Error('the audit writer is closed')
-    const client = writingClient(this.#url, DEADLINE_MS)
+    const client = ledgerClient(this.#url, DEADLINE_MS, LOCK_MS)
     client.on('error', () => this.#drop(client))
     try {
       await client.connect()
@@ -136,18 +152,28 @@ class StreamWriter implements Writer {
     // The session before, where the server has not noticed that its connection is gone.
     await client.query(END_HOLDER, lock)
     await client.query('select pg_advisory_lock($1, $2)', lock)
+    await this.#comeBack(client)
     const { rows } = await client.query<Link>(LAST, [this.stream])
     const found = rows[0] ?? NO_ROWS
     const known = [this.#head, ...(this.#doubt ? [this.#doubt] : [])]
-    if (!known.some(({ seq, hash }) => seq === found.seq && hash === found.hash)) {
-      const error = new Error(
-        `the end of audit stream ${this.stream} is row ${found.seq}, and not row ${this.#head.seq} as it was written: the database was set back, or another writer holds this chain`,
+    if (!known.some(({ seq, hash }) => seq === found.seq && hash === found.hash))
+      throw this.#lose(
+        new Error(
+          `the end of audit stream ${this.stream} is row ${found.seq}, and not row ${this.#head.seq} as it was written: the database was set back, or another writer holds this chain`,
+        ),
       )
-      this.#lose(error)
-      throw error
-    }
     this.#head = found
     this.#doubt = null
+  }
+
+  /** Opens the stream again where others have closed it, with nothing left open, while its session was away. */
+  async #comeBack(client: Client): Promise<void> {
+    const { rows } = await client.query<{ recovered: number }>(REOPEN, [this.stream])
+    if (rows.every(({ recovered }) => recovered === 0)) return
+    // Their outcomes are written: what this process may still know of them comes too late.
+    throw this.#lose(
+      new Error(`audit stream ${this.stream} was away for long, and another process has ended its calls`),
+    )
   }
 
   #drop(client: Client): void {
@@ -155,16 +181,17 @@ class StreamWriter implements Writer {
     client.end().catch(() => {})
   }
 
-  #lose(error: Error): void {
+  #lose(error: Error): Error {
     this.#closed = true
     this.#lost.resolve(error)
+    return error
   }
 }
 
 const LAST = 'select seq, row_hash as hash from audit_rows where stream = $1 order by seq desc limit 1'
 
-async function commit(client: Client): Promise<void> {
-  const { command } = await client.query('commit')
-  // What PostgreSQL answers where a statement had failed.
-  if (command !== 'COMMIT') throw new Error(`the commit was answered with ${command}`)
-}
+const REOPEN =
+  'update audit_streams set closed_at = case recovered when 0 then null else closed_at end where stream = $1 returning recovered'
+
+/** PostgreSQL's appendix A, of a wait for a lock that took too long. */
+const LOCK_NOT_AVAILABLE = '55P03'
