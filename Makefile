@@ -40,8 +40,9 @@ start: ready ## start the gateway on https://localhost:9443 (data in ./data): ma
 dev: ready ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
 	@exec env $(LISTEN) node --watch --watch-preserve-output $(ARGS) proxy/main.ts
 
+# On PostgreSQL, what has no database is not run again (test/engines.test.ts).
 test: ready ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
-	exec tap $(T)
+	exec tap $(or $(T),$(if $(filter postgres,$(TEST_ENGINE)),$$(node test/support/db/on-both-engines.ts)))
 
 coverage: ready ## what the tests reach, child processes included: make coverage [T=test/plugins]
 	exec tap --no-disable-coverage --allow-incomplete-coverage --coverage-report=text --coverage-report=lcov --no-browser $(T)

@@ -32,7 +32,8 @@ const chat = (gateway: TestGateway, who: Identity | null) => gateway.call(who, '
 /** The gateway's own CA, as somebody who has stolen its data directory would open it. */
 async function ownAuthority({ settings }: TestGateway) {
   const directory = join(settings.dataDir, 'ca')
-  const passphrase = (await readFile(join(settings.dataDir, 'key-passphrase'), 'utf8')).trim()
+  const passphrase =
+    settings.keyPassphrase ?? (await readFile(join(settings.dataDir, 'key-passphrase'), 'utf8')).trim()
   const { org: organisation, trustDomain } = settings
   const { authority } = await openAuthority({
     directory,

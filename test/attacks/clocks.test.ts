@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto'
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openLedger } from '../../db/audit/ledger.ts'
 import { openDatabase } from '../../db/engine.ts'
@@ -7,7 +6,8 @@ import { claimOnce } from '../../db/single-uses.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../proxy/tasks/tend-ledger.ts'
-import { ADMIN_SECRET, testGateway } from '../support/gateway.ts'
+import { databaseUrl } from '../support/db/engine.ts'
+import { ADMIN_SECRET, scratch, testGateway } from '../support/gateway.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const SECOND_MS = 1_000
@@ -19,7 +19,7 @@ const LONG_MS = 900_000
 
 /** The ledger of a process whose clock is set at will, while its time passes as it does. */
 async function bench(t: Test) {
-  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(await scratch(t)))
   const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()

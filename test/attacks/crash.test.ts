@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/engine.ts'
+import { databaseUrl } from '../support/db/engine.ts'
 import { ADMIN_SECRET, agentOf, ask, type Identity } from '../support/gateway.ts'
 import { environment, type Process, startProcess } from '../support/process.ts'
 import { chatBytes, type RawConnection, rawConnect, requestBytes, statuses } from '../support/raw.ts'
@@ -15,6 +16,8 @@ const ROUNDS = 4
 const CALLERS = 16
 /** Calls of a round that are answered before the kill, at most. */
 const ANSWERED = 200
+/** Within what time the calls of a process that died are closed by another one. ms. */
+const CLOSED_MS = 60_000
 
 /** What a caller was promised: its call, and the place of its decision in the ledger. */
 interface Promised {
@@ -76,7 +79,7 @@ async function load(
 }
 
 async function ledgerOf(t: Test, directory: string): Promise<readonly AuditRow[]> {
-  const database = await openDatabase(`sqlite:${join(directory, 'data', 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(join(directory, 'data')))
   t.match(await verifyDatabase(database.kysely), { ok: true }, 'the chain verifies')
   const rows: AuditRow[] = []
   let cursor: string | null = null
@@ -105,6 +108,13 @@ t.test(
       t.match(await gateway.ended, { signal: 'SIGKILL' }, `round ${round}: killed after ${killAfter} answers`)
     }
     const last = await started(t, env)
+    // One who starts on SQLite is alone, and closes at once what others left open. Among several, it is first made
+    // sure that they are gone.
+    await eventually(
+      () => openCalls(directory),
+      (count) => count === 0,
+      CLOSED_MS,
+    )
     last.child.kill('SIGTERM')
     t.match(await last.ended, { code: 0 })
 
@@ -129,6 +139,16 @@ t.test(
     t.ok(unknown.length <= ROUNDS * CALLERS * 2, `${unknown.length} calls of which nobody knows the end`)
   },
 )
+
+/** How many calls have a decision and no outcome. */
+async function openCalls(directory: string): Promise<number> {
+  const database = await openDatabase(await databaseUrl(join(directory, 'data')))
+  const calls = database.kysely.selectFrom('audit_log').where('action', '=', 'egress_llm_chat')
+  const open = calls.groupBy('request_id').having(({ fn }) => fn.countAll(), '=', 1)
+  const { length } = await open.select('request_id').execute()
+  await database.close()
+  return length
+}
 
 const idsOf = (rows: readonly AuditRow[]) => new Set(rows.map(({ request_id: id }) => id))
 

@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
 import { without } from '../support/certs/openssl.ts'
+import { databaseUrl } from '../support/db/engine.ts'
 import { proofSigner } from '../support/dpop.ts'
 import type { Identity } from '../support/gateway.ts'
 import { type World, world } from '../support/history/world.ts'
@@ -161,10 +162,11 @@ await t.test(
     t.match(ours, { code: 0, out: /decisions recomputed \d+, disagree 0/ }, ours.out + ours.err)
     const recomputed = Number(/decisions recomputed (\d+)/.exec(ours.out)?.[1])
     t.ok(recomputed > 100, `${recomputed} decisions`)
-    const exported = await sallyport(['export-audit', join(w.data, 'sallyport.db')])
+    const database = await databaseUrl(w.data)
+    const exported = await sallyport(['export-audit', database])
     t.equal(exported.out, text, 'the command exports the same, names of users too')
-    const database = await sallyport(['verify', join(w.data, 'sallyport.db')])
-    t.equal(database.code, 0, `the tables are what the rows say: ${database.out}${database.err}`)
+    const verified = await sallyport(['verify', database])
+    t.equal(verified.code, 0, `the tables are what the rows say: ${verified.out}${verified.err}`)
     if (without('python3')) return t.comment('python3 is not here: the second verifier was not asked')
     const theirs = await promisify(execFile)('python3', [VERIFIER, file, '--authority'])
     t.match(theirs.stdout, /decisions recomputed \d+, disagree 0/)

@@ -8,17 +8,19 @@ t.test('a setting that was never written is undefined', async (t) => {
 })
 
 t.test('a setting is written, and written again, and no other with it', async (t) => {
-  const { db, writer, run } = await opened(t)
+  const { db, run } = await opened(t)
   t.same(
-    run(writeSetting(db, 'organisation', 'acme', 0), writeSetting(db, 'trust_domain', 'sallyport.local', 0)),
+    await run(
+      writeSetting(db, 'organisation', 'acme', 0),
+      writeSetting(db, 'trust_domain', 'sallyport.local', 0),
+    ),
     [1, 1],
   )
   const again = writeSetting(db, 'organisation', '', 1000)
   t.equal(again.changes, 1)
-  t.same(run(again), [1])
+  t.same(await run(again), [1])
   t.equal(await readSetting(db, 'organisation'), '', 'empty is not absent')
   t.equal(await readSetting(db, 'trust_domain'), 'sallyport.local')
-  t.same(writer.prepare("select updated_at from settings where key = 'organisation'").all(), [
-    { updated_at: '1970-01-01T00:00:01.000Z' },
-  ])
+  const stored = db.kysely.selectFrom('settings').select('updated_at').where('key', '=', 'organisation')
+  t.same(await stored.execute(), [{ updated_at: '1970-01-01T00:00:01.000Z' }])
 })

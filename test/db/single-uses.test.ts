@@ -10,13 +10,14 @@ import { openDatabase } from '../../db/engine.ts'
 import type { Schema } from '../../db/schema.ts'
 import { CLAIM_SLICES, claimOnce, forgetClaims } from '../../db/single-uses.ts'
 import { MIGRATIONS } from '../../db/sqlite/migrations.ts'
+import { databaseUrl } from '../support/db/engine.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 
 async function opened(
   t: Test,
 ): Promise<{ database: Database; ledger: Ledger; restart: () => Promise<Ledger> }> {
-  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(t.testdir()))
   let ledger = await openLedger({ database, version: '0' })
   const restart = async (): Promise<Ledger> => {
     await ledger.close()

@@ -121,6 +121,8 @@ await t.test('a verifier that was written from docs/ledger.md alone', { skip }, 
     .split('\n')
     .map((line) => JSON.parse(line))
 
+  const stream = rows[0].stream
+
   await t.test('docs/ledger.md#recomputing says what sallyport verify says of a lived history', async (t) => {
     const ours = await sallyport(['verify', file, '--authority'])
     t.equal(ours.code, 0, ours.out)
@@ -141,8 +143,9 @@ await t.test('a verifier that was written from docs/ledger.md alone', { skip }, 
       const { code, out, err } = verify(exportOf(chain), '--authority', '--json')
       t.equal(code, 5, `${name}: ${out}${err}`)
       const { problems } = JSON.parse(out).authority
-      t.ok(placesOf(problems).includes(`main:${index + 1}`), `${name}: ${out}`)
-      t.ok(placesOf(recomputed(chain).problems).includes(`main:${index + 1}`), `${name}, by sallyport verify`)
+      const place = `${stream}:${index + 1}`
+      t.ok(placesOf(problems).includes(place), `${name}: ${out}`)
+      t.ok(placesOf(recomputed(chain).problems).includes(place), `${name}, by sallyport verify`)
     }
     const index = find(rows, again)
     const chain = resealed(rows.toSpliced(index + 1, 1))
@@ -153,7 +156,7 @@ await t.test('a verifier that was written from docs/ledger.md alone', { skip }, 
     const twice = resealed([...rows, rows[index + 1]])
     t.match(verify(exportOf(twice), '--authority'), {
       code: 5,
-      out: `DISAGREES: row main:${rows.length + 1} `,
+      out: `DISAGREES: row ${stream}:${rows.length + 1} `,
     })
   })
 
@@ -166,19 +169,19 @@ await t.test('a verifier that was written from docs/ledger.md alone', { skip }, 
         name,
       )
     const honest = at[3] ?? ''
-    bad(honest.replace('"allowed"', '"allowee"'), 'main:4', 'a byte')
-    bad(honest.replace('{', '{ '), 'main:4', 'a blank')
-    bad(honest.replace('{', '{"action":"x",'), 'main:4', 'a member twice')
-    bad(honest.replace('"seq":4', '"seq":4.0'), 'main:4', 'a number with a point')
-    bad(honest.replace('gpt-test', '\\ud800'), 'main:4', 'half a character')
-    bad(honest.replace('gpt-test', 'x'.repeat(3_000_000)), 'main:4', 'a line that no row can be')
+    bad(honest.replace('"allowed"', '"allowee"'), `${stream}:4`, 'a byte')
+    bad(honest.replace('{', '{ '), `${stream}:4`, 'a blank')
+    bad(honest.replace('{', '{"action":"x",'), `${stream}:4`, 'a member twice')
+    bad(honest.replace('"seq":4', '"seq":4.0'), `${stream}:4`, 'a number with a point')
+    bad(honest.replace('gpt-test', '\\ud800'), `${stream}:4`, 'half a character')
+    bad(honest.replace('gpt-test', 'x'.repeat(3_000_000)), `${stream}:4`, 'a line that no row can be')
     bad(
       honest.replace('"detail":{', `"detail":{"a":${'['.repeat(50_000)}${']'.repeat(50_000)},`),
-      'main:4',
+      `${stream}:4`,
       'depth',
     )
-    bad(at[4] ?? '', 'main:4', 'a gap')
-    bad(at[2] ?? '', 'main:3', 'a row twice')
+    bad(at[4] ?? '', `${stream}:4`, 'a gap')
+    bad(at[2] ?? '', `${stream}:3`, 'a row twice')
     for (const other of ['', 'hello\n', '{"a":1}\n', '[]\n', `\uFEFF${text}`])
       t.match(verify(other), { code: 9, out: '', err: /^verify: / }, JSON.stringify(other.slice(0, 20)))
     t.match(verify(text, '--nonsense'), { code: 9, err: /usage:/ })
@@ -237,8 +240,12 @@ await t.test(
       Object.assign(row.detail.authority, forged)
       const chain = resealed(rows.with(index, row))
       const { code, out } = verify(exportOf(chain), '--authority', '--json')
-      t.same([code, placesOf(JSON.parse(out).authority.problems)], [5, [`main:${index + 1}`]], name)
-      t.same(placesOf(recomputed(chain).problems), [`main:${index + 1}`], `${name}, by sallyport verify`)
+      t.same([code, placesOf(JSON.parse(out).authority.problems)], [5, [`${row.stream}:${index + 1}`]], name)
+      t.same(
+        placesOf(recomputed(chain).problems),
+        [`${row.stream}:${index + 1}`],
+        `${name}, by sallyport verify`,
+      )
     }
   },
 )

@@ -12,9 +12,10 @@ export type Commit = (row: AuditRow, label: string, bytes: string | Buffer) => s
 /** The commitments of a gateway that runs, or has: by the keys in its database. */
 export async function commitmentsIn({ settings }: TestGateway): Promise<Commit> {
   const { dataDir } = settings
-  const database = await openDatabase(`sqlite:${join(dataDir, 'sallyport.db')}`)
+  const database = await openDatabase(settings.databaseUrl)
   try {
-    const passphrase = (await readFile(join(dataDir, 'key-passphrase'), 'utf8')).trim()
+    const passphrase =
+      settings.keyPassphrase ?? (await readFile(join(dataDir, 'key-passphrase'), 'utf8')).trim()
     const unused = { commit: () => Promise.reject(new Error('there are no keys yet')) }
     const keys = await openSubjectKeys(database, unused, passphrase, 0)
     const refs = await database.kysely.selectFrom('subject_keys').select('principal_ref').execute()

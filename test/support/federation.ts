@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { createLocalJWKSet, decodeJwt, type JWTVerifyResult, jwtVerify } from 'jose'
 import { pino } from 'pino'
@@ -14,6 +13,7 @@ import type { Statement } from '../../db/statement.ts'
 import { openTokenKeys } from '../../proxy/auth/token-keys.ts'
 import { federationTask } from '../../proxy/federation/publish.ts'
 import type { RoundsTask } from '../../proxy/tasks/rounds.ts'
+import { databaseUrl } from './db/engine.ts'
 
 export const AT = Date.UTC(2026, 0, 1)
 export const ISSUER = 'https://gate.example.com'
@@ -99,7 +99,7 @@ export interface DataDirectory {
  */
 export async function dataDirectory(t: Test, directory: string): Promise<DataDirectory> {
   const clock = { at: AT }
-  const database = await openDatabase(`sqlite:${join(directory, 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(directory))
   const ledger = await openLedger({ database, version: '0.6.4' })
   const keys = await openTokenKeys({ database, ledger, passphrase: 'p', clock: () => clock.at })
   const lines: string[] = []

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { databaseSettings } from './db/engine.ts'
 import { ADMIN_SECRET, PLUGIN_FILES, writeFiles } from './gateway.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -32,6 +33,7 @@ export async function environment(directory: string, upstreamUrl: string): Promi
     MCP_PROXY_DATA_DIR: join(directory, 'data'),
     MCP_PROXY_PLUGINS_DIR: pluginsDir,
     MCP_PROXY_ADMIN_SECRET: ADMIN_SECRET,
+    ...(await databaseSettings(join(directory, 'data'))),
   }
 }
 

@@ -9,8 +9,12 @@ const PATIENCE_MS = 8_000
  * Asks again and again until the answer is as wanted, and resolves with it; with the last one when patience
  * ends.
  */
-export async function eventually<T>(ask: () => T | Promise<T>, wanted: (answer: T) => boolean): Promise<T> {
-  const end = Date.now() + PATIENCE_MS
+export async function eventually<T>(
+  ask: () => T | Promise<T>,
+  wanted: (answer: T) => boolean,
+  patienceMs = PATIENCE_MS,
+): Promise<T> {
+  const end = Date.now() + patienceMs
   for (;;) {
     const answer = await ask()
     if (wanted(answer) || Date.now() > end) return answer

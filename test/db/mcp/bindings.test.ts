@@ -10,9 +10,9 @@ import {
   mcpStanding,
 } from '../../../db/mcp/bindings.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import type { Assertion } from '../../../db/statement.ts'
+import { skipWithoutFile } from '../../support/db/engine.ts'
 import { AT, stored } from '../../support/db/mcp-rows.ts'
-import { opened } from '../../support/db/writer.ts'
+import { opened, planOf, REFERS_TO_NONE, TAKEN } from '../../support/db/writer.ts'
 
 const binding = (
   id: string,
@@ -31,33 +31,31 @@ t.test('§2.3 a binding is of one principal, of one type, to one resource', asyn
   await stored(at, 'a')
   await stored(at, 'b')
   const bound = bindingId(at.db)
-  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), null)
-  at.run(insertMcpBinding(at.db, binding('1', 'a')))
-  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), 'mcpb_1')
-  t.equal(bound('user', 'acme::bot', 'mcpr_a'), null)
-  t.equal(bound('agent', 'acme::other', 'mcpr_a'), null)
-  t.equal(bound('agent', 'acme::bot', 'mcpr_b'), null)
-  t.same(at.run(deleteMcpBinding(at.db, 'mcpb_1')), [1])
-  t.equal(bound('agent', 'acme::bot', 'mcpr_a'), null)
+  t.equal(await bound('agent', 'acme::bot', 'mcpr_a'), null)
+  await at.run(insertMcpBinding(at.db, binding('1', 'a')))
+  t.equal(await bound('agent', 'acme::bot', 'mcpr_a'), 'mcpb_1')
+  t.equal(await bound('user', 'acme::bot', 'mcpr_a'), null)
+  t.equal(await bound('agent', 'acme::other', 'mcpr_a'), null)
+  t.equal(await bound('agent', 'acme::bot', 'mcpr_b'), null)
+  t.same(await at.run(deleteMcpBinding(at.db, 'mcpb_1')), [1])
+  t.equal(await bound('agent', 'acme::bot', 'mcpr_a'), null)
   t.equal(deleteMcpBinding(at.db, 'mcpb_1').changes, 1)
 })
 
 t.test('the same two are bound once, and nobody to a resource that is not there', async (t) => {
   const at = await opened(t)
   await stored(at, 'a')
-  at.run(insertMcpBinding(at.db, binding('1', 'a')))
-  t.throws(() => at.run(insertMcpBinding(at.db, binding('2', 'a'))), { code: 'SQLITE_CONSTRAINT_UNIQUE' })
-  t.throws(() => at.run(insertMcpBinding(at.db, binding('3', 'none'))), {
-    code: 'SQLITE_CONSTRAINT_FOREIGNKEY',
-  })
+  await at.run(insertMcpBinding(at.db, binding('1', 'a')))
+  await t.rejects(at.run(insertMcpBinding(at.db, binding('2', 'a'))), { code: TAKEN })
+  await t.rejects(at.run(insertMcpBinding(at.db, binding('3', 'none'))), { code: REFERS_TO_NONE })
 })
 
 t.test('§2.3 the resources of a principal are the enabled ones it is bound to, by name', async (t) => {
   const at = await opened(t)
   for (const name of ['b', 'a', 'c']) await stored(at, name)
   await stored(at, 'off', { enabled: false })
-  for (const name of ['b', 'a', 'off']) at.run(insertMcpBinding(at.db, binding(name, name)))
-  at.run(insertMcpBinding(at.db, binding('u', 'c', { type: 'user' })))
+  for (const name of ['b', 'a', 'off']) await at.run(insertMcpBinding(at.db, binding(name, name)))
+  await at.run(insertMcpBinding(at.db, binding('u', 'c', { type: 'user' })))
   const names = async (type: PrincipalType, id: string) =>
     (await boundResources(at.db, type, id)).map(({ name }) => name)
   t.same(await names('agent', 'acme::bot'), ['a', 'b'])
@@ -71,11 +69,11 @@ t.test(
     const at = await opened(t)
     await stored(at, 'a')
     await stored(at, 'b')
-    at.run(
+    await at.run(
       insertMcpBinding(at.db, binding('2', 'b', { at: AT + 1 })),
       insertMcpBinding(at.db, binding('1', 'a')),
     )
-    at.run(insertMcpBinding(at.db, binding('3', 'a', { principal: 'acme::x', at: AT + 2 })))
+    await at.run(insertMcpBinding(at.db, binding('3', 'a', { principal: 'acme::x', at: AT + 2 })))
     const ids = async (filter?: Parameters<typeof listMcpBindings>[1]) =>
       (await listMcpBindings(at.db, filter)).map(({ binding_id: id }) => id.slice(5)).join('')
     t.equal(await ids(), '123')
@@ -99,65 +97,72 @@ t.test('issue 10 §1 a row rests on one binding of the two, or on there being no
   const at = await opened(t)
   await stored(at, 'a')
   const standing = mcpStanding(at.db)
-  const holds = ({ sql, parameters }: Assertion): boolean =>
-    at.writer.prepare<unknown[], object>(sql).get(...parameters) !== undefined
   const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a', revision: 1 } as const
-  const state = () => [null, 'mcpb_1', 'mcpb_2'].map((id) => holds(standing({ ...to, binding: id })))
-  t.same(state(), [true, false, false])
-  at.run(insertMcpBinding(at.db, binding('1', 'a')))
-  t.same(state(), [false, true, false])
-  at.run(deleteMcpBinding(at.db, 'mcpb_1'), insertMcpBinding(at.db, binding('2', 'a')))
-  t.same(state(), [false, false, true], 'one that was made anew is another one')
-  t.ok(holds(standing({ ...to, type: 'user', binding: null })))
-  for (const revision of [0, 2]) {
-    t.notOk(holds(standing({ ...to, revision, binding: 'mcpb_2' })), 'the resource is another one')
-    t.notOk(holds(standing({ ...to, revision, type: 'user', binding: null })))
+  const state = async () => {
+    const found: boolean[] = []
+    for (const id of [null, 'mcpb_1', 'mcpb_2']) found.push(await at.holds(standing({ ...to, binding: id })))
+    return found
   }
-  t.notOk(holds(standing({ ...to, resourceId: 'mcpr_b', binding: null })), 'there is no such resource')
+  t.same(await state(), [true, false, false])
+  await at.run(insertMcpBinding(at.db, binding('1', 'a')))
+  t.same(await state(), [false, true, false])
+  await at.run(deleteMcpBinding(at.db, 'mcpb_1'), insertMcpBinding(at.db, binding('2', 'a')))
+  t.same(await state(), [false, false, true], 'one that was made anew is another one')
+  t.ok(await at.holds(standing({ ...to, type: 'user', binding: null })))
+  for (const revision of [0, 2]) {
+    t.notOk(await at.holds(standing({ ...to, revision, binding: 'mcpb_2' })), 'the resource is another one')
+    t.notOk(await at.holds(standing({ ...to, revision, type: 'user', binding: null })))
+  }
+  t.notOk(
+    await at.holds(standing({ ...to, resourceId: 'mcpr_b', binding: null })),
+    'there is no such resource',
+  )
 })
 
 // SQLite plans a join anew each time its parameters are bound.
-t.test('what a row rests on is asked by indexes alone, and without a join', async (t) => {
-  const at = await opened(t)
-  const standing = mcpStanding(at.db)
-  for (const binding of ['mcpb_1', null]) {
-    const { sql, parameters } = standing({
-      ...{ type: 'agent', principalId: 'p', resourceId: 'r', revision: 1 },
-      binding,
-    })
-    const plan = at.writer
-      .prepare<unknown[], { parent: number; detail: string }>(`explain query plan ${sql}`)
-      .all(...parameters)
-    const looked = plan.filter(({ detail }) => /^(SCAN|SEARCH) /.test(detail))
-    t.match(looked, [{ detail: /^SEARCH .* USING / }, { detail: /^SEARCH .* USING / }])
-    t.equal(new Set(looked.map(({ parent }) => parent)).size, 2, 'each in a query of its own')
-  }
-})
+t.test(
+  'what a row rests on is asked by indexes alone, and without a join',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const at = await opened(t)
+    const standing = mcpStanding(at.db)
+    for (const binding of ['mcpb_1', null]) {
+      const { sql, parameters } = standing({
+        ...{ type: 'agent', principalId: 'p', resourceId: 'r', revision: 1 },
+        binding,
+      })
+      const plan = planOf(at.db.file, sql, ...parameters)
+      const looked = plan.filter(({ detail }) => /^(SCAN|SEARCH) /.test(detail))
+      t.match(looked, [{ detail: /^SEARCH .* USING / }, { detail: /^SEARCH .* USING / }])
+      t.equal(new Set(looked.map(({ parent }) => parent)).size, 2, 'each in a query of its own')
+    }
+  },
+)
 
-t.test('the question of every call searches an index', async (t) => {
+t.test('the question of every call searches an index', { skip: skipWithoutFile }, async (t) => {
   const at = await opened(t)
-  const plan = at.writer
-    .prepare<unknown[], { detail: string }>(`explain query plan ${bindingIdQuery(at.db).compile().sql}`)
-    .all('agent', 'p', 'r')
+  const plan = planOf(at.db.file, bindingIdQuery(at.db).compile().sql, 'agent', 'p', 'r')
   t.match(plan, [{ detail: /^SEARCH mcp_bindings USING INDEX/ }])
 })
 
-t.test('A7: a page of bindings is read by an index in their order, and by nothing else', async (t) => {
-  const at = await opened(t)
-  const after = { ...binding('1', 'a'), created_at: '2026-01-01T00:00:00.000Z' }
-  for (const [filter, index] of [
-    [{}, 'mcp_bindings_oldest'],
-    [{ principalId: 'p' }, 'mcp_bindings_of_principal'],
-    [{ resourceId: 'r' }, 'mcp_bindings_of_resource'],
-  ] as const) {
-    for (const from of [undefined, after]) {
-      const { sql, parameters } = bindingsQuery(at.db, filter, from).limit(100).compile()
-      const plan = at.writer
-        .prepare<unknown[], { detail: string }>(`explain query plan ${sql}`)
-        .all(...parameters)
-      t.match(plan[0]?.detail, new RegExp(`^(SCAN|SEARCH) b USING INDEX ${index}\\b`))
-      t.match(plan[1]?.detail, /^SEARCH r USING INDEX/)
-      t.equal(plan.length, 2, 'nothing is sorted')
+t.test(
+  'A7: a page of bindings is read by an index in their order, and by nothing else',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const at = await opened(t)
+    const after = { ...binding('1', 'a'), created_at: '2026-01-01T00:00:00.000Z' }
+    for (const [filter, index] of [
+      [{}, 'mcp_bindings_oldest'],
+      [{ principalId: 'p' }, 'mcp_bindings_of_principal'],
+      [{ resourceId: 'r' }, 'mcp_bindings_of_resource'],
+    ] as const) {
+      for (const from of [undefined, after]) {
+        const { sql, parameters } = bindingsQuery(at.db, filter, from).limit(100).compile()
+        const plan = planOf(at.db.file, sql, ...parameters)
+        t.match(plan[0]?.detail, new RegExp(`^(SCAN|SEARCH) b USING INDEX ${index}\\b`))
+        t.match(plan[1]?.detail, /^SEARCH r USING INDEX/)
+        t.equal(plan.length, 2, 'nothing is sorted')
+      }
     }
-  }
-})
+  },
+)

@@ -37,11 +37,11 @@ t.test('§2.2 what registered resources demand is a word of the vocabulary', asy
 t.test('§2.2 what principals of any type hold is counted by principal, the deactivated too', async (t) => {
   const at = await opened(t)
   t.same(await heldCapabilities(at.db), [])
-  at.run(insertPrincipal(at.db, principal('agent', 'a', ['x', 'llm.chat'])))
-  at.run(insertPrincipal(at.db, principal('agent', 'b', ['x', 'llm.chat'])))
-  at.run(insertPrincipal(at.db, principal('user', 'c', ['__proto__', 'x'])))
-  at.run(insertPrincipal(at.db, principal('workload', 'd', [])))
-  at.run(setActive(at.db, { type: 'user', id: 'acme::user::c', active: false, at: AT }))
+  await at.run(insertPrincipal(at.db, principal('agent', 'a', ['x', 'llm.chat'])))
+  await at.run(insertPrincipal(at.db, principal('agent', 'b', ['x', 'llm.chat'])))
+  await at.run(insertPrincipal(at.db, principal('user', 'c', ['__proto__', 'x'])))
+  await at.run(insertPrincipal(at.db, principal('workload', 'd', [])))
+  await at.run(setActive(at.db, { type: 'user', id: 'acme::user::c', active: false, at: AT }))
   t.same(await heldCapabilities(at.db), [
     { capability: '__proto__', principals: 1 },
     { capability: 'llm.chat', principals: 2 },

@@ -14,7 +14,7 @@ import {
   touchRevision,
 } from '../../../db/principals/write.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import { opened } from '../../support/db/writer.ts'
+import { opened, TAKEN } from '../../support/db/writer.ts'
 
 const TYPES: readonly PrincipalType[] = ['agent', 'user', 'workload']
 const AT = Date.UTC(2026, 0, 1)
@@ -49,7 +49,7 @@ for (const type of TYPES) {
       federated: true,
     })
     t.equal(insert.changes, 1)
-    t.same(run(insert), [1])
+    t.same(await run(insert), [1])
     t.strictSame(await findPrincipal(db, type, id), {
       principal_id: id,
       principal_ref: id,
@@ -77,20 +77,21 @@ for (const type of TYPES) {
 
   t.test(`a second ${type} of the same name is refused, and so is one of the same id`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, newcomer(type, 'bot')))
-    const code = /^SQLITE_CONSTRAINT_(UNIQUE|PRIMARYKEY)$/
-    t.throws(() => run(insertPrincipal(db, { ...newcomer(type, 'bot'), id: 'acme::other' })), { code })
-    t.throws(() => run(insertPrincipal(db, { ...newcomer(type, 'other'), id })), { code })
+    await run(insertPrincipal(db, newcomer(type, 'bot')))
+    await t.rejects(run(insertPrincipal(db, { ...newcomer(type, 'bot'), id: 'acme::other' })), {
+      code: TAKEN,
+    })
+    await t.rejects(run(insertPrincipal(db, { ...newcomer(type, 'other'), id })), { code: TAKEN })
     t.equal(await countPrincipals(db, type), 1)
   })
 
   t.test(`§4.4 the capability set of one ${type} is replaced whole`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat', 'http.get'] }))
-    run(insertPrincipal(db, newcomer(type, 'other')))
+    await run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat', 'http.get'] }))
+    await run(insertPrincipal(db, newcomer(type, 'other')))
     const set = setCapabilities(db, { type, id, revision: 1, capabilities: ['mcp.tools.list'], at: LATER })
     t.equal(set.changes, 1)
-    t.same(run(set), [1])
+    t.same(await run(set), [1])
     t.match(await findPrincipal(db, type, id), {
       capabilities: ['mcp.tools.list'],
       revision: 2,
@@ -103,27 +104,27 @@ for (const type of TYPES) {
 
   t.test(`a set made from a stale read of the ${type} changes nothing`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, newcomer(type, 'bot')))
+    await run(insertPrincipal(db, newcomer(type, 'bot')))
     const grant = (capability: string) =>
       setCapabilities(db, { type, id, revision: 1, capabilities: [capability], at: LATER })
-    t.same(run(grant('llm.chat')), [1])
-    t.same(run(grant('http.get')), [0], 'the ledger rolls the unit back: it asks for 1')
+    t.same(await run(grant('llm.chat')), [1])
+    t.same(await run(grant('http.get')), [0], 'the ledger rolls the unit back: it asks for 1')
     t.match(await findPrincipal(db, type, id), { capabilities: ['llm.chat'], revision: 2 })
   })
 
   t.test(`a ${type} is deactivated, twice too, and reactivated: its row is kept`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat'] }))
+    await run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat'] }))
     const off = setActive(db, { type, id, active: false, at: LATER })
-    t.same(run(off, off), [1, 1])
+    t.same(await run(off, off), [1, 1])
     t.match(await findPrincipal(db, type, id), { is_active: false, revision: 3, capabilities: ['llm.chat'] })
-    run(setActive(db, { type, id, active: true, at: LATER }))
+    await run(setActive(db, { type, id, active: true, at: LATER }))
     t.match(await findPrincipal(db, type, id), { is_active: true, revision: 4 })
   })
 
   t.test(`a DPoP key of a ${type} is registered, and replaced with and without grace`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, newcomer(type, 'bot')))
+    await run(insertPrincipal(db, newcomer(type, 'bot')))
     const keys = async () => {
       const { dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until } = await db.kysely
         .selectFrom(TABLES[type].table)
@@ -131,29 +132,29 @@ for (const type of TYPES) {
         .executeTakeFirstOrThrow()
       return [dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until]
     }
-    run(setDpopJkt(db, { type, id, jkt: 'one', previous: null, graceUntil: LATER, at: LATER }))
+    await run(setDpopJkt(db, { type, id, jkt: 'one', previous: null, graceUntil: LATER, at: LATER }))
     t.same(await keys(), ['one', null, null])
-    run(setDpopJkt(db, { type, id, jkt: 'two', previous: 'one', graceUntil: LATER, at: LATER }))
+    await run(setDpopJkt(db, { type, id, jkt: 'two', previous: 'one', graceUntil: LATER, at: LATER }))
     t.same(await keys(), ['two', 'one', new Date(LATER).toISOString()])
-    run(setDpopJkt(db, { type, id, jkt: 'two', previous: 'two', graceUntil: LATER, at: LATER }))
+    await run(setDpopJkt(db, { type, id, jkt: 'two', previous: 'two', graceUntil: LATER, at: LATER }))
     t.same(await keys(), ['two', null, null])
-    run(setDpopJkt(db, { type, id, jkt: 'three', previous: 'two', graceUntil: null, at: LATER }))
+    await run(setDpopJkt(db, { type, id, jkt: 'three', previous: 'two', graceUntil: null, at: LATER }))
     t.same(await keys(), ['three', null, null])
     t.match(await findPrincipal(db, type, id), { dpop_jkt: 'three', revision: 5 })
   })
 
   t.test(`a ${type} is enrolled anew only once it was deactivated`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat'] }))
+    await run(insertPrincipal(db, { ...newcomer(type, 'bot'), capabilities: ['llm.chat'] }))
     const { displayName, dpopJkt, federated, spiffeId } = newcomer(type, 'bot')
     const again = reEnroll(db, {
       ...{ type, id, displayName, dpopJkt, federated, spiffeId, at: LATER },
       capabilities: [],
       enrollmentMethod: 'byoca',
     })
-    t.same(run(again), [0])
-    run(setActive(db, { type, id, active: false, at: LATER }))
-    t.same(run(again), [1])
+    t.same(await run(again), [0])
+    await run(setActive(db, { type, id, active: false, at: LATER }))
+    t.same(await run(again), [1])
     t.match(await findPrincipal(db, type, id), {
       is_active: true,
       capabilities: [],
@@ -163,13 +164,13 @@ for (const type of TYPES) {
 
   t.test(`seeing a ${type} is no change of it; a change kept elsewhere is`, async (t) => {
     const { db, run } = await opened(t)
-    run(insertPrincipal(db, newcomer(type, 'bot')), touchLastSeen(db, { type, id, at: LATER }))
+    await run(insertPrincipal(db, newcomer(type, 'bot')), touchLastSeen(db, { type, id, at: LATER }))
     t.match(await findPrincipal(db, type, id), {
       last_seen_at: '2026-01-01T00:00:01.000Z',
       updated_at: '2026-01-01T00:00:00.000Z',
       revision: 1,
     })
-    run(touchRevision(db, { type, id, at: LATER }))
+    await run(touchRevision(db, { type, id, at: LATER }))
     t.match(await findPrincipal(db, type, id), { updated_at: '2026-01-01T00:00:01.000Z', revision: 2 })
   })
 
@@ -182,14 +183,14 @@ for (const type of TYPES) {
       setDpopJkt(db, { ...nobody, jkt: 'x', previous: null, graceUntil: null }),
       touchRevision(db, nobody),
     ]
-    t.same(run(...guarded), [0, 0, 0, 0])
+    t.same(await run(...guarded), [0, 0, 0, 0])
     t.same(
       guarded.map(({ changes }) => changes),
       [1, 1, 1, 1],
       'and so roll their unit back',
     )
     const seen = touchLastSeen(db, nobody)
-    t.same(run(seen), [0])
+    t.same(await run(seen), [0])
     t.notOk('changes' in seen)
   })
 
@@ -197,7 +198,9 @@ for (const type of TYPES) {
     const { db, run } = await opened(t)
     // Two of each instant: within one, the id decides.
     const names = Array.from({ length: 7 }, (_, index) => `n${index}`)
-    run(...names.map((name, index) => insertPrincipal(db, newcomer(type, name, AT + Math.floor(index / 2)))))
+    await run(
+      ...names.map((name, index) => insertPrincipal(db, newcomer(type, name, AT + Math.floor(index / 2)))),
+    )
     const all = await listPrincipals(db, type)
     t.same(
       all.items.map(({ name }) => name),
@@ -230,9 +233,9 @@ t.test('§3 federation_revision counts every change of an agent, what it was see
       setActive(db, { ...one, active: true }),
       touchRevision(db, one),
     ]
-    run(insertPrincipal(db, one))
+    await run(insertPrincipal(db, one))
     for (const [index, change] of changes.entries()) {
-      run(change, touchLastSeen(db, one))
+      await run(change, touchLastSeen(db, one))
       const { federation_revision } = (await findPrincipal(db, type, one.id)) ?? {}
       t.equal(federation_revision, type === 'agent' ? index + 2 : 1, `${type} ${index}`)
     }
@@ -241,8 +244,8 @@ t.test('§3 federation_revision counts every change of an agent, what it was see
 
 t.test('§2.1 the three types do not mix', async (t) => {
   const { db, run } = await opened(t)
-  run(...TYPES.map((type) => insertPrincipal(db, { ...newcomer(type, 'bot'), id: 'acme::same' })))
-  run(setActive(db, { type: 'user', id: 'acme::same', active: false, at: LATER }))
+  await run(...TYPES.map((type) => insertPrincipal(db, { ...newcomer(type, 'bot'), id: 'acme::same' })))
+  await run(setActive(db, { type: 'user', id: 'acme::same', active: false, at: LATER }))
   const active = await Promise.all(
     TYPES.map(async (type) => (await findPrincipal(db, type, 'acme::same'))?.is_active),
   )
@@ -255,8 +258,8 @@ t.test('a principal shows the certificate that is current, once', async (t) => {
   const agent = newcomer('agent', 'bot')
   const pin = (thumbprint: string, notAfter: number) =>
     insertPin(db, { thumbprint, type: 'agent', id: agent.id, notBefore: AT, notAfter, at: AT })
-  run(insertPrincipal(db, agent), pin('aa', AT))
-  run(retirePins(db, { type: 'agent', id: agent.id, graceUntil: LATER }), pin('bb', LATER))
+  await run(insertPrincipal(db, agent), pin('aa', AT))
+  await run(retirePins(db, { type: 'agent', id: agent.id, graceUntil: LATER }), pin('bb', LATER))
   const { items } = await listPrincipals(db, 'agent')
   t.equal(items.length, 1)
   t.match(items, [{ cert_thumbprint: 'bb', cert_not_after: '2026-01-01T00:00:01.000Z' }])
@@ -265,9 +268,9 @@ t.test('a principal shows the certificate that is current, once', async (t) => {
 
 t.test('an id is a value, never SQL', async (t) => {
   const { db, run } = await opened(t)
-  run(insertPrincipal(db, newcomer('agent', 'bot')))
+  await run(insertPrincipal(db, newcomer('agent', 'bot')))
   t.equal(await findPrincipal(db, 'agent', "' or '1' = '1"), undefined)
-  t.same(run(setActive(db, { type: 'agent', id: "' or '1' = '1", active: false, at: AT })), [0])
+  t.same(await run(setActive(db, { type: 'agent', id: "' or '1' = '1", active: false, at: AT })), [0])
 })
 
 t.test('a cursor is read back as it was printed, and what is no cursor is refused', async (t) => {

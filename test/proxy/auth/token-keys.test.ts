@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/engine.ts'
@@ -6,6 +5,7 @@ import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import { tokenVerifier } from '../../../plugins/dpop/access-token.ts'
 import { openTokenKeys, TOKEN_LIFE_MAX_S, type TokenKeys } from '../../../proxy/auth/token-keys.ts'
 import { jwsOf } from '../../support/auth/bench.ts'
+import { databaseUrl } from '../../support/db/engine.ts'
 import { proofSigner } from '../../support/dpop.ts'
 import { refused } from '../../support/refused.ts'
 
@@ -18,7 +18,7 @@ interface Replicas {
 /** Two sets of keys on one database, as two replicas would have them. */
 async function replicas(t: Test): Promise<Replicas> {
   const time = { at: Date.UTC(2026, 0, 1) }
-  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(t.testdir()))
   const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()

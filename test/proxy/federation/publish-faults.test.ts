@@ -106,7 +106,10 @@ await t.test('§3 an agent that is federated no longer is not tried again', asyn
   hub.answer = answering(500)
   const task = gate.task(hub.url)
   await task.run()
-  await gate.write({ sql: 'update internal_agents set federated = 0 where agent_id = ?', parameters: [id] })
+  await gate.write({
+    sql: `update internal_agents set federated = 0 where agent_id = '${id}'`,
+    parameters: [],
+  })
   gate.clock.at += FIVE_MINUTES_MS
   await task.run()
   t.strictSame(hub.labels(), ['far@1'])

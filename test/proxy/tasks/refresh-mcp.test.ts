@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { pino } from 'pino'
@@ -9,6 +8,7 @@ import { findMcpResource, insertMcpResource } from '../../../db/mcp/resources.ts
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { type Inspect, inspector } from '../../../proxy/mcp/pinning/inspect.ts'
 import { refreshMcp } from '../../../proxy/tasks/refresh-mcp.ts'
+import { databaseUrl } from '../../support/db/engine.ts'
 import { AT, fieldsOf } from '../../support/db/mcp-rows.ts'
 import type { Json } from '../../support/gateway.ts'
 import { upstreamFor } from '../../support/mcp/raw-upstream.ts'
@@ -24,7 +24,7 @@ const INTERVAL_S = 300
  * servers.
  */
 async function stage(t: Test, inspect?: Inspect) {
-  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(t.testdir()))
   const ledger = await openLedger({ database, version: '0' })
   const log: Json[] = []
   const logTo = new Writable({
@@ -114,10 +114,13 @@ await t.test('no more than eight servers are read at once, and each has its turn
   let underWay = 0
   let most = 0
   const asked: string[] = []
+  const eight = Promise.withResolvers<void>()
   const { task, log, register, later } = await stage(t, async ({ name }) => {
     asked.push(name)
     underWay += 1
     most = Math.max(most, underWay)
+    if (asked.length === 8) eight.resolve()
+    await eight.promise
     await nextTurn()
     underWay -= 1
     return { ok: false, problem: 'down' }
@@ -131,7 +134,7 @@ await t.test('no more than eight servers are read at once, and each has its turn
   )
   await nextTurn()
   t.equal(most, 8)
-  t.same(asked, names)
+  t.same(asked.toSorted(), names)
   await task.run()
   await later()
   await task.stop()

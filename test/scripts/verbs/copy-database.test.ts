@@ -9,11 +9,13 @@ import { testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
 
 const server = await cluster()
+/** Whatever the engine of this run is. */
+const ON_SQLITE = { MCP_PROXY_DATABASE_URL: '', MCP_PROXY_KEY_PASSPHRASE: '' }
 const CHAT = { model: 'gpt-5-mini', messages: [] }
 
 t.test('a deployment is moved from SQLite to PostgreSQL, and its agents notice nothing', async (t) => {
   const url = await server.fresh()
-  const before = await testGateway(t, { settings: { MCP_PROXY_DATABASE_URL: '' } })
+  const before = await testGateway(t, { settings: ON_SQLITE })
   const { dataDir } = before.settings
   const bot = await before.enroll('bot', ['llm.chat'])
   t.equal((await before.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
@@ -36,7 +38,7 @@ t.test('a deployment is moved from SQLite to PostgreSQL, and its agents notice n
 
 t.test('a copy that was interrupted goes on where it stopped', async (t) => {
   const url = await server.fresh()
-  const gateway = await testGateway(t, { settings: { MCP_PROXY_DATABASE_URL: '' } })
+  const gateway = await testGateway(t, { settings: ON_SQLITE })
   await gateway.enroll('bot', ['llm.chat'])
   await gateway.close()
   const env = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
@@ -61,7 +63,7 @@ t.test('a copy that was interrupted goes on where it stopped', async (t) => {
 t.test('the ledger of another deployment is not mixed in', async (t) => {
   const url = await server.fresh()
   for (const wanted of [0, 1]) {
-    const gateway = await testGateway(t, { settings: { MCP_PROXY_DATABASE_URL: '' } })
+    const gateway = await testGateway(t, { settings: ON_SQLITE })
     await gateway.close()
     const env = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
     const { code, err } = await sallyport(['copy-database', '--to', url], env)

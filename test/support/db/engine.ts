@@ -1,4 +1,5 @@
-import { cluster } from './postgres/cluster.ts'
+import { join } from 'node:path'
+import { server } from './postgres/server.ts'
 
 /** The engine that this run of the tests is for: `TEST_ENGINE=postgres make test`. */
 export const ENGINE = process.env.TEST_ENGINE === 'postgres' ? 'postgres' : 'sqlite'
@@ -6,13 +7,21 @@ export const ENGINE = process.env.TEST_ENGINE === 'postgres' ? 'postgres' : 'sql
 /** Why a test that looks into the database's file is left out; false where there is one. */
 export const skipWithoutFile = ENGINE === 'sqlite' ? false : 'it looks into the file of a SQLite database'
 
-/** The URL of each data directory's database: a gateway that starts again on one finds its own. */
+/** The URL of each directory's database: who opens it again finds what is in it. */
 const urls = new Map<string, string>()
 
-/** The settings that give the gateway of a data directory a database of its own on this run's engine. */
+/** The URL of the database of a directory, on this run's engine: empty when it is first asked for. */
+export async function databaseUrl(directory: string): Promise<string> {
+  if (ENGINE === 'sqlite') return `sqlite:${join(directory, 'sallyport.db')}`
+  const url = urls.get(directory) ?? (await (await server()).fresh())
+  urls.set(directory, url)
+  return url
+}
+
+/** The settings that give the gateway of a data directory its database. On SQLite it finds it by itself. */
 export async function databaseSettings(dataDir: string): Promise<Record<string, string>> {
   if (ENGINE === 'sqlite') return {}
-  const url = urls.get(dataDir) ?? (await (await cluster()).fresh())
-  urls.set(dataDir, url)
-  return { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas' }
+  return { MCP_PROXY_DATABASE_URL: await databaseUrl(dataDir), MCP_PROXY_KEY_PASSPHRASE: PASSPHRASE }
 }
+
+const PASSPHRASE = 'the passphrase of all replicas'

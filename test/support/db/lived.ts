@@ -55,7 +55,7 @@ export async function livedExport(t: Test): Promise<{ file: string; answers: rea
   await flood(gateway, poor, 70)
   await gateway.close(0)
   const file = join(t.testdir(), 'audit.ndjson')
-  const database = join(gateway.settings.dataDir, 'sallyport.db')
+  const database = gateway.settings.databaseUrl
   const { code, err } = await sallyport(['export-audit', database, '--out', file])
   if (code !== 0) throw new Error(`the export ended with ${code}: ${err}`)
   return { file, answers }

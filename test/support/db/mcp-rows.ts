@@ -22,7 +22,7 @@ export const fieldsOf = (name: string) => ({
 
 /** Stores a resource under `mcpr_<name>` and reads it back. */
 export async function stored({ db, run }: Opened, name: string, more: object = {}): Promise<McpResource> {
-  run(insertMcpResource(db, { ...fieldsOf(name), resource_id: `mcpr_${name}`, ...more }))
+  await run(insertMcpResource(db, { ...fieldsOf(name), resource_id: `mcpr_${name}`, ...more }))
   return resourceOf(db, name)
 }
 

@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import t from 'tap'
 import { openLedger } from '../../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../../db/engine.ts'
@@ -9,6 +8,7 @@ import { OneAtATime } from '../../../../proxy/admin/one-at-a-time.ts'
 import { loadConfiguration } from '../../../../proxy/configuration.ts'
 import { inspector } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { madeAuthority } from '../../../support/certs/made.ts'
+import { databaseUrl } from '../../../support/db/engine.ts'
 import { AT, fieldsOf } from '../../../support/db/mcp-rows.ts'
 import { PLUGIN_FILES, scratch, writeFiles } from '../../../support/gateway.ts'
 import { rawMcp, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
@@ -23,7 +23,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
   const root = await scratch(t)
   await writeFiles(root, PLUGIN_FILES, 'http://127.0.0.1:9')
   const configuration = await loadConfiguration(root, {})
-  const database = await openDatabase(`sqlite:${join(root, 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(root))
   const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()

@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import t from 'tap'
 import { openLedger } from '../../../../db/audit/ledger.ts'
 import { listRows } from '../../../../db/audit/read.ts'
@@ -8,6 +7,7 @@ import { listMcpTools } from '../../../../db/mcp/tools.ts'
 import { applyRead, storeRead } from '../../../../proxy/mcp/pinning/apply-read.ts'
 import { planPins } from '../../../../proxy/mcp/pinning/plan.ts'
 import { judgeTool, judgeTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import { databaseUrl } from '../../../support/db/engine.ts'
 import { AT, fieldsOf } from '../../../support/db/mcp-rows.ts'
 
 const FOUND = { ok: true, era: 'modern', protocolVersion: '2026-07-28', facts: {} } as const
@@ -41,7 +41,7 @@ async function registered(t: Parameters<typeof openedAt>[0]) {
 }
 
 async function openedAt(t: { testdir: () => string; teardown: (close: () => Promise<void>) => void }) {
-  const database = await openDatabase(`sqlite:${join(t.testdir(), 'sallyport.db')}`)
+  const database = await openDatabase(await databaseUrl(t.testdir()))
   const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
     await ledger.close()

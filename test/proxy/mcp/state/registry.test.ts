@@ -24,7 +24,10 @@ t.test('a tool is read once for as long as its resource has the same revision', 
   const at = await opened(t)
   await stored(at, 'a')
   await stored(at, 'b')
-  at.run(putMcpTool(at.db, toolOf('a', 'read')), putMcpTool(at.db, toolOf('b', 'read', { digest: 'd9' })))
+  await at.run(
+    putMcpTool(at.db, toolOf('a', 'read')),
+    putMcpTool(at.db, toolOf('b', 'read', { digest: 'd9' })),
+  )
   const { db, asked } = counting(at.db)
   const registry = openRegistry(db)
   const costs = async (name: string): Promise<number> => {
@@ -43,27 +46,27 @@ t.test('a tool is read once for as long as its resource has the same revision', 
 t.test('every change of a resource or of its tools holds on the next look-up', async (t) => {
   const at = await opened(t)
   const resource = await stored(at, 'a')
-  at.run(putMcpTool(at.db, toolOf('a', 'read')))
+  await at.run(putMcpTool(at.db, toolOf('a', 'read')))
   const registry = openRegistry(at.db)
   let { revision } = resource
-  const change = (...statements: readonly Statement[]) => {
-    at.run(raiseMcpRevision(at.db, { ...resource, revision }, 1), ...statements)
+  const change = async (...statements: readonly Statement[]) => {
+    await at.run(raiseMcpRevision(at.db, { ...resource, revision }, 1), ...statements)
     revision += 1
   }
   const tool = async () => (await registry.exposed('a.read'))?.tool
   t.match(await tool(), { state: 'approved', digest: 'd1' })
 
   const pending = { pending_definition: '{"name":"read","x":1}', pending_digest: 'd2' }
-  change(putMcpTool(at.db, toolOf('a', 'read', { state: 'quarantined', ...pending })))
+  await change(putMcpTool(at.db, toolOf('a', 'read', { state: 'quarantined', ...pending })))
   t.match(await tool(), { state: 'quarantined', pending_digest: 'd2' }, 'quarantined')
-  change(
+  await change(
     approveMcpTool(at.db, { resourceId: resource.resource_id, name: 'read', pendingDigest: 'd2', at: AT }),
   )
   t.match(await tool(), { state: 'approved', digest: 'd2' }, 'approved')
-  change(putMcpTool(at.db, toolOf('a', 'read', { state: 'gone', digest: 'd2' })))
+  await change(putMcpTool(at.db, toolOf('a', 'read', { state: 'gone', digest: 'd2' })))
   t.equal(await tool(), undefined, 'gone')
-  change(putMcpTool(at.db, toolOf('a', 'read', { digest: 'd2' })))
+  await change(putMcpTool(at.db, toolOf('a', 'read', { digest: 'd2' })))
   t.match(await tool(), { state: 'approved' }, 'back')
-  at.run(...deleteMcpResource(at.db, { ...resource, revision }))
+  await at.run(...deleteMcpResource(at.db, { ...resource, revision }))
   t.equal(await registry.exposed('a.read'), undefined, 'deleted')
 })
