@@ -15,7 +15,7 @@ import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { PostgresNotices } from './notices.ts'
 import { Presence } from './presence.ts'
-import { openReading, unavailable } from './reading.ts'
+import { findsNothing, openReading, unavailable } from './reading.ts'
 import { TextByBytes } from './text-by-bytes.ts'
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
@@ -99,6 +99,7 @@ function prepared<R>(pool: Pool, query: Compilable<R>): Lookup<R> {
   prepares += 1
   const name = `lookup_${prepares}`
   return async (...parameters) => {
+    if (findsNothing(parameters)) return undefined
     const { rows } = await pool.query({ name, text, values: [...parameters] }).catch(unavailable)
     // The rows are those of the query that was compiled.
     return rows[0] as R | undefined

@@ -23,11 +23,13 @@ function kyselyPool(pool: Pool): PostgresPool {
     connect: async () => {
       const client = await pool.connect().catch(unavailable)
       let broken = false
-      const query = (...asked: Parameters<typeof client.query>): Promise<unknown> =>
-        (client.query(...asked) as unknown as Promise<unknown>).catch((error: unknown) => {
-          broken = !(error instanceof DatabaseError)
-          unavailable(error)
-        })
+      const query = (text: string, values: readonly unknown[] = []): Promise<unknown> =>
+        findsNothing(values)
+          ? Promise.resolve({ command: 'SELECT', rowCount: 0, rows: [] })
+          : client.query(text, [...values]).catch((error: unknown) => {
+              broken = !(error instanceof DatabaseError)
+              unavailable(error)
+            })
       // What it was asked may still run there: whoever comes next must not wait behind it.
       return { query, release: () => client.release(broken) } as unknown as PostgresPoolClient
     },
@@ -35,6 +37,13 @@ function kyselyPool(pool: Pool): PostgresPool {
     options: pool.options,
   }
 }
+
+/**
+ * Whether a question with these parameters has no answer: no text of a PostgreSQL database holds U+0000, and a
+ * question that names one would be a fault, where on SQLite it finds nothing.
+ */
+export const findsNothing = (values: readonly unknown[]): boolean =>
+  values.some((value) => typeof value === 'string' && value.includes('\0'))
 
 /** Throws what a question to the database has failed with, as {@link DatabaseUnavailable} where it is away. */
 export function unavailable(error: unknown): never {

@@ -8,6 +8,7 @@ import { listRows } from '../../db/audit/read.ts'
 import { openSqliteDatabase } from '../../db/sqlite/database.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { recordAnonymousRefusals } from '../../proxy/tasks/tend-ledger.ts'
+import { skipWithoutFile } from '../support/db/engine.ts'
 import { ADMIN_SECRET, ask, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { lockDatabase } from '../support/locker.ts'
 import { environment, startProcess } from '../support/process.ts'
@@ -61,6 +62,7 @@ async function recovers(t: Test, gateway: TestGateway, bot: Identity): Promise<v
 
 t.test(
   'F-05 F-24 T10 while another process holds the database, calls are refused; then all is well',
+  { skip: skipWithoutFile },
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
@@ -87,41 +89,46 @@ t.test(
   },
 )
 
-t.test('F-05 outcomes that could not be written are owed, and written afterwards, once each', async (t) => {
-  const gateway = await testGateway(t)
-  const bot = await gateway.enroll('bot', ['llm.chat'])
-  const answer = Promise.withResolvers<void>()
-  gateway.upstream.answer = async (res, seen) => {
-    await answer.promise
-    await completion(res, seen)
-  }
-  const calls = Array.from({ length: 5 }, () => chat(gateway, bot))
-  await eventually(
-    () => gateway.upstream.seen.length,
-    (count) => count === 5,
-  )
-  const release = await lockDatabase(t, fileOf(gateway))
-  answer.resolve()
-  t.same(
-    (await Promise.all(calls)).map(({ status }) => status),
-    Array(5).fill(200),
-    'the callers do not wait for them',
-  )
-  await eventually(
-    async () => (await gateway.admin('GET', '/metrics')).text,
-    (text) => text.includes('sallyport_audit_owed_outcomes 5'),
-  )
-  await release()
-  const { allowed, ended } = await settledCalls(gateway)
-  t.equal(allowed.length, 5)
-  t.same(
-    ended.map(({ status }) => status),
-    Array(5).fill('success'),
-  )
-})
+t.test(
+  'F-05 outcomes that could not be written are owed, and written afterwards, once each',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const answer = Promise.withResolvers<void>()
+    gateway.upstream.answer = async (res, seen) => {
+      await answer.promise
+      await completion(res, seen)
+    }
+    const calls = Array.from({ length: 5 }, () => chat(gateway, bot))
+    await eventually(
+      () => gateway.upstream.seen.length,
+      (count) => count === 5,
+    )
+    const release = await lockDatabase(t, fileOf(gateway))
+    answer.resolve()
+    t.same(
+      (await Promise.all(calls)).map(({ status }) => status),
+      Array(5).fill(200),
+      'the callers do not wait for them',
+    )
+    await eventually(
+      async () => (await gateway.admin('GET', '/metrics')).text,
+      (text) => text.includes('sallyport_audit_owed_outcomes 5'),
+    )
+    await release()
+    const { allowed, ended } = await settledCalls(gateway)
+    t.equal(allowed.length, 5)
+    t.same(
+      ended.map(({ status }) => status),
+      Array(5).fill('success'),
+    )
+  },
+)
 
 t.test(
   'F-05 a stop while the database is held ends all the same, and the next start completes the ledger',
+  { skip: skipWithoutFile },
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
@@ -183,7 +190,7 @@ t.test(
 
 t.test(
   'F-04 a full disk refuses calls and admin writes, and is survived',
-  { skip: withoutTmpfs() },
+  { skip: skipWithoutFile || withoutTmpfs() },
   async (t) => {
     const mount = smallDisk(t, '12m')
     const gateway = await testGateway(t, { settings: { MCP_PROXY_DATA_DIR: join(mount, 'data') } })
@@ -217,7 +224,7 @@ function fill(file: string): void {
   }
 }
 
-t.test('F-06 a database that is replaced under the gateway ends it', async (t) => {
+t.test('F-06 a database that is replaced under the gateway ends it', { skip: skipWithoutFile }, async (t) => {
   const gateway = await testGateway(t, { verify: false })
   const bot = await gateway.enroll('bot', ['llm.chat'])
   t.equal((await chat(gateway, bot)).status, 200)
@@ -231,20 +238,24 @@ t.test('F-06 a database that is replaced under the gateway ends it', async (t) =
   await gateway.close(0)
 })
 
-t.test('F-03 F-06 the process of a poisoned ledger ends with code 1', async (t) => {
-  const directory = t.testdir({})
-  const env = await environment(directory, 'http://127.0.0.1:9')
-  const { ready: started, ended } = startProcess(t, env)
-  const url = await started
-  const file = join(directory, 'data', 'sallyport.db')
-  await rename(file, `${file}.moved`)
-  const agent = new Agent({ rejectUnauthorized: false })
-  const headers = { 'x-admin-secret': ADMIN_SECRET }
-  const { status } = await ask(`${url}/v1/admin/agents`, 'POST', {
-    agent,
-    headers,
-    body: { agent_name: 'bot' },
-  })
-  t.equal(status, 503)
-  t.match(await ended, { code: 1, output: /deleted or replaced/ })
-})
+t.test(
+  'F-03 F-06 the process of a poisoned ledger ends with code 1',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const directory = t.testdir({})
+    const env = await environment(directory, 'http://127.0.0.1:9')
+    const { ready: started, ended } = startProcess(t, env)
+    const url = await started
+    const file = join(directory, 'data', 'sallyport.db')
+    await rename(file, `${file}.moved`)
+    const agent = new Agent({ rejectUnauthorized: false })
+    const headers = { 'x-admin-secret': ADMIN_SECRET }
+    const { status } = await ask(`${url}/v1/admin/agents`, 'POST', {
+      agent,
+      headers,
+      body: { agent_name: 'bot' },
+    })
+    t.equal(status, 503)
+    t.match(await ended, { code: 1, output: /deleted or replaced/ })
+  },
+)

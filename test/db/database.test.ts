@@ -29,6 +29,7 @@ t.test('what another connection has committed is read at once', async (t) => {
   await run(writeSetting(db, 'organisation', 'acme', 0))
   t.same(await value('organisation'), { value: 'acme' })
   t.equal(await value("' or 1 = 1 --"), undefined, 'a parameter is a value')
+  t.equal(await value('organisation\0'), undefined, 'also one that no row could hold')
 })
 
 t.test('a lookup asked with too few or too many parameters throws', async (t) => {
