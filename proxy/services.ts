@@ -108,7 +108,9 @@ export async function openServices(
   env: Environment,
 ): Promise<Services> {
   const { settings, database, ledger, passphrase } = dataDirectory
-  const outcomes = new Outcomes(ledger, (error) => logs.log.error({ err: error }, 'an outcome row was lost'))
+  const outcomes = new Outcomes(ledger, database, (error) =>
+    logs.log.error({ err: error }, 'an outcome row was lost'),
+  )
   const disk = new Disk(
     database.file === null ? settings.dataDir : dirname(database.file),
     settings.diskReserveBytes,

@@ -37,7 +37,7 @@ export interface Sealed {
 }
 
 /**
- * The reason that a unit was not stored; nothing of it was. `stale`: one of its assertions found no row.
+ * The reason that a unit was not stored; nothing of it was, or all of it where it is in doubt. `stale`: one of its assertions found no row.
  * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it
  * broke a unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the
  * ledger was closed.
@@ -46,9 +46,17 @@ export type LedgerErrorCode = 'stale' | 'busy' | 'unavailable' | 'conflict' | 'd
 
 export class LedgerError extends Error {
   readonly code: LedgerErrorCode
+  /** True where the unit may be stored all the same: the database was lost in the middle of its commit. */
+  readonly inDoubt: boolean
 
   constructor(code: LedgerErrorCode, message: string, options?: ErrorOptions) {
     super(message, options)
     this.code = code
+    this.inDoubt = options?.cause instanceof InDoubt
   }
+}
+
+/** The cause of an error of a ledger that cannot know yet whether what it was given is stored. */
+export class InDoubt extends Error {
+  override readonly name = 'InDoubt'
 }

@@ -35,8 +35,8 @@ export interface Writer {
   readonly head: Sealed | null
   /**
    * Stores a batch in one transaction, each unit whole or not at all, and resolves when it is durable.
-   * Rejects where nothing of the batch was stored; a later batch may go through, unless {@link Writer.lost}
-   * has resolved.
+   * Rejects where nothing of the batch was stored, and with an `InDoubt` where all or nothing of it is; a later
+   * batch may go through, unless {@link Writer.lost} has resolved. By then it is known.
    */
   write(batch: readonly Work[]): Promise<readonly WorkResult[]>
   /**

@@ -1,5 +1,6 @@
 import { type Entry, LedgerError, type Unit } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
+import { stillOpen } from '../../db/audit/open-call.ts'
 import type { Database } from '../../db/database.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
@@ -37,7 +38,7 @@ export type { Recorded } from './decision.ts'
 /** The means to write rows: the ledger, and the configuration that judges. */
 export interface AuditSources {
   readonly ledger: Pick<Ledger, 'commit' | 'failing'>
-  readonly outcomes: Pick<Outcomes, 'settle'>
+  readonly outcomes: Pick<Outcomes, 'settle' | 'settleInDoubt'>
   readonly database: Database
   readonly judging: Judging
   /** Counts refusals before any principal was known; a task writes one row per reason and minute. */
@@ -125,7 +126,12 @@ export function audit({
     allowed: (facts, standing = []) => {
       const assertions = asserted(facts.holder ?? facts.principal, standing)
       const entries = [decisionEntry(facts, 'allowed', judging, null)]
-      return commit(facts, { assertions, statements: claim(facts), entries })
+      return commit(facts, { assertions, statements: claim(facts), entries }).catch((error: unknown) => {
+        // Its caller is told that it was not recorded, and nothing is dispatched.
+        if (isInDoubt(error))
+          outcomes.settleInDoubt(outcomeEntry(facts, unrecorded(facts.at), judging.configDigest))
+        throw error
+      })
     },
     refused: async (facts, refusal, { by, passed }, standing = []) => {
       const { reason } = refusal
@@ -146,6 +152,15 @@ export function audit({
 }
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
+
+const isInDoubt = (error: unknown): boolean => error instanceof LedgerError && error.inDoubt
+
+const unrecorded = (at: number): Settlement => ({
+  at,
+  status: 'error',
+  provider: null,
+  detail: { http_status: 503, reason: 'audit_unavailable' },
+})
 
 /** Makes the second row of an allowed call: the same request id, and what came of it. */
 function outcomeEntry(
@@ -183,6 +198,14 @@ const MAX_OWED = 100_000
 
 const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
 
+/** A row that waits for the ledger. `inDoubt`: it may stand there already, or what it follows may not. */
+interface Owed {
+  readonly entry: Entry
+  readonly inDoubt: boolean
+}
+
+const IN_DOUBT = new LedgerError('unavailable', 'of a call whose decision may be stored')
+
 /**
  * Writes outcome rows, and keeps those that the ledger would not take: exactly one outcome per allowed call,
  * whoever hangs up and whatever the disk does (docs/ledger.md). A crash leaves decisions without outcome; the
@@ -190,22 +213,43 @@ const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
  */
 export class Outcomes {
   readonly #ledger: Pick<Ledger, 'submit'>
+  readonly #database: Pick<Database, 'kysely'>
   readonly #onLost: (error: unknown) => void
-  #owed: Entry[] = []
+  #owed: Owed[] = []
   /** Rows that the ledger has and has said nothing of. */
   #underWay = 0
   #onNone: (() => void)[] = []
 
-  constructor(ledger: Pick<Ledger, 'submit'>, onLost: (error: unknown) => void) {
+  constructor(
+    ledger: Pick<Ledger, 'submit'>,
+    database: Pick<Database, 'kysely'>,
+    onLost: (error: unknown) => void,
+  ) {
     this.#ledger = ledger
+    this.#database = database
     this.#onLost = onLost
   }
 
   /** Writes a row. Does not wait: nobody's answer depends on it. */
   settle(entry: Entry): void {
+    this.#submit({ entry, inDoubt: false })
+  }
+
+  /**
+   * Writes the row of a call that has ended, if the ledger has its decision: of that it could not be said whether it
+   * was stored. Later: it is known when the ledger can be written again.
+   */
+  settleInDoubt(entry: Entry): void {
+    this.#keep({ entry, inDoubt: true }, IN_DOUBT)
+  }
+
+  #submit(owed: Owed): void {
+    const { entry, inDoubt } = owed
+    const open = inDoubt && entry.request_id !== null && stillOpen(this.#database, entry.request_id)
     this.#underWay += 1
-    this.#ledger.submit({ entries: [entry], lazy: true }, (error) => {
-      if (error) this.#refused(entry, error)
+    this.#ledger.submit({ ...(open && { assertions: [open] }), entries: [entry], lazy: true }, (error) => {
+      // The call is over, or was never allowed: there is nothing to write.
+      if (error && !(open && isStale(error))) this.#refused(owed, error)
       this.#underWay -= 1
       if (this.#underWay === 0) for (const told of this.#onNone.splice(0)) told()
     })
@@ -217,7 +261,7 @@ export class Outcomes {
 
   /** Hands the kept rows in again. Called by a task, and once more while stopping. */
   retry(): void {
-    for (const entry of this.#owed.splice(0)) this.settle(entry)
+    for (const owed of this.#owed.splice(0)) this.#submit(owed)
   }
 
   /** Resolves when every row handed in so far was written or kept. They wait for nobody any more. */
@@ -230,11 +274,17 @@ export class Outcomes {
     await none
   }
 
-  #refused(entry: Entry, error: Error): void {
+  #refused({ entry, inDoubt }: Owed, error: Error): void {
     // What an upstream reported may be more than a row can hold. The row counts more than the report.
     const unstorable = !(error instanceof LedgerError)
-    if (unstorable && entry.detail !== UNSTORABLE) this.settle({ ...entry, detail: UNSTORABLE })
-    else if (!unstorable && this.#owed.length < MAX_OWED) this.#owed.push(entry)
+    if (unstorable && entry.detail !== UNSTORABLE)
+      this.#submit({ entry: { ...entry, detail: UNSTORABLE }, inDoubt })
+    else if (unstorable) this.#onLost(error)
+    else this.#keep({ entry, inDoubt: inDoubt || isInDoubt(error) }, error)
+  }
+
+  #keep(owed: Owed, error: Error): void {
+    if (this.#owed.length < MAX_OWED) this.#owed.push(owed)
     else this.#onLost(error)
   }
 }

@@ -31,7 +31,7 @@ async function bench(t: Test) {
     ledgerTasks({
       database,
       ledger,
-      outcomes: new Outcomes(ledger, () => {}),
+      outcomes: new Outcomes(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(),
       organisation: 'acme',

@@ -1,5 +1,6 @@
 import { type Client, DatabaseError } from 'pg'
 import type { Draft } from '../../audit/draft.ts'
+import { InDoubt } from '../../audit/entry.ts'
 import { GENESIS, hashOf, leafIn } from '../../audit/leaf.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
 import { messageOf } from '../../error-message.ts'
@@ -59,9 +60,6 @@ export async function prepare(
 
 /** The chain in the database is not the one that its writer has left there: nothing more is to be written to it. */
 export class ChainBroken extends Error {}
-
-/** The commit was sent and not answered: the batch is stored, or not. */
-export class InDoubt extends Error {}
 
 /**
  * Stores the rows of a batch and commits, in one round trip. Rejects with {@link InDoubt} where nobody knows whether it

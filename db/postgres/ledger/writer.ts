@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { type Client, DatabaseError } from 'pg'
-import type { Sealed } from '../../audit/entry.ts'
+import { InDoubt, type Sealed } from '../../audit/entry.ts'
 import type { Unfinished, Work, WorkResult, Writer } from '../../audit/writer.ts'
+import { messageOf } from '../../error-message.ts'
 import { timestamp } from '../../statement.ts'
 import { ledgerClient, withClient } from '../connection.ts'
-import { ChainBroken, InDoubt, type Link, NO_ROWS, type Prepared, prepare, store } from './batch.ts'
+import { ChainBroken, type Link, NO_ROWS, type Prepared, prepare, store } from './batch.ts'
 import { durabilityProblem } from './durable.ts'
 import { END_HOLDER, END_OVERDUE, STREAM_CLASS, streamKey } from './locks.ts'
 import { auditSchemaProblem } from './schema.ts'
@@ -109,12 +110,14 @@ class StreamWriter implements Writer {
   }
 
   /** Looks up whether a batch was stored whose commit was never answered. */
-  async #resolve(client: Client, { tip, results }: Prepared, error: InDoubt): Promise<readonly WorkResult[]> {
+  async #resolve(client: Client, { tip, results }: Prepared, doubt: InDoubt): Promise<readonly WorkResult[]> {
     this.#doubt = tip
     this.#drop(client)
-    await this.#session()
+    await this.#session().catch((lost: unknown) => {
+      throw new InDoubt(messageOf(lost), { cause: lost })
+    })
     if (this.#head.hash === tip.hash) return results
-    throw error
+    throw new Error('the commit did not reach the database', { cause: doubt })
   }
 
   /** The session that is open, or a new one: one at a time, whoever asks. */

@@ -1,7 +1,19 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { InDoubt } from '../../../db/audit/entry.ts'
+import { openLedger } from '../../../db/audit/ledger.ts'
+import type { Writer } from '../../../db/audit/writer.ts'
+import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
 import { Outcomes } from '../../../plugins/audit/audit.ts'
-import { commitsInLog, entry, open, rowsOf, scratchDatabase } from '../../support/db/scratch-ledger.ts'
+import {
+  commitsInLog,
+  entry,
+  open,
+  reader,
+  rowsOf,
+  scratchDatabase,
+  VERSION,
+} from '../../support/db/scratch-ledger.ts'
 
 t.test(
   'docs/ledger.md#row: outcomes wait for the next decision, and for nobody once they are flushed',
@@ -11,7 +23,7 @@ t.test(
     t.teardown(ledger.close.bind(ledger))
     await ledger.commit({ entries: [entry({ request_id: 'a' })] })
     const before = commitsInLog(`${file}-wal`)
-    const outcomes = new Outcomes(ledger, (error) => t.fail(String(error)))
+    const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
     outcomes.settle(entry({ request_id: 'a', status: 'success' }))
     // What cannot wait has gone by now.
     await nextTurn()
@@ -26,10 +38,80 @@ t.test(
 )
 
 t.test('F-05 flushed keeps what the ledger would not take, and ends', async (t) => {
-  const ledger = await open(await scratchDatabase(t.testdir()))
-  const outcomes = new Outcomes(ledger, (error) => t.fail(String(error)))
+  const file = await scratchDatabase(t.testdir())
+  const ledger = await open(file)
+  const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
   await ledger.close()
   outcomes.settle(entry({ status: 'success' }))
   await outcomes.flushed()
   t.equal(outcomes.owed, 1)
 })
+
+/** Loses the database in the middle of a commit, when it is stored or before, as often as it is told to. */
+async function doubtful(t: Test, stored: boolean) {
+  const file = await scratchDatabase(t.testdir())
+  const writer = await openSqliteWriter(file)
+  const told = { losses: 0 }
+  const unsure: Writer = {
+    stream: writer.stream,
+    head: writer.head,
+    lost: writer.lost,
+    unfinished: () => writer.unfinished(),
+    close: () => writer.close(),
+    write: async (batch) => {
+      if (told.losses === 0) return writer.write(batch)
+      told.losses -= 1
+      if (stored) await writer.write(batch)
+      throw new InDoubt('the server is gone')
+    },
+  }
+  const ledger = await openLedger({ database: { openWriter: async () => unsure }, version: VERSION })
+  t.teardown(ledger.close.bind(ledger))
+  const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
+  return { file, ledger, outcomes, told }
+}
+
+for (const stored of [true, false]) {
+  const how = stored ? 'stored' : 'not stored'
+  await t.test(
+    `F-08 an outcome that was ${how} when the database was lost in its commit is one row`,
+    async (t) => {
+      const { file, ledger, outcomes, told } = await doubtful(t, stored)
+      await ledger.commit({ entries: [entry({ request_id: 'a' })] })
+      // Whatever is retried may be lost again.
+      told.losses = 2
+      outcomes.settle(entry({ request_id: 'a', status: 'success' }))
+      await outcomes.flushed()
+      t.equal(outcomes.owed, 1)
+      for (let tries = 0; tries < 3; tries += 1) {
+        outcomes.retry()
+        await outcomes.flushed()
+      }
+      t.equal(outcomes.owed, 0)
+      t.same(
+        rowsOf(file).map(({ status }) => status),
+        ['allowed', 'success'],
+      )
+    },
+  )
+
+  await t.test(
+    `F-08 a decision that was ${how} when the database was lost in its commit is left open by nobody`,
+    async (t) => {
+      const { file, ledger, outcomes, told } = await doubtful(t, stored)
+      told.losses = 1
+      const refused = await ledger
+        .commit({ entries: [entry({ request_id: 'a' })] })
+        .catch((error: unknown) => error)
+      t.match(refused, { code: 'unavailable', inDoubt: true })
+      outcomes.settleInDoubt(entry({ request_id: 'a', status: 'error' }))
+      outcomes.retry()
+      await outcomes.flushed()
+      t.equal(outcomes.owed, 0)
+      t.same(
+        rowsOf(file).map(({ status }) => status),
+        stored ? ['allowed', 'error'] : [],
+      )
+    },
+  )
+}

@@ -33,7 +33,7 @@ await t.test(
     const forget = ledgerTasks({
       database,
       ledger,
-      outcomes: new Outcomes(ledger, () => {}),
+      outcomes: new Outcomes(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(),
       organisation: 'acme',
@@ -71,7 +71,7 @@ await t.test(
     const touch = ledgerTasks({
       database,
       ledger,
-      outcomes: new Outcomes(ledger, () => {}),
+      outcomes: new Outcomes(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(ids.map((id) => [id, { ...holderOf(), id }])),
       organisation: 'acme',
