@@ -23,15 +23,25 @@ function kyselyPool(pool: Pool): PostgresPool {
     connect: async () => {
       const client = await pool.connect().catch(unavailable)
       let broken = false
+      // Of a connection that is lost while it is in use its pool hears nothing, and an error that nobody hears would
+      // end the process. Whoever has asked is told by the question.
+      const lost = (): void => {
+        broken = true
+      }
+      client.on('error', lost)
       const query = (text: string, values: readonly unknown[] = []): Promise<unknown> =>
         findsNothing(values)
           ? Promise.resolve({ command: 'SELECT', rowCount: 0, rows: [] })
           : client.query(text, [...values]).catch((error: unknown) => {
-              broken = !(error instanceof DatabaseError)
+              broken ||= !(error instanceof DatabaseError)
               unavailable(error)
             })
       // What it was asked may still run there: whoever comes next must not wait behind it.
-      return { query, release: () => client.release(broken) } as unknown as PostgresPoolClient
+      const release = (): void => {
+        client.release(broken)
+        client.off('error', lost)
+      }
+      return { query, release } as unknown as PostgresPoolClient
     },
     end: () => pool.end(),
     options: pool.options,
@@ -47,8 +57,9 @@ export const findsNothing = (values: readonly unknown[]): boolean =>
 
 /** Throws what a question to the database has failed with, as {@link DatabaseUnavailable} where it is away. */
 export function unavailable(error: unknown): never {
-  // What a server answers is the question's fault, unless it says that it cannot serve now.
-  if (error instanceof DatabaseError && !AWAY.test(error.code ?? '')) throw error
+  // What a server answers is the question's fault, unless it says that it cannot serve now, or ends the connection.
+  const isAnswer = error instanceof DatabaseError && error.severity !== 'FATAL'
+  if (isAnswer && !AWAY.test(error.code ?? '')) throw error
   throw new DatabaseUnavailable(`the database is away: ${messageOf(error)}`, { cause: error })
 }
 

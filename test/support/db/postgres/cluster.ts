@@ -24,6 +24,10 @@ export interface Cluster {
   readonly url: (database: string) => string
   /** Makes an empty database, and returns its URL. */
   readonly fresh: () => Promise<string>
+  /** Where it listens: the folder of its Unix socket, of its data (`data`) and its libraries (`lib`). */
+  readonly directory: string
+  /** The folder of the server's own programs. */
+  readonly programs: string
   /** The id of the server's first process. */
   readonly postmaster: () => number
   readonly start: () => Promise<void>
@@ -94,7 +98,7 @@ async function made(): Promise<Cluster> {
     return url(name)
   }
   await start()
-  return { url, fresh, start, stop, postmaster }
+  return { url, fresh, start, stop, postmaster, directory, programs: join(native, 'bin') }
 }
 
 // No port. With fsync: the ledger asks for it.
