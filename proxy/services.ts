@@ -32,6 +32,7 @@ import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
 import { tokenQuota } from './auth/token-quota.ts'
 import type { DataDirectory } from './data-directory.ts'
 import { secretOf } from './egress/secret-reference.ts'
+import { answers } from './http/health.ts'
 import type { Listeners } from './http/listeners.ts'
 import { Budget, Drain, type HeldLimits } from './http/open-calls.ts'
 import { Catalogue } from './llm/catalogue.ts'
@@ -41,6 +42,7 @@ import type { PipelineSources } from './pipelines.ts'
 import type { Settings } from './settings.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import { Disk } from './tasks/watch-disk.ts'
+import { certificateEnds } from './telemetry/certificate-ends.ts'
 import type { Logs } from './telemetry/log.ts'
 import { createMetrics, type Metrics } from './telemetry/metrics.ts'
 
@@ -135,6 +137,9 @@ export async function openServices(
     unreadable: () => countUnreadableResources(database),
     diskFree: () => disk.free,
     diskReserve: () => disk.reserve,
+    failing: () => ledger.failing,
+    reachable: () => answers(database),
+    certificates: () => certificateEnds(dataDirectory),
   })
   const operator = adminSecret(
     { storedHash, environment: settings.adminSecret ?? '' },

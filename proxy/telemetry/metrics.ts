@@ -30,6 +30,12 @@ interface Ask {
   /** The bytes that are free for the database, and those kept for allowed rows. */
   readonly diskFree: () => number
   readonly diskReserve: () => number
+  /** Whether the last write of the ledger failed. */
+  readonly failing: () => boolean
+  /** Whether the database answers now. */
+  readonly reachable: () => Promise<boolean>
+  /** The ends of the service's own certificates, by name. Seconds since the epoch. */
+  readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
 
 export function createMetrics(ask: Ask): Metrics {
@@ -57,6 +63,13 @@ export function createMetrics(ask: Ask): Metrics {
     'Bytes kept for what is allowed: with less, refusals have no rows of their own.',
     ask.diskReserve,
   )
+  gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', () =>
+    Number(ask.failing()),
+  )
+  gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', async () =>
+    Number(await ask.reachable()),
+  )
+  certificateGauge(registry, ask.certificates)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
   return {
     registry,
@@ -122,13 +135,32 @@ export function createMetrics(ask: Ask): Metrics {
   }
 }
 
+/** Where the answer cannot be had, as from a database that is away, there is no sample, and the others still are. */
 function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
   const made = new Gauge({
     name,
     help,
     registers: [],
     async collect() {
-      this.set(await ask())
+      try {
+        this.set(await ask())
+      } catch {
+        this.remove()
+      }
+    },
+  })
+  registry.registerMetric(made)
+}
+
+function certificateGauge(registry: Registry, ask: Ask['certificates']): void {
+  const made = new Gauge({
+    name: 'sallyport_certificate_not_after_seconds',
+    help: "The end of the service's own certificates, in seconds since the epoch.",
+    labelNames: ['certificate'],
+    registers: [],
+    async collect() {
+      this.reset()
+      for (const [certificate, seconds] of await ask()) this.set({ certificate }, seconds)
     },
   })
   registry.registerMetric(made)

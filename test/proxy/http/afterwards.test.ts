@@ -27,6 +27,9 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     unreadable: none,
     diskFree: () => 0,
     diskReserve: () => 0,
+    failing: () => false,
+    reachable: async () => true,
+    certificates: async () => new Map(),
   })
   const recorder: Recorder<Arrival> = {
     allowed: () => Promise.resolve(null),
