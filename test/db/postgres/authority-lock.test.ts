@@ -7,6 +7,7 @@ import {
   BEGIN_CHANGES,
   BEGIN_DECISIONS,
   END_HOLDER,
+  HOLDERS,
   STREAM_CLASS,
   streamKey,
 } from '../../../db/postgres/ledger/locks.ts'
@@ -171,7 +172,9 @@ t.test('F-25 a process whose calls another one has ended writes no more', async 
   t.match(left, { decisions: [{ request_id: 'req_open' }] })
   await close()
   const outcome = entry({ request_id: 'req_open', status: 'success' })
-  await t.rejects(gone.ledger.commit({ entries: [outcome] }), { code: 'unavailable' })
+  // The first one may only find that its connection is gone.
+  for (let tries = 0; tries < 2; tries += 1)
+    await t.rejects(gone.ledger.commit({ entries: [outcome] }), { code: 'unavailable' })
   t.match(await gone.ledger.failed, { message: /another process has ended its calls/ })
 })
 
@@ -179,14 +182,15 @@ t.test('F-25 a process that had no call open goes on, though it was taken for go
   const { url, gone, stream, left, close } = await cutOff(t, [entry({ status: 'denied' })])
   t.match(left, { decisions: [] })
   await close()
-  t.match(await gone.ledger.commit({ entries: [entry()] }), [{ stream, seq: 2 }])
+  await untilItGoes(() => decide(gone))
+  t.match(gone.ledger.head, { stream, seq: 2 })
   const { rows } = await raw(url, 'select closed_at from audit_streams where stream = $1', [stream])
   t.same(rows, [{ closed_at: null }], 'whoever dies later is looked after again')
 })
 
 t.test('F-25 the calls of a process that has come back meanwhile are not ended', async (t) => {
   const { gone, close } = await cutOff(t, [entry({ request_id: 'req_open' })])
-  await gone.ledger.commit({ entries: [entry({ request_id: 'req_next' })] })
+  await untilItGoes(() => gone.ledger.commit({ entries: [entry({ request_id: 'req_next' })] }))
   await t.rejects(close(), { code: 'conflict' })
   await gone.ledger.commit({ entries: [entry({ request_id: 'req_open', status: 'success' })] })
 })
@@ -197,7 +201,10 @@ t.test('F-25 a process that writes nothing for long finds out that its session i
   const [sealed] = await ledger.commit({ entries: [entry()] })
   const lock = [STREAM_CLASS, streamKey(sealed?.stream ?? '')]
   await raw(url, END_HOLDER, lock)
-  await ledger.recover(0, 'cd'.repeat(32))
-  const { rows } = await raw(url, `${END_HOLDER}`, lock)
-  t.equal(rows.length, 1, 'it holds its stream again')
+  for (;;) {
+    await ledger.recover(0, 'cd'.repeat(32))
+    const { rows } = await raw(url, `select pid ${HOLDERS}`, lock)
+    if (rows.length > 0) break
+  }
+  t.pass('it holds its stream again')
 })
