@@ -1,7 +1,7 @@
 import { stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import SQLite from 'better-sqlite3'
 import t from 'tap'
+import { past } from '../../support/db/raw.ts'
 import { called, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
 
 const PATH = '/v1/admin/mcp-resources'
@@ -63,11 +63,8 @@ await t.test('D4 a reference of before is refused when it is read, and last_erro
   t.ok((await stage.callTool(bot, 'up.go')).json.result)
   const outside = join(stage.settings.dataDir, 'key-passphrase')
   for (const reference of ['env:OPENAI_API_KEY', `file:${outside}`]) {
-    const database = new SQLite(join(stage.settings.dataDir, 'sallyport.db'))
-    database
-      .prepare(`update mcp_resources set auth_type = 'bearer', auth_secret_ref = ?, revision = revision + 1`)
-      .run(reference)
-    database.close()
+    const fields = `auth_type = 'bearer', auth_secret_ref = '${reference}', revision = revision + 1`
+    await past(stage.settings.databaseUrl, `update mcp_resources set ${fields}`)
     const [told, calls] = [server.told.length, called(server).length]
     t.match((await stage.refresh(up)).last_error, RULE, reference)
     t.ok((await stage.callTool(bot, 'up.go')).json.error, reference)
