@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo certs agent mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege clean
+.PHONY: help ready start dev test coverage demo certs agent mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -111,6 +111,9 @@ bench: ready ## measure (see docs/performance.md): make bench ARGS="--quick --on
 
 siege: ready ## attack a gateway for half an hour while honest callers use it: make siege ARGS="--minutes 5"
 	@exec node scripts/siege.ts $(ARGS)
+
+soak: ready ## let things go wrong for 20 minutes with three gateways on PostgreSQL: make soak ARGS="--minutes 5"
+	@exec node test/cluster/soak.ts $(ARGS)
 
 clean: ## remove what npm installed; the data directory stays
 	rm -rf node_modules .tap dist

@@ -16,7 +16,7 @@ export function stillOpen({ kysely }: Pick<Database, 'kysely'>, requestId: strin
     .select('decision.seq')
     .where('decision.request_id', '=', requestId)
     .where('decision.status', '=', 'allowed')
-    .where(({ not, exists }) => not(exists(outcome)))
+    .where((is) => is.not(is.exists(outcome)))
     .compile()
   // Proven by the lines above: texts alone.
   return { sql, parameters: parameters as readonly string[] }

@@ -1,0 +1,54 @@
+import { randomInt } from 'node:crypto'
+import t from 'tap'
+import { heldCall } from '../support/cluster/held-call.ts'
+import { load, tally } from '../support/cluster/load.ts'
+import { broken, openCalls } from '../support/cluster/oracle.ts'
+import { clusterStage } from '../support/cluster/stage.ts'
+import { skipWithoutHaproxy } from '../support/haproxy.ts'
+
+/** DETAILS: the calls of a replica that died are closed by another one within a minute. */
+const CLOSED_MS = 60_000
+const KILLS = 3
+
+t.test('F-02 kill -9 of random replicas under load', { skip: skipWithoutHaproxy }, async (t) => {
+  const stage = await clusterStage(t)
+  const bot = await stage.enroll('bot')
+  const calls = load(stage, bot)
+  const served = (from: number) =>
+    calls.until((made) => made.slice(from).filter(({ status }) => status === 200).length >= 60)
+  await served(0)
+  let killedAt = 0
+  const held: string[] = []
+  for (let n = 0; n < KILLS; n += 1) {
+    const victim = stage.replicas[randomInt(3)]
+    if (!victim) throw new Error('there are three')
+    // One call of it waits for its answer when it dies.
+    const { model, lost } = await heldCall(t, stage, bot, 'wait', victim)
+    held.push(model)
+    await victim.kill()
+    killedAt = performance.now()
+    t.match(await lost, { status: 0 }, 'its caller gets no answer')
+    const from = calls.made.length
+    await served(from)
+    t.pass(`the others go on without ${victim.name}: ${tally(calls.made.slice(from))}`)
+    await victim.start()
+    await stage.door.until((servers) => servers.every(({ up }) => up))
+  }
+  await served(calls.made.length)
+  await calls.stop()
+  t.same(await openCalls(stage, 2 * CLOSED_MS), [], 'each call has its outcome')
+  t.comment(`the last was closed ${Math.round(performance.now() - killedAt)} ms after the last kill`)
+  const { rows } = await stage.ledger(ENDS, [held])
+  t.same(
+    rows,
+    held.map(() => ({ status: 'unknown', reason: 'crash', elsewhere: true })),
+    'unknown, in the stream of another',
+  )
+  t.same(await broken(stage, calls.made), [])
+  const { json } = await stage.admin('POST', '/v1/admin/audit/verify')
+  t.match(json, { ok: true })
+})
+
+const ENDS = `select o.status, o.leaf::json -> 'detail' ->> 'reason' as reason, o.stream <> d.stream as elsewhere
+  from audit_rows d join audit_rows o on o.request_id = d.request_id and o.status not in ('allowed')
+  where d.status = 'allowed' and d.leaf::json ->> 'model' = any($1)`

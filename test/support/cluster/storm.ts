@@ -1,0 +1,67 @@
+import { proof, proofSigner } from '../dpop.ts'
+import { agentOf, ask, type Identity } from '../gateway.ts'
+import { freshModel, PATH } from './load.ts'
+import type { Scope } from './scope.ts'
+import type { Stage } from './stage.ts'
+
+/** What came of many copies of one proof. */
+export interface Round {
+  readonly model: string
+  readonly passed: number
+  readonly replayed: number
+  /** Neither: the connection broke, or the database was away. */
+  readonly unserved: number
+  /** Sends the same proof once more. */
+  readonly again: () => Promise<number>
+}
+
+export interface Storm {
+  /** Sends copies of a fresh proof, all at once, each on a connection of its own that stays open from round to round. */
+  readonly round: (meanwhile?: () => Promise<unknown>) => Promise<Round>
+}
+
+/** Opens connections through the door, which spreads them over the replicas. */
+export async function storm(scope: Scope, stage: Stage, who: Identity, copies = 100): Promise<Storm> {
+  const signer = proofSigner()
+  const agents = Array.from({ length: copies }, () => agentOf(stage.ca, who, true))
+  scope.teardown(() => {
+    for (const agent of agents) agent.destroy()
+  })
+  const url = stage.door.url + PATH
+  const [first] = agents
+  const challenged = await ask(url, 'POST', {
+    ...(first && { agent: first }),
+    headers: { dpop: 'x' },
+    body: {},
+  })
+  let nonce = challenged.headers['dpop-nonce']
+  return {
+    round: async (meanwhile = () => Promise.resolve()) => {
+      const model = freshModel('proof')
+      const used = {
+        headers: { dpop: proof(signer, { htm: 'POST', htu: url, nonce }) },
+        body: { model, messages: [] },
+      }
+      const send = async (agent: (typeof agents)[number]): Promise<number> => {
+        try {
+          const { status, headers, json } = await ask(url, 'POST', { agent, ...used })
+          nonce = headers['dpop-nonce'] ?? nonce
+          // Any other refusal says nothing of the proof.
+          return status === 401 && json?.reason !== 'proof_invalid' ? 0 : status
+        } catch {
+          return 0
+        }
+      }
+      const [statuses] = await Promise.all([Promise.all(agents.map(send)), meanwhile()])
+      const count = (status: number): number => statuses.filter((one) => one === status).length
+      const [passed, replayed] = [count(200), count(401)]
+      return {
+        model,
+        passed,
+        replayed,
+        unserved: copies - passed - replayed,
+        again: () => send(first ?? agentOf(stage.ca, who)),
+      }
+    },
+  }
+}
