@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, realpath, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Authority } from '../certs/authority/authority.ts'
 import { openAuthority } from '../certs/authority/files.ts'
@@ -32,15 +32,17 @@ export interface DataDirectory {
 /**
  * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's
  * CA, the database. Throws one sentence for the operator where something is there and cannot be trusted or
- * read. The caller must hold the directory's lease (`openControl`).
+ * read. The caller must hold the directory's lease (`openControl`). `share`: makes of the database one that workers
+ * share.
  */
 export async function openDataDirectory(
   settings: Settings,
   queueLimit: number,
   at: number,
+  share = (database: Database): Database => database,
 ): Promise<DataDirectory> {
   const made: string[] = []
-  const database = await openDatabase(settings.databaseUrl, copyingShown())
+  const database = share(await openDatabase(settings.databaseUrl, copyingShown()))
   let ledger: Ledger | null = null
   const close = async (): Promise<void> => {
     await ledger?.close()
@@ -55,7 +57,7 @@ export async function openDataDirectory(
       await fixIdentity(database, opened, settings, at)
       return found
     })
-    await writeFile(join(settings.dataDir, 'org-ca.crt'), authority.rootPem, { mode: 0o644 })
+    await exportRoot(settings.dataDir, authority.rootPem)
     return { settings, database, ledger, authority, passphrase, made, close }
   } catch (error) {
     await close()
@@ -63,8 +65,14 @@ export async function openDataDirectory(
   }
 }
 
+/** Writes the certificate that clients trust, where it is not there already: somebody may be reading it. */
+async function exportRoot(dataDir: string, pem: string): Promise<void> {
+  const path = join(dataDir, 'org-ca.crt')
+  if ((await readFile(path, 'utf8').catch(() => '')) !== pem) await writeFile(path, pem, { mode: 0o644 })
+}
+
 /** Says on standard error every few seconds how far a ledger is that is brought into another form. */
-function copyingShown(): (rows: number, of: number) => void {
+export function copyingShown(): (rows: number, of: number) => void {
   let shownAt = performance.now()
   let shown = false
   return (rows, of) => {

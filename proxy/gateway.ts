@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
+import type { Registry } from 'prom-client'
 import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { type Monotonic, monotonic } from '../plugins/secrets/throttle.ts'
@@ -8,12 +9,12 @@ import { startTasks } from './background.ts'
 import { type Configuration, loadConfiguration, loadedDetail } from './configuration.ts'
 import { type DataDirectory, makeDataDirectory, openDataDirectory } from './data-directory.ts'
 import { handlers } from './handlers.ts'
-import { type Control, openControl } from './http/control-socket.ts'
+import { type Control, joinControl, openControl } from './http/control-socket.ts'
 import { openListeners } from './http/listeners.ts'
 import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
 import { pipelines } from './pipelines.ts'
-import { type Note, type Reload, reloader } from './reload.ts'
+import { type Note, type Reload, type ReloadSteps, reloader, reloadSteps } from './reload.ts'
 import { type Routers, routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
 import type { Settings } from './settings.ts'
@@ -21,6 +22,7 @@ import { writeSummaries } from './tasks/record-summaries.ts'
 import { tlsMaterial } from './tasks/renew-server-certificate.ts'
 import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
 import { createLogs, type Logs } from './telemetry/log.ts'
+import type { Place } from './workers/place.ts'
 
 export interface GatewayOptions {
   /** The environment that `${env:NAME}` in operators' files is read from. Default: this process's. */
@@ -37,6 +39,8 @@ export interface GatewayOptions {
    * runs.
    */
   readonly controlOnly?: boolean
+  /** Where this gateway is one of several workers: its place among them. */
+  readonly place?: Place
 }
 
 export interface Gateway {
@@ -57,6 +61,10 @@ export interface Gateway {
    * before.
    */
   readonly reload: Reload
+  /** The same step by step, for workers that reload together. */
+  readonly reloadSteps: ReloadSteps
+  /** Reads the metrics of this process. */
+  readonly measure: () => ReturnType<Registry['getMetricsAsJSON']>
   /** Resolves once, where the ledger can never be written again. The process must then stop. */
   readonly failed: Promise<Error>
   /**
@@ -72,15 +80,19 @@ export interface Gateway {
  */
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
   const clock = options.clock ?? Date.now
-  const logs = createLogs(settings.logLevel, options.logTo)
+  const { place } = options
+  const logs = createLogs(settings.logLevel, options.logTo, place?.number)
   const load = (): Promise<Configuration> => effective(settings, options.env ?? process.env)
   const configuration = await load()
+  const agreement = await place?.agree(configuration.digest)
   await makeDataDirectory(settings)
-  const control = await openControl(settings.dataDir)
+  const control = await (agreement ? joinControl(agreement.controlPath) : openControl(settings.dataDir))
   try {
-    const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, clock())
+    const queueLimit = configuration.audit.queue_limit
+    const dataDirectory = await openDataDirectory(settings, queueLimit, clock(), place?.share)
     try {
-      return await open({ dataDirectory, control, configuration, load, logs, clock, options })
+      const records = agreement?.records ?? true
+      return await open({ dataDirectory, control, configuration, records, load, logs, clock, options })
     } catch (error) {
       await dataDirectory.close()
       throw error
@@ -105,6 +117,8 @@ interface OpenOptions {
   readonly dataDirectory: DataDirectory
   readonly control: Control
   readonly configuration: Configuration
+  /** Whether the row of the configuration is still to be written. */
+  readonly records: boolean
   readonly load: () => Promise<Configuration>
   readonly logs: Logs
   readonly clock: () => number
@@ -113,10 +127,12 @@ interface OpenOptions {
 
 async function open(opening: OpenOptions): Promise<Gateway> {
   const { dataDirectory, control, load, logs, clock, options } = opening
+  const { place } = options
   const { settings } = dataDirectory
   const clocks = { clock, monotonic: options.monotonic ?? monotonic }
   const services = await openServices(dataDirectory, logs, clocks, options.env ?? process.env)
   const { metrics, drain, budget, ledger } = services
+  if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)
   const digest = (): string => inForce.configuration().digest
   const note: Note = (action, detail, judgedBy = digest()) =>
@@ -135,7 +151,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
-  await begin(services, note, inForce.configuration(), options.controlOnly === true)
+  await begin(services, note, opening)
   if (!options.controlOnly) {
     const handle = {
       runtime: serving('runtime'),
@@ -152,11 +168,13 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     // A second call: the operator will not wait. Calls end now, still in order.
     if (closing) drain.cut()
     const stopChecks = (): Promise<void> => inForce.configuration().close()
-    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs })
+    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs, place })
     return closing
   }
 
   const { listeners } = services.open
+  const { use } = inForce
+  const steps = reloadSteps({ load, use, note, log: logs.log, metrics, renew: services.renewCertificate })
   return {
     url: listeners?.url ?? '',
     adminUrl: listeners?.adminUrl ?? '',
@@ -164,14 +182,9 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     hasAdminSecret: services.hasAdminSecret,
     setupCode: services.setup.code,
     configuration: inForce.configuration,
-    reload: reloader({
-      load,
-      use: inForce.use,
-      note,
-      log: logs.log,
-      metrics,
-      renew: services.renewCertificate,
-    }),
+    reload: reloader(steps),
+    reloadSteps: steps,
+    measure: () => metrics.registry.getMetricsAsJSON(),
     failed: ledger.failed,
     close,
   }
@@ -207,16 +220,13 @@ function swappable(services: Services, first: Configuration) {
 const STARTED = { node: process.versions.node }
 
 /** Writes the first rows of a run, and those that an earlier version left out. */
-async function begin(
-  services: Services,
-  note: Note,
-  configuration: Configuration,
-  controlOnly: boolean,
-): Promise<void> {
+async function begin(services: Services, note: Note, opening: OpenOptions): Promise<void> {
   const { ledger } = services
+  const { configuration } = opening
+  const { controlOnly = false } = opening.options
   // A ledger begins with the start of a service, whoever writes it.
   if (controlOnly && ledger.head === null) await note('service.started', { ...STARTED, control_only: true })
-  if (!controlOnly) await beginServing(services, note, configuration)
+  if (!controlOnly) await beginServing(services, note, opening)
   const { clock, dataDirectory, logs } = services
   const { database } = dataDirectory
   const configDigest = configuration.digest
@@ -227,19 +237,22 @@ async function begin(
     logs.log.info({ rows }, 'what is older than the second version of the record was written down')
 }
 
-/** Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. */
+/**
+ * Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. Who joins
+ * others on their stream writes no start: it would end their open calls for whoever reads it.
+ */
 async function beginServing(
   { ledger, clock, logs }: Services,
   note: Note,
-  configuration: Configuration,
+  { configuration, records, options }: OpenOptions,
 ): Promise<void> {
   const recovered = await ledger.recover(clock(), configuration.digest)
   if (recovered > 0) {
     logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
   }
-  await note('service.started', STARTED)
+  if (options.place?.begins ?? true) await note('service.started', STARTED)
   // Before it judges anything: a decision under its digest can be computed once more.
-  await note('config.loaded', loadedDetail(configuration))
+  if (records) await note('config.loaded', loadedDetail(configuration))
 }
 
 interface ShutdownOptions {
@@ -253,6 +266,7 @@ interface ShutdownOptions {
   readonly stopChecks: () => Promise<void>
   /** The time that calls under way may go on. ms. */
   readonly graceMs: number
+  readonly place: Place | undefined
 }
 
 /**
@@ -261,7 +275,7 @@ interface ShutdownOptions {
  * for a ledger that fails meanwhile.
  */
 async function shutdown(options: ShutdownOptions): Promise<void> {
-  const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options
+  const { services, control, digest, stopTasks, stopChecks, graceMs } = options
   const { dataDirectory, ledger, outcomes, anonymous, summaries, drain, upstream, mcp, clock, logs } =
     services
   const { listeners } = services.open
@@ -281,12 +295,22 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   const refused = { ledger, anonymous, configDigest: digest, clock }
   await recordAnonymousRefusals(refused).catch(logged(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))
-  if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
+  if (listeners) await endServing(options).catch(logged(logs.log))
   await stopChecks()
   upstream.close()
   await mcp.close()
   await dataDirectory.close()
   await logs.flush()
+}
+
+/** Writes the end, as the last one on its stream: nobody looks for open calls in front of it. */
+async function endServing({ services, note, digest, place }: ShutdownOptions): Promise<void> {
+  if (place) {
+    if (!(await place.ends())) return
+    // Of a worker that died while all were stopping.
+    await services.ledger.recover(services.clock(), digest())
+  }
+  await note('service.stopped', {})
 }
 
 const logged =

@@ -1,4 +1,3 @@
-import type { Registry } from 'prom-client'
 import { type McpStanding, mcpStanding } from '../db/mcp/bindings.ts'
 import { audit, type CallRecorder } from '../plugins/audit/audit.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
@@ -19,6 +18,7 @@ import { httpGet } from './mcp/http-get/tool.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import type { McpUpstream } from './mcp/upstream/client.ts'
 import type { Services } from './services.ts'
+import type { Metrics } from './telemetry/metrics.ts'
 
 /**
  * The handlers of the routes, and the recorders of their decisions. One set for each configuration in force.
@@ -47,7 +47,7 @@ export interface Handlers {
   readonly admin: AdminContext
   readonly setup: Setup
   readonly readiness: ReturnType<typeof readiness>
-  readonly registry: Registry
+  readonly scrape: Metrics['scrape']
 }
 
 /** Makes the handlers of one configuration. */
@@ -80,7 +80,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
     admin,
     setup: services.setup,
     readiness: readiness({ database, ledger, drain, authority, disk: services.disk, clock }),
-    registry: services.metrics.registry,
+    scrape: services.metrics.scrape,
   }
 }
 

@@ -2,7 +2,6 @@ import './no-debugger.ts'
 import './v8-flags.ts'
 import type { Gateway } from './gateway.ts'
 import { refuseUnsafeRuntime } from './runtime-check.ts'
-import type { Settings } from './settings.ts'
 
 const HELP = `usage: node proxy/main.ts
 
@@ -22,11 +21,16 @@ if (process.argv.includes('--help')) {
 async function main(): Promise<void> {
   refuseUnsafeRuntime(process)
   // Only now: on a Node that is too old the native modules would crash before any message.
-  const [{ startGateway }, { readSettings }] = await Promise.all([
-    import('./gateway.ts'),
-    import('./settings.ts'),
-  ])
+  const { readSettings } = await import('./settings.ts')
   const settings = readSettings(process.env, process.cwd())
+  if (settings.workers > 1) {
+    const { startWorkers } = await import('./workers/parent.ts')
+    return startWorkers(settings)
+  }
+  const [{ startGateway }, { nextSteps }] = await Promise.all([
+    import('./gateway.ts'),
+    import('./next-steps.ts'),
+  ])
   const gateway = await startGateway(settings)
   // Before anybody is told that it is ready: who reads that may send a signal at once.
   heedSignals(gateway)
@@ -48,34 +52,4 @@ function heedSignals(gateway: Gateway): void {
   process.on('uncaughtException', fault)
   process.on('unhandledRejection', fault)
   void gateway.failed.then(fault)
-}
-
-/** Returns plain lines for the operator at the start: the things that were made, and the next steps. */
-async function nextSteps(settings: Settings, gateway: Gateway): Promise<string> {
-  const lines = [
-    ...gateway.made.map((thing) => `made ${thing}`),
-    `listening on ${gateway.url}`,
-    ...(gateway.adminUrl === gateway.url ? [] : [`administration on ${gateway.adminUrl}`]),
-    ...((await gateway.hasAdminSecret())
-      ? []
-      : [
-          'no operator secret is set: in another terminal, make admin-secret (until then the admin API refuses everyone),',
-          `or from elsewhere, once: POST ${gateway.adminUrl}/v1/admin/setup with setup_code ${gateway.setupCode} and new_secret`,
-        ]),
-    ...keyless(gateway),
-    `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
-    `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
-  ]
-  return `${lines.map((line) => `sallyport: ${line}`).join('\n')}\n`
-}
-
-/** Says which providers have no key, and what gives them one. Never a key, nor a part of one. */
-function keyless(gateway: Gateway): string[] {
-  const { llm, files } = gateway.configuration()
-  const file = files.find(({ plugin }) => plugin === 'llm')?.file
-  return llm.providers
-    .filter(({ api_key: key, auth }) => key === '' && auth !== 'passthrough')
-    .map(({ name, keyVariable: variable = `its api_key in ${file}` }) => {
-      return `no key for ${name}: set ${variable} and start again; until then its models are answered 503`
-    })
 }

@@ -219,6 +219,6 @@ function adminRoutes(
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),
-    documented(open('GET', '/metrics', scrape, metrics(s.registry), s.anonymous), pub.METRICS),
+    documented(open('GET', '/metrics', scrape, metrics(s.scrape), s.anonymous), pub.METRICS),
   ]
 }

@@ -203,16 +203,20 @@ const MIB = 1024 * 1024
 /**
  * Chooses how many bytes calls may hold. While it is judged, a body costs up to three times its length (its
  * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. Half of it for
- * one principal: 64 prompts of 4 MiB at once with the default.
+ * one principal: 64 prompts of 4 MiB at once with the default. Workers have equal parts of it.
  */
 export function heldLimits({
   heldMib,
   heldPerPrincipalMib,
-}: Pick<Settings, 'heldMib' | 'heldPerPrincipalMib'>): HeldLimits {
+  workers,
+}: Pick<Settings, 'heldMib' | 'heldPerPrincipalMib' | 'workers'>): HeldLimits {
   // Zero, or more than the machine has, where nothing is constrained.
   const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
-  const whole = heldMib === null ? Math.min(Math.max(memory / 4, 64 * MIB), 512 * MIB) : heldMib * MIB
-  const share = heldPerPrincipalMib === null ? whole / 2 : heldPerPrincipalMib * MIB
+  const all = heldMib === null ? Math.min(Math.max(memory / 4, 64 * MIB), 512 * MIB) : heldMib * MIB
+  // The longest body must fit at each worker.
+  const whole = Math.max(all / workers, 64 * MIB)
+  const share =
+    heldPerPrincipalMib === null ? whole / 2 : Math.max((heldPerPrincipalMib * MIB) / workers, 32 * MIB)
   // An MCP message fits, for a refusal that says why.
   return { whole, share, little: Math.min(share, Math.max(whole / 16, 8 * MIB)) }
 }

@@ -53,7 +53,8 @@ export interface Settings {
   readonly federationUrl: string | null
   readonly pluginsDir: string
   readonly logLevel: LogLevel
-  readonly workers: 1
+  /** The processes that serve. With more than one, another one stands above them. */
+  readonly workers: number
   readonly shutdownGraceS: number
   readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
   /** The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. */
@@ -136,7 +137,7 @@ export function readSettings(env: Environment, cwd: string): Settings {
     federationUrl: federationUrl(env.MCP_PROXY_FEDERATION_URL),
     pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
     logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',
-    workers: oneWorker(env),
+    workers: wholeNumber(env, 'MCP_PROXY_WORKERS', 64, 1) ?? 1,
     shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 3600) ?? 30,
     tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}`,
     // A caller may hold no more than it leaves free, and the longest body, of 32 MiB, must fit.
@@ -315,14 +316,6 @@ function choice<Word extends string>(env: Environment, name: string, words: read
 function dpopMode(env: Environment): DpopMode | null {
   if (env.MCP_PROXY_EGRESS_DPOP_MODE === '') throw mustBe('MCP_PROXY_EGRESS_DPOP_MODE', oneOf(DPOP_MODES), '')
   return choice(env, 'MCP_PROXY_EGRESS_DPOP_MODE', DPOP_MODES)
-}
-
-function oneWorker(env: Environment): 1 {
-  const workers = wholeNumber(env, 'MCP_PROXY_WORKERS', 1024) ?? 1
-  if (workers === 1) return 1
-  throw new SettingsError(
-    `MCP_PROXY_WORKERS must be 1, got ${workers}: more than one needs PostgreSQL, which this version does not support`,
-  )
 }
 
 function wholeNumber(env: Environment, name: string, most: number, least = 0): number | null {

@@ -57,6 +57,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
   openapi: ['http', 'auth', 'llm', 'mcp'],
+  workers: ['http', 'telemetry'],
 }
 const LEAVES = [
   'settings.ts',

@@ -1,10 +1,10 @@
 import { hash, X509Certificate } from 'node:crypto'
 import { sql } from 'kysely'
-import type { Registry } from 'prom-client'
 import type { Authority } from '../../certs/authority/authority.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
 import type { Drain } from './open-calls.ts'
 import { json, type Reply } from './reply.ts'
 
@@ -32,11 +32,13 @@ export const ready =
   }
 
 /** GET /metrics: Prometheus text. */
-export const metrics = (registry: Registry) => async (): Promise<Reply> => ({
-  status: 200,
-  headers: { 'content-type': registry.contentType },
-  body: await registry.metrics(),
-})
+export const metrics =
+  ({ contentType, text }: Metrics['scrape']) =>
+  async (): Promise<Reply> => ({
+    status: 200,
+    headers: { 'content-type': contentType },
+    body: await text(),
+  })
 
 /** GET /pki/…: certificates for clients to trust. Public by nature; with an ETag, because clients poll it. */
 export const pem =

@@ -12,16 +12,19 @@ const HOUR_MS = 3_600_000
  * or near its end.
  */
 export async function tlsMaterial(
-  { settings, authority, passphrase }: DataDirectory,
+  { settings, database, authority, passphrase }: DataDirectory,
   at: number,
 ): Promise<TlsMaterial> {
-  const { certPem, keyPem } = await openServerCertificate({
-    directory: join(settings.dataDir, 'ca'),
-    authority,
-    passphrase,
-    hostnames: settings.hostnames,
-    at,
-  })
+  // Workers share the directory: one of them makes it, and the others find it.
+  const { certPem, keyPem } = await database.alone(() =>
+    openServerCertificate({
+      directory: join(settings.dataDir, 'ca'),
+      authority,
+      passphrase,
+      hostnames: settings.hostnames,
+      at,
+    }),
+  )
   return { certPem, keyPem, minVersion: settings.tlsMinVersion }
 }
 

@@ -37,6 +37,8 @@ export interface Logs {
    * redaction.
    */
   readonly requestLog: (line: RequestLine) => void
+  /** Writes whole lines of another process. */
+  readonly pass: (lines: string) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
   readonly flush: () => Promise<void>
 }
@@ -50,10 +52,11 @@ const READ_MS = 1_000
 
 /**
  * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
- * where a test reads the lines.
+ * where a test reads the lines. `worker`: the number of this process, which then stands in each line.
  */
-export function createLogs(level: string, stream?: DestinationStream): Logs {
-  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
+export function createLogs(level: string, stream?: DestinationStream, worker?: number): Logs {
+  const base = worker === undefined ? null : { worker }
+  const options = { level, base, timestamp: pino.stdTimeFunctions.isoTime }
   const out = stream
     ? { write: (line: string) => stream.write(line), flushed: () => Promise.resolve() }
     : heldLines()
@@ -61,15 +64,16 @@ export function createLogs(level: string, stream?: DestinationStream): Logs {
   return {
     log,
     requestLog: (line) => {
-      if (log.isLevelEnabled('info')) out.write(`${requestText(line)}\n`)
+      if (log.isLevelEnabled('info')) out.write(`${requestText(line, worker)}\n`)
     },
+    pass: (lines) => out.write(lines),
     flush: () => out.flushed(),
   }
 }
 
 // As pino writes it, which puts a line together member by member: with more than twice the garbage.
-const requestText = (line: RequestLine): string =>
-  JSON.stringify({ level: 30, time: new Date().toISOString(), ...line, msg: 'request' })
+const requestText = (line: RequestLine, worker?: number): string =>
+  JSON.stringify({ level: 30, time: new Date().toISOString(), worker, ...line, msg: 'request' })
 
 /**
  * Holds lines and writes many at once. Not the stream's own buffer: it measures all that it holds at each line

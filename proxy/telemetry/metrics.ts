@@ -1,10 +1,12 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { type Aggregator, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
 /**
  * The service's metrics, in a registry of their own so that two gateways in one process do not mix theirs.
  */
 export interface Metrics {
   readonly registry: Registry
+  /** Where this process is one of several workers, its `text` is replaced by that of all. */
+  readonly scrape: { readonly contentType: string; text: () => Promise<string> }
   readonly requests: Counter<'route' | 'method' | 'status'>
   readonly refusals: Counter<'reason'>
   readonly summarised: Counter
@@ -49,30 +51,32 @@ export function createMetrics(ask: Ask): Metrics {
     'sallyport_mcp_tools_quarantined',
     'MCP tools whose changed definition waits for approval.',
     ask.quarantined,
+    'max',
   )
   gauge(
     registry,
     'sallyport_mcp_resources_unreadable',
     'Enabled MCP servers whose tools could not be read.',
     ask.unreadable,
+    'max',
   )
-  gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree)
+  gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree, 'min')
   gauge(
     registry,
     'sallyport_disk_reserve_bytes',
     'Bytes kept for what is allowed: with less, refusals have no rows of their own.',
     ask.diskReserve,
+    'max',
   )
-  gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', () =>
-    Number(ask.failing()),
-  )
-  gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', async () =>
-    Number(await ask.reachable()),
-  )
+  const failing = () => Number(ask.failing())
+  gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', failing, 'max')
+  const reachable = async () => Number(await ask.reachable())
+  gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', reachable, 'min')
   certificateGauge(registry, ask.certificates)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
   return {
     registry,
+    scrape: { contentType: registry.contentType, text: () => registry.metrics() },
     requests: new Counter({
       name: 'sallyport_requests_total',
       help: 'Requests answered, by route.',
@@ -135,11 +139,21 @@ export function createMetrics(ask: Ask): Metrics {
   }
 }
 
-/** Where the answer cannot be had, as from a database that is away, there is no sample, and the others still are. */
-function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
+/**
+ * Where the answer cannot be had, as from a database that is away, there is no sample, and the others still are.
+ * `aggregator`: what the gauges of several workers make together. Those of what all of them see are not added up.
+ */
+function gauge(
+  registry: Registry,
+  name: string,
+  help: string,
+  ask: () => number | Promise<number>,
+  aggregator: Aggregator = 'sum',
+): void {
   const made = new Gauge({
     name,
     help,
+    aggregator,
     registers: [],
     async collect() {
       try {
@@ -157,6 +171,7 @@ function certificateGauge(registry: Registry, ask: Ask['certificates']): void {
     name: 'sallyport_certificate_not_after_seconds',
     help: "The end of the service's own certificates, in seconds since the epoch.",
     labelNames: ['certificate'],
+    aggregator: 'min',
     registers: [],
     async collect() {
       this.reset()

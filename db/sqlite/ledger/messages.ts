@@ -16,11 +16,15 @@ export type ToWriter =
   | { readonly kind: 'close' }
 
 /**
- * A message from the writer's thread. `refused`: it could not start. `failed`: this request failed, and the
+ * What any thread with a ledger says. `refused`: it could not start. `failed`: this request failed, and the
  * next may go through. `poisoned`: this one failed, and so will all others.
  */
-export type FromWriter =
+export type Fate =
   | { readonly kind: 'ready'; readonly head: Sealed | null }
+  | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }
+
+/** A message from the writer's thread. */
+export type FromWriter =
+  | Fate
   | { readonly kind: 'written'; readonly results: PackedResults }
   | { readonly kind: 'open-decisions'; readonly decisions: readonly OpenDecision[] }
-  | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }

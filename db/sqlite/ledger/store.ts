@@ -11,7 +11,7 @@ import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
 import { takeLease } from './lease.ts'
 import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
-import { openDecisions } from './unfinished.ts'
+import { decisionsAt, openDecisions } from './unfinished.ts'
 
 /** The ledger's own connection to the database: the only one that writes. Runs in the writer's thread. */
 export interface Store {
@@ -19,7 +19,10 @@ export interface Store {
   write(batch: readonly Work[]): readonly WorkResult[]
   /** Moves the write-ahead log into the database once it has grown. Call it when the batch was answered. */
   checkpoint(): void
-  openDecisions(): readonly OpenDecision[]
+  /** The places of the decisions that earlier runs have left open. */
+  openDecisions(): readonly number[]
+  /** Reads decisions by their places. */
+  decisionsAt(places: readonly number[]): readonly OpenDecision[]
   /** Returns whether the store may be used after this error. */
   isPassing(error: unknown): boolean
   close(): void
@@ -58,6 +61,7 @@ export function openStore({ file, schema }: WriterOptions): Store {
     },
     checkpoint: checkpoint.run,
     openDecisions: () => openDecisions(db, openedAt),
+    decisionsAt: (places) => decisionsAt(db, places),
     isPassing,
     close: () => {
       db.close()

@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from '../../audit/writer.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
-import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
+import type { Fate, FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
 
 /**
@@ -11,36 +11,65 @@ import { packBatch, unpackResults } from './packing.ts'
  * write there.
  */
 export async function openSqliteWriter(file: string): Promise<Writer> {
-  const options: WriterOptions = { file, schema: await expectedAuditSchema() }
   // The compiled package has it as .js: like the file that this is.
-  const code = `./writer${extname(import.meta.filename)}`
-  const worker = new Worker(new URL(code, import.meta.url), { workerData: options })
+  const code = new URL(`./writer${extname(import.meta.filename)}`, import.meta.url)
+  const { head, lost, ask, close } = await askedThread<ToWriter, FromWriter>(code, file)
+  return {
+    stream: MAIN_STREAM,
+    head,
+    lost,
+    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
+    unfinished: async () => {
+      const decisions = decisionsOf(await ask({ kind: 'open-decisions' }))
+      return decisions.length === 0 ? [] : [{ statements: [], decisions }]
+    },
+    close: () => close({ kind: 'close' }),
+  }
+}
+
+/** A thread that holds the ledger and answers questions in the order of asking. */
+export interface AskedThread<To, From> extends Pick<Writer, 'head' | 'lost'> {
+  readonly ask: (question: To, handedOver?: readonly ArrayBuffer[]) => Promise<From | Fate>
+  /** Sends the last message, which ends the thread; resolves when it has ended. */
+  readonly close: (last: To) => Promise<void>
+}
+
+/** Starts a thread on the ledger in a migrated file. Rejects with the thread's one sentence where it cannot write there. */
+export async function askedThread<To, From extends { readonly kind: string }>(
+  code: URL,
+  file: string,
+): Promise<AskedThread<To, From>> {
+  const options: WriterOptions = { file, schema: await expectedAuditSchema() }
+  const worker = new Worker(code, { workerData: options })
   const ready = await firstMessage(worker)
   if (ready.kind === 'ready') return connect(worker, ready.head)
   await worker.terminate()
-  throw new Error('message' in ready ? ready.message : `the audit writer began with ${ready.kind}`)
+  throw new Error('message' in ready ? ready.message : `the audit writer began with ${String(ready)}`)
 }
 
-function firstMessage(worker: Worker): Promise<FromWriter> {
+function firstMessage(worker: Worker): Promise<Fate> {
   return new Promise((resolve, reject) => {
-    worker.on('message', (message: object) => isFromWriter(message) && resolve(message))
+    worker.on('message', (message: object) => isMessage<Fate>(message) && resolve(message))
     worker.once('error', reject)
   })
 }
 
 // Under `node --watch` Node reports the files that the thread imports through the port of its messages.
-function isFromWriter(message: object): message is FromWriter {
+function isMessage<From>(message: object): message is From & object {
   return 'kind' in message
 }
 
-interface Question {
-  readonly resolve: (answer: FromWriter) => void
+interface Question<From> {
+  readonly resolve: (answer: From | Fate) => void
   readonly reject: (error: Error) => void
 }
 
-function connect(worker: Worker, head: Writer['head']): Writer {
+function connect<To, From extends { readonly kind: string }>(
+  worker: Worker,
+  head: Writer['head'],
+): AskedThread<To, From> {
   // Owned by this function: the thread answers in the order of asking.
-  const unanswered: Question[] = []
+  const unanswered: Question<From>[] = []
   const lost = Promise.withResolvers<Error>()
   let closing = false
   let fault: Error | null = null
@@ -54,21 +83,21 @@ function connect(worker: Worker, head: Writer['head']): Writer {
     for (const { reject } of unanswered.splice(0)) reject(error)
   }
 
-  function ask(question: ToWriter): Promise<FromWriter> {
+  function ask(question: To, handedOver: readonly ArrayBuffer[] = []): Promise<From | Fate> {
     if (fault) return Promise.reject(fault)
-    const { promise, resolve, reject } = Promise.withResolvers<FromWriter>()
+    const { promise, resolve, reject } = Promise.withResolvers<From | Fate>()
     unanswered.push({ resolve, reject })
-    worker.postMessage(question)
+    worker.postMessage(question, handedOver)
     return promise
   }
 
   worker.removeAllListeners('error')
   worker.removeAllListeners('message')
   worker.on('message', (message: object) => {
-    if (!isFromWriter(message)) return
-    if (message.kind === 'poisoned') return lose(new Error(message.message))
+    if (!isMessage<From | Fate>(message)) return
+    if (isFate(message, 'poisoned')) return lose(new Error(message.message))
     const question = unanswered.shift()
-    if (message.kind === 'failed') question?.reject(new Error(message.message))
+    if (isFate(message, 'failed')) question?.reject(new Error(message.message))
     else question?.resolve(message)
   })
   worker.on('error', (error) => lose(new Error(`the audit writer broke: ${String(error)}`, { cause: error })))
@@ -76,22 +105,22 @@ function connect(worker: Worker, head: Writer['head']): Writer {
   void ended.then(() => closing || lose(new Error('the audit writer ended without being asked')))
 
   return {
-    stream: MAIN_STREAM,
     head,
     lost: lost.promise,
-    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
-    unfinished: async () => {
-      const decisions = decisionsOf(await ask({ kind: 'open-decisions' }))
-      return decisions.length === 0 ? [] : [{ statements: [], decisions }]
-    },
-    close: () => {
+    ask,
+    close: (last) => {
       closing = true
       if (fault) return Promise.resolve()
-      worker.postMessage({ kind: 'close' } satisfies ToWriter)
+      worker.postMessage(last)
       return ended
     },
   }
 }
+
+type Bad = Extract<Fate, { readonly message: string }>
+
+const isFate = (message: { readonly kind: string }, kind: Bad['kind']): message is Bad =>
+  message.kind === kind
 
 function resultsOf(answer: FromWriter, batch: readonly Work[]): readonly WorkResult[] {
   if (answer.kind !== 'written') throw new Error(`the audit writer answered a batch with ${answer.kind}`)

@@ -1,0 +1,44 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { messageOf } from '../../error-message.ts'
+import type { Fate, WriterOptions } from './messages.ts'
+import { openStore, type Store } from './store.ts'
+
+/** Sends a message to whoever started this thread; the lists that are handed over are its own from then on. */
+type Send<From> = (message: From | Fate, handedOver?: readonly ArrayBuffer[]) => void
+
+/**
+ * Opens the store and answers messages in the order of their coming. A fault that is not passing poisons the
+ * thread: from then on nothing touches the file any more, not even the close that would copy the log into it.
+ */
+export function serveThread<To, From>(answer: (store: Store, message: To, send: Send<From>) => void): void {
+  const port = parentPort
+  if (!port) throw new Error('the ledger is written by a worker thread only')
+  const send: Send<From> = (message, handedOver = []) => port.postMessage(message, handedOver)
+  let poisoned = false
+
+  function serve(store: Store): void {
+    port?.on('message', (message: To) => {
+      if (poisoned) return
+      try {
+        answer(store, message, send)
+      } catch (error) {
+        poisoned = !store.isPassing(error)
+        send({ kind: poisoned ? 'poisoned' : 'failed', message: messageOf(error) })
+      }
+    })
+    send({ kind: 'ready', head: store.head })
+  }
+
+  try {
+    // Proven by db/sqlite/ledger/thread.ts, which starts these threads and nothing else.
+    serve(openStore(workerData as WriterOptions))
+  } catch (error) {
+    send({ kind: 'refused', message: messageOf(error) })
+  }
+}
+
+/** Lets go of the file, and of the port that keeps the thread. */
+export function closeStore(store: Store): void {
+  store.close()
+  parentPort?.close()
+}
