@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Authority } from '../certs/authority/authority.ts'
 import { openAuthority } from '../certs/authority/files.ts'
@@ -10,7 +10,8 @@ import type { Database } from '../db/database.ts'
 import { openDatabase } from '../db/engine.ts'
 import { countPrincipals } from '../db/principals/read.ts'
 import { readSetting, type SettingKey, writeSetting } from '../db/settings.ts'
-import { isWithin, type Settings } from './settings.ts'
+import { copyingShown } from './prepare-directory.ts'
+import type { Settings } from './settings.ts'
 import { fetchAuthority, publishAuthority } from './shared-authority.ts'
 import { VERSION } from './version.ts'
 
@@ -69,36 +70,6 @@ export async function openDataDirectory(
 async function exportRoot(dataDir: string, pem: string): Promise<void> {
   const path = join(dataDir, 'org-ca.crt')
   if ((await readFile(path, 'utf8').catch(() => '')) !== pem) await writeFile(path, pem, { mode: 0o644 })
-}
-
-/** Says on standard error every few seconds how far a ledger is that is brought into another form. */
-export function copyingShown(): (rows: number, of: number) => void {
-  let shownAt = performance.now()
-  let shown = false
-  return (rows, of) => {
-    const all = rows === of
-    if (all ? !shown : performance.now() - shownAt < SHOWN_EVERY_MS) return
-    shownAt = performance.now()
-    shown = true
-    const [done, whole] = [rows, of].map((count) => count.toLocaleString('en'))
-    const next = all ? '; comparing them, and making the indexes' : ''
-    process.stderr.write(
-      `sallyport: the audit ledger is rebuilt: ${done} of ${whole} rows are copied${next}\n`,
-    )
-  }
-}
-
-const SHOWN_EVERY_MS = 3_000
-
-/**
- * Makes the data directory and the one of MCP servers' secrets where they are missing, readable by their
- * owner alone. Throws one sentence where links make the data directory one of the secrets.
- */
-export async function makeDataDirectory({ dataDir, secretsDir }: Settings): Promise<void> {
-  await mkdir(dataDir, { recursive: true, mode: 0o700 })
-  await mkdir(secretsDir, { recursive: true, mode: 0o700 })
-  if (!isWithin(await realpath(dataDir), await realpath(secretsDir))) return
-  throw new Error(`${secretsDir} leads to the data directory: MCP servers must not be sent what is in it`)
 }
 
 interface Opening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger' | 'passphrase'> {

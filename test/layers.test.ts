@@ -65,6 +65,7 @@ const LEAVES = [
   'version.ts',
   'visible.ts',
   'data-directory.ts',
+  'prepare-directory.ts',
   'configuration.ts',
 ]
 

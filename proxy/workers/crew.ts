@@ -1,6 +1,7 @@
 import cluster from 'node:cluster'
 import { extname } from 'node:path'
 import type { Logs } from '../telemetry/log.ts'
+import { HandedOver } from './handed-over.ts'
 import { wholeLines } from './lines.ts'
 import { type End, Member } from './member.ts'
 import { BEAT_MS, type OfParent } from './messages.ts'
@@ -28,6 +29,7 @@ interface Options {
 export class Crew {
   readonly #options: Options
   readonly #members = new Map<number, Member>()
+  readonly #handedOver = new HandedOver()
   #faults: number[] = []
   #stopping = false
   /** True once any worker has served. */
@@ -62,11 +64,16 @@ export class Crew {
 
   start(number: number): Member {
     const { logs, answers, onStart } = this.#options
-    const member = new Member(number, cluster.fork(), answers)
+    const worker = cluster.fork()
+    this.#handedOver.watch(worker.process)
+    const member = new Member(number, worker, answers)
     this.#members.set(member.id, member)
     if (member.output) wholeLines(member.output, logs.pass)
     onStart(member)
-    void member.ended.then((end) => this.#ended(member, end))
+    void member.ended.then((end) => {
+      this.#handedOver.release(worker.process, this.serving.length > 0)
+      this.#ended(member, end)
+    })
     void member.gone.then(() => this.#members.delete(member.id))
     return member
   }
@@ -79,6 +86,7 @@ export class Crew {
   /** Has all drain and end. Resolves when none is left. A second call cuts what is under way. */
   async stop(graceMs: number | null): Promise<void> {
     this.#stopping = true
+    this.#handedOver.stop()
     for (const member of this.members) {
       // What does not serve yet has nothing to drain.
       if (member.serves) void member.channel.ask('stop', graceMs).catch(() => {})
@@ -93,7 +101,6 @@ export class Crew {
   }
 
   #ended(member: Member, { code, signal }: End): void {
-    member.release(this.serving.length > 0)
     this.#options.onEnd(member)
     if (this.#stopping) return
     this.#begun ||= member.serves || this.serving.length > 0

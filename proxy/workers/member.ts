@@ -1,7 +1,6 @@
 import type { Worker } from 'node:cluster'
 import type { Duplex, Readable } from 'node:stream'
 import { Channel } from './channel.ts'
-import { keepHandedOver } from './handed-over.ts'
 import { DATABASE_FD, type Measured, type OfParent, type OfWorker } from './messages.ts'
 
 /** How a worker has ended. */
@@ -33,8 +32,6 @@ export class Member {
   silent = false
   /** Its metrics, as they were when somebody asked last. */
   measured: Measured = []
-  /** Gives the connections that it has not taken to `others`, when it has ended. */
-  readonly release: (others: boolean) => void
   readonly #worker: Worker
   #missing = 0
   #mayMiss = STARTING_BEATS
@@ -51,7 +48,6 @@ export class Member {
     this.channel = new Channel<OfParent, OfWorker>((message) => this.#send(message), { ...ours, beat })
     worker.on('message', (message: object) => this.channel.hear(message))
     const { process: child } = worker
-    this.release = keepHandedOver(child)
     // A process that could not be started, or a message to one that has just ended: its end says so.
     child.on('error', () => {})
     this.ended = new Promise((resolve) => {

@@ -4,7 +4,7 @@ import type { MigrationState } from '../../db/migrate.ts'
 import { withClient } from '../../db/postgres/connection.ts'
 import { postgresMigrations } from '../../db/postgres/database.ts'
 import { sqliteMigrations } from '../../db/sqlite/database.ts'
-import { makeDataDirectory } from '../../proxy/data-directory.ts'
+import { makeDataDirectory } from '../../proxy/prepare-directory.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 

@@ -13,7 +13,7 @@ const statusesOf = (answers: readonly Answered[]) => [...new Set(answers.map(({ 
 /** Has a DPoP key registered for an agent. */
 async function withKey(gateway: Workers, who: Identity) {
   const signer = proofSigner()
-  const { status } = await gateway.admin('PUT', `/v1/admin/agents/${who.id}/dpop-jwk`, { jwk: signer.jwk })
+  const { status } = await gateway.admin('POST', `/v1/admin/agents/${who.id}/dpop-jwk`, { jwk: signer.jwk })
   if (status >= 300) throw new Error(`registering a key: ${status}`)
   const { headers } = await gateway.call(who, 'GET', '/v1/models', { headers: { dpop: 'x' } })
   return { signer, nonce: String(headers['dpop-nonce']) }
@@ -78,8 +78,15 @@ for (const engine of ENGINES) {
       () => gateway.upstream.seen.length,
       (length) => length === streams.length,
     )
-    await gateway.admin('POST', `/v1/admin/agents/${bot.id}/deactivate`)
+    const patched = await gateway.admin('PATCH', `/v1/admin/agents/${bot.id}/capabilities`, {
+      capabilities: [],
+    })
+    t.equal(patched.status, 200)
     await Promise.all(streams)
-    await stopped(t, gateway)
+    const rows = await stopped(t, gateway)
+    const cut = rows.filter(
+      ({ status, detail }) => status === 'truncated' && detail.reason === 'authority_revoked',
+    )
+    t.equal(cut.length, streams.length, 'at whichever worker they were')
   })
 }
