@@ -48,7 +48,9 @@ class Parent {
   /** What the first worker has said. */
   #serving: Serving | null = null
   #ports: Pick<Settings, 'listen' | 'adminListen'>
+  /** Does what one alone does. Dead, or null, only while nobody serves. */
   #leader: Member | null = null
+  #announced = false
   #stopping: Promise<void> | null = null
 
   constructor(settings: Settings) {
@@ -73,6 +75,7 @@ class Parent {
     for (let number = 2; number <= workers; number += 1) this.#crew.start(number)
     await this.#all.promise
     this.#crew.complete()
+    this.#announced = true
     process.stderr.write(told)
     process.stdout.write(`${JSON.stringify({ msg: 'ready', url, admin_url: adminUrl })}\n`)
   }
@@ -105,7 +108,7 @@ class Parent {
     const orders: Orders = {
       settings,
       number: member.number,
-      first: this.#leader === null,
+      first: this.#serving === null,
       umask: this.#umask,
     }
     void member.channel.ask('start', orders).catch(() => {})
@@ -162,14 +165,15 @@ class Parent {
     this.#first.resolve(serving)
     if (this.#crew.serving.length === this.#settings.workers) this.#all.resolve()
     this.#settle(member)
-    if (!this.#leader) this.#lead(member)
+    this.#lead()
+    if (this.#announced) this.#logs.log.info({ worker: member.number }, 'a worker serves')
   }
 
   #ended(member: Member): void {
     this.#settle(member)
     void this.#metrics.keep(member)
     if (this.#crew.serving.length === 0) this.#keepPorts()
-    if (this.#leader === member) this.#lead(this.#crew.serving.find((other) => other !== member))
+    this.#lead()
   }
 
   /** Nobody holds the sockets any more: whoever comes opens them at the same ports, also where any would have done. */
@@ -185,9 +189,12 @@ class Parent {
     this.#agreed.delete(member)
   }
 
-  #lead(member: Member | undefined): void {
-    this.#leader = member ?? this.#leader
-    if (member) this.#hub?.lead(member.id)
+  /** Names another one where the one that leads is gone. */
+  #lead(): void {
+    const [first] = this.#crew.serving
+    if (!first || (this.#leader && !this.#leader.dead)) return
+    this.#leader = first
+    this.#hub?.lead(first.id)
   }
 
   /** Of the last one on a stream that all share: once everything is stored that others have sent. */
@@ -202,6 +209,8 @@ class Parent {
     const reloaded = this.#reloading.then(async () => {
       await Promise.all([...this.#agreed.values()].map(({ promise }) => promise))
       const [members, sharedStream] = [this.#crew.serving, this.#hub !== null]
+      // Whoever comes reads them anew.
+      if (members.length === 0) return ''
       this.#inForce = await reloadTogether({ members, leader: this.#leader ?? members[0], sharedStream })
       return this.#inForce
     })

@@ -150,7 +150,7 @@ t.test(
   },
 )
 
-t.test('all workers die at once: they come back at the same port', async (t) => {
+t.test('all workers die at once: they come back at the same port, and one of them leads', async (t) => {
   const gateway = await startWorkers(t, { engine: 'sqlite' })
   const before = gateway.pids()
   for (const pid of before) process.kill(pid, 'SIGKILL')
@@ -161,6 +161,9 @@ t.test('all workers die at once: they come back at the same port', async (t) => 
     )
   t.equal(await patiently(health, (status) => status === 200), 200)
   t.equal(await replaced(gateway, before, 2), 2)
+  gateway.child.kill('SIGHUP')
+  const loaded = () => gateway.lines().filter(({ msg }) => msg === 'configuration loaded').length
+  t.equal(await eventually(loaded, (count) => count === 1), 1)
   await stopped(t, gateway)
 })
 

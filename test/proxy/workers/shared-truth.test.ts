@@ -13,7 +13,7 @@ const statusesOf = (answers: readonly Answered[]) => [...new Set(answers.map(({ 
 /** Has a DPoP key registered for an agent. */
 async function withKey(gateway: Workers, who: Identity) {
   const signer = proofSigner()
-  const { status } = await gateway.admin('POST', `/v1/admin/agents/${who.id}/dpop-jwk`, { jwk: signer.jwk })
+  const { status } = await gateway.admin('POST', `/v1/admin/agents/${who.id}/dpop-jwk`, signer.jwk)
   if (status >= 300) throw new Error(`registering a key: ${status}`)
   const { headers } = await gateway.call(who, 'GET', '/v1/models', { headers: { dpop: 'x' } })
   return { signer, nonce: String(headers['dpop-nonce']) }
@@ -32,10 +32,8 @@ for (const engine of ENGINES) {
     const served = answers.filter(({ status }) => status === 200).length
     t.equal(served, 1)
     t.equal(gateway.upstream.seen.length, 1)
-    t.match(
-      answers.filter(({ status }) => status !== 200).map(({ json }) => json.reason),
-      Array.from({ length: 99 }, () => 'proof_replayed'),
-    )
+    const refused = answers.filter(({ status }) => status !== 200)
+    t.same([...new Set(refused.map(({ status, json }) => `${status} ${json.reason}`))], ['401 proof_invalid'])
     await stopped(t, gateway)
     const workers = gateway
       .lines()
@@ -84,9 +82,7 @@ for (const engine of ENGINES) {
     t.equal(patched.status, 200)
     await Promise.all(streams)
     const rows = await stopped(t, gateway)
-    const cut = rows.filter(
-      ({ status, detail }) => status === 'truncated' && detail.reason === 'authority_revoked',
-    )
+    const cut = rows.filter(({ status, detail }) => status === 'truncated' && detail.ending === 'revoked')
     t.equal(cut.length, streams.length, 'at whichever worker they were')
   })
 }
