@@ -12,6 +12,7 @@ import { findPeers } from './ground/peers/peers.ts'
 import { openFilesLimit } from './ground/proc.ts'
 import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
+import { measurePostgres } from './postgres.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
@@ -78,6 +79,7 @@ async function measure(
     startUp: measured.at(-1)?.startUp ?? null,
     fullStart: await measureFullStart(bench),
     ledger: ledger?.points ?? [],
+    postgres: await measurePostgres(bench),
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),
     fault: await measureFault(bench),

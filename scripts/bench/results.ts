@@ -4,6 +4,7 @@ import type { Cost } from './costs.ts'
 import type { Fault } from './fault.ts'
 import type { Found } from './ground/peers/peers.ts'
 import type { Pair } from './pairs.ts'
+import type { PostgresPoint } from './postgres.ts'
 import { type Row, rowOf } from './row.ts'
 import type { Round } from './run.ts'
 import type { StartUp } from './start-up.ts'
@@ -32,6 +33,8 @@ export interface Results {
   /** With as many rows as `--start-rows` says. */
   readonly fullStart: StartUp | null
   readonly ledger: readonly LedgerPoint[]
+  /** On PostgreSQL. */
+  readonly postgres: readonly PostgresPoint[]
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
   readonly es256: Es256 | null

@@ -2,8 +2,10 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Children } from '../ground/children.ts'
+import type { Bench } from '../workbench.ts'
 import type { Es256 } from './es256.ts'
 import type { LedgerAlone } from './ledger.ts'
+import type { PostgresPart } from './ledger-postgres.ts'
 
 /** Runs ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
 export async function measureLedger(
@@ -36,12 +38,24 @@ export async function fillLedger(
   await runAlone(children, directory, { name: 'fill', args: [file, String(rows)], core: null, limitS })
 }
 
+/** Runs ledger-postgres.ts, as one of several processes at once. `args`: its own. */
+export async function measurePostgresPart(
+  { children, ground, plan }: Pick<Bench, 'children' | 'ground' | 'plan'>,
+  args: readonly string[],
+  process: number,
+): Promise<PostgresPart> {
+  const run = { name: 'ledger-postgres', args, core: null, limitS: plan.seconds + 60, process }
+  return (await runAlone(children, ground.directory, run)) as PostgresPart
+}
+
 interface Alone {
-  /** The name of the program in this directory, and of its log. */
+  /** The name of the program in this directory. */
   readonly name: string
   readonly args: readonly string[]
   readonly core: number | null
   readonly limitS: number
+  /** Which of several that run at once. Each has its log. */
+  readonly process?: number
 }
 
 /**
@@ -50,12 +64,13 @@ interface Alone {
 async function runAlone(
   children: Children,
   directory: string,
-  { name, args, core, limitS }: Alone,
+  { name: program, args, core, limitS, process: which = 0 }: Alone,
 ): Promise<unknown> {
+  const name = which === 0 ? program : `${program}-${which}`
   const { process: child } = await children.start({
     name,
     command: process.execPath,
-    args: [join(import.meta.dirname, `${name}.ts`), ...args],
+    args: [join(import.meta.dirname, `${program}.ts`), ...args],
     core,
   })
   if (child.exitCode === null) await once(child, 'exit', { signal: AbortSignal.timeout(limitS * 1_000) })

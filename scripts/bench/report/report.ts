@@ -16,6 +16,7 @@ import { reportCosts, reportPairs } from './copies.ts'
 import { reportDpop } from './dpop.ts'
 import { reportFault } from './fault.ts'
 import { reportMcp } from './mcp.ts'
+import { reportPostgres } from './postgres.ts'
 import { reportRungs } from './rungs.ts'
 import { cells, HEADINGS, optional, table } from './table.ts'
 import { reportTargets } from './targets.ts'
@@ -44,6 +45,8 @@ export function report(results: Results): string {
     '### Ledger, memory, event loop, start\n',
     ledger(results),
     resources(results),
+    '### The ledger on PostgreSQL\n',
+    reportPostgres(results),
     '### The record after kill -9\n',
     reportFault(results),
     '### Targets\n',

@@ -25,7 +25,16 @@ const NOTHING: Results = {
     ...{ at: '2026-11-22 12:00', node: '24.21.0', processor: 'one', cores: 2, pinned: true, warmupS: 1 },
     ...{ seconds: 2, rounds: 1, loadBefore: 0.1, peers: [{ name: 'nginx', version: null }] },
   },
-  ...{ rows: [], startUp: null, fullStart: null, ledger: [], callCost: null, es256: null, fault: null },
+  ...{
+    rows: [],
+    startUp: null,
+    fullStart: null,
+    ledger: [],
+    postgres: [],
+    callCost: null,
+    es256: null,
+    fault: null,
+  },
   ...{ pairs: [], costs: [], other: null },
 }
 
@@ -70,7 +79,7 @@ t.test('a target is judged by the points of the same run, and by the worst of th
 
 t.test('the short form measures every point that a target asks for', (t) => {
   const plan = { ...{ warmupS: 1, seconds: 2, rounds: 1, only: '', idle: 10_000, startRows: 0 }, short: true }
-  const all = { ...plan, profileDir: undefined, peers: undefined }
+  const all = { ...plan, profileDir: undefined, peers: undefined, postgres: undefined }
   const chosen = subjects(all.idle).flatMap(({ name, points }) =>
     points
       .filter((point) => isChosen(all, nameOf(name, point)))
@@ -105,4 +114,16 @@ t.test('a gateway is started as its own npm start has it', async (t) => {
   const { args, env } = await gatewayStart(ground, 'it')
   t.strictSame(args, ['--some-flag', join(root, 'proxy/main.ts')])
   t.strictSame(env, { SOME: '2', OTHER: '1', MCP_PROXY_DATA_DIR: join(directory, 'data-it') })
+})
+
+t.test('the ledger on PostgreSQL is a table, with the sum of its processes', (t) => {
+  const postgres = [
+    { kind: 'decision', processes: 2, committers: 64, perSecond: 12_345.6, p50: 5_000, p99: 9_000 },
+  ] as const
+  t.match(
+    report({ ...NOTHING, postgres }),
+    /a decision: assertion, claim, row +\| +2 \| +64 \| +12,346 \| +5,000 \| +9,000/,
+  )
+  t.match(report(NOTHING), /### The ledger on PostgreSQL\n\nnot measured/)
+  t.end()
 })
