@@ -3,7 +3,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { readSettings } from '../../proxy/settings.ts'
-import { every, only, stagesOf } from '../support/deploy/dockerfile.ts'
+import { environmentOf, every, only, stagesOf } from '../support/deploy/dockerfile.ts'
 import { ROOT } from '../support/deploy/package-tree.ts'
 import { interpolated, readYaml } from '../support/deploy/yaml.ts'
 import { type Json, scratch } from '../support/gateway.ts'
@@ -71,7 +71,7 @@ for (const [name, service] of services) {
     for (const volume of service.volumes ?? []) {
       const [source] = volume.split(':')
       if (!source.startsWith('.')) t.ok(source in compose.volumes, source)
-      else if (source !== COMES_WITH_ITS_LISTENER.file) t.ok(existsSync(join(DIRECTORY, source)), source)
+      else t.ok(existsSync(join(DIRECTORY, source)), source)
     }
     const names = (service.secrets ?? []).map((secret: Json) => secret.source ?? secret)
     for (const secret of names) t.ok(secret in compose.secrets, secret)
@@ -86,9 +86,6 @@ for (const [name, service] of services) {
 }
 
 const skip = process.getuid?.() === 0 ? false : 'it needs root, to give files away'
-
-/** What the listener behind a balancer brings, which is made beside this. */
-const COMES_WITH_ITS_LISTENER = { file: './haproxy.cfg', setting: 'MCP_PROXY_PROXY_PROTOCOL' }
 
 t.test('the gateways run as the image does, and end before they are killed', async (t) => {
   for (const [, gateway] of gateways) {
@@ -105,7 +102,12 @@ t.test('the gateways run as the image does, and end before they are killed', asy
   }
   const { balancer, migrate, database } = compose.services
   const address = balancer.networks.front.ipv4_address
-  t.equal(gateways[0]?.[1].environment[COMES_WITH_ITS_LISTENER.setting], `${address}/32`)
+  t.equal(gateways[0]?.[1].environment.MCP_PROXY_PROXY_PROTOCOL, `${address}/32`)
+  const haproxy = readFileSync(join(DIRECTORY, 'haproxy.cfg'), 'utf8')
+  const [, host = '', port] = /\$\{SALLYPORT_GATEWAYS-([\w-]+):(\d+)\}/.exec(haproxy) ?? []
+  for (const [, gateway] of gateways) t.same(gateway.networks.front.aliases, [host], 'the balancer finds it')
+  t.match(environmentOf(image).MCP_PROXY_LISTEN, `:${port}`)
+  t.match(haproxy, `bind *:${balancer.ports[0].split(':')[1]}`)
   t.same(compose.networks.back, { internal: true })
   t.same(
     [migrate.networks, database.networks],
@@ -149,8 +151,7 @@ t.test(
           return [variable, target === undefined ? interpolated(value) : path(secret.source ?? secret)]
         }),
       )
-      const { [COMES_WITH_ITS_LISTENER.setting]: _, ...known } = env
-      const settings = readSettings(known, '/app')
+      const settings = readSettings(env, '/app')
       const role = name === 'migrate' ? 'sallyport_owner' : 'sallyport_gateway'
       t.match(settings.databaseUrl, new RegExp(`^postgres://${role}:[0-9a-f]{64}@database/sallyport$`))
       if (name !== 'migrate')
