@@ -139,6 +139,7 @@ export async function openServices(
     diskReserve: () => disk.reserve,
     failing: () => ledger.failing,
     reachable: () => answers(database),
+    listening: () => database.notices.listening,
     certificates: () => certificateEnds(dataDirectory),
   })
   const operator = adminSecret(

@@ -36,6 +36,8 @@ interface Ask {
   readonly failing: () => boolean
   /** Whether the database answers now. */
   readonly reachable: () => Promise<boolean>
+  /** Whether it is told what other gateways change. */
+  readonly listening: () => boolean
   /** The ends of the service's own certificates, by name. Seconds since the epoch. */
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
@@ -72,6 +74,9 @@ export function createMetrics(ask: Ask): Metrics {
   gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', failing, 'max')
   const reachable = async () => Number(await ask.reachable())
   gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', reachable, 'min')
+  const listening = () => Number(ask.listening())
+  const heard = '1 where changes of other gateways are heard of, else 0.'
+  gauge(registry, 'sallyport_notices_listening', heard, listening, 'min')
   certificateGauge(registry, ask.certificates)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
   return {

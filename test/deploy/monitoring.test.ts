@@ -51,6 +51,7 @@ t.test('every query names metrics and labels that a running gateway has', async 
   }
   t.match(text, /^sallyport_audit_failing 0$/m)
   t.match(text, /^sallyport_database_reachable 1$/m)
+  t.match(text, /^sallyport_notices_listening 1$/m)
   for (const [name, years] of [
     ['root', 10],
     ['intermediate', 5],
@@ -131,6 +132,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     diskReserve: none,
     failing: () => true,
     reachable: () => Promise.resolve(false),
+    listening: () => false,
     certificates: () => Promise.resolve(new Map([['server', 7]])),
   })
   const text = await registry.metrics()
@@ -138,5 +140,6 @@ t.test('a figure that the database does not give leaves the others where they ar
   t.match(text, /^sallyport_mcp_resources_unreadable 3$/m)
   t.match(text, /^sallyport_audit_failing 1$/m)
   t.match(text, /^sallyport_database_reachable 0$/m)
+  t.match(text, /^sallyport_notices_listening 0$/m)
   t.match(text, /^sallyport_certificate_not_after_seconds\{certificate="server"\} 7$/m)
 })

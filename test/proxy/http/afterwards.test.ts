@@ -29,6 +29,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     diskReserve: () => 0,
     failing: () => false,
     reachable: async () => true,
+    listening: () => true,
     certificates: async () => new Map(),
   })
   const recorder: Recorder<Arrival> = {
