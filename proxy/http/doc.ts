@@ -24,8 +24,8 @@ export interface RouteDoc {
   /** camelCase. Routes that share one doc are aliases of the first of them. */
   readonly name: string
   readonly summary: string
-  /** The callers: anybody, the holders of pinned certificates, operators. */
-  readonly caller: 'anyone' | 'principal' | 'operator'
+  /** The callers: anybody, the holders of pinned certificates, operators; those and who holds the token for metrics. */
+  readonly caller: 'anyone' | 'principal' | 'operator' | 'monitor'
   /** An object of the query's members. */
   readonly query?: z.ZodType
   /** The request headers that matter to this route, by name, with their effects. */

@@ -19,6 +19,7 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
   anyone: [],
   principal: [{ certificate: [] }],
   operator: [{ admin_secret: [] }],
+  monitor: [{ metrics_token: [] }, { admin_secret: [] }],
 }
 
 /**
@@ -53,6 +54,7 @@ export async function openapi(routes: readonly Route[]): Promise<Node> {
           description: 'A client certificate that is pinned to a principal.',
         },
         admin_secret: { type: 'apiKey', in: 'header', name: 'X-Admin-Secret' },
+        metrics_token: { type: 'http', scheme: 'bearer', description: 'MCP_PROXY_METRICS_TOKEN.' },
       },
     },
   }

@@ -75,13 +75,9 @@ export const OPENAPI: RouteDoc = {
 
 /** GET /metrics */
 export const METRICS: RouteDoc = {
-  ...open(
-    'getMetrics',
-    'Counters and gauges as Prometheus reads them; also for the bearer of the metrics token.',
-    {
-      200: { description: 'The metrics.', content: [{ media: 'text/plain', schema: z.string() }] },
-    },
-  ),
-  caller: 'operator',
+  ...open('getMetrics', 'Counters and gauges as Prometheus reads them.', {
+    200: { description: 'The metrics.', content: [{ media: 'text/plain', schema: z.string() }] },
+  }),
+  caller: 'monitor',
   reasons: ['admin_secret_invalid', 'admin_throttled', 'overloaded'],
 }
