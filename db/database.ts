@@ -19,9 +19,15 @@ export interface Database {
   /**
    * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values.
    * SQLite plans a query with a join anew each time: one that is asked on every request has none
-   * (db/principals/pins.ts).
+   * (db/principals/pins.ts). An engine behind a socket may give what it has kept, which is a moment old at most: for
+   * decisions that are recorded with an assertion of what they rest on. `asked`: never.
    */
-  readonly lookup: <R>(query: Compilable<R>) => Lookup<R>
+  readonly lookup: <R extends object>(query: Compilable<R>, how?: 'asked') => Lookup<R>
+  /**
+   * Where look-ups give what was kept: whether all that they have given since an instant (ms of `performance.now()`) is
+   * so now. Where it is not, nothing is kept any more. Rejects with DatabaseUnavailable. Absent where all are asked.
+   */
+  readonly current?: (since: number) => Promise<boolean>
   /** Reads the ledger, however long it is, away from this connection and, on SQLite, this thread. */
   readonly audit: LedgerReader
   /** Opens this process's half of the ledger. Rejects with one sentence where it cannot write there. */

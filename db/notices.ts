@@ -12,10 +12,12 @@ export interface Notices {
   readonly hear: (topic: string, told: (text: string) => void) => void
   /** False from the moment that something may have been missed, until nothing can be any more. */
   readonly listening: boolean
+  /** Since when nothing can have been missed while `listening`. ms of `performance.now()`. Absent: from the beginning. */
+  readonly since?: number
 }
 
 /** The longest text of one notice. Bytes of UTF-8. */
-export const NOTICE_MAX_BYTES = 65_536
+export const NOTICE_MAX_BYTES = 1_048_576
 
 /**
  * The topic that says that what decisions are made by has changed: told with the change, whoever makes it, to the

@@ -30,6 +30,13 @@ function claimSql(database: Database): string {
   return sql
 }
 
+/** Asks whether a thing was claimed, by the digest that {@link claimOnce} takes. */
+export function isClaimed(database: Database): (digest: string) => Promise<boolean> {
+  const query = database.kysely.selectFrom('single_uses').select('digest').where('digest', '=', '')
+  const lookup = database.lookup(query, 'asked')
+  return async (digest) => (await lookup(digest.slice(0, DIGITS))) !== undefined
+}
+
 /** All claims lie in so many slices, by the first byte of their digests. */
 export const CLAIM_SLICES = 256
 

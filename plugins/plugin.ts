@@ -117,16 +117,21 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
    * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
    * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again, or was
-   * refused before, the decision is a refusal with `overloaded`.
+   * refused before, the decision is a refusal with `overloaded`. One that was refused by what is not so any more is
+   * judged once more too, from the beginning where that was before the mark.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     const first = new Judgement<Facts>(this.#plugins, arrival, recorder)
     await first.ask()
-    const decided = await first.record()
+    const late = first.refusal && (await first.outdated())
+    const decided = late ? null : await first.record()
     if (decided) return decided
-    if (first.given.length < this.#mark) return first.overtaken()
-    const faults = first.release(this.#mark)
-    const second = new Judgement<Facts>(this.#again, arrival, recorder, first.given.slice(0, this.#mark))
+    if (!late && first.given.length < this.#mark) return first.overtaken()
+    if (!late) await first.outdated()
+    const from = first.given.length < this.#mark ? 0 : this.#mark
+    const faults = first.release(from)
+    const plugins = from === this.#mark ? this.#again : this.#plugins
+    const second = new Judgement<Facts>(plugins, arrival, recorder, first.given.slice(0, from))
     await second.ask()
     const decision = (await second.record()) ?? (await second.overtaken())
     return { ...decision, settled: afterFaults(faults, decision.settled) }
@@ -189,6 +194,16 @@ class Judgement<Facts extends Arrival> {
   #refuse(error: unknown): void {
     this.refusal = refusalOf(error, 'plugin_failed')
     this.#by = this.#plugins[this.given.length]?.name ?? RECORDER
+  }
+
+  /** Tells whether it was judged by what is not so any more; false where nobody can say, and a record would not hold. */
+  async outdated(): Promise<boolean> {
+    try {
+      return (await this.#recorder.current?.(this.facts)) === false
+    } catch (error) {
+      this.refusal = refusalOf(error, 'audit_unavailable')
+      return false
+    }
   }
 
   /** Records the decision. Null where it was made by an authority that has changed since. */

@@ -28,5 +28,10 @@ export interface Recorder<in Facts extends Arrival> {
     refusal: Refusal,
     refusedBy: RefusedBy,
   ) => Promise<Receipt | Summarised | null>
+  /**
+   * Tells whether what a judgement has looked up is so now; false: look-ups give by then what is. Absent where they
+   * always do.
+   */
+  readonly current?: ((facts: Arrival & Partial<Facts>) => Promise<boolean>) | undefined
   readonly settled?: (facts: Facts, settlement: Settlement) => void
 }

@@ -113,7 +113,7 @@ function mcpHandlers(
   { mcp: options }: Configuration,
   upstream: McpUpstream,
 ): Handlers['mcp'] {
-  const { registry, sessions, cancellations, serverRequests, states, changed } = mcp
+  const { registry, sessions, cancellations, serverRequests, cancel, states, announce } = mcp
   return {
     work: mcpHandler({
       registry,
@@ -121,14 +121,14 @@ function mcpHandlers(
       serverRequests,
       cancellations,
       states,
-      onToolsChanged: ({ resource_id: id }) => changed.add(id),
+      onToolsChanged: ({ resource_id: id }) => announce(id),
       enforced: options.enforce_tools_call,
       list: options.list,
       httpGet: options.http_get.enabled,
       fetchUrl: httpGet(options.http_get),
     }),
     standing: mcpStanding(dataDirectory.database),
-    handshake: handshake({ registry, sessions, cancellations }),
+    handshake: handshake({ registry, sessions, cancel }),
     endSession: endSession(sessions),
   }
 }

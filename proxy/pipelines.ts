@@ -39,6 +39,8 @@ export interface PipelineSources {
   readonly configuration: Configuration
   /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
   readonly pin: Plugin<Arrival, Pinned>
+  /** The same, asked in the database each time: for what no record asserts. */
+  readonly pinNow: Plugin<Arrival, Pinned>
   /** Asks it once more, where a body has taken its time. */
   readonly again: Plugin<Arrival & Pinned, { holder: Principal }>
   /** Made once: it remembers the keys that held. */
@@ -53,7 +55,7 @@ export interface PipelineSources {
   readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
   readonly claims: ClaimSources
   /** Made once: sessions and open server requests outlive a configuration. */
-  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'states'>
+  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
 }
 
 /** The facts of an MCP request whose message was read. */
@@ -81,6 +83,7 @@ interface Gated<Target> extends Arrival {
 export function pipelines({
   configuration,
   pin,
+  pinNow,
   again,
   apiKey,
   adminSecret,
@@ -143,20 +146,20 @@ export function pipelines({
     anyone,
 
     /** The list of models: not gated, but closed to anonymous callers. */
-    known: ours.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
+    known: ours.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
 
     /**
      * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
      * token to. A certificate is renewed by whoever could make a call with it.
      */
-    login: ours.pass(pin),
+    login: ours.pass(pinNow),
     certificate: ours
-      .pass(pin)
+      .pass(pinNow)
       .pass(proof)
       .pass(apiKey)
       .pass(jsonBody({ limit: CSR_BODY_LIMIT }))
       .pass(singleUse(claims)),
-    token: ours.pass(pin).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
+    token: ours.pass(pinNow).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
 
     /**
      * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability (which
@@ -191,7 +194,7 @@ export function pipelines({
         .pass(mcpMessage)
         .pass(door)
         .pass(resourcePath),
-      session: mcpPages.pass(pin).pass(proof).pass(apiKey).pass(singleUse(claims)),
+      session: mcpPages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
       handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
       work: work(),
     },

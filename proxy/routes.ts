@@ -96,7 +96,7 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const refuse = refuseMcp(s.auth.baseUrls)
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
   const work = gatedBranch({ pipeline: p.mcp.work, recorder, recheck: p.mcpStillHolds, refuse }, s.mcp.work)
-  const read = { pipeline: p.mcp.read, refused: recorder.refused, refuse }
+  const read = { pipeline: p.mcp.read, recorder, refuse }
   const message = (path: string) => forked('POST', path, read, handshakeOr(handshake, work))
   const end = (path: string) => open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse)
   return [

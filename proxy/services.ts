@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import type { Ledger } from '../db/audit/ledger.ts'
 import { countUnreadableResources } from '../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../db/mcp/tools.ts'
+import { AUTHORITY, type Notices } from '../db/notices.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
 import { readSetting } from '../db/settings.ts'
@@ -142,11 +143,15 @@ export async function openServices(
     listening: () => database.notices.listening,
     certificates: () => certificateEnds(dataDirectory),
   })
+  const throttle = (topic: string): Throttle => sharedThrottle(monotonic, database.notices, topic)
   const operator = adminSecret(
     { storedHash, environment: settings.adminSecret ?? '' },
-    new Throttle(monotonic),
+    throttle('wrong-secret'),
   )
-  const pinned = pin(pinnedPrincipal(database), subjectKeys, spiffePin(database), monotonic)
+  const bySpiffeId = spiffePin(database)
+  const pinned = pin(pinnedPrincipal(database), subjectKeys, bySpiffeId, monotonic)
+  // What another process destroys is forgotten here too.
+  database.notices.hear(AUTHORITY, () => subjectKeys.known.clear())
   return {
     dataDirectory,
     logs,
@@ -168,13 +173,14 @@ export async function openServices(
     subjectKeys,
     oneAtATime: new OneAtATime(),
     logins: new Logins(nonceSecret),
-    quota: tokenQuota(monotonic, () => disk.low),
+    quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new Renewals(monotonic),
-    setup: new Setup(new Throttle(monotonic)),
+    setup: new Setup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
     upstream: openUpstream(),
     catalogue: new Catalogue(),
     mcp: openMcp({
       database,
+      ledger,
       upstreamSecret: secretOf(env, settings.secretsDir),
       allowPrivate: settings.allowPrivateUpstreams,
       secret: nonceSecret,
@@ -185,8 +191,9 @@ export async function openServices(
       metricsReader: metricsReader(operator, settings.metricsToken),
       beforeFirstSecret: beforeFirstSecret(storedHash),
       pin: pinned,
+      pinNow: pin(pinnedPrincipal(database, 'asked'), subjectKeys, bySpiffeId, monotonic),
       again: stillPinned(pinned, monotonic),
-      apiKey: apiKey((keyId) => findApiKey(database, keyId), new Throttle(monotonic)),
+      apiKey: apiKey((keyId) => findApiKey(database, keyId), throttle('wrong-api-key')),
       constrained: {
         nonces: new Nonces(nonceSecret),
         baseUrls,
@@ -197,6 +204,13 @@ export async function openServices(
     hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
     renewCertificate: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
   }
+}
+
+/** A throttle whose failures count wherever they were made. While processes do not hear each other, each counts its own. */
+function sharedThrottle(now: Monotonic, notices: Notices, topic: string): Throttle {
+  const throttle = new Throttle(now, (who) => notices.tell(topic, who))
+  notices.hear(topic, (who) => throttle.heard(who))
+  return throttle
 }
 
 const MIB = 1024 * 1024

@@ -56,6 +56,7 @@ function emptySources(database: Database): Omit<PipelineSources, 'configuration'
   const pinned = pin(pinnedPrincipal(database), new SubjectKeys(database, secret))
   return {
     pin: pinned,
+    pinNow: pinned,
     again: stillPinned(pinned),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
     adminSecret: operator,

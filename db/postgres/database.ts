@@ -1,13 +1,14 @@
-import { type Compilable, Kysely, PostgresDialect } from 'kysely'
+import { Kysely, PostgresDialect } from 'kysely'
 import { Pool } from 'pg'
 import { answerTo, LedgerReader } from '../audit/reader.ts'
-import type { Database, Lookup } from '../database.ts'
+import type { Database } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import { AUTHORITY } from '../notices.ts'
 import type { Schema } from '../schema.ts'
 import { migratingConfig, withClient } from './connection.ts'
 import { Generation } from './generation.ts'
+import { KeptLookups } from './kept-lookups.ts'
 import { Leads } from './leads.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
@@ -15,7 +16,7 @@ import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { PostgresNotices } from './notices.ts'
 import { Presence } from './presence.ts'
-import { findsNothing, openReading, unavailable } from './reading.ts'
+import { openReading } from './reading.ts'
 import { TextByBytes } from './text-by-bytes.ts'
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
@@ -27,37 +28,42 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     await kysely.destroy()
     throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
   }
-  const company = companyOf(url)
+  const { presence, notices, leads, lookups } = companyOf(url, pool)
   return {
     kysely,
     engine: 'postgres',
     file: null,
-    lookup: (query) => prepared(pool, query),
+    lookup: (query, how) => (how === 'asked' ? lookups.asked(query) : lookups.kept(query)),
+    current: (since) => lookups.current(since),
     audit: new LedgerReader({
       ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
       close: () => Promise.resolve(),
     }),
     openWriter: () => openPostgresWriter(url),
     alone: (work) => alone(url, work),
-    notices: company.notices,
-    leads: (task) => company.leads.holds(task),
+    notices,
+    leads: (task) => leads.holds(task),
     close: async () => {
-      await company.presence.close()
+      await presence.close()
       await kysely.destroy()
     },
   }
 }
 
 /** What a process has to do with the others: nothing, until it hears or leads anything. */
-function companyOf(url: string) {
-  const generation = new Generation((number) => notices.deliver(AUTHORITY, String(number)))
+function companyOf(url: string, pool: Pool) {
+  const generation = new Generation((number) => {
+    lookups.forget()
+    notices.deliver(AUTHORITY, String(number))
+  })
   const notices: PostgresNotices = new PostgresNotices(
     () => presence,
     (number) => generation.take(number),
   )
   const leads: Leads = new Leads(() => presence)
   const presence = new Presence(url, [notices, generation, leads])
-  return { presence, notices, leads, generation }
+  const lookups = new KeptLookups(pool, presence, generation)
+  return { presence, notices, leads, lookups }
 }
 
 /** Reads which migrations the database has run. */
@@ -90,18 +96,3 @@ const alone = <Made>(url: string, work: () => Promise<Made>): Promise<Made> =>
     await client.query(TAKE_ALONE)
     return work()
   })
-
-let prepares = 0
-
-/** Prepared once on each connection that it is asked on. */
-function prepared<R>(pool: Pool, query: Compilable<R>): Lookup<R> {
-  const text = query.compile().sql
-  prepares += 1
-  const name = `lookup_${prepares}`
-  return async (...parameters) => {
-    if (findsNothing(parameters)) return undefined
-    const { rows } = await pool.query({ name, text, values: [...parameters] }).catch(unavailable)
-    // The rows are those of the query that was compiled.
-    return rows[0] as R | undefined
-  }
-}

@@ -1,12 +1,12 @@
 import type { Client } from 'pg'
-import { AUTHORITY, type Notices } from '../notices.ts'
+import { AUTHORITY, NOTICE_MAX_BYTES, type Notices } from '../notices.ts'
 import { Assembly, piecesOf } from './pieces.ts'
 import type { Part, Presence } from './presence.ts'
 
 /** The one channel: databases do not hear each other. */
 const CHANNEL = 'sallyport'
-/** The notices that may wait for a server that is slow. Those beyond are lost. */
-const MOST_WAITING = 256
+/** What may wait for a server that is slow, in characters. What is told beyond is lost. */
+const MOST_WAITING = 8 * NOTICE_MAX_BYTES
 
 /** Notices by LISTEN and NOTIFY, in the session by which the process is present. The first `hear` starts it. */
 export class PostgresNotices implements Notices, Part {
@@ -25,15 +25,19 @@ export class PostgresNotices implements Notices, Part {
     return this.#presence().stands
   }
 
+  get since(): number {
+    return this.#presence().since
+  }
+
   tell(topic: string, text: string): void {
     const pieces = piecesOf(topic, text)
-    if (this.#waiting >= MOST_WAITING) return
-    this.#waiting += 1
+    if (this.#waiting + text.length > MOST_WAITING) return
+    this.#waiting += text.length
     this.#presence()
       .ask((client) => client.query(NOTIFY, [CHANNEL, pieces]))
       .catch(() => {})
       .finally(() => {
-        this.#waiting -= 1
+        this.#waiting -= text.length
       })
   }
 

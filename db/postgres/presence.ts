@@ -12,6 +12,9 @@ export interface Part {
   lost?(): void
 }
 
+/** What an operator, who looks at the sessions of a server, sees this one as. */
+export const PRESENCE = 'sallyport presence'
+
 /** The time between two beats. ms. */
 const BEAT_MS = 200
 /** The time that a beat may take before the session is given up: longer than `DOUBT_MS`, so nobody rests on it. ms. */
@@ -35,6 +38,7 @@ export class Presence {
   /** When the last beat that was answered began, by both clocks: one stands still while a machine sleeps. ms. */
   #provenAt = Number.NEGATIVE_INFINITY
   #provenWall = Number.NEGATIVE_INFINITY
+  #since = 0
   #running: Promise<void> | null = null
   /** The end of what is asked of the session: one after the other. */
   #line: Promise<unknown> = Promise.resolve()
@@ -51,6 +55,11 @@ export class Presence {
   /** Whether the session stands, as far as a process can know. */
   get stands(): boolean {
     return performance.now() - this.#provenAt < DOUBT_MS && Date.now() - this.#provenWall < DOUBT_MS
+  }
+
+  /** When the present session began. ms of `performance.now()`. */
+  get since(): number {
+    return this.#since
   }
 
   /** Asks something of the session, which may be in doubt, behind what was asked before. Rejects where there is none. */
@@ -87,8 +96,10 @@ export class Presence {
     let stood = false
     try {
       await client.connect()
+      await client.query(`set application_name = '${PRESENCE}'`)
       for (const part of this.#parts) await part.opened?.(client)
       this.#client = client
+      this.#since = performance.now()
       while (!this.#closing.signal.aborted) {
         await this.ask((open) => this.#beat(open))
         stood = true

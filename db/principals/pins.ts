@@ -27,13 +27,14 @@ export interface PinnedPrincipal {
 
 /**
  * Finds who is pinned to a thumbprint (lower-case hex), on every request. Undefined where nobody is.
- * Asks the database each time. Does NOT decide: dates, `is_active` and grace are the caller's to judge
+ * `asked`: in the database each time, whatever the engine keeps. Does NOT decide: dates, `is_active` and grace are the caller's to judge
  * (plugins/pin/pin.ts).
  */
 export function pinnedPrincipal(
   db: Database,
+  how?: 'asked',
 ): (thumbprint: string) => PinnedPrincipal | undefined | Promise<PinnedPrincipal | undefined> {
-  const lookup = db.lookup(pinnedQuery(db))
+  const lookup = db.lookup(pinnedQuery(db), how)
   return (thumbprint) => {
     const row = lookup(thumbprint)
     return row instanceof Promise ? row.then(pinnedOf) : pinnedOf(row)

@@ -8,6 +8,7 @@ export function sealedSubjectKey(
 ): (ref: string) => string | undefined | Promise<string | undefined> {
   const lookup = db.lookup(
     db.kysely.selectFrom('subject_keys').select('sealed_key').where('principal_ref', '=', ''),
+    'asked',
   )
   return (ref) => {
     const row = lookup(ref)

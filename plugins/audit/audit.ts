@@ -144,12 +144,19 @@ export function audit({
       anonymous.count(reason)
       return null
     },
+    current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
       seen.set(facts.principal.id, facts.principal)
       outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest))
     },
   }
 }
+
+/** Who comes without a certificate was not looked up. An SVID's principal is asked for each time. */
+const currentBy =
+  (current: NonNullable<Database['current']>): CallRecorder['current'] =>
+  ({ peer, pinnedAt = Number.NEGATIVE_INFINITY }) =>
+    peer ? current(Number.isFinite(pinnedAt) ? pinnedAt : performance.now()) : Promise.resolve(true)
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
 

@@ -11,6 +11,8 @@ export interface Recorded {
   readonly commitments: Commitments
   /** The same principal as the gate judged it, where the call came so far. */
   readonly holder?: Principal
+  /** When it was looked up. ms of the monotonic clock. */
+  readonly pinnedAt?: number
   readonly proof: Proof | null
   readonly token: AccessToken | null
   readonly demand: Demand
@@ -137,11 +139,14 @@ const usedCertificate = ({ principal, holder = principal }: Known): boolean => h
 /** The headers in which clients name their session, in the order of trust in them. */
 const SESSIONS = ['mcp-session-id', 'x-claude-code-session-id', 'session-id'] as const
 const SANE = /^[!-~]{1,128}$/
+/** An id of ours that says more than its name (proxy/mcp/state/sealed-session.ts): the name alone is recorded. */
+const NAMED = /^([\w-]{16})\.[\w-]+$/
 /** W3C Trace Context, version 00 and those that read like it. */
 const TRACE = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
 
 function tracesOf({ headers }: Known): JsonObject {
-  const session = SESSIONS.map((name) => headers[name]).find((value) => value !== undefined)
+  const given = SESSIONS.map((name) => headers[name]).find((value) => value !== undefined)
+  const session = (typeof given === 'string' && NAMED.exec(given)?.[1]) || given
   const trace = headers.traceparent === undefined ? null : TRACE.exec(String(headers.traceparent))
   return {
     ...(typeof session === 'string' && SANE.test(session) && { session_id: session }),

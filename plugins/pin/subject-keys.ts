@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../../db/database.ts'
 import { sealedSubjectKey } from '../../db/principals/subject-keys.ts'
@@ -48,6 +48,11 @@ export class SubjectKeys {
   /** Finds the key as {@link open} does; null where there is none. */
   async find(ref: string): Promise<Buffer | null> {
     return (await this.#stored(ref)) === undefined ? null : this.open(ref)
+  }
+
+  /** Derives 32 bytes for another use, the same wherever the sealer is: they say nothing of it. */
+  derived(use: string): Buffer {
+    return createHmac('sha256', this.#sealer).update(use).digest()
   }
 
   forget(ref: string): void {

@@ -6,29 +6,50 @@ const MAX_REMEMBERED = 10_000
 
 interface Count {
   readonly taken: number
+  /** Of these, here. */
+  readonly own: number
   /** ms of the monotonic clock. */
   readonly until: number
 }
+
+/** The number of which a process tells the others once: it may be wrong by fewer for each of them. */
+const TOLD = 10
 
 /** Counts what each principal takes over a fixed minute. Lost with the process. */
 export class Quota {
   readonly #now: Monotonic
   readonly #most: () => number
+  readonly #tell: (principalId: string) => void
   readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
 
-  /** `most`: what one principal may take in a minute, as of now. */
-  constructor(now: Monotonic, most: () => number) {
+  /**
+   * `most`: what one principal may take in a minute, as of now. `tell` is told of each tenth that one takes here: for
+   * the other processes of a service, which are to call {@link heard}.
+   */
+  constructor(now: Monotonic, most: () => number, tell: (principalId: string) => void = () => {}) {
     this.#now = now
     this.#most = most
+    this.#tell = tell
   }
 
   /** Takes one. Returns 0, or the seconds to wait where there are none left. */
   take(principalId: string): number {
     const at = this.#now()
-    const known = this.#counts.get(principalId)
-    const { taken, until } = known && at < known.until ? known : { taken: 0, until: at + MINUTE_MS }
+    const { taken, own, until } = this.#countOf(principalId, at)
     if (taken >= this.#most()) return Math.ceil((until - at) / 1000)
-    this.#counts.set(principalId, { taken: taken + 1, until })
+    this.#counts.set(principalId, { taken: taken + 1, own: own + 1, until })
+    if ((own + 1) % TOLD === 0) this.#tell(principalId)
     return 0
+  }
+
+  /** Counts what a principal has taken at another process. */
+  heard(principalId: string): void {
+    const { taken, ...count } = this.#countOf(principalId, this.#now())
+    this.#counts.set(principalId, { ...count, taken: taken + TOLD })
+  }
+
+  #countOf(principalId: string, at: number): Count {
+    const known = this.#counts.get(principalId)
+    return known && at < known.until ? known : { taken: 0, own: 0, until: at + MINUTE_MS }
   }
 }

@@ -30,12 +30,15 @@ interface Count {
  */
 export class Throttle {
   readonly #now: Monotonic
+  readonly #tell: (who: string) => void
   readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
   /** The end of each one's wait. ms of the monotonic clock. */
   readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
-  constructor(now = monotonic) {
+  /** `tell` is told of each failure that counts: for the other processes of a service, which are to call {@link heard}. */
+  constructor(now = monotonic, tell: (who: string) => void = toNobody) {
     this.#now = now
+    this.#tell = tell
   }
 
   /** Returns the seconds to wait, or 0 where this one may try. */
@@ -50,6 +53,13 @@ export class Throttle {
    */
   failed(who: string): void {
     if (this.waitS(who) > 0) return
+    this.heard(who)
+    this.#tell(who)
+  }
+
+  /** Counts a failure as {@link failed} does, and tells nobody. */
+  heard(who: string): void {
+    if (this.waitS(who) > 0) return
     const at = this.#now()
     const known = this.#counts.get(who)
     const { failures, until } = known && at < known.until ? known : { failures: 0, until: at + WINDOW_MS }
@@ -61,6 +71,8 @@ export class Throttle {
     this.#waits.set(who, until)
   }
 }
+
+const toNobody = (): void => {}
 
 /**
  * Names the sender that an address stands for: an IPv4 address itself, also where it comes as IPv6, and of an

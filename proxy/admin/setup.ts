@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 import { firstSetting } from '../../db/settings.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
@@ -33,10 +33,11 @@ export function beforeFirstSecret(storedHash: () => Promise<string>): Plugin<Arr
 
 /**
  * The one-time code of a first boot (docs/threats.md#threat-23): printed on the terminal that started the
- * service, kept in memory alone, and worth nothing once a secret is stored.
+ * service, stored nowhere, and worth nothing once a secret is stored. Processes that share a database derive the same
+ * one: whichever is asked, each terminal has shown the right code.
  */
 export class Setup {
-  readonly code: string = Array.from({ length: 4 }, () => word()).join('-')
+  readonly code: string
   readonly #throttle: Throttle
   readonly #key = randomBytes(32)
 
@@ -68,8 +69,10 @@ export class Setup {
     },
   })
 
-  constructor(throttle = new Throttle()) {
+  /** `seed`: 32 bytes that nobody outside can know. */
+  constructor(seed: Buffer, throttle = new Throttle()) {
     this.#throttle = throttle
+    this.code = [0, 5, 10, 15].map((from) => wordOf(seed.subarray(from, from + 5))).join('-')
   }
 
   #matches(code: string): boolean {
@@ -78,4 +81,5 @@ export class Setup {
   }
 }
 
-const word = (): string => Array.from({ length: 5 }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')
+// 256 is a multiple of 32: each letter is as likely.
+const wordOf = (bytes: Buffer): string => [...bytes].map((byte) => ALPHABET[byte % ALPHABET.length]).join('')

@@ -5,18 +5,19 @@ import { seal, unseal } from '../../certs/authority/key-store.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import { AUTHORITY } from '../../db/notices.ts'
 import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
 
 /** The longest life of a token; no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900
 /**
- * The time that a list of keys is believed before the database is read again: another replica may have
- * rotated. ms.
+ * The time that a list of keys is believed before the database is read again where nobody says that another process
+ * has rotated. ms.
  */
 const FRESH_MS = 30_000
 /**
- * The least time between two readings for a key that is not in the list: an anonymous caller may name any.
- * ms.
+ * The least time between two readings for a key that is not in the list, where nothing has changed: a caller may name
+ * any. ms.
  */
 const UNKNOWN_MS = 1_000
 
@@ -66,9 +67,23 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
     loaded = await load(database, clock())
   }
   let signing: Signer | null = null
+  let loadedAt = performance.now()
+  let stale = false
+  // Another process may have rotated.
+  database.notices.hear(AUTHORITY, () => {
+    stale = true
+  })
 
-  const fresh = async (forMs = FRESH_MS): Promise<Loaded> => {
-    if (clock() - loaded.at > forMs) loaded = await load(database, clock())
+  const reload = async (): Promise<Loaded> => {
+    stale = false
+    loadedAt = performance.now()
+    loaded = await load(database, clock())
+    return loaded
+  }
+  const fresh = async (): Promise<Loaded> => (stale || clock() - loaded.at > FRESH_MS ? reload() : loaded)
+  /** The keys for one that is not in the list: it may be of another process, which has rotated just now. */
+  const latest = async (): Promise<Loaded> => {
+    if (clock() - loaded.at > UNKNOWN_MS || (await database.current?.(loadedAt)) === false) return reload()
     return loaded
   }
   return {
@@ -80,13 +95,11 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
       }
       return signing
     },
-    // An unknown key may be of another replica, which has rotated just now.
-    verifier: async (kid) =>
-      (await fresh()).verifiers.get(kid) ?? (await fresh(UNKNOWN_MS)).verifiers.get(kid),
+    verifier: async (kid) => (await fresh()).verifiers.get(kid) ?? (await latest()).verifiers.get(kid),
     jwks: async () => ({ keys: (await fresh()).rows.map((row) => JSON.parse(row.public_jwk) as JWK) }),
     rotate: async (entry) => {
       const kid = await store(sources, [entry])
-      loaded = await load(database, clock())
+      await reload()
       return kid
     },
   }

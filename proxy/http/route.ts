@@ -105,7 +105,7 @@ interface ForkedRoute<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
   readonly refuse: Refuse
   /** Records a refusal that comes before the branch is known. */
-  readonly refused: Recorder<Facts>['refused']
+  readonly recorder: Pick<Recorder<Facts>, 'refused' | 'current'>
 }
 
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
@@ -157,10 +157,15 @@ export const openBranch =
 export function forked<Facts extends Arrival>(
   method: Route['method'],
   path: string,
-  { pipeline, refused, refuse }: ForkedRoute<Facts>,
+  { pipeline, recorder, refuse }: ForkedRoute<Facts>,
   choose: (facts: Facts) => Branch<Facts>,
 ): BareRoute {
-  const refusalsOnly: Recorder<Facts> = { refused, allowed: () => Promise.resolve(null) }
+  const { refused, current } = recorder
+  const refusalsOnly: Recorder<Facts> = {
+    refused,
+    allowed: () => Promise.resolve(null),
+    current,
+  }
   const answer: BareRoute['answer'] = async (arrival, onAllowed) => {
     const decision = await pipeline.decide(arrival, refusalsOnly)
     if (!decision.allowed) return refusedAnswer(decision, refuse)

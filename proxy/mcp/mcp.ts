@@ -1,14 +1,19 @@
+import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import { NOBODY } from '../../db/notices.ts'
 import { limitsOf, type McpOptions } from './options.ts'
-import { Cancellations } from './state/cancellations.ts'
+import { type Cancel, Cancellations } from './state/cancellations.ts'
+import type { FarRequests } from './state/far-requests.ts'
 import { openRegistry, type Registry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
-import { CallerSessions } from './state/sessions.ts'
+import { type CallerSession, CallerSessions, type Sessions } from './state/sessions.ts'
+import { sharedState } from './state/shared-state.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
 
 interface Opening {
   readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
   /** Reads the secret of a resource by its reference. */
   readonly upstreamSecret: (reference: string) => Promise<string>
   readonly allowPrivate: boolean
@@ -20,12 +25,18 @@ interface Opening {
 /** The state of the MCP endpoint for as long as the process lives, whichever configuration is in force. */
 export interface Mcp {
   readonly registry: Registry
-  readonly sessions: CallerSessions
+  readonly sessions: Sessions
   readonly serverRequests: ServerRequests
+  /** Those that wait at other processes; absent where there are none. */
+  readonly farRequests?: FarRequests | undefined
   readonly cancellations: Cancellations
+  /** Takes back a request of the caller's, at whichever process it is. */
+  readonly cancel: Cancel
   readonly states: RequestStates
   /** The resources that announced a change of their tools, by id: read again soon. */
   readonly changed: Set<string>
+  /** Notes that a resource has announced a change, here and at the process that reads for all. */
+  readonly announce: (resourceId: string) => void
   /**
    * Opens the connections to MCP servers with these limits. Those before, if the limits differ, end when
    * their calls have.
@@ -34,7 +45,9 @@ export interface Mcp {
   readonly close: () => Promise<void>
 }
 
-export function openMcp({ database, upstreamSecret, allowPrivate, secret, clock }: Opening): Mcp {
+const TOOLS_CHANGED = 'tools-changed'
+
+export function openMcp({ database, ledger, upstreamSecret, allowPrivate, secret, clock }: Opening): Mcp {
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
   const upstream: Mcp['upstream'] = (options) => {
     const limits = limitsOf(options)
@@ -47,16 +60,30 @@ export function openMcp({ database, upstreamSecret, allowPrivate, secret, clock 
     }
     return current.upstream
   }
-  const sessions = new CallerSessions(({ principalId, id }) => {
+  const onEnd = ({ principalId, id }: CallerSession): void => {
     void current?.upstream.endSession(principalId, id)
-  })
+  }
+  const registry = openRegistry(database)
+  const cancellations = new Cancellations()
+  const changed = new Set<string>()
+  database.notices.hear(TOOLS_CHANGED, (id) => changed.add(id))
   return {
-    registry: openRegistry(database),
-    sessions,
-    serverRequests: new ServerRequests(),
-    cancellations: new Cancellations(),
+    registry,
+    cancellations,
+    ...(database.notices === NOBODY
+      ? {
+          sessions: new CallerSessions(onEnd),
+          serverRequests: new ServerRequests(),
+          cancel: (caller, requestId) => cancellations.cancel(caller, requestId),
+        }
+      : sharedState({ database, ledger, secret, clock, onEnd, registry, cancellations })),
     states: requestStates(secret),
-    changed: new Set(),
+    changed,
+    announce: (id) => {
+      // An upstream may announce without end: once is enough until somebody has looked.
+      if (!changed.has(id)) database.notices.tell(TOOLS_CHANGED, id)
+      changed.add(id)
+    },
     upstream,
     close: async () => current?.upstream.close(),
   }

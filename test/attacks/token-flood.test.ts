@@ -1,4 +1,5 @@
 import t from 'tap'
+import { NOBODY } from '../../db/notices.ts'
 import { tokenQuota } from '../../proxy/auth/token-quota.ts'
 import { tokenFor } from '../support/dpop.ts'
 import { flood } from '../support/flood.ts'
@@ -48,6 +49,7 @@ await t.test('D3: while the disk is low there are fewer', (t) => {
   const quota = tokenQuota(
     () => 0,
     () => low,
+    NOBODY,
   )
   const taken = Array.from({ length: 100 }, () => quota.take('nobody'))
   t.equal(taken.filter((waitS) => waitS === 0).length, 60)

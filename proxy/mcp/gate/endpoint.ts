@@ -8,7 +8,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { McpMessage, Peeked } from '../protocol/message.ts'
 import { UNREAD } from '../protocol/methods.ts'
 import { type Registry, upon } from '../state/registry.ts'
-import type { CallerSession, CallerSessions } from '../state/sessions.ts'
+import type { CallerSession, Sessions } from '../state/sessions.ts'
 
 /** The resource of `/v1/mcp/{resource}`, enabled or not, and the id of the caller's binding to it. */
 export interface Door {
@@ -61,12 +61,12 @@ export function mcpDoor(registry: Registry): Plugin<Needs, DoorFound> {
  * unknown and one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which resources
  * there are. A session of another principal, or of another path, does not exist (`mcp_session_unknown`).
  */
-export function mcpResourcePath(sessions: CallerSessions): Plugin<Needs & DoorFound, ResourcePath> {
+export function mcpResourcePath(sessions: Sessions): Plugin<Needs & DoorFound, ResourcePath> {
   return {
     name: 'mcp_resource_path',
     admit: (facts) => {
       const pathResource = openDoor(facts)
-      return { pathResource, session: sessionOf(sessions, facts, pathResource) }
+      return upon(sessionOf(sessions, facts, pathResource), (session) => ({ pathResource, session }))
     },
   }
 }
@@ -78,16 +78,17 @@ function openDoor({ params, door }: Needs & DoorFound): McpResource | null {
 }
 
 function sessionOf(
-  sessions: CallerSessions,
+  sessions: Sessions,
   { headers, message, principal, at }: Needs,
   pathResource: McpResource | null,
-): CallerSession | null {
+): CallerSession | null | Promise<CallerSession> {
   const id = headers['mcp-session-id']
   // The stateless revision knows no sessions and ignores the header; initialize begins a new one.
   if (id === undefined || message.era === 'modern' || message.method === 'initialize') return null
-  const session = sessions.find(principal.id, String(id), at)
-  if (session && session.resourceId === (pathResource?.resource_id ?? null)) return session
-  throw new Refusal('mcp_session_unknown')
+  return upon(sessions.find(principal.id, String(id), at), (session) => {
+    if (session && session.resourceId === (pathResource?.resource_id ?? null)) return session
+    throw new Refusal('mcp_session_unknown')
+  })
 }
 
 /** The facts that may be known of a call that is refused while it is read. */

@@ -27,6 +27,7 @@ import {
   recordableName,
 } from '../protocol/message.ts'
 import { METHODS } from '../protocol/methods.ts'
+import type { FarRequest, FarRequests } from '../state/far-requests.ts'
 import { type PinnedTool, type Registry, type SoughtTool, upon } from '../state/registry.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import { callNow } from './demand-now.ts'
@@ -43,7 +44,7 @@ export type McpTarget =
   | { readonly kind: 'tool'; readonly pinned: PinnedTool }
   /** `name`: the upstream's own, where the caller's is another one. */
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
-  | Readonly<{ kind: 'answer'; request: ServerRequest; id: string; resource: McpResource }>
+  | Readonly<{ kind: 'answer'; request: ServerRequest | FarRequest; id: string; resource: McpResource }>
 
 interface Needs extends Arrival, ResourcePath, DoorFound, JsonBody {
   readonly principal: Principal
@@ -165,7 +166,9 @@ function canonicalOf(args: Members, commitments: Commitments): Canonical {
 
 export interface TargetSources {
   readonly registry: Registry
-  readonly serverRequests: ServerRequests
+  readonly serverRequests: Pick<ServerRequests, 'find'>
+  /** The requests that wait at other processes; absent where there are none. */
+  readonly farRequests?: Pick<FarRequests, 'find'> | undefined
   /** True: the built-in tool exists. */
   readonly httpGet: boolean
   /** `enforce_tools_call`: every call of a tool also demands `mcp.tools.call` (spec §2.3). */
@@ -186,7 +189,8 @@ function aimOf(facts: Needs, sources: TargetSources): Aim | Promise<Aim> {
 
 /** An answer demands what the call would demand now that the server request belongs to. */
 async function answerAim({ json: { id }, session, principal }: Needs, sources: TargetSources): Promise<Aim> {
-  const request = sources.serverRequests.find(id, session)
+  const { serverRequests, farRequests } = sources
+  const request = serverRequests.find(id, session) ?? (await farRequests?.find(id, session))
   if (!request) throw noServerRequest()
   const now = await callNow(sources, principal, request)
   const { resource, demand, stands } = now ?? { ...request, stands: false }

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../../db/json.ts'
+import { NOTICE_MAX_BYTES } from '../../../db/notices.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
@@ -9,6 +10,8 @@ import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, memberText, responseBytes, resultMessage } from '../protocol/json-text.ts'
 import { noServerRequest } from '../protocol/message.ts'
 import { IMPLEMENTATION, META } from '../protocol/versions.ts'
+import { type FarRequest, isFar } from '../state/far-requests.ts'
+import type { GivenAnswer } from '../state/server-requests.ts'
 import { aggregate } from './aggregate.ts'
 import { digestOf, joinedBytes } from './large-answer.ts'
 import { type ListOptions, listTools } from './list-tools.ts'
@@ -117,6 +120,7 @@ async function answered(
   facts: McpFacts,
   { request, id }: Extract<McpTarget, { kind: 'answer' }>,
 ): Promise<Reply> {
+  if (isFar(request)) return answeredFar(request, facts)
   const { resource, session, upstreamId } = request
   // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
   if (!serverRequests.close(id)) throw noServerRequest()
@@ -135,6 +139,23 @@ async function answered(
   } catch (error) {
     throw facts.hangup.gone ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
   }
+  return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
+}
+
+/** Hands it to the process where the call waits for it. */
+async function answeredFar(request: FarRequest, facts: McpFacts): Promise<Reply> {
+  const { resource } = request
+  const whole = { bytes: facts.body, spans: facts.spans }
+  const result = memberText(whole, 'result')
+  const answer: GivenAnswer =
+    result === null
+      ? { member: 'error', text: memberText(whole, 'error') ?? '{}' }
+      : { member: 'result', text: result }
+  if (answer.text.length > NOTICE_MAX_BYTES / 4) {
+    const message = 'An answer of this length must come on the connection that its call was made on.'
+    throw new Refusal('mcp_params_invalid', { message })
+  }
+  if (!(await request.give(answer))) throw noServerRequest()
   return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
 }
 

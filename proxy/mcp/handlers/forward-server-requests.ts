@@ -75,7 +75,10 @@ export class ServerRequestForwarder {
     const { resource, pinned } = this.#to
     const { demand } = this.#facts.granted
     const upstreamId = memberText(message, 'id') ?? 'null'
-    const id = this.#sources.serverRequests.open({ resource, pinned, session, demand, upstreamId })
+    const respond = (text: string): Promise<void> =>
+      this.#sources.upstream.respond(this.#facts.granted, resource, ownerOf(this.#facts), text)
+    const request = { resource, pinned, session, demand, upstreamId, respond }
+    const id = this.#sources.serverRequests.open(request)
     this.#open.push(id)
     const own = { id: JSON.stringify(id) }
     return message.objects ? editedBytes(message, own) : Buffer.from(edited(message, own))

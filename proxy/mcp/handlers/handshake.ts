@@ -8,14 +8,14 @@ import type { ResourcePath } from '../gate/endpoint.ts'
 import { resultMessage } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { IMPLEMENTATION, LEGACY, META, MODERN } from '../protocol/versions.ts'
-import type { Cancellations } from '../state/cancellations.ts'
+import type { Cancel } from '../state/cancellations.ts'
 import type { Registry } from '../state/registry.ts'
-import type { CallerSessions } from '../state/sessions.ts'
+import type { Sessions } from '../state/sessions.ts'
 
 export interface HandshakeSources {
   readonly registry: Registry
-  readonly sessions: CallerSessions
-  readonly cancellations: Cancellations
+  readonly sessions: Sessions
+  readonly cancel: Cancel
 }
 
 interface Greeted extends Arrival, ResourcePath {
@@ -48,13 +48,13 @@ export const handshake =
  * has none.
  */
 export const endSession =
-  (sessions: CallerSessions) =>
-  ({ headers, principal }: Arrival & { readonly principal: Principal }): Reply => {
+  (sessions: Sessions) =>
+  async ({ headers, principal }: Arrival & { readonly principal: Principal }): Promise<Reply> => {
     const id = headers['mcp-session-id']
     if (id === undefined || headers['mcp-protocol-version'] === MODERN) {
       throw new Refusal('method_not_allowed', { headers: { allow: 'POST' } })
     }
-    if (!sessions.end(principal.id, String(id))) throw new Refusal('mcp_session_unknown')
+    if (!(await sessions.end(principal.id, String(id)))) throw new Refusal('mcp_session_unknown')
     return { status: 204 }
   }
 
@@ -64,10 +64,10 @@ const answer = (id: string, result: JsonObject, headers: Record<string, string> 
   body: resultMessage(id, JSON.stringify(result)),
 })
 
-function notified({ cancellations }: HandshakeSources, facts: Greeted): Reply {
+function notified({ cancel }: HandshakeSources, facts: Greeted): Reply {
   const { method, params } = facts.message
   if (method === 'notifications/cancelled')
-    cancellations.cancel({ ...facts, principalId: facts.principal.id }, params.requestId)
+    cancel({ session: facts.session, principalId: facts.principal.id }, params.requestId)
   return { status: 202 }
 }
 

@@ -4,13 +4,16 @@ import type { CallerSession } from './sessions.ts'
 
 interface Caller {
   readonly principalId: string
-  readonly session: CallerSession | null
-  readonly message: McpMessage
+  readonly session: Pick<CallerSession, 'id'> | null
 }
 
 interface Request extends Caller {
+  readonly message: McpMessage
   readonly hangup: Hangup
 }
+
+/** Takes back a request of a caller's. `requestId` as its notification says it. */
+export type Cancel = (caller: Caller, requestId: unknown) => void
 
 export interface Ticket {
   /** Tells when nobody waits any more: the caller hung up, or takes the request back. */

@@ -17,6 +17,14 @@ export interface ServerRequest {
   readonly demand: Demand
   /** The upstream's own id of the request, JSON text. */
   readonly upstreamId: string
+  /** Hands an answer to the upstream, by the permit of the call that made it ask. JSON text of a whole message. */
+  readonly respond: (response: string) => Promise<void>
+}
+
+/** An answer to a request that waits at another process, as the caller gave it. JSON text. */
+export interface GivenAnswer {
+  readonly member: 'result' | 'error'
+  readonly text: string
 }
 
 /**
@@ -25,16 +33,22 @@ export interface ServerRequest {
  */
 export class ServerRequests {
   readonly #open = new Map<string, ServerRequest>()
+  readonly #prefix: string
+
+  /** `home`: the name of this process among those that share a database; empty where there is no other. */
+  constructor(home = '') {
+    this.#prefix = home === '' ? 'q-' : `q-${home}-`
+  }
 
   /** Opens a request. Returns the id that the caller sees. */
   open(request: ServerRequest): string {
-    const id = `q-${randomUUID()}`
+    const id = this.#prefix + randomUUID()
     this.#open.set(id, request)
     return id
   }
 
   /** Finds the request of that id, if it was put to this session. */
-  find(id: unknown, session: CallerSession | null): ServerRequest | undefined {
+  find(id: unknown, session: Pick<CallerSession, 'id'> | null): ServerRequest | undefined {
     const request = typeof id === 'string' ? this.#open.get(id) : undefined
     return request && request.session.id === session?.id ? request : undefined
   }

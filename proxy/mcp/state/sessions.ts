@@ -11,6 +11,19 @@ export interface CallerSession {
   readonly clientInfo: JsonObject | null
 }
 
+/** The sessions of legacy clients: each is bound to the principal that opened it, the id alone opens nothing. */
+export interface Sessions {
+  readonly open: (opened: Omit<CallerSession, 'id'>, at: number) => CallerSession
+  /** Undefined where there is none of that id, or it is another principal's. */
+  readonly find: (
+    principalId: string,
+    id: string,
+    at: number,
+  ) => CallerSession | undefined | Promise<CallerSession | undefined>
+  /** Ends a session. False where there was none. */
+  readonly end: (principalId: string, id: string) => boolean | Promise<boolean>
+}
+
 /** A session that nobody uses for so long is forgotten; its client is told to initialize again. ms. */
 const IDLE_MS = 60 * 60 * 1000
 /** Sessions open at once for one principal; the one unused for longest goes. */
@@ -21,12 +34,11 @@ interface OpenSession extends CallerSession {
 }
 
 /**
- * The sessions of legacy clients, each bound to the principal that opened it: the id alone opens nothing
- * (docs/threats.md#threat-6). They live in memory: after a restart a client is answered 404 and initializes
+ * The sessions of one process (docs/threats.md#threat-6). They live in memory: after a restart a client is answered 404 and initializes
  * anew, as its protocol says. Not one lru-cache: every principal has a limit of its own, and nobody's
  * sessions drive out somebody else's.
  */
-export class CallerSessions {
+export class CallerSessions implements Sessions {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
   readonly #onEnd: (session: CallerSession) => void
 
@@ -35,7 +47,11 @@ export class CallerSessions {
     this.#onEnd = onEnd
   }
 
-  open(opened: Omit<CallerSession, 'id'>, at: number): CallerSession {
+  open(
+    opened: Omit<CallerSession, 'id'>,
+    at: number,
+    id = randomBytes(24).toString('base64url'),
+  ): CallerSession {
     const own = this.#byPrincipal.get(opened.principalId) ?? new Map<string, OpenSession>()
     this.#byPrincipal.set(opened.principalId, own)
     for (const session of own.values()) {
@@ -44,7 +60,7 @@ export class CallerSessions {
       if (!tooMany && at - session.usedAt < IDLE_MS) break
       this.end(session.principalId, session.id)
     }
-    const session = { ...opened, id: randomBytes(24).toString('base64url'), usedAt: at }
+    const session = { ...opened, id, usedAt: at }
     own.set(session.id, session)
     this.#byPrincipal.set(opened.principalId, own)
     return session

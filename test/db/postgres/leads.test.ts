@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
-import { raw } from '../../support/db/postgres/replica.ts'
+import { endPresence } from '../../support/db/postgres/replica.ts'
 import { eventually } from '../../support/settled.ts'
 
 const server = await cluster()
@@ -75,10 +75,7 @@ t.test('a leader whose session is ended does not lead until it has the task anew
     (leads) => leads,
   )
   t.notOk(other.leads('task'))
-  await raw(
-    url,
-    `select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objsubid = 2`,
-  )
+  await endPresence(url)
   await eventually(
     () => one.leads('task'),
     (leads) => !leads,

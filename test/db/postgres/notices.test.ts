@@ -5,7 +5,7 @@ import { AUTHORITY, NOTICE_MAX_BYTES } from '../../../db/notices.ts'
 import { Assembly, piecesOf } from '../../../db/postgres/pieces.ts'
 import { insertPrincipal, setActive, touchLastSeen } from '../../../db/principals/write.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
-import { raw, replica } from '../../support/db/postgres/replica.ts'
+import { endPresence, raw, replica } from '../../support/db/postgres/replica.ts'
 import { AT, entry } from '../../support/db/scratch-ledger.ts'
 import { eventually } from '../../support/settled.ts'
 
@@ -86,10 +86,7 @@ t.test('who listens is in doubt from the end of its session until there is anoth
   const url = await server.fresh()
   const { database, heard } = await hearing(t, url)
   const teller = await hearing(t, url)
-  await raw(
-    url,
-    `select pg_terminate_backend(pid) from pg_stat_activity where query like 'select generation%'`,
-  )
+  await endPresence(url)
   await eventually(
     () => database.notices.listening,
     (is) => !is,

@@ -4,6 +4,7 @@ import { type Ledger, openLedger } from '../../../../db/audit/ledger.ts'
 import { verifyDatabase } from '../../../../db/audit/read.ts'
 import type { Database } from '../../../../db/database.ts'
 import { openDatabase } from '../../../../db/engine.ts'
+import { PRESENCE } from '../../../../db/postgres/presence.ts'
 import { VERSION } from '../scratch-ledger.ts'
 
 /** One of several processes on a database, as far as the database sees them. */
@@ -33,4 +34,13 @@ export async function raw(url: string, text: string, values: unknown[] = []): Pr
   } finally {
     await client.end()
   }
+}
+
+/** Ends the sessions by which all processes on a database are present. Returns how many there were. */
+export async function endPresence(url: string): Promise<number> {
+  const own = 'application_name = $1 and datname = current_database()'
+  const ended = await raw(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${own}`, [
+    PRESENCE,
+  ])
+  return ended.rowCount ?? 0
 }

@@ -1,0 +1,114 @@
+import type { Compilable } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import type { Pool } from 'pg'
+import type { Lookup } from '../database.ts'
+import { GENERATION, type Generation } from './generation.ts'
+import type { Presence } from './presence.ts'
+import { findsNothing, unavailable } from './reading.ts'
+
+const MAX_ROWS = 20_000
+/** Of what is kept, in characters and a little for each row. */
+const MAX_SIZE = 32 * 1_048_576
+const ROW_SIZE = 512
+
+let prepares = 0
+
+/**
+ * Look-ups whose rows are kept until anything that decisions are made by changes, wherever it changes: a row is given
+ * only while the session stands that hears of it, and all are forgotten with each change that is heard. That no row
+ * was found is never kept. What is given may be a moment old all the same: a decision that lets a call through asserts
+ * in its own transaction what it rests on, and one that refuses asks {@link current} first.
+ */
+export class KeptLookups {
+  readonly #pool: Pool
+  readonly #presence: Presence
+  readonly #generation: Generation
+  readonly #rows = new LRUCache<string, object>({
+    max: MAX_ROWS,
+    maxSize: MAX_SIZE,
+    sizeCalculation: (row, key) => ROW_SIZE + key.length + sizeOf(row),
+  })
+  /** When all was forgotten last. ms of `performance.now()`. */
+  #forgottenAt = Number.NEGATIVE_INFINITY
+  /** The question for the number that is not sent yet. Whoever asks meanwhile shares it. */
+  #next: Promise<boolean> | null = null
+  #asking: Promise<unknown> = Promise.resolve()
+
+  constructor(pool: Pool, presence: Presence, generation: Generation) {
+    this.#pool = pool
+    this.#presence = presence
+    this.#generation = generation
+  }
+
+  /** To be called with each change. */
+  forget(): void {
+    this.#rows.clear()
+    this.#forgottenAt = performance.now()
+  }
+
+  /** A look-up that is asked each time. Prepared once on each connection that it is asked on. */
+  asked<R>(query: Compilable<R>): Lookup<R> {
+    const text = query.compile().sql
+    prepares += 1
+    const name = `lookup_${prepares}`
+    return async (...parameters) => {
+      if (findsNothing(parameters)) return undefined
+      const { rows } = await this.#pool.query({ name, text, values: [...parameters] }).catch(unavailable)
+      // The rows are those of the query that was compiled.
+      return rows[0] as R | undefined
+    }
+  }
+
+  /** The same, asked where nothing is kept. */
+  kept<R extends object>(query: Compilable<R>): Lookup<R> {
+    const ask = this.asked(query)
+    const name = prepares
+    return (...parameters) => {
+      if (!this.#presence.stands) return ask(...parameters)
+      // No row is found by a text with a NUL in it, so that no two keys are alike.
+      const key = [name, ...parameters].join('\0')
+      // Of the query that has this name.
+      const known = this.#rows.get(key) as R | undefined
+      return known ?? this.#find(key, ask(...parameters))
+    }
+  }
+
+  async #find<R extends object>(key: string, asked: ReturnType<Lookup<R>>): Promise<R | undefined> {
+    const { latest } = this.#generation
+    const row = await asked
+    // What has changed since may have been read before its change.
+    if (row && this.#generation.latest === latest) this.#rows.set(key, row)
+    return row
+  }
+
+  /**
+   * Tells whether all that was given since an instant (ms of `performance.now()`) is so now. Asks the database; where
+   * it is not, all is forgotten by then. Rejects as look-ups do.
+   */
+  async current(since: number): Promise<boolean> {
+    const same = await this.#ask()
+    return same && this.#forgottenAt < since
+  }
+
+  /** One question at a time, however many ask: a question that was sent before one of them says nothing to it. */
+  #ask(): Promise<boolean> {
+    // While the server says nothing, nobody waits for an answer to somebody else too.
+    const turn = this.#presence.stands ? this.#asking : Promise.resolve()
+    this.#next ??= turn.then(async () => {
+      this.#next = null
+      const before = this.#generation.latest
+      const asked = this.#pool.query<{ generation: number }>(GENERATION).catch(unavailable)
+      this.#asking = asked.catch(() => {})
+      const { rows } = await asked
+      this.#generation.take(rows[0]?.generation ?? 0)
+      return this.#generation.latest === before
+    })
+    return this.#next
+  }
+}
+
+function sizeOf(row: object): number {
+  let size = 0
+  for (const value of Object.values(row)) size += typeof value === 'string' ? value.length : 8
+  return size
+}

@@ -1,0 +1,87 @@
+import type { Database } from '../../../db/database.ts'
+import { findMcpResource } from '../../../db/mcp/resources.ts'
+import type { Demand } from '../../../plugins/facts.ts'
+import { parseJsonObject } from '../../../plugins/json-body/object.ts'
+import { errorMessage, resultMessage } from '../protocol/json-text.ts'
+import type { Elsewhere } from './elsewhere.ts'
+import type { Registry } from './registry.ts'
+import type { GivenAnswer, ServerRequest, ServerRequests } from './server-requests.ts'
+import type { CallerSession } from './sessions.ts'
+
+/** A server request that waits at another process. */
+export interface FarRequest extends Omit<ServerRequest, 'upstreamId' | 'respond'> {
+  /** Hands the caller's answer to it. Resolves with false where the request is open no more, or its process is gone. */
+  readonly give: (answer: GivenAnswer) => Promise<boolean>
+}
+
+interface Sources {
+  readonly database: Database
+  readonly registry: Pick<Registry, 'tool'>
+  readonly here: ServerRequests
+  readonly elsewhere: Elsewhere
+}
+
+/**
+ * Finds server requests whose call is under way at another process: the caller's answer may come on a connection to
+ * this one. The other process says what it is about; it is judged here, and handed in there.
+ */
+export class FarRequests {
+  readonly #sources: Sources
+
+  constructor(sources: Sources) {
+    this.#sources = sources
+    const { elsewhere, here } = sources
+    elsewhere.answer('request', async (text) => describe(here, text))
+    elsewhere.answer('answer', (text) => takeIn(here, text))
+  }
+
+  /** Finds the request of that id, if it was put to this session. */
+  async find(id: unknown, session: CallerSession | null): Promise<FarRequest | undefined> {
+    const home = typeof id === 'string' ? FAR.exec(id)?.[1] : undefined
+    const { database, registry, elsewhere } = this.#sources
+    if (home === undefined || home === elsewhere.home || session === null) return undefined
+    const asked = { id, session: session.id }
+    const described = parse(await elsewhere.ask(home, 'request', JSON.stringify(asked)))
+    const resource = described && (await findMcpResource(database, String(described.resource)))
+    if (!described || !resource) return undefined
+    const { tool: name } = described
+    const sought = typeof name === 'string' ? await registry.tool(resource, name) : null
+    return {
+      resource,
+      session,
+      // Said by a process of ours.
+      demand: described.demand as Demand,
+      pinned: sought?.tool ? { resource, tool: sought.tool } : null,
+      give: async (answer) =>
+        (await elsewhere.ask(home, 'answer', JSON.stringify({ ...asked, ...answer }))) === 'taken',
+    }
+  }
+}
+
+const FAR = /^q-([0-9a-f]{16})-/
+
+const parse = (text: string | null) => (text === null ? null : parseJsonObject(Buffer.from(text)))
+
+function describe(here: ServerRequests, text: string): string | null {
+  const { id, session } = parse(text) ?? {}
+  const found = here.find(id, { id: String(session) })
+  if (!found) return null
+  const { resource, pinned, demand } = found
+  return JSON.stringify({ resource: resource.resource_id, tool: pinned?.tool.name ?? null, demand })
+}
+
+async function takeIn(here: ServerRequests, text: string): Promise<string | null> {
+  const { id, session, member, text: given } = parse(text) ?? {}
+  const found = here.find(id, { id: String(session) })
+  // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
+  if (!found || typeof given !== 'string' || !here.close(String(id))) return null
+  const { upstreamId } = found
+  const made = member === 'result' ? resultMessage(upstreamId, given) : errorMessage(upstreamId, given)
+  return found.respond(made).then(
+    () => 'taken',
+    () => 'failed',
+  )
+}
+
+/** Whether a request waits at another process. */
+export const isFar = (request: ServerRequest | FarRequest): request is FarRequest => 'give' in request

@@ -1,0 +1,118 @@
+import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Ledger } from '../../../db/audit/ledger.ts'
+import type { Database } from '../../../db/database.ts'
+import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
+import { isReplay } from '../../../plugins/dpop/single-use.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { Quota } from '../../../plugins/secrets/quota.ts'
+import { monotonic } from '../../../plugins/secrets/throttle.ts'
+import { SessionSeal } from './sealed-session.ts'
+import { type CallerSession, CallerSessions, type Sessions } from './sessions.ts'
+
+/** The longest life of a session. Its client is told to initialize again then. ms. */
+const LIFE_MS = 24 * 60 * 60 * 1000
+/** The sessions that one principal may end in a minute: each is a row until its life would have ended. */
+const MOST_ENDED = 120
+/** The ends that are remembered, for a look that is under way. */
+const MAX_ENDED = 10_000
+const ENDED = 'mcp-session-ended'
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  /** Shared by every process. */
+  readonly secret: Buffer
+  readonly onEnd: (session: CallerSession) => void
+  readonly clock: () => number
+}
+
+/**
+ * The sessions of legacy clients where several processes share a database: any of them honours a session that
+ * another has opened, since its id says what it is. That one was ended is a row, and a notice. A process that has
+ * looked and listens needs not look again.
+ */
+export class SharedSessions implements Sessions {
+  readonly #sources: Sources
+  readonly #seal: SessionSeal
+  readonly #hasEnded: ReturnType<typeof isClaimed>
+  /** Those that were used here last. */
+  readonly #here: CallerSessions
+  /** When it was looked up that a session has not ended. ms of `performance.now()`. */
+  readonly #lookedAt = new WeakMap<CallerSession, number>()
+  readonly #ended = new LRUCache<string, true>({ max: MAX_ENDED })
+  readonly #quota = new Quota(monotonic, () => MOST_ENDED)
+
+  constructor(sources: Sources) {
+    this.#sources = sources
+    this.#seal = new SessionSeal(sources.secret)
+    this.#here = new CallerSessions(sources.onEnd)
+    this.#hasEnded = isClaimed(sources.database)
+    sources.database.notices.hear(ENDED, (id) => this.#forget(id))
+  }
+
+  open(opened: Omit<CallerSession, 'id'>, at: number): CallerSession {
+    const until = at + LIFE_MS
+    const id =
+      this.#seal.seal({ ...opened, until }) ?? this.#seal.seal({ ...opened, clientInfo: null, until })
+    if (id === null) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
+    const session = this.#here.open(opened, at, id)
+    this.#lookedAt.set(session, performance.now())
+    return session
+  }
+
+  find(principalId: string, id: string, at: number): ReturnType<Sessions['find']> {
+    const here = this.#here.find(principalId, id, at)
+    return here && this.#isCertain(here) ? here : this.#look(principalId, id, at)
+  }
+
+  async end(principalId: string, id: string): Promise<boolean> {
+    const { database, ledger, clock } = this.#sources
+    const sealed = this.#own(principalId, id, clock())
+    if (!sealed || (await this.#hasEnded(digestOf(id)))) return false
+    const wait = this.#quota.take(principalId)
+    if (wait > 0) throw new Refusal('overloaded', { headers: { 'retry-after': String(wait) } })
+    try {
+      const ended = claimOnce(database, digestOf(id), sealed.until)
+      await ledger.commit({ statements: [ended], entries: [] })
+    } catch (error) {
+      if (isReplay(error)) return false
+      throw new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
+    }
+    this.#forget(id)
+    database.notices.tell(ENDED, id)
+    return true
+  }
+
+  #isCertain(session: CallerSession): boolean {
+    const { listening, since = Number.NEGATIVE_INFINITY } = this.#sources.database.notices
+    return listening && (this.#lookedAt.get(session) ?? Number.NEGATIVE_INFINITY) >= since
+  }
+
+  async #look(principalId: string, id: string, at: number): Promise<CallerSession | undefined> {
+    const sealed = this.#own(principalId, id, at)
+    if (!sealed) return undefined
+    const lookedAt = performance.now()
+    if ((await this.#hasEnded(digestOf(id))) || this.#ended.has(id)) {
+      this.#forget(id)
+      return undefined
+    }
+    const session = this.#here.find(principalId, id, at) ?? this.#here.open(sealed, at, id)
+    this.#lookedAt.set(session, lookedAt)
+    return session
+  }
+
+  #own(principalId: string, id: string, at: number) {
+    const sealed = this.#seal.open(id)
+    return sealed?.principalId === principalId && at < sealed.until ? sealed : undefined
+  }
+
+  #forget(id: string): void {
+    const sealed = this.#seal.open(id)
+    if (!sealed) return
+    this.#ended.set(id, true)
+    this.#here.end(sealed.principalId, id)
+  }
+}
+
+const digestOf = (id: string): string => hash('sha256', `mcp session ended ${id}`)
