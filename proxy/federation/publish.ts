@@ -41,6 +41,8 @@ export function federationTask(sources: Sources): RoundsTask {
   const task = rounds({
     name: 'publish-federation',
     everyMs: 2_000,
+    // A second process could send a revision after a higher one.
+    leads: () => sources.database.leads('publish-federation'),
     atOnce: AT_ONCE,
     waits: true,
     due: () => publisher.due(),
@@ -109,14 +111,17 @@ class Publisher {
   }
 
   async #send(agent: PrincipalRecord, signal: AbortSignal): Promise<void> {
-    const { keys, issuer, clock, timeoutMs = TIMEOUT_MS } = this.#sources
+    const { database, keys, issuer, clock, timeoutMs = TIMEOUT_MS } = this.#sources
+    const body = await signAgent(agent, { keys, issuer: issuer(), at: clock() })
+    // A process may have been frozen anywhere above.
+    if (!database.leads('publish-federation')) throw new Error('another process does it now')
     const status = await post(this.#agent, {
       url: this.#url,
       headers: {
         'content-type': 'application/jose',
         'idempotency-key': `${agent.principal_id}@${agent.federation_revision}`,
       },
-      body: await signAgent(agent, { keys, issuer: issuer(), at: clock() }),
+      body,
       timeoutMs,
       signal,
     })

@@ -42,6 +42,7 @@ export function refreshMcp(sources: Sources): RoundsTask {
   return rounds({
     name: 'refresh-mcp',
     everyMs: 5_000,
+    leads: () => refresher.leads(),
     atOnce: AT_ONCE,
     waits: false,
     due: () => refresher.due(),
@@ -57,6 +58,14 @@ class Refresher {
 
   constructor(sources: Sources) {
     this.#sources = sources
+  }
+
+  /** One process reads for all that share the database. The others have told it what was announced to them. */
+  leads(): boolean {
+    const { database, changed } = this.#sources
+    const leads = database.leads('refresh-mcp')
+    if (!leads) changed.clear()
+    return leads
   }
 
   async *due(): AsyncGenerator<string> {

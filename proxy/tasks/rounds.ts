@@ -9,8 +9,10 @@ interface RoundsOptions<Item> {
   readonly due: () => AsyncIterable<Item> | Iterable<Item>
   /** An item whose id is under way already is passed over. */
   readonly idOf: (item: Item) => string
-  /** Does one piece of work, and must not reject. `signal` fires when the task is stopped. */
+  /** Does one piece of work, and must not reject. `signal` fires when the task is stopped, or led by another process. */
   readonly work: (item: Item, signal: AbortSignal) => Promise<void>
+  /** Whether this process is the one that does it. What is under way when it is so no more is cut. Absent: it is. */
+  readonly leads?: () => boolean
   /** True: a round ends when all that it began has ended. False: when all that was due has begun. */
   readonly waits: boolean
   readonly atStart?: boolean
@@ -24,24 +26,27 @@ export interface RoundsTask extends Task {
 
 /** Makes a task that works on the items that are due, `atOnce` at once and never the same twice at once. */
 export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
-  const { name, everyMs, atStart = false, atOnce, due, idOf, work, waits } = options
+  const { name, everyMs, atStart = false, atOnce, due, idOf, work, waits, leads = alone } = options
   const stopping = new AbortController()
   const { signal } = stopping
+  const leading = new Leading(leads)
   const underWay = new Map<string, Promise<void>>()
   const ended = (): Promise<unknown> => Promise.all(underWay.values())
   let current: Promise<void> | null = null
 
   const beginAll = async (): Promise<void> => {
-    if (signal.aborted) return
+    if (signal.aborted || !leads()) return
     for await (const item of due()) {
       const id = idOf(item)
       if (underWay.has(id)) continue
       if (underWay.size >= atOnce) await Promise.race(underWay.values())
-      if (signal.aborted) return
-      underWay.set(
-        id,
-        work(item, signal).finally(() => underWay.delete(id)),
-      )
+      if (signal.aborted || !leads()) return
+      const ended = leading.begin()
+      const done = work(item, AbortSignal.any([signal, leading.signal])).finally(() => {
+        underWay.delete(id)
+        ended()
+      })
+      underWay.set(id, done)
     }
   }
   const round = async (): Promise<void> => {
@@ -63,5 +68,45 @@ export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
       await Promise.allSettled([current])
       await ended()
     },
+  }
+}
+
+const alone = (): boolean => true
+
+/** The interval of the look whether this process still leads what it does. ms. */
+const LOOK_MS = 100
+
+/** Cuts the work under way of a process that leads no more. */
+class Leading {
+  readonly #leads: () => boolean
+  #cut = new AbortController()
+  #underWay = 0
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(leads: () => boolean) {
+    this.#leads = leads
+  }
+
+  /** Of the work that begins now. */
+  get signal(): AbortSignal {
+    return this.#cut.signal
+  }
+
+  /** Looks after what begins now. Returns the function that says that it has ended. */
+  begin(): () => void {
+    this.#underWay += 1
+    if (this.#leads !== alone) this.#timer ??= setInterval(() => this.#look(), LOOK_MS).unref()
+    return () => {
+      this.#underWay -= 1
+      if (this.#underWay > 0) return
+      clearInterval(this.#timer)
+      this.#timer = undefined
+    }
+  }
+
+  #look(): void {
+    if (this.#leads()) return
+    this.#cut.abort()
+    this.#cut = new AbortController()
   }
 }

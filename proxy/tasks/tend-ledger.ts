@@ -49,10 +49,12 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
 }
 
 /** Writes the outcomes that other processes on this database have died without. */
-const recoverCalls = ({ ledger, clock, configDigest }: Tended): Task => ({
+const recoverCalls = ({ database, ledger, clock, configDigest }: Tended): Task => ({
   name: 'recover-calls',
   everyMs: 5_000,
-  run: async () => void (await ledger.recover(clock(), configDigest())),
+  run: async () => {
+    if (database.leads('recover-calls')) await ledger.recover(clock(), configDigest())
+  },
 })
 
 // While the ledger fails, `/ready` says so and no traffic may come: a probe has to find out when it works
@@ -99,8 +101,9 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
 function forgetter({ ledger, database }: Tended, lowest: () => number | null): () => Promise<void> {
   let slice = 0
   return async () => {
+    // Read by every process: one that takes the task over knows the readings of its own time.
     const until = lowest()
-    if (until === null) return
+    if (until === null || !database.leads('forget-claims')) return
     await ledger.commit({ statements: [forgetClaims(database, until, slice)], entries: [] })
     slice = (slice + 1) % CLAIM_SLICES
   }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { rounds } from '../../../proxy/tasks/rounds.ts'
@@ -114,5 +115,42 @@ await t.test(
     await t.rejects(round, { message: 'no database' })
     await t.rejects(task.run(), { message: 'no database' }, 'the next round tries again')
     await t.resolves(task.stop())
+  },
+)
+
+await t.test(
+  'who does not lead begins nothing, and what is under way when it leads no more is cut',
+  async (t) => {
+    // Nothing else keeps this process alive.
+    const alive = setInterval(() => {}, 1_000)
+    t.teardown(() => clearInterval(alive))
+    let leads = false
+    const begun: string[] = []
+    const task = rounds({
+      name: 'try',
+      everyMs: 1_000,
+      atOnce: 2,
+      waits: true,
+      leads: () => leads,
+      due: () => ['a'],
+      idOf: (id) => id,
+      work: async (id, signal) => {
+        begun.push(id)
+        const cut = once(signal, 'abort')
+        leads = begun.length > 1
+        await cut
+      },
+    })
+    await task.run()
+    t.same(begun, [])
+    leads = true
+    await task.run()
+    t.same(begun, ['a'])
+    leads = true
+    const round = task.run()
+    await nextTurn()
+    t.same(begun, ['a', 'a'], 'who leads again begins anew')
+    t.notOk(await hasEnded(round))
+    await task.stop()
   },
 )
