@@ -24,7 +24,7 @@ async function inTurns(t: Parameters<typeof twoStages>[0], { one, other }: Stage
 t.test(
   'what is revoked at one replica is refused at the other with the next call, and what is granted passes',
   async (t) => {
-    await inTurns(t, await twoStages(t), 20)
+    await inTurns(t, await twoStages(t), 8)
   },
 )
 
@@ -37,7 +37,7 @@ t.test('it is so too where the other one does not hear of it', async (t) => {
     while (!ending.signal.aborted) count += await endPresence(stages.url)
     return count
   })()
-  await inTurns(t, stages, 10)
+  await inTurns(t, stages, 5)
   ending.abort()
   t.ok((await ended) > 2)
 })
@@ -53,7 +53,7 @@ const mute = (url: string) =>
 t.test('and where its notices come late', async (t) => {
   const stages = await twoStages(t)
   await mute(stages.url)
-  await inTurns(t, stages, 10)
+  await inTurns(t, stages, 5)
 })
 
 t.test(
@@ -63,7 +63,7 @@ t.test(
     await mute(url)
     const bot = await one.enroll('bot', ['llm.chat'])
     const path = `/v1/admin/agents/${bot.id}`
-    for (let round = 0; round < 10; round += 1) {
+    for (let round = 0; round < 5; round += 1) {
       t.equal((await chat(other, bot)).status, 200)
       t.equal((await one.admin('DELETE', path)).status, 204)
       t.match(await chat(other, bot), { status: 401 })
@@ -77,7 +77,7 @@ t.test('a binding that is made or ended at one replica holds at the other with t
   await mute(url)
   const files = await one.register('files', await toolServer(t, [tool('read')]))
   const bot = await one.enroll('bot', ['files.use'])
-  for (let round = 0; round < 10; round += 1) {
+  for (let round = 0; round < 5; round += 1) {
     t.ok((await other.callTool(bot, 'files.read')).json.error, 'not bound')
     const { binding_id: id } = await one.bind(bot, files)
     t.ok((await other.callTool(bot, 'files.read')).json.result, 'bound')

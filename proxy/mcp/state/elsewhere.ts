@@ -54,7 +54,10 @@ export class Elsewhere {
     if (typeof kind !== 'string' || typeof from !== 'string' || typeof text !== 'string') return
     const answers = this.#answers.get(kind)
     if (answers && HOME.test(from))
-      void answers(text).then((found) => this.#say(from, { question, answer: found }))
+      void answers(text)
+        .then((found) => this.#say(from, { question, answer: found }))
+        // Whoever has asked learns of it in time.
+        .catch(() => {})
   }
 
   #say(home: string, said: object): void {

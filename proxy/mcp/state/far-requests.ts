@@ -2,11 +2,16 @@ import type { Database } from '../../../db/database.ts'
 import { findMcpResource } from '../../../db/mcp/resources.ts'
 import type { Demand } from '../../../plugins/facts.ts'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
+import { Quota } from '../../../plugins/secrets/quota.ts'
+import { monotonic } from '../../../plugins/secrets/throttle.ts'
 import { errorMessage, resultMessage } from '../protocol/json-text.ts'
 import type { Elsewhere } from './elsewhere.ts'
 import type { Registry } from './registry.ts'
 import type { GivenAnswer, ServerRequest, ServerRequests } from './server-requests.ts'
 import type { CallerSession } from './sessions.ts'
+
+/** The answers of one principal in a minute that other processes are asked about: each asks all of them. */
+const MOST_ASKED = 600
 
 /** A server request that waits at another process. */
 export interface FarRequest extends Omit<ServerRequest, 'upstreamId' | 'respond'> {
@@ -27,6 +32,7 @@ interface Sources {
  */
 export class FarRequests {
   readonly #sources: Sources
+  readonly #quota = new Quota(monotonic, () => MOST_ASKED)
 
   constructor(sources: Sources) {
     this.#sources = sources
@@ -40,6 +46,7 @@ export class FarRequests {
     const home = typeof id === 'string' ? FAR.exec(id)?.[1] : undefined
     const { database, registry, elsewhere } = this.#sources
     if (home === undefined || home === elsewhere.home || session === null) return undefined
+    if (this.#quota.take(session.principalId) > 0) return undefined
     const asked = { id, session: session.id }
     const described = parse(await elsewhere.ask(home, 'request', JSON.stringify(asked)))
     const resource = described && (await findMcpResource(database, String(described.resource)))
