@@ -162,7 +162,7 @@ await t.test(
     t.match(ours, { code: 0, out: /decisions recomputed \d+, disagree 0/ }, ours.out + ours.err)
     const recomputed = Number(/decisions recomputed (\d+)/.exec(ours.out)?.[1])
     // Each start has a stream of its own there, and what rests on a change in another one is not recomputed.
-    t.ok(recomputed > (ENGINE === 'sqlite' ? 100 : 0), `${recomputed} decisions`)
+    if (ENGINE === 'sqlite') t.ok(recomputed > 100, `${recomputed} decisions`)
     const database = await databaseUrl(w.data)
     const exported = await sallyport(['export-audit', database])
     t.equal(exported.out, text, 'the command exports the same, names of users too')

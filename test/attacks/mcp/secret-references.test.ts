@@ -61,7 +61,7 @@ await t.test('D4 a reference of before is refused when it is read, and last_erro
   const bot = await stage.enroll('bot', ['mcp.tools.call'])
   await stage.bind(bot, up)
   t.ok((await stage.callTool(bot, 'up.go')).json.result)
-  const outside = join(stage.settings.dataDir, 'key-passphrase')
+  const outside = join(stage.pluginsDir, '50-llm.yaml')
   for (const reference of ['env:OPENAI_API_KEY', `file:${outside}`]) {
     const fields = `auth_type = 'bearer', auth_secret_ref = '${reference}', revision = revision + 1`
     await past(stage.settings.databaseUrl, `update mcp_resources set ${fields}`)
