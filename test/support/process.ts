@@ -37,14 +37,18 @@ export async function environment(directory: string, upstreamUrl: string): Promi
   }
 }
 
-/** Starts `proxy/main.ts` with exactly this environment. It is killed with the test. */
+/**
+ * Starts `proxy/main.ts` with exactly this environment. It is killed with the test. `root`: the sources of another
+ * version.
+ */
 export function startProcess(
   t: Test,
   env: Readonly<Record<string, string>>,
   args: readonly string[] = [],
+  root = ROOT,
 ): Process {
-  const child = spawn(process.execPath, [...args, join(ROOT, 'proxy/main.ts')], {
-    cwd: ROOT,
+  const child = spawn(process.execPath, [...args, join(root, 'proxy/main.ts')], {
+    cwd: root,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
