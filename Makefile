@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo certs agent mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
+.PHONY: help ready start dev test coverage demo cluster certs agent mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -49,6 +49,10 @@ coverage: ready ## what the tests reach, child processes included: make coverage
 
 demo: ready ## show the main job with a mock provider: no key and no account needed
 	@exec node scripts/sallyport.ts demo $(ARGS)
+
+cluster: ready ## three gateways on PostgreSQL behind HAProxy, on this machine: make cluster [REPLICAS=3] [PORT=9443]
+	@exec node scripts/sallyport.ts cluster $(if $(REPLICAS),--replicas "$(REPLICAS)") \
+	$(if $(filter command%,$(origin PORT)),--port "$(PORT)") $(ARGS)
 
 certs: ready ## make the organisation's CA and the server certificate
 	@exec node scripts/sallyport.ts certs

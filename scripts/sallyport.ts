@@ -9,6 +9,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'show the main job with a mock provider, from a checkout',
     load: () => import('./verbs/demo.ts'),
   },
+  cluster: {
+    summary: 'start several gateways on PostgreSQL behind HAProxy, from a checkout',
+    load: () => import('./verbs/cluster.ts'),
+  },
   'check-config': {
     summary: 'check the operators’ files without starting',
     load: () => import('./verbs/check-config.ts'),

@@ -42,12 +42,12 @@ export interface Balancer {
 }
 
 const READY_MS = 10_000
-const PLACES = ['/usr/sbin', '/usr/local/sbin', '/opt/homebrew/bin']
+const PLACES: readonly string[] = ['/usr/sbin', '/usr/local/sbin', '/opt/homebrew/bin']
 
 /** The path of this machine's HAProxy; null where there is none. */
-export function haproxyProgram(path = process.env.PATH ?? ''): string | null {
+export function haproxyProgram(path = process.env.PATH ?? '', places = PLACES): string | null {
   // What lies in sbin is often out of an ordinary user's PATH, and can be run all the same.
-  const files = [...path.split(':'), ...PLACES].map((directory) => join(directory, 'haproxy'))
+  const files = [...path.split(':'), ...places].map((directory) => join(directory, 'haproxy'))
   return files.find(isProgram) ?? null
 }
 

@@ -3,11 +3,12 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { Agent, fetch } from 'undici'
+import { isFree } from '../free-port.ts'
+import { readyUrl } from '../ready-line.ts'
 import { type MockProvider, operatorFiles } from './provider.ts'
 
 /** The gateway of the demo: a process of its own, started as `make start` does. */
@@ -91,14 +92,6 @@ async function writeOperatorFiles(directory: string, providerUrl: string): Promi
   }
 }
 
-function isFree(port: number): Promise<boolean> {
-  const probe = createServer()
-  return new Promise((resolve) => {
-    probe.once('error', () => resolve(false))
-    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)))
-  })
-}
-
 /** Waits for the ready line. All that the gateway logs goes to a file in the scratch directory. */
 function ready(child: ChildProcess, logFile: string): Promise<string> {
   const log = createWriteStream(logFile, { mode: 0o600 })
@@ -114,17 +107,6 @@ function ready(child: ChildProcess, logFile: string): Promise<string> {
       resolve(url)
     })
   })
-}
-
-/**
- * Reads the gateway's one line `{"msg":"ready","url":…}` (docs/protocol.md#ready-line); returns null for a
- * line of its log.
- */
-function readyUrl(line: string): string | null {
-  if (!line.startsWith('{"msg":"ready"')) return null
-  const message: unknown = JSON.parse(line)
-  const url = typeof message === 'object' && message !== null && 'url' in message ? message.url : null
-  return typeof url === 'string' ? url : null
 }
 
 async function endOf(child: ChildProcess): Promise<string> {

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { errorCode } from '../../plugins/operator-files/secret-file.ts'
+import { interruption } from '../interruption.ts'
 import { showAudit } from './audit.ts'
 import { playCalls } from './calls.ts'
 import { startDemoGateway } from './gateway.ts'
@@ -23,7 +24,7 @@ interface Wanted {
  * before it settles.
  */
 export async function demo(wanted: Wanted): Promise<void> {
-  const interrupted = interruption()
+  const interrupted = interruption('the demo was stopped before its end')
   await using stage = new AsyncDisposableStack()
   try {
     await play(wanted, stage, interrupted)
@@ -62,16 +63,6 @@ async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interru
   if (!stay) return
   say(curlLines(gateway))
   await Promise.race([once(interrupted, 'abort'), gateway.ended.then(complain)])
-}
-
-/** Aborts at Ctrl-C, when this process is told to end, or when nobody reads on. */
-function interruption(): AbortSignal {
-  const controller = new AbortController()
-  const abort = (): void => controller.abort(new Error('the demo was stopped before its end'))
-  process.once('SIGINT', abort)
-  process.once('SIGTERM', abort)
-  process.stdout.on('error', (error) => controller.abort(error))
-  return controller.signal
 }
 
 function complain(why: string): never {

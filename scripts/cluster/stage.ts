@@ -1,0 +1,158 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { writePrivate } from '../../certs/authority/key-store.ts'
+import { errorCode } from '../../plugins/operator-files/secret-file.ts'
+import { openControl } from '../../proxy/http/control-socket.ts'
+import { freePort, isFree } from '../free-port.ts'
+import { interruption } from '../interruption.ts'
+import { startDatabase } from './database.ts'
+import { type Balancer, haproxyProgram, startBalancer } from './haproxy.ts'
+import { guide } from './lines.ts'
+import { type Replica, type Shared, startReplica } from './replica.ts'
+
+interface Wanted {
+  readonly directory: string
+  readonly replicas: number
+  /** The balancer's. 0: any. */
+  readonly port: number
+}
+
+/** The address that the balancer comes from: calls to a replica itself stay what they are. Linux has all of 127/8. */
+const BALANCER = process.platform === 'linux' ? '127.0.0.2' : null
+const CHECK_MS = 500
+
+/**
+ * Runs the cluster until Ctrl-C, or until what it cannot go on without has ended: then it rejects with one sentence.
+ * Everything that it started has ended when it settles, in order; its directory stays.
+ */
+export async function runCluster(wanted: Wanted): Promise<void> {
+  const interrupted = interruption('the cluster was stopped before it was ready')
+  const directory = resolve(wanted.directory)
+  const haproxy = haproxyProgram()
+  const port = wanted.port === 0 ? await freePort() : wanted.port
+  if (haproxy !== null && !(await isFree(port))) throw new Error(taken(port))
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  await using stage = new AsyncDisposableStack()
+  // Also the lease of the directory.
+  const control = await openControl(directory)
+  stage.defer(control.close)
+  const say = (line: string): void => {
+    interrupted.throwIfAborted()
+    process.stdout.write(`${line}\n`)
+  }
+  try {
+    await run({ ...wanted, port, directory, haproxy }, stage, interrupted, say)
+  } catch (error) {
+    if (errorCode(error) !== 'EPIPE') throw error
+  }
+  process.stderr.write('stopping: calls under way may end (Ctrl-C again cuts them)\n')
+}
+
+async function run(
+  { directory, replicas: count, port, haproxy }: Wanted & { readonly haproxy: string | null },
+  stage: AsyncDisposableStack,
+  interrupted: AbortSignal,
+  say: (line: string) => void,
+): Promise<void> {
+  const database = await startDatabase(directory)
+  stage.defer(database.stop)
+  say(`PostgreSQL is up (pid ${database.tied.pid})`)
+  // Its socket's path must be short, and the cluster's directory may be anywhere.
+  const files = await mkdtemp(join(tmpdir(), 'sallyport-haproxy-'))
+  stage.defer(() => rm(files, { recursive: true, force: true }))
+  let balancer: Balancer | null = null
+  // Behind the replicas in this list, so ended after them: calls under way go through it to their end.
+  stage.defer(async () => {
+    balancer?.tied.signal('SIGTERM')
+    await balancer?.tied.ended
+  })
+  const shared = await sharedSettings(directory, database.url, haproxy === null ? null : port)
+  const replicas: Replica[] = []
+  stage.defer(() => stopReplicas(replicas))
+  const starts = Array.from({ length: count }, async (_, n) => {
+    replicas.push(await startReplica(directory, `replica-${n + 1}`, shared))
+  })
+  await settled(starts)
+  replicas.sort((one, other) => one.name.localeCompare(other.name, 'en', { numeric: true }))
+  for (const { name, url, tied } of replicas) say(`${name} is up: ${url} (pid ${tied.pid})`)
+  if (haproxy !== null) balancer = await startBalancer(haproxy, balancerOptions(files, port, replicas))
+  say(guide({ directory, replicas, databaseUrl: database.url, port: haproxy === null ? null : port }))
+  await ending({ database: database.tied, balancer, replicas }, interrupted, say)
+}
+
+/** All have come to their end, one way or the other, before the first failure is told: none is left behind. */
+async function settled(starts: readonly Promise<void>[]): Promise<void> {
+  const results = await Promise.allSettled(starts)
+  for (const result of results) if (result.status === 'rejected') throw result.reason
+}
+
+async function sharedSettings(directory: string, databaseUrl: string, port: number | null): Promise<Shared> {
+  const passphrase = join(directory, 'key-passphrase')
+  if (!existsSync(passphrase)) await writePrivate(passphrase, randomBytes(32).toString('base64url'))
+  return {
+    MCP_PROXY_DATABASE_URL: databaseUrl,
+    MCP_PROXY_KEY_PASSPHRASE_FILE: passphrase,
+    // Clients sign in their proofs which URL they call.
+    ...(port !== null && { MCP_PROXY_PUBLIC_URLS: `https://localhost:${port},https://127.0.0.1:${port}` }),
+    ...(BALANCER !== null && { MCP_PROXY_PROXY_PROTOCOL: BALANCER }),
+  }
+}
+
+const balancerOptions = (directory: string, port: number, replicas: readonly Replica[]) => ({
+  directory,
+  port,
+  servers: replicas.map(({ url }) => `127.0.0.1:${new URL(url).port}`),
+  proxyProtocol: BALANCER !== null,
+  check: 'ready' as const,
+  checkMs: CHECK_MS,
+  ...(BALANCER !== null && { words: `source ${BALANCER}` }),
+})
+
+interface Running {
+  readonly database: { readonly ended: Promise<{ readonly output: string }> }
+  readonly balancer: Balancer | null
+  readonly replicas: readonly Replica[]
+}
+
+/** Resolves at Ctrl-C. Rejects where all replicas have ended, or something that there is only one of. */
+async function ending(
+  { database, balancer, replicas }: Running,
+  interrupted: AbortSignal,
+  say: (line: string) => void,
+) {
+  const ends = replicas.map(async ({ name, tied, log }) => {
+    const { code } = await tied.ended
+    if (!interrupted.aborted) say(`${name} has ended (exit code ${code}); its log is ${log}`)
+  })
+  const stopped = new Promise<void>((done) => {
+    if (interrupted.aborted) done()
+    interrupted.addEventListener('abort', () => done(), { once: true })
+  })
+  await Promise.race([
+    stopped,
+    database.ended.then(() => complain('PostgreSQL has ended')),
+    Promise.all(ends).then(() => complain('every replica has ended')),
+    ...(balancer ? [balancer.tied.ended.then(() => complain('HAProxy has ended'))] : []),
+  ])
+}
+
+function complain(why: string): never {
+  throw new Error(`${why}: the cluster was stopped`)
+}
+
+/** Each drains; Ctrl-C once more cuts what is still under way, as it does at a gateway that runs alone. */
+async function stopReplicas(replicas: readonly Replica[]): Promise<void> {
+  const stop = (): void => {
+    for (const { tied } of replicas) tied.signal('SIGTERM')
+  }
+  for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, stop)
+  stop()
+  await Promise.all(replicas.map(({ tied }) => tied.ended))
+  for (const name of ['SIGINT', 'SIGTERM'] as const) process.off(name, stop)
+}
+
+const taken = (port: number): string =>
+  `another process listens on 127.0.0.1:${port}: take another port, e.g. make cluster PORT=${port < 65_000 ? port + 100 : 9543}`
