@@ -19,7 +19,10 @@ export interface BalancerOptions {
   readonly check: 'tcp' | 'ready'
   /** More words for the line of each server, e.g. `source 127.0.0.2`. */
   readonly words?: string
-  /** The time between two looks. ms. Two that fail take a server out, one that does not brings it back. */
+  /**
+   * The time between two looks, and the most that one may take to connect, TLS included. ms. Two that fail take a server
+   * out, one that does not brings it back.
+   */
   readonly checkMs: number
 }
 

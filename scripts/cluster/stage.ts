@@ -22,7 +22,7 @@ interface Wanted {
 
 /** The address that the balancer comes from: calls to a replica itself stay what they are. Linux has all of 127/8. */
 const BALANCER = process.platform === 'linux' ? '127.0.0.2' : null
-const CHECK_MS = 500
+const CHECK_MS = 2_000
 
 /**
  * Runs the cluster until Ctrl-C, or until what it cannot go on without has ended: then it rejects with one sentence.

@@ -33,11 +33,13 @@ export async function haproxy(
     readonly wait?: boolean
   } = {},
 ): Promise<TestBalancer> {
-  const { wait = true, ...rest } = options
+  const { wait = true, check = 'tcp', ...rest } = options
+  // A handshake with a gateway may take long where many tests run, and must be over within the interval.
+  const checkMs = check === 'ready' ? 2_000 : 100
   const balancer = await started(await scratch(t), {
     proxyProtocol: false,
-    check: 'tcp',
-    checkMs: 100,
+    check,
+    checkMs,
     ...rest,
     servers,
   })

@@ -66,7 +66,7 @@ t.test(
 )
 
 t.test(
-  'a gateway that is gone is passed over, and one that drains gets no new connection',
+  'a gateway that is gone is passed over, and seen to be gone',
   { skip: skipWithoutHaproxy },
   async (t) => {
     const { gateways, one, servers } = await two(t)

@@ -43,6 +43,7 @@ t.test(
 t.test('a program that is tied ends with who started it, killed or not', async (t) => {
   const tied = await startTied('/bin/sh', ['-c', 'echo here; exec sleep 1000'])
   t.ok(tied.pid > 0)
+  while (tied.output() === '') await new Promise(setImmediate)
   tied.signal('SIGKILL')
   t.match(await tied.ended, { code: 137, output: 'here\n' })
   const code = `import { startTied } from '${import.meta.dirname}/../../../scripts/cluster/tied.ts'
