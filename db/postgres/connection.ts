@@ -19,9 +19,20 @@ export function readingPool(url: string, onLost: (error: Error) => void): Pool {
   const pool = new Pool({
     ...configOf(url, QUESTION_MS, 'default_transaction_read_only=on'),
     max: MOST_READERS,
+    verify: refuseStandby,
   })
   pool.on('error', onLost)
+  // The pool hears of its idle connections alone, and an error that nobody hears would end the process. Whoever has
+  // asked on one that is lost is told by the question.
+  pool.on('connect', (client) => client.on('error', () => {}))
   return pool
+}
+
+/** A standby may be behind, and is not left again where the URL leads to the primary one day. */
+const refuseStandby: PoolConfig['verify'] = (client, done) => {
+  client
+    .query<{ is: boolean }>('select pg_is_in_recovery() as is')
+    .then(({ rows }) => done(rows[0]?.is === false ? undefined : new Error('it is a standby')), done)
 }
 
 /**

@@ -23,25 +23,15 @@ function kyselyPool(pool: Pool): PostgresPool {
     connect: async () => {
       const client = await pool.connect().catch(unavailable)
       let broken = false
-      // Of a connection that is lost while it is in use its pool hears nothing, and an error that nobody hears would
-      // end the process. Whoever has asked is told by the question.
-      const lost = (): void => {
-        broken = true
-      }
-      client.on('error', lost)
       const query = (text: string, values: readonly unknown[] = []): Promise<unknown> =>
         findsNothing(values)
           ? Promise.resolve({ command: 'SELECT', rowCount: 0, rows: [] })
           : client.query(text, [...values]).catch((error: unknown) => {
-              broken ||= !(error instanceof DatabaseError)
+              broken = !(error instanceof DatabaseError)
               unavailable(error)
             })
       // What it was asked may still run there: whoever comes next must not wait behind it.
-      const release = (): void => {
-        client.release(broken)
-        client.off('error', lost)
-      }
-      return { query, release } as unknown as PostgresPoolClient
+      return { query, release: () => client.release(broken) } as unknown as PostgresPoolClient
     },
     end: () => pool.end(),
     options: pool.options,

@@ -7,8 +7,12 @@ const WANTED: Readonly<Record<string, readonly string[]>> = {
   synchronous_commit: ['on', 'remote_write', 'remote_apply'],
 }
 
-/** Says in one sentence why a commit on this server is not a durable one; null where it is. */
+/** Says in one sentence why a commit on this server is not a durable one, or not to be had; null where it is. */
 export async function durabilityProblem(client: Client): Promise<string | null> {
+  const { rows: standby } = await client.query<{ is: boolean }>('select pg_is_in_recovery() as is')
+  // Whoever stayed on it would be refused until it is made the first, which may be never.
+  if (standby[0]?.is !== false)
+    return 'the database is a standby, which takes no rows: the URL must lead to the primary'
   for (const [name, wanted] of Object.entries(WANTED)) {
     const { rows } = await client.query<string[]>({ text: `show ${name}`, rowMode: 'array' })
     const value = rows[0]?.[0] ?? ''
