@@ -147,7 +147,7 @@ export function audit({
     current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
       seen.set(facts.principal.id, facts.principal)
-      outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest))
+      outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest), settlement.at - facts.at)
     },
   }
 }
@@ -203,6 +203,12 @@ function receiptOf({ body, commitments }: Identified, [sealed]: readonly Receipt
  */
 const MAX_OWED = 100_000
 
+/**
+ * The time in which nobody else takes a call's process for dead and closes the call (db/postgres/ledger/unfinished.ts).
+ * ms.
+ */
+const LONG_MS = 15_000
+
 const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
 
 /** A row that waits for the ledger. `inDoubt`: it may stand there already, or what it follows may not. */
@@ -237,9 +243,9 @@ export class Outcomes {
     this.#onLost = onLost
   }
 
-  /** Writes a row. Does not wait: nobody's answer depends on it. */
-  settle(entry: Entry): void {
-    this.#submit({ entry, inDoubt: false })
+  /** Writes a row. Does not wait: nobody's answer depends on it. `tookMs`: the time that its call took. */
+  settle(entry: Entry, tookMs = 0): void {
+    this.#submit({ entry, inDoubt: tookMs >= LONG_MS })
   }
 
   /**
@@ -287,7 +293,7 @@ export class Outcomes {
     if (unstorable && entry.detail !== UNSTORABLE)
       this.#submit({ entry: { ...entry, detail: UNSTORABLE }, inDoubt })
     else if (unstorable) this.#onLost(error)
-    else this.#keep({ entry, inDoubt: inDoubt || isInDoubt(error) }, error)
+    else this.#keep({ entry, inDoubt: true }, error)
   }
 
   #keep(owed: Owed, error: Error): void {
