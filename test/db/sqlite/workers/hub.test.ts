@@ -77,7 +77,7 @@ async function statusesIn({ file }: Stage, request: string): Promise<readonly st
 t.test('workers write one chain, each row at a place of its own', async (t) => {
   const { join: worker } = await stage(t)
   const ledgers = await ledgersOf(worker, 3)
-  const units = Array.from({ length: 300 }, (_, n) =>
+  const units = Array.from({ length: 300 }, async (_, n) =>
     ledgers[n % 3]?.commit({ entries: [decision(`r${n}`), outcome(`r${n}`)] }),
   )
   const sealed = (await Promise.all(units)).flat()

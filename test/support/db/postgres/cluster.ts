@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import {
@@ -71,7 +71,7 @@ async function made(): Promise<Cluster> {
     return url(name)
   }
   await start()
-  return { url, fresh, start, stop, postmaster, directory, programs: join(native, 'bin') }
+  return { url, fresh, start, stop, postmaster, directory, programs: dirname(program('postgres')) }
 }
 
 // With fsync: the ledger asks for it.
