@@ -209,6 +209,34 @@ await t.test('the header counts into the time of the handshake', async (t) => {
   t.equal(await timeouts(), 3)
 })
 
+await t.test('a header that is not whole when the gateway stops does not keep it', async (t) => {
+  const gateway = await testGateway(t, { ...BEHIND, timers: { handshakeMs: 600_000 } })
+  const { socket, closed } = await tcp(t, gateway)
+  socket.write(header2().subarray(0, 20))
+  await gateway.close(0)
+  t.equal(await closed, '')
+})
+
+await t.test('a crowd behind the balancer pushes out itself, and nobody else behind it', async (t) => {
+  const gateway = await testGateway(t, { ...BEHIND, timers: { handshakeMs: 60_000 } })
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const named = async (source: string) => {
+    const connection = await tcp(t, gateway)
+    connection.socket.write(header2({ source }))
+    return connection
+  }
+  const crowd = await Promise.all(Array.from({ length: 2_060 }, () => named('192.0.2.2')))
+  // 2,048 at once.
+  await Promise.race(crowd.map(({ closed }) => closed))
+  const honest = await named('192.0.2.1')
+  crowd.push(...(await Promise.all(Array.from({ length: 40 }, () => named('192.0.2.2')))))
+  const relayed = { header: header2({ source: '192.0.2.3' }) }
+  t.equal(await through(t, gateway, { relayed, who: bot, path: '/v1/models' }), 200)
+  t.notOk(honest.socket.destroyed)
+  t.ok((await faults(gateway, 'too_many_handshakes')) > 2_100 - 2_048)
+  for (const { socket } of crowd) socket.destroy()
+})
+
 await t.test('a thousand headers that come a byte at a time keep nobody waiting', async (t) => {
   const gateway = await testGateway(t, { ...BEHIND, timers: { handshakeMs: 60_000 } })
   const bot = await gateway.enroll('bot', ['llm.chat'])
