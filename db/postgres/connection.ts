@@ -30,9 +30,11 @@ export function readingPool(url: string, onLost: (error: Error) => void): Pool {
 
 /** A standby may be behind, and is not left again where the URL leads to the primary one day. */
 const refuseStandby: PoolConfig['verify'] = (client, done) => {
-  client
-    .query<{ is: boolean }>('select pg_is_in_recovery() as is')
-    .then(({ rows }) => done(rows[0]?.is === false ? undefined : new Error('it is a standby')), done)
+  const question = 'select pg_is_in_recovery() as is'
+  client.query<{ is: boolean }>(question, (error: Error | null, found) => {
+    if (error) return done(error)
+    return done(found.rows[0]?.is === false ? undefined : new Error('it is a standby'))
+  })
 }
 
 /**
