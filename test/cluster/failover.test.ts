@@ -14,6 +14,31 @@ t.test(
     const standby = await synchronousStandby(t, stage.database)
     const bot = await stage.enroll('bot')
     const loads = stage.replicas.map(({ url }) => load(stage, bot, { url, callers: 4 }))
+    await t.test(
+      'F-09 replicas that were led to a standby go back to the primary by themselves',
+      async (t) => {
+        const led = await under(
+          {
+            id: 'F-09',
+            what: 'led to a standby',
+            stopsAll: true,
+            begin: () => {
+              for (const { link } of stage.replicas) {
+                link.target = standby.socket
+                link.cut('reset')
+              }
+            },
+            // Not one connection is cut.
+            end: () => {
+              for (const { link } of stage.replicas) link.target = stage.database.socket
+            },
+          },
+          loads,
+        )
+        t.pass(`${tally(led.meanwhile)}, served again ${Math.round(led.resumedMs)} ms after that`)
+      },
+    )
+
     const { resumedMs, meanwhile } = await under(
       {
         id: 'F-09',

@@ -12,15 +12,15 @@ const KILLS = 3
 t.test('D-17 of 100 identical proofs at once', { skip: skipWithoutHaproxy }, async (t) => {
   const stage = await clusterStage(t)
   const bot = await stage.enroll('bot')
-  const { round } = await storm(t, stage, bot)
   const before = await stage.door.servers()
+  const { round } = await storm(t, stage, bot)
 
   await t.test(`exactly one passes, in each of ${ROUNDS} rounds over three replicas`, async (t) => {
     const wrong = []
     for (let n = 0; n < ROUNDS; n += 1) {
-      const { passed, replayed, model } = await round()
+      const { passed, replayed, model, told } = await round()
       const reached = stage.provider.reached.filter((one) => one.model === model).length
-      if (passed !== 1 || replayed !== 99 || reached !== 1) wrong.push({ n, passed, replayed, reached })
+      if (passed !== 1 || replayed !== 99 || reached !== 1) wrong.push({ n, passed, replayed, reached, told })
     }
     t.same(wrong, [])
     const opened = (await stage.door.servers()).map(

@@ -17,10 +17,7 @@ export async function broken(stage: Stage, made: readonly Made[]): Promise<reado
     ...lost(rows, made),
     ...dispatched(stage, rows),
     ...unpaired(rows),
-    ...behindTheirRevision(rows),
-    ...uncovered(rows).map(
-      ({ stream, seq }) => `B1: row ${seq} of ${stream} is allowed by nothing before it`,
-    ),
+    ...ordersOf(rows).flatMap(([by, ordered]) => overtaken(by, ordered)),
     ...stage.replicas.flatMap(({ name, ended }) => (ended() === null ? [] : [`${name} ${ended()}`])),
   ]
 }
@@ -37,8 +34,8 @@ const OPEN = `select stream, seq, request_id, leaf::json ->> 'model' as model fr
   where status = 'allowed' and request_id is not null and not exists (select from audit_rows outcome
     where outcome.request_id = decision.request_id and outcome.status in ('success', 'error', 'truncated', 'unknown'))`
 
-/** A row and the instant of its commit, µs since the epoch. */
-export type Row = AuditRow & { readonly committed: number }
+/** A row, the instant of its commit, µs since the epoch, and its place among the rows of all streams. */
+export type Row = AuditRow & { readonly committed: number; readonly place?: string | number }
 
 /**
  * All rows in the order of their commits. A change of authority and the decisions of all streams are never committed
@@ -105,15 +102,31 @@ function unpaired(rows: readonly Row[]): readonly string[] {
   })
 }
 
-/** B1: no decision by a revision stands behind the change that ended it. */
-function behindTheirRevision(rows: readonly Row[]): readonly string[] {
+/** B1: no decision stands behind the change that ended what it rests on. `by`: what orders the rows. */
+function overtaken(by: string, rows: readonly Row[]): readonly string[] {
   const revisions = new Map<unknown, number>()
-  return rows.flatMap(({ detail, status, stream, seq, principal_id: principal }) => {
+  const late = rows.filter(({ detail, status, principal_id: principal }) => {
     if (typeof detail.revision === 'number') revisions.set(detail.subject, detail.revision)
-    const judged =
-      status === 'allowed' ? (detail.authority as { revision?: number } | undefined)?.revision : undefined
-    const now = revisions.get(principal)
-    if (judged === undefined || judged === now) return []
-    return [`B1: row ${seq} of ${stream} is allowed by revision ${judged}, which was ${now} by then`]
+    return status === 'allowed' && revisionOf(detail) !== revisions.get(principal)
   })
+  const said = ({ stream, seq }: Pick<Row, 'stream' | 'seq'>) => `row ${seq} of ${stream}`
+  return [
+    ...late.map(
+      (row) =>
+        `B1 (${by}): ${said(row)} is allowed by revision ${String(revisionOf(row.detail))}, which had changed`,
+    ),
+    ...uncovered(rows).map((row) => `B1 (${by}): ${said(row)} is allowed by nothing before it`),
+  ]
+}
+
+const revisionOf = ({ authority }: Row['detail']): unknown =>
+  typeof authority === 'object' && authority !== null && 'revision' in authority
+    ? authority.revision
+    : undefined
+
+/** The server's own note of the instant, and the place that the ledger gives each row, where it gives any. */
+function ordersOf(rows: readonly Row[]): readonly (readonly [string, readonly Row[]])[] {
+  const placed = rows.every(({ place }) => place !== undefined)
+  const byPlace = rows.toSorted((a, b) => Number(a.place) - Number(b.place))
+  return [['by commit', rows], ...(placed ? ([['by place', byPlace]] as const) : [])]
 }

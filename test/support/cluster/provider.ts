@@ -17,7 +17,7 @@ export interface Reached {
 /** A provider that looks into the ledger at each request, before it answers. */
 export interface Provider {
   readonly url: string
-  readonly reached: readonly Reached[]
+  readonly reached: Reached[]
 }
 
 /**

@@ -11,14 +11,19 @@ export interface Round {
   readonly replayed: number
   /** Neither: the connection broke, or the database was away. */
   readonly unserved: number
+  /** What those were told, once each. */
+  readonly told: readonly string[]
   /** Sends the same proof once more. */
-  readonly again: () => Promise<number>
+  readonly again: () => Promise<unknown>
 }
 
 export interface Storm {
   /** Sends copies of a fresh proof, all at once, each on a connection of its own that stays open from round to round. */
   readonly round: (meanwhile?: () => Promise<unknown>) => Promise<Round>
 }
+
+const PASSED = '200 '
+const REPLAYED = '401 proof_invalid'
 
 /** Opens connections through the door, which spreads them over the replicas. */
 export async function storm(scope: Scope, stage: Stage, who: Identity, copies = 100): Promise<Storm> {
@@ -28,6 +33,8 @@ export async function storm(scope: Scope, stage: Stage, who: Identity, copies = 
     for (const agent of agents) agent.destroy()
   })
   const url = stage.door.url + PATH
+  // What comes at once is to be judged at once, and not to wait for 100 handshakes.
+  await Promise.all(agents.map((agent) => ask(`${stage.door.url}/health`, 'GET', { agent })))
   const [first] = agents
   const challenged = await ask(url, 'POST', {
     ...(first && { agent: first }),
@@ -42,24 +49,25 @@ export async function storm(scope: Scope, stage: Stage, who: Identity, copies = 
         headers: { dpop: proof(signer, { htm: 'POST', htu: url, nonce }) },
         body: { model, messages: [] },
       }
-      const send = async (agent: (typeof agents)[number]): Promise<number> => {
+      const send = async (agent: (typeof agents)[number]): Promise<string> => {
         try {
           const { status, headers, json } = await ask(url, 'POST', { agent, ...used })
           nonce = headers['dpop-nonce'] ?? nonce
-          // Any other refusal says nothing of the proof.
-          return status === 401 && json?.reason !== 'proof_invalid' ? 0 : status
-        } catch {
-          return 0
+          return `${status} ${json?.reason ?? ''}`
+        } catch (error) {
+          return String(error)
         }
       }
-      const [statuses] = await Promise.all([Promise.all(agents.map(send)), meanwhile()])
-      const count = (status: number): number => statuses.filter((one) => one === status).length
-      const [passed, replayed] = [count(200), count(401)]
+      const [answers] = await Promise.all([Promise.all(agents.map(send)), meanwhile()])
+      const others = answers.filter((one) => one !== PASSED && one !== REPLAYED)
+      const count = (answer: string): number => answers.filter((one) => one === answer).length
+      const [passed, replayed] = [count(PASSED), count(REPLAYED)]
       return {
         model,
         passed,
         replayed,
-        unserved: copies - passed - replayed,
+        unserved: others.length,
+        told: [...new Set(others)],
         again: () => send(first ?? agentOf(stage.ca, who)),
       }
     },

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { oneOf, randomOf } from '../../../../scripts/siege/attacks/target.ts'
+import { randomOf } from '../../../../scripts/siege/attacks/target.ts'
 import { connectionFaults, databaseFaults, type Fault, replicaFaults } from '../faults.ts'
 import { type Load, load, tally } from '../load.ts'
 import { broken, openCalls } from '../oracle.ts'
@@ -22,6 +22,11 @@ export interface SoakOptions {
 const CALLERS = 12
 /** From the end of a fault to the first call that is served. ms. SECURITY §3, the oracle, (d). */
 const RESUMES_MS = 5_000
+/**
+ * The longest that a call may hang, with some room. ms. Not held against what waits for a server that says nothing
+ * (docs/threats.md#f-10), nor for a gateway that stands still.
+ */
+const HANGS_MS = 3_000
 /** DETAILS: in which the calls of a replica that died are closed. ms. */
 const CLOSED_MS = 60_000
 /** A longer run is too short to tell a leak from a start. Minutes. */
@@ -62,10 +67,13 @@ async function run(scope: Scope, { minutes, perSecond, rounds, seed }: SoakOptio
     ...replicaFaults(stage.replicas.slice(1), random),
   ]
   let stormed = 0
+  let bag: Fault[] = []
   while (performance.now() < until) {
     for (const found of await storms(stage, round, Math.min(3, rounds - stormed))) violations.push(found)
     stormed += Math.min(3, rounds - stormed)
-    await happen(oneOf(random, faults as [Fault, ...Fault[]]), loads, violations, happened)
+    // Each once, in any order, before one comes again.
+    if (bag.length === 0) bag = faults.toSorted(() => random() - 0.5)
+    await happen(bag.pop() as Fault, loads, violations, happened)
     await sleep(Math.min(2_000, Math.max(0, until - performance.now())))
   }
   await Promise.all([...loads.map((way) => way.stop()), flips.stop(), aborts.stop()])
@@ -80,6 +88,7 @@ async function run(scope: Scope, { minutes, perSecond, rounds, seed }: SoakOptio
   violations.push(...flips.violations, ...(await broken(stage, made)), ...grown(samples, minutes))
   say(
     report({
+      minutes,
       made: tally(made),
       stormed,
       flips: flips.count(),
@@ -112,6 +121,8 @@ async function happen(
     `${name}: ${tally(meanwhile)}, slowest ${Math.round(slowestMs)} ms, served again after ${Math.round(resumedMs)} ms`,
   )
   if (resumedMs > RESUMES_MS) violations.push(`${name}: served again only after ${Math.round(resumedMs)} ms`)
+  if (slowestMs > HANGS_MS && !fault.isSilent && fault.id !== 'F-25')
+    violations.push(`${name}: a call hung for ${Math.round(slowestMs)} ms`)
   const odd = fault.losesConnections ? [] : meanwhile.filter(({ status }) => status !== 200 && status !== 503)
   if (odd.length > 0) violations.push(`${name}: answers other than 200 and 503: ${tally(odd)}`)
 }
@@ -124,11 +135,11 @@ async function storms(
 ): Promise<readonly string[]> {
   const wrong: string[] = []
   for (let n = 0; n < count; n += 1) {
-    const { model, passed, replayed, unserved } = await round()
+    const { model, passed, replayed, unserved, told } = await round()
     const reached = stage.provider.reached.filter((one) => one.model === model).length
     if (passed !== 1 || reached !== 1)
       wrong.push(
-        `D-17: ${passed} of 100 copies passed, ${replayed} were refused, ${unserved} neither, ${reached} reached the provider`,
+        `D-17: ${passed} of 100 copies passed, ${replayed} were refused, ${unserved} neither (${told.join(', ')}), ${reached} reached the provider`,
       )
   }
   return wrong
@@ -147,6 +158,7 @@ function grown(samples: readonly Sample[], minutes: number): readonly string[] {
 }
 
 interface Figures {
+  readonly minutes: number
   readonly made: string
   readonly stormed: number
   readonly flips: number
@@ -156,9 +168,11 @@ interface Figures {
   readonly violations: readonly string[]
 }
 
-function report({ made, stormed, flips, aborts, happened, samples, violations }: Figures): string {
+function report({ minutes, made, stormed, flips, aborts, happened, samples, violations }: Figures): string {
   const mib = (bytes: number): string => (bytes / 1_048_576).toFixed(0)
   const [first, last] = [samples[0], samples.at(-1)]
+  const slope =
+    minutes < JUDGED_MINUTES ? '' : ` (${slopeOf(samples).toFixed(1)} MiB an hour behind the first quarter)`
   return [
     '',
     `calls            ${made}`,
@@ -168,7 +182,7 @@ function report({ made, stormed, flips, aborts, happened, samples, violations }:
         `${String(of.times).padStart(4)} x  ${name}: slowest ${Math.round(of.slowestMs)} ms, served again within ${Math.round(of.resumedMs)} ms`,
     ),
     first && last
-      ? `memory           heap ${mib(first.heap)} to ${mib(last.heap)} MiB (${slopeOf(samples).toFixed(1)} MiB/h behind the first quarter), resident ${mib(first.resident)} to ${mib(last.resident)} MiB, descriptors ${first.descriptors} to ${last.descriptors}`
+      ? `memory           heap ${mib(first.heap)} to ${mib(last.heap)} MiB${slope}, resident ${mib(first.resident)} to ${mib(last.resident)} MiB, descriptors ${first.descriptors} to ${last.descriptors}`
       : 'memory           not seen',
     violations.length === 0 ? 'held: nothing lost, replayed or let in' : `BROKEN ${violations.length} times:`,
     ...violations.slice(0, 40).map((one) => `  ${one}`),
