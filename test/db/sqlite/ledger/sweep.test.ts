@@ -16,6 +16,8 @@ const CONFIG = 'cd'.repeat(32)
 /** Every call of the system, some ten minutes, where it is asked for; some of them otherwise. */
 const FULL = process.env.TEST_SWEEP === 'full'
 const LANES = 2
+const TIMEOUT_MS = FULL ? 3_600_000 : 300_000
+t.setTimeout(TIMEOUT_MS)
 
 /** How the ledger stood before. `first`: the units of the first batch. */
 interface Start {
@@ -135,7 +137,7 @@ const BETWEEN: Sweep = { start: EMPTY, call: 'write', fault: 'KILL', apart: 9 }
 
 t.test(
   'F-01 F-03 F-04 a kill, an I/O error or a full disk at any write of the ledger loses no acknowledged row',
-  { skip: withoutStrace(), timeout: FULL ? 3_600_000 : 300_000 },
+  { skip: withoutStrace(), timeout: TIMEOUT_MS },
   async (t) => {
     t.testdir({})
     const left = [...SWEEPS, BETWEEN]
