@@ -21,6 +21,7 @@ const ONE_ENGINE: Readonly<Record<string, string>> = {
 /** They reach a part of the database and open none. */
 const OPEN_NONE = [
   'test/db/mcp/authority.test.ts',
+  'test/deploy/helm.test.ts',
   'test/plugins/policy/config.test.ts',
   'test/proxy/configuration.test.ts',
   'test/proxy/settings.test.ts',
