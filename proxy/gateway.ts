@@ -8,17 +8,16 @@ import { bringRecordUpToDate } from './admin/record-version.ts'
 import { startTasks } from './background.ts'
 import { type Configuration, loadConfiguration, loadedDetail } from './configuration.ts'
 import { type DataDirectory, openDataDirectory } from './data-directory.ts'
-import { handlers } from './handlers.ts'
 import { type Control, joinControl, openControl } from './http/control-socket.ts'
 import { openListeners } from './http/listeners.ts'
 import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
-import { pipelines } from './pipelines.ts'
 import { makeDataDirectory } from './prepare-directory.ts'
 import { type Note, type Reload, type ReloadSteps, reloader, reloadSteps } from './reload.ts'
-import { type Routers, routers } from './routes.ts'
+import type { Routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
 import type { Settings } from './settings.ts'
+import { swappable } from './swappable.ts'
 import { writeSummaries } from './tasks/record-summaries.ts'
 import { tlsMaterial } from './tasks/renew-server-certificate.ts'
 import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
@@ -188,33 +187,6 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     measure: () => metrics.registry.getMetricsAsJSON(),
     failed: ledger.failed,
     close,
-  }
-}
-
-/**
- * Holds the configuration in force and the routers made from it, and swaps them together: a request sees one
- * configuration, whole.
- */
-function swappable(services: Services, first: Configuration) {
-  const { plugins, mcp, dataDirectory } = services
-  const adminApart = dataDirectory.settings.adminListen !== null
-  const made = (configuration: Configuration): Routers => {
-    const gates = pipelines({ configuration, ...plugins, mcp })
-    return routers(gates, handlers(services, configuration), adminApart)
-  }
-  let inForce = first
-  const { runtime, admin, control } = made(first)
-  const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
-  return {
-    configuration: () => inForce,
-    mounted,
-    use: (configuration: Configuration): void => {
-      const next = made(configuration)
-      const before = inForce
-      inForce = configuration
-      for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
-      void before.close()
-    },
   }
 }
 

@@ -77,11 +77,11 @@ async function statusesIn({ file }: Stage, request: string): Promise<readonly st
 t.test('workers write one chain, each row at a place of its own', async (t) => {
   const { join: worker } = await stage(t)
   const ledgers = await ledgersOf(worker, 3)
-  const units = Array.from({ length: 300 }, async (_, n) =>
-    ledgers[n % 3]?.commit({ entries: [decision(`r${n}`), outcome(`r${n}`)] }),
+  const units = Array.from({ length: 300 }, (_, n) =>
+    (ledgers[n % 3] as Ledger).commit({ entries: [decision(`r${n}`), outcome(`r${n}`)] }),
   )
   const sealed = (await Promise.all(units)).flat()
-  const places = sealed.map((one) => one?.seq ?? 0).toSorted((one, other) => one - other)
+  const places = sealed.map((one) => one.seq).toSorted((one, other) => one - other)
   t.same(
     places,
     Array.from({ length: 600 }, (_, n) => n + 1),

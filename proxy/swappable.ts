@@ -1,0 +1,32 @@
+import type { Configuration } from './configuration.ts'
+import { handlers } from './handlers.ts'
+import { pipelines } from './pipelines.ts'
+import { type Routers, routers } from './routes.ts'
+import type { Services } from './services.ts'
+
+/**
+ * Holds the configuration in force and the routers made from it, and swaps them together: a request sees one
+ * configuration, whole.
+ */
+export function swappable(services: Services, first: Configuration) {
+  const { plugins, mcp, dataDirectory } = services
+  const adminApart = dataDirectory.settings.adminListen !== null
+  const made = (configuration: Configuration): Routers => {
+    const gates = pipelines({ configuration, ...plugins, mcp })
+    return routers(gates, handlers(services, configuration), adminApart)
+  }
+  let inForce = first
+  const { runtime, admin, control } = made(first)
+  const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
+  return {
+    configuration: () => inForce,
+    mounted,
+    use: (configuration: Configuration): void => {
+      const next = made(configuration)
+      const before = inForce
+      inForce = configuration
+      for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
+      void before.close()
+    },
+  }
+}
