@@ -69,6 +69,9 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
 // A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.
 const MAX_BATCH = 512
 
+/** A batch that takes longer, and fails, was held up by a database that says nothing. ms. */
+const PATIENCE_MS = 1_000
+
 const NO_ROWS: readonly Sealed[] = []
 
 interface Waiter extends Work {
@@ -79,8 +82,8 @@ interface Waiter extends Work {
  * The queue in front of a writer. While one batch is under way the next one fills: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
- * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
- * head is that of the last batch the writer has made durable; the writer's thread owns the chain. A crash
+ * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and as many run at a time as the writer
+ * takes batches. The head is that of the last batch the writer has made durable; the writer owns the chain. A crash
  * loses what is queued, of which nobody was told that it is durable: a call without a row, refused, never
  * work without a row.
  */
@@ -95,7 +98,8 @@ class CommitQueue implements Ledger {
   /** True where the queue must move on: a unit in it cannot wait. */
   #pressed = false
   #delayed: NodeJS.Timeout | null = null
-  #draining: Promise<void> | null = null
+  #drains = 0
+  readonly #drained = Promise.withResolvers<void>()
   #head: Sealed | null
   #fault: Error | null = null
   #failing = false
@@ -179,7 +183,7 @@ class CommitQueue implements Ledger {
 
   async #finish(): Promise<void> {
     this.#flush()
-    await this.#draining
+    if (this.#drains > 0) await this.#drained.promise
     await this.#writer.close()
   }
 
@@ -188,12 +192,14 @@ class CommitQueue implements Ledger {
     this.#delayed = null
     if (this.#queue.length === 0) return
     this.#pressed = true
-    this.#draining ??= this.#drain()
+    if (this.#drains === (this.#writer.depth ?? 1)) return
+    this.#drains += 1
+    void this.#drain()
   }
 
   #delay(): void {
     // The drain under way looks at its end for units that are still queued.
-    if (this.#draining) return
+    if (this.#drains > 0) return
     this.#delayed ??= setTimeout(() => this.#flush(), this.#delayMs)
   }
 
@@ -205,21 +211,31 @@ class CommitQueue implements Ledger {
       this.#pressed = this.#queue.length > 0
       await this.#write(batch)
     }
-    this.#draining = null
+    this.#drains -= 1
     if (this.#queue.length > 0) this.#delay()
+    if (this.#closed && this.#drains === 0) this.#drained.resolve()
   }
 
   async #write(batch: readonly Waiter[]): Promise<void> {
     let results: readonly WorkResult[]
+    const from = performance.now()
     try {
       if (this.#fault) throw this.#fault
       results = await this.#writer.write(batch)
     } catch (error) {
       this.#failing = true
       for (const waiter of batch) this.#tell(waiter, unavailable(error))
+      if (performance.now() - from > PATIENCE_MS) this.#refuseAll()
       return
     }
     for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
+  }
+
+  /** Those who came while the database said nothing have waited for as long, and would wait as long again. */
+  #refuseAll(): void {
+    const silent = unavailable(new Error('the database did not answer'))
+    this.#pressed = false
+    for (const waiter of this.#queue.splice(0)) this.#tell(waiter, silent)
   }
 
   // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant

@@ -70,12 +70,13 @@ class StreamWriter implements Writer {
 
   async write(batch: readonly Work[]): Promise<readonly WorkResult[]> {
     const client = await this.#session()
+    const from = performance.now()
     let prepared: Prepared | null = null
     try {
       prepared = await prepare(client, this.stream, this.#head, batch)
       await store(client, this.stream, prepared.rows)
     } catch (error) {
-      if (prepared && error instanceof InDoubt) return this.#resolve(client, prepared, error)
+      if (prepared && error instanceof InDoubt) return this.#resolve(client, prepared, error, from)
       await this.#undo(client, error)
       throw error
     }
@@ -109,10 +110,19 @@ class StreamWriter implements Writer {
     if (error.code === LOCK_NOT_AVAILABLE) await client.query(END_OVERDUE, [DEADLINE_MS]).catch(() => {})
   }
 
-  /** Looks up whether a batch was stored whose commit was never answered. */
-  async #resolve(client: Client, { tip, results }: Prepared, doubt: InDoubt): Promise<readonly WorkResult[]> {
+  /**
+   * Looks up whether a batch was stored whose commit was never answered. Not where its callers have waited for the
+   * answer: a server that says nothing will not say it now.
+   */
+  async #resolve(
+    client: Client,
+    { tip, results }: Prepared,
+    doubt: InDoubt,
+    from: number,
+  ): Promise<readonly WorkResult[]> {
     this.#doubt = tip
     this.#drop(client)
+    if (performance.now() - from > LOCK_MS) throw doubt
     await this.#session().catch((lost: unknown) => {
       throw new InDoubt(messageOf(lost), { cause: lost })
     })
@@ -155,7 +165,8 @@ class StreamWriter implements Writer {
     // The session before, where the server has not noticed that its connection is gone.
     await client.query(END_HOLDER, lock)
     await client.query('select pg_advisory_lock($1, $2)', lock)
-    await this.#comeBack(client)
+    // Others may have taken it for gone and ended its calls. Whoever dies later is looked after again.
+    await client.query(REOPEN, [this.stream])
     const { rows } = await client.query<Link>(LAST, [this.stream])
     const found = rows[0] ?? NO_ROWS
     const known = [this.#head, ...(this.#doubt ? [this.#doubt] : [])]
@@ -167,16 +178,6 @@ class StreamWriter implements Writer {
       )
     this.#head = found
     this.#doubt = null
-  }
-
-  /** Opens the stream again where others have closed it, with nothing left open, while its session was away. */
-  async #comeBack(client: Client): Promise<void> {
-    const { rows } = await client.query<{ recovered: number }>(REOPEN, [this.stream])
-    if (rows.every(({ recovered }) => recovered === 0)) return
-    // Their outcomes are written: what this process may still know of them comes too late.
-    throw this.#lose(
-      new Error(`audit stream ${this.stream} was away for long, and another process has ended its calls`),
-    )
   }
 
   #drop(client: Client): void {
@@ -194,7 +195,7 @@ class StreamWriter implements Writer {
 const LAST = 'select seq, row_hash as hash from audit_rows where stream = $1 order by seq desc limit 1'
 
 const REOPEN =
-  'update audit_streams set closed_at = case recovered when 0 then null else closed_at end where stream = $1 returning recovered'
+  'update audit_streams set closed_at = null, recovered = 0 where stream = $1 and (recovered > 0 or closed_at is not null)'
 
 /** PostgreSQL's appendix A, of a wait for a lock that took too long. */
 const LOCK_NOT_AVAILABLE = '55P03'

@@ -3,6 +3,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Ledger, openLedger } from '../../../../db/audit/ledger.ts'
+import { NOTICE_MAX_BYTES } from '../../../../db/notices.ts'
 import { listRows, verifyDatabase } from '../../../../db/audit/read.ts'
 import type { Database } from '../../../../db/database.ts'
 import { openSqliteDatabase } from '../../../../db/sqlite/database.ts'
@@ -184,7 +185,7 @@ t.test('workers hear what the others tell, and one of them leads', async (t) => 
     (length) => length === 2,
   )
   t.same(heard, ['other a', 'other b'], 'not who tells')
-  t.throws(() => one.database.notices.tell('topic', 'x'.repeat(65_537)), RangeError)
+  t.throws(() => one.database.notices.tell('topic', 'x'.repeat(NOTICE_MAX_BYTES + 1)), RangeError)
 
   const leading = () => [one, other].map(({ database }) => database.leads('task'))
   t.same(leading(), [false, false], 'nobody, until one is named')
