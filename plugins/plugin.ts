@@ -198,6 +198,8 @@ class Judgement<Facts extends Arrival> {
 
   /** Tells whether it was judged by what is not so any more; false where nobody can say, and a record would not hold. */
   async outdated(): Promise<boolean> {
+    // Where the database did not answer, nobody waits for it once more.
+    if (this.refusal?.reason === 'audit_unavailable') return false
     try {
       return (await this.#recorder.current?.(this.facts)) === false
     } catch (error) {

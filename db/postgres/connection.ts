@@ -3,9 +3,14 @@ import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
 /** The time that a question may take, before whoever waits is told that the database is gone. ms. */
-const QUESTION_MS = 2_000
+export const QUESTION_MS = 2_000
 /** The time that a server may be late with its own limit. ms. */
 const SILENCE_MS = 250
+/**
+ * The time that a process may say nothing in the middle of a batch: one that is frozen there keeps others' changes
+ * waiting, for less than the time that they wait for a lock. ms.
+ */
+const IDLE_MS = 1_000
 /** Connections of one process that read. */
 const MOST_READERS = 8
 
@@ -50,7 +55,11 @@ export const writingClient = (url: string, questionMs: number): Client =>
  * all of it ever after.
  */
 export const ledgerClient = (url: string, questionMs: number, lockMs: number): Client => {
-  const settings = [`lock_timeout=${lockMs}`, 'plan_cache_mode=force_custom_plan']
+  const settings = [
+    `lock_timeout=${lockMs}`,
+    `idle_in_transaction_session_timeout=${IDLE_MS}`,
+    'plan_cache_mode=force_custom_plan',
+  ]
   const config: ClientConfig & { readonly pipeline: true } = {
     ...configOf(url, questionMs, ...settings),
     pipeline: true,
@@ -78,10 +87,11 @@ export async function withClient<Made>(
 export const migratingConfig = (url: string): PoolConfig => ({ ...configOf(url, 0), max: 1 })
 
 function configOf(url: string, questionMs: number, ...settings: readonly string[]): ClientConfig {
+  // The last word counts.
   const all = [
-    ...settings,
     `statement_timeout=${questionMs}`,
     `idle_in_transaction_session_timeout=${questionMs}`,
+    ...settings,
   ]
   return {
     connectionString: url,

@@ -2,9 +2,10 @@ import type { Compilable } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Pool } from 'pg'
 import type { Lookup } from '../database.ts'
+import { QUESTION_MS } from './connection.ts'
 import { GENERATION, type Generation } from './generation.ts'
 import type { Presence } from './presence.ts'
-import { findsNothing, unavailable } from './reading.ts'
+import { findsNothing, inTime, unavailable } from './reading.ts'
 
 const MAX_ROWS = 20_000
 /** Of what is kept, in characters and a little for each row. */
@@ -53,7 +54,8 @@ export class KeptLookups {
     const name = `lookup_${prepares}`
     return async (...parameters) => {
       if (findsNothing(parameters)) return undefined
-      const { rows } = await this.#pool.query({ name, text, values: [...parameters] }).catch(unavailable)
+      const asking = this.#pool.query({ name, text, values: [...parameters] })
+      const { rows } = await inTime(asking, performance.now() + QUESTION_MS).catch(unavailable)
       // The rows are those of the query that was compiled.
       return rows[0] as R | undefined
     }
@@ -97,7 +99,8 @@ export class KeptLookups {
     this.#next ??= turn.then(async () => {
       this.#next = null
       const before = this.#generation.latest
-      const asked = this.#pool.query<{ generation: number }>(GENERATION).catch(unavailable)
+      const asking = this.#pool.query<{ generation: number }>(GENERATION)
+      const asked = inTime(asking, performance.now() + QUESTION_MS).catch(unavailable)
       this.#asking = asked.catch(() => {})
       const { rows } = await asked
       this.#generation.take(rows[0]?.generation ?? 0)

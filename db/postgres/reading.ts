@@ -3,7 +3,7 @@ import { DatabaseError, type Pool } from 'pg'
 import { messageOf } from '../error-message.ts'
 import type { Schema } from '../schema.ts'
 import { DatabaseUnavailable } from '../unavailable.ts'
-import { readingPool } from './connection.ts'
+import { QUESTION_MS, readingPool } from './connection.ts'
 
 /** The connections by which a database is read, and what asks on them. Whoever opens it destroys `kysely`. */
 export interface Reading {
@@ -21,12 +21,18 @@ export function openReading(url: string): Reading {
 function kyselyPool(pool: Pool): PostgresPool {
   return {
     connect: async () => {
-      const client = await pool.connect().catch(unavailable)
+      const until = performance.now() + QUESTION_MS
+      const connecting = pool.connect()
+      const client = await inTime(connecting, until).catch((error: unknown) => {
+        // Nobody waits for it any more.
+        connecting.then((late) => late.release()).catch(() => {})
+        return unavailable(error)
+      })
       let broken = false
       const query = (text: string, values: readonly unknown[] = []): Promise<unknown> =>
         findsNothing(values)
           ? Promise.resolve({ command: 'SELECT', rowCount: 0, rows: [] })
-          : client.query(text, [...values]).catch((error: unknown) => {
+          : inTime(client.query(text, [...values]), until).catch((error: unknown) => {
               broken = !(error instanceof DatabaseError)
               unavailable(error)
             })
@@ -35,6 +41,23 @@ function kyselyPool(pool: Pool): PostgresPool {
     },
     end: () => pool.end(),
     options: pool.options,
+  }
+}
+
+/**
+ * Waits for an answer until an instant, in ms of `performance.now()`: for a connection that is free, and for what is asked
+ * on it. Each has a limit of its own too, and a caller would wait for one after the other.
+ */
+export async function inTime<Answer>(asked: Promise<Answer>, until: number): Promise<Answer> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(
+    () => late.reject(new Error('it did not answer in time')),
+    until - performance.now(),
+  )
+  try {
+    return await Promise.race([asked, late.promise])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

@@ -28,6 +28,8 @@ export class Member {
   url: string | null = null
   /** True once its process has ended. */
   dead = false
+  /** True once it was killed: its process ends in a moment. */
+  dying = false
   /** True once it writes no more rows. */
   silent = false
   /** Its metrics, as they were when somebody asked last. */
@@ -82,6 +84,7 @@ export class Member {
   }
 
   kill(): void {
+    this.dying = true
     this.#worker.process.kill('SIGKILL')
   }
 

@@ -201,7 +201,7 @@ class Parent {
   async #ending(member: Member): Promise<boolean> {
     member.silent = true
     const others = this.#crew.members.filter((other) => other !== member)
-    await Promise.all(others.filter(({ dead }) => dead).map(({ gone }) => gone))
+    await Promise.all(others.filter(({ dead, dying }) => dead || dying).map(({ gone }) => gone))
     return this.#stopping !== null && this.#crew.members.every(({ silent }) => silent)
   }
 

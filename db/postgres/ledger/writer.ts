@@ -14,8 +14,8 @@ import { Abandoned } from './unfinished.ts'
 
 /** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
 const DEADLINE_MS = 2_000
-/** The time that a batch waits for a lock. Whoever comes while one batch waits is in the next one: half of the above. ms. */
-const LOCK_MS = 1_000
+/** The time that a batch waits for a lock: longer than whoever is frozen may hold it (db/postgres/connection.ts). ms. */
+const LOCK_MS = 1_500
 /** The time that a look for what other writers have left open may take. ms. */
 const LOOK_MS = 60_000
 

@@ -179,7 +179,9 @@ t.test('a worker that hangs is killed and replaced', async (t) => {
     'it is killed',
   )
   t.equal(await replaced(gateway, [victim], 2), 2)
-  t.match(gateway.output(), 'a worker hangs and is killed')
+  // Lines are written some at a time.
+  const said = () => gateway.output().includes('a worker hangs and is killed')
+  t.ok(await patiently(said, (is) => is), gateway.output())
   await stopped(t, gateway)
 })
 
