@@ -30,10 +30,9 @@ begin
       select from added
       where case added.seq
           when 1 then added.prev_hash <> repeat('0', 64)
-          else not exists (
-            select from audit_rows parent
-            where parent.stream = added.stream and parent.seq = added.seq - 1
-              and parent.row_hash = added.prev_hash and parent.place < added.place)
+          else added.prev_hash is distinct from (
+            select parent.row_hash from audit_rows parent
+            where parent.stream = added.stream and parent.seq = added.seq - 1)
         end
         or strpos(added.leaf, '"prev_hash":"' || added.prev_hash || '"') = 0)
   $q$ into wrong;

@@ -1,9 +1,6 @@
 import t from 'tap'
-import type { StoredRow } from '../../../db/audit/leaf.ts'
 import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import { insertOf } from '../../../db/postgres/ledger/rows.ts'
-import { chainOf } from '../../support/db/history.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry, VERSION } from '../../support/db/scratch-ledger.ts'
@@ -47,20 +44,6 @@ for (const [statement, why] of REFUSED) {
     t.match((await raw(url, 'select status from audit_rows')).rows, [{ status: 'allowed' }])
   })
 }
-
-t.test('T12 the ledger refuses a row whose place is not behind that of the row before it', async (t) => {
-  const url = await server.fresh()
-  const [first, second] = chainOf([entry(), entry()])
-  await replica(t, url)
-  const insert = async (row: StoredRow | undefined, place: number) => {
-    const { text, values } = insertOf(row ? [row] : [])
-    const placed = text.replace(') select *', `, place) overriding system value select *, ${place}`)
-    return raw(url, placed, values)
-  }
-  await insert(first, 100)
-  await t.rejects(insert(second, 99), { message: /only the next row/ })
-  await insert(second, 101)
-})
 
 const TAMPERED: readonly (readonly [string, RegExp])[] = [
   ['drop trigger audit_rows_delete on audit_rows', /audit_rows_delete is missing/],

@@ -50,7 +50,9 @@ const REFUSED = [
 overriding system value values ('other', 1, '', '', '', repeat('0', 64), '', '{}', 1)`,
   "select setval('audit_rows_place_seq', 1)",
   // The same by other ways.
-  "insert into audit_rows select * from audit_rows on conflict (stream, seq) do update set status = 'denied'",
+  `insert into audit_rows (stream, seq, recorded_at, action, status, prev_hash, row_hash, leaf)
+select stream, seq, recorded_at, action, status, prev_hash, row_hash, leaf from audit_rows
+on conflict (stream, seq) do update set status = 'denied'`,
   "merge into audit_rows a using audit_rows b on a.seq = b.seq when matched then update set status = 'denied'",
   "copy audit_rows from program 'true'",
   'alter table audit_rows alter column leaf type varchar(1)',
