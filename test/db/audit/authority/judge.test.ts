@@ -184,15 +184,27 @@ t.test('docs/ledger.md#replay: a binding stands until it is revoked itself', asy
   t.match(of([...moved, decidedTool(1)]), wrong(8), 'it is of one principal')
 })
 
-t.test('docs/ledger.md#pairs: each stream has its own', async (t) => {
-  const one = decided(1)
-  const [first, second] = [chainOf([...LLM, one, ended(one)]), chainOf([one, started])]
-  const both = [...first, ...second.map((row) => ({ ...row, stream: 'other' }))]
-  t.match(recomputed(both), {
-    recomputed: 1,
-    disagree: 0,
-    not_recomputable: { 'of another stream': 1 },
-    allowed_without_outcome: 1,
-    problems: [{ stream: 'other', seq: 1 }],
-  })
-})
+t.test(
+  'docs/ledger.md#pairs: a start ends the calls of its own stream, and all streams are judged',
+  async (t) => {
+    const [one, two] = [decided(1), decided(2)]
+    const elsewhere = (entries: readonly Entry[]) =>
+      chainOf(entries).map((row) => ({ ...row, stream: 'other' }))
+    const first = chainOf([...LLM, one, ended(one), two])
+    t.match(recomputed([...first, ...elsewhere([started, one, started])]), {
+      recomputed: 3,
+      disagree: 0,
+      not_recomputable: {},
+      allowed_without_outcome: 1,
+      outcomes_without_decision: 0,
+      open: 1,
+      problems: [{ stream: 'other', seq: 2 }],
+    })
+    const stale = decided(3, { authority: { revision: 2 } })
+    t.match(recomputed([...first, ...elsewhere([started, stale])]), {
+      recomputed: 3,
+      disagree: 1,
+      problems: [{ stream: 'other', seq: 2 }],
+    })
+  },
+)
