@@ -7,8 +7,11 @@ import { migratingConfig } from '../../../db/postgres/connection.ts'
 import { MIGRATIONS } from '../../../db/postgres/migrations.ts'
 import { TextByBytes } from '../../../db/postgres/text-by-bytes.ts'
 import { formerDatabase, formerRows } from '../../support/db/former-ledger.ts'
+import { chainOf, changed, decided, ended, JKT, loaded, note, started } from '../../support/db/history.ts'
+import { CAPABILITIES as HELD, TABLES } from '../../support/db/ledger-with-tables.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
+import { withRaw } from '../../support/db/scratch-ledger.ts'
 import { sallyport } from '../../support/run.ts'
 
 const server = await cluster()
@@ -68,21 +71,69 @@ t.test(
   },
 )
 
-t.test('a deployment of 0.6.4 is copied once this version has run on it, and not before', async (t) => {
-  const url = await server.fresh()
-  const file = await formerDatabase(t.testdir(), formerRows(40))
-  const env = { MCP_PROXY_DATA_DIR: t.testdirName }
-  const copy = () => sallyport(['copy-database', '--to', url], env)
-  t.match(await copy(), { code: 1, err: /another version.*start this version on it once/ })
-  await (await openDatabase(`sqlite:${file}`)).close()
-  t.match(await copy(), { code: 0, out: /it verifies/ })
-  t.match(await sallyport(['verify', url]), { code: 0, out: /40 rows/ })
-  const { rows } = await raw(
-    url,
-    `select leaf::json ->> 'v' as v, count(*)::int from audit_rows group by 1 order by 1`,
+/** What 0.6.4 finds: rows of version 1, the last of them a call that the upgrade interrupted. */
+const FORMER = [
+  started,
+  changed('agent.created', 1),
+  changed('workload.created', 1, { subject: 'acme::workload::job' }),
+  note('mcp_resource.created', { subject: 'mcpr_1' }),
+  note('ca.attached', { kind: 'spiffe', digests: ['ca1'] }),
+  decided(1),
+  ended(decided(1)),
+  decided(2),
+]
+/** What it adds in rows of version 2. */
+const call = decided(3, { dpop_jkt: JKT, authority: { revision: 2 } })
+const SINCE = [
+  { ...ended(decided(2)), status: 'unknown' },
+  started,
+  loaded(),
+  changed('authority.snapshot', 2, {
+    capabilities: HELD,
+    dpop_jkts: [[JKT, null]],
+    bindings: [['mcpb_1', 'mcpr_1']],
+  }),
+  call,
+  ended(call),
+]
+const ROWS = [...FORMER, ...SINCE]
+const VERSIONS = ROWS.map((_, index) => (index < FORMER.length ? 1 : 2))
+const lasting = (count: number) => chainOf(ROWS.slice(0, count), VERSIONS)
+
+/** Deployments of 0.6.4, by how many rows have which version, and what verifying them comes to. */
+const DEPLOYMENTS = {
+  'that wrote no row of version 2 yet': { rows: lasting(FORMER.length), versions: [8], code: 0 },
+  'that was upgraded once': { rows: lasting(ROWS.length), versions: [8, 6], code: 0 },
+  'whose decisions name no authority': { rows: formerRows(40), versions: [20, 20], code: 5 },
+}
+
+for (const [which, { rows, versions, code }] of Object.entries(DEPLOYMENTS)) {
+  t.test(
+    `a deployment of 0.6.4 ${which} is copied once this version has run on it, and verifies the same`,
+    async (t) => {
+      const url = await server.fresh()
+      const file = await formerDatabase(t.testdir(), rows)
+      if (code === 0) withRaw(file, (db) => db.exec(TABLES))
+      const verified = async (source: string) => {
+        const { code, out } = await sallyport(['verify', source, '--json'])
+        const { notes: _, ...found } = JSON.parse(out)
+        return { code, ...found }
+      }
+      const copy = () => sallyport(['copy-database', '--to', url], { MCP_PROXY_DATA_DIR: t.testdirName })
+      t.match(await copy(), { code: 1, err: /another version.*start this version on it once/ })
+      await (await openDatabase(`sqlite:${file}`)).close()
+      const before = await verified(file)
+      t.match(before, { code, ok: true, rows: rows.length })
+      t.match(await copy(), { code: 0, out: /it verifies/ })
+      t.same(await verified(url), before)
+      const { rows: copied } = await raw(
+        url,
+        `select count(*)::int from audit_rows group by leaf::json ->> 'v' order by leaf::json ->> 'v'`,
+      )
+      t.same(
+        copied.map(({ count }) => count),
+        versions,
+      )
+    },
   )
-  t.same(rows, [
-    { v: '1', count: 20 },
-    { v: '2', count: 20 },
-  ])
-})
+}

@@ -37,7 +37,7 @@ export function addFormerRows(db: SQLite.Database, rows: readonly StoredRow[]): 
   })()
 }
 
-/** A chain of calls, the first half of them in rows of version 1. */
+/** A chain of calls, the first half of them in rows of version 1. None names its authority, as one of version 2 must. */
 export function formerRows(count: number): readonly StoredRow[] {
   const next = chainer()
   return Array.from({ length: count }, (_, index) => {

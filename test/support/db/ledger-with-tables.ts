@@ -60,7 +60,8 @@ export function storeRows(file: string, rows: readonly StoredRow[]): void {
 
 const AT = `'2026-01-02T03:04:05.006Z'`
 
-const TABLES = `
+/** What that history makes, as statements for an SQLite database that has none of it. */
+export const TABLES = `
 insert into internal_agents (agent_id, name, capabilities, dpop_jkt, enrollment_method, authority_revision, federated, created_at, updated_at)
   values ('${BOT}', 'bot', '${JSON.stringify(CAPABILITIES)}', '${JKT}', 'minted', 2, 0, ${AT}, ${AT});
 insert into local_workload_principals (principal_id, name, capabilities, enrollment_method, federated, created_at, updated_at)
