@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { LedgerError, type Unit } from '../../../../db/audit/entry.ts'
+import { type Entry, LedgerError, type Unit } from '../../../../db/audit/entry.ts'
 import { authorityUnchanged } from '../../../../db/principals/pins.ts'
 import { insertPrincipal, setCapabilities } from '../../../../db/principals/write.ts'
 import { changed, decided, ended, loaded, started } from '../history.ts'
@@ -26,7 +26,8 @@ const TURNS = 12
 /**
  * Lets several replicas on one database work at once: changes of capabilities, decisions by what they were last known
  * to be, allowed and refused, and outcomes, some of them written by another replica. One more replica starts in the
- * middle. All of it is by chance, and the same for the same `seed` but for who comes first.
+ * middle. All of it is by chance, and the same for the same `seed` but for who comes first. At the end stands what might else be
+ * missing by chance: a change, an allowed decision that rests on it, and its outcome `unknown` from another replica.
  */
 export async function sharedHistory(t: Test, url: string, writers: number, seed: number): Promise<Lived> {
   const random = chance(seed)
@@ -41,7 +42,8 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
   while (replicas.length < writers) replicas.push(await begin(t, url))
   let [decisions, stale, calls] = [0, 0, 0]
 
-  async function decide(on: Replica, { id, revision, capable }: Known): Promise<void> {
+  /** Returns the decision where it was stored, and is one that an outcome follows. */
+  async function decide(on: Replica, { id, revision, capable }: Known): Promise<Entry | null> {
     calls += 1
     const refusal = {
       status: 'denied',
@@ -52,13 +54,17 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
     const assertions = [authorityUnchanged(on.database)('agent', id, revision)]
     if (!(await isStored(on, { assertions, entries: [decision] }))) {
       stale += 1
-      return
+      return null
     }
     decisions += 1
-    if (!capable || random() < 0.1) return
-    const outcome = ended(decision)
-    if (random() < 0.8) await on.ledger.commit({ entries: [outcome], lazy: true })
-    else await pick(replicas).ledger.commit({ entries: [{ ...outcome, status: 'unknown' }] })
+    return capable ? decision : null
+  }
+
+  async function call(on: Replica, of: Known): Promise<void> {
+    const decision = await decide(on, of)
+    if (!decision || random() < 0.1) return
+    if (random() < 0.8) await on.ledger.commit({ entries: [ended(decision)], lazy: true })
+    else await leave(pick(replicas), decision)
   }
 
   async function change(on: Replica, of: Known): Promise<void> {
@@ -74,13 +80,23 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
 
   const pick = <One>(list: readonly One[]): One => list[Math.floor(random() * list.length)] as One
   const work = async (on: Replica): Promise<void> => {
-    for (let turn = 0; turn < TURNS; turn += 1) await (random() < 0.3 ? change : decide)(on, pick(known))
+    for (let turn = 0; turn < TURNS; turn += 1) await (random() < 0.3 ? change : call)(on, pick(known))
   }
   const all = replicas.flatMap((on) => Array.from({ length: WORKERS }, () => work(on)))
   all.push(begin(t, url).then(work))
   await Promise.all(all)
+  const [one] = known as [Known, ...Known[]]
+  do await change(first, one)
+  while (!one.capable)
+  const last = await decide(first, one)
+  if (!last) throw new Error('the last call of the history was not allowed')
+  await leave(replicas[1] ?? first, last)
   return { replica: first, decisions, stale }
 }
+
+/** Says of a call that its outcome is unknown. */
+const leave = ({ ledger }: Replica, decision: Entry) =>
+  ledger.commit({ entries: [{ ...ended(decision), status: 'unknown' }] })
 
 async function begin(t: Test, url: string): Promise<Replica> {
   const made = await replica(t, url)
