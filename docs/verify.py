@@ -129,6 +129,7 @@ class Chain:
         self.heads = {}  # stream: (seq, row_hash, v)
         self.rows = 0
         self.last = "main"
+        self.findings = []  # what is wrong beside single rows
 
     def expected(self, row=None):
         """The place of a row that is bad: its own where it came again, else the one that is missing."""
@@ -156,6 +157,13 @@ class Chain:
         self.heads[row["stream"]] = (row["seq"], row["row_hash"], row["v"])
         self.last = row["stream"]
         self.rows += 1
+        if row["seq"] == 1 and not begins(row):
+            self.findings.append(f"stream {row['stream']} does not begin with service.started")
+
+
+def begins(row):
+    """Whether a stream may have it as its first row. An operator may act before any service has served."""
+    return row["v"] == 1 or row["action"] == "service.started" or row["principal_type"] == "operator"
 
 
 # ---- State: #replay -------------------------------------------------------------------------------------
@@ -820,12 +828,16 @@ def report(chain, bad, walk, options):
     if options.json:
         found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.heads), "open_decisions": walk.under_way()}
         found.update({"first_bad": bad} if bad else {})
+        found.update({"findings": chain.findings} if chain.findings else {})
         found.update({"authority": walk.found()} if judged else {})
         print(json.dumps(found))
     elif bad:
         print(f"BAD: row {bad['stream']}:{bad['seq']} {bad['problem']}")
+        print_findings(chain)
     else:
-        print(f"whole: {chain.rows} rows in {len(chain.heads)} stream{'' if len(chain.heads) == 1 else 's'}")
+        print_findings(chain)
+        said = "rows that follow each other" if chain.findings else "whole"
+        print(f"{said}: {chain.rows} rows in {len(chain.heads)} stream{'' if len(chain.heads) == 1 else 's'}")
         if judged:
             print(walk.line())
             for row in walk.problems:
@@ -834,7 +846,12 @@ def report(chain, bad, walk, options):
                 print(f"and {walk.wrong() - len(walk.problems)} more")
     if walk.under_way() and not options.json:
         print(f"{walk.under_way()} allowed decisions have no outcome (yet)")
-    return 2 if bad else 5 if judged and walk.wrong() else 0
+    return 2 if bad or chain.findings else 5 if judged and walk.wrong() else 0
+
+
+def print_findings(chain):
+    for finding in chain.findings:
+        print(f"BAD: {finding}")
 
 
 class Arguments(argparse.ArgumentParser):
@@ -847,8 +864,8 @@ def main():
     sys.stdout.reconfigure(errors="backslashreplace")
     arguments = Arguments(prog="verify.py", description="Verifies an export of a Sallyport audit ledger.")
     arguments.epilog = (
-        "Exit code: 0 whole; 9 not an export, or not readable; 2 a row was changed, is missing or is there twice; "
-        "5 a decision does not follow from the rows before it."
+        "Exit code: 0 whole; 9 not an export, or not readable; 2 a row was changed, is missing or is there twice, or a "
+        "stream lacks its beginning; 5 a decision does not follow from the rows before it."
     )
     arguments.add_argument("file", metavar="FILE", help="an NDJSON export; - reads standard input")
     arguments.add_argument("--authority", action="store_true", help="recompute every decision")

@@ -1,23 +1,31 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import t from 'tap'
 import type { Entry } from '../../db/audit/entry.ts'
+import { exportedRows } from '../../db/audit/export.ts'
+import { exitCodeOf, inspectRows } from '../../db/audit/inspect.ts'
 import type { LeafVersion } from '../../db/audit/leaf.ts'
 import type { JsonObject } from '../../db/json.ts'
+import { linesOf } from '../../scripts/lines.ts'
 import {
+  BOT,
   binding,
   chainOf,
   changed,
   decided,
   decidedTool,
   ended,
-  exportOf,
+  exportOf as exportLines,
   loaded,
+  note,
   recomputed,
   resource,
   started,
   THUMBPRINT,
 } from '../support/db/history.ts'
+import { exportOf, resealed } from '../support/db/resealed.ts'
+import type { Json } from '../support/gateway.ts'
 
 const SCRIPT = join(import.meta.dirname, '../../docs/verify.py')
 const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))'])
@@ -26,7 +34,7 @@ const skip = python.status === 0 ? false : 'python3 (3.9 or newer) is not instal
 /** What both verifiers say of these rows; the numbers of the page's own one. */
 function judge(entries: readonly Entry[], versions: readonly LeafVersion[] = []) {
   const rows = chainOf(entries, versions)
-  const input = exportOf(rows)
+  const input = exportLines(rows)
   const { status, stdout } = spawnSync('python3', [SCRIPT, '-', '--authority', '--json'], {
     input,
     encoding: 'utf8',
@@ -36,6 +44,12 @@ function judge(entries: readonly Entry[], versions: readonly LeafVersion[] = [])
   const { problems: ours, ...same } = recomputed(rows)
   return { code: status, theirs: { ...numbers, at: named(problems) }, ours: { ...same, at: named(ours) } }
 }
+
+const parsed = (text: string): readonly Json[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
 
 const ALL = ['files.use', 'files.write', 'http.get', 'llm.chat', 'mcp.prompts.get', 'mcp.tools.list']
 const PINNED = { pinned: [['read', 'd1']] }
@@ -195,3 +209,28 @@ t.test(
     t.end()
   },
 )
+
+t.test('docs/ledger.md#verifying a stream of version 2 has a beginning, for both', { skip }, async (t) => {
+  const operator = note('admin.secret_rotated', {}, { principal_id: 'admin', principal_type: 'operator' })
+  const renewed = note('agent.certificate_issued', {}, { principal_id: BOT, principal_type: 'agent' })
+  /** What both find wrong with the beginnings of these streams, and their exit codes. */
+  const found = async (
+    streams: Readonly<Record<string, readonly Entry[]>>,
+    versions?: readonly LeafVersion[],
+  ) => {
+    const rows = Object.entries(streams).flatMap(([stream, entries]) =>
+      parsed(exportLines(chainOf(entries, versions))).map((row) => ({ ...row, stream })),
+    )
+    const input = exportOf(resealed(rows))
+    const { status, stdout } = spawnSync('python3', [SCRIPT, '-', '--json'], { input, encoding: 'utf8' })
+    const ours = await inspectRows(exportedRows(linesOf(Readable.from([Buffer.from(input)]))), {
+      authority: false,
+    })
+    const theirs: readonly string[] = JSON.parse(stdout).findings ?? []
+    t.same([status, theirs], [exitCodeOf(ours), ours.findings])
+    return theirs.map((finding) => finding.replace(' does not begin with service.started', ''))
+  }
+  t.same(await found({ a: [started], b: [operator, started], c: [started, renewed] }), [])
+  t.same(await found({ main: [decided(1), started] }, [1, 2]), [])
+  t.same(await found({ a: LLM.slice(1), b: LLM, c: [renewed, started] }), ['stream a', 'stream c'])
+})

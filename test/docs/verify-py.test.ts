@@ -153,6 +153,14 @@ await t.test('a verifier that was written from docs/ledger.md alone', { skip }, 
     const lost = await sallyport(['verify', file, '--authority'])
     const said = verify(exportOf(chain), '--authority')
     t.match([lost.code, said.code], [0, 0], 'a call that is under way is no fault')
+    const headless = exportOf(resealed(rows.slice(1)))
+    writeFileSync(file, headless)
+    const ours = await sallyport(['verify', file, '--authority'])
+    t.match(ours, {
+      code: 2,
+      out: /^BAD: stream \w+ does not begin with service\.started\nrows that follow each/,
+    })
+    t.same(verify(headless, '--authority'), ours, 'a beginning that is left out')
     const twice = resealed([...rows, rows[index + 1]])
     t.match(verify(exportOf(twice), '--authority'), {
       code: 5,

@@ -94,6 +94,7 @@ async function forgeries(t: Test, text: string, random: () => number): Promise<v
       rows.slice(at).some((row) => isDecision(row) && row.principal_id === detail.subject),
   )
   const outcome = where(({ status }) => status === 'unknown')
+  const [firstStream] = rows.map(({ stream }) => stream)
   const late = rows.findLastIndex(
     ({ principal_id: id, status }) => id === rows[change]?.detail.subject && status !== 'success',
   )
@@ -109,16 +110,22 @@ async function forgeries(t: Test, text: string, random: () => number): Promise<v
     'a change is put behind what rests on it': resealed(moved(change, late)),
     'an outcome is left out': resealed(without(outcome)),
     'an outcome is there twice': resealed([...rows, rows[outcome]]),
+    'the first row of all is left out': resealed(without(0)),
+    'the first row of the second stream is left out': resealed(
+      without(rows.findIndex(({ stream }) => stream !== firstStream)),
+    ),
   }
   for (const [name, forged] of Object.entries(cases)) {
     const made = exportOf(forged)
     const [here, there] = [await ours(made), theirs(made)]
     t.same(here, there, name)
     if (FOUND.test(name)) t.not(here.code, 0, `${name}: found`)
+    if (name.startsWith('the first row'))
+      t.match(here, { code: 2, findings: [/^stream r\w{16} does not begin with service\.started$/] })
   }
 }
 
-const FOUND = /^a decision|^a change|^an outcome is there twice/
+const FOUND = /^a decision|^a change|^an outcome is there twice|^the first row/
 
 function turned(row: Json): Json {
   const { reason, required_capability: _, ...detail } = row.detail
