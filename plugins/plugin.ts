@@ -116,27 +116,34 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
    * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
-   * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again, or was
+   * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again and again, or was
    * refused before, the decision is a refusal with `overloaded`. One that was refused by what is not so any more is
    * judged once more too, from the beginning where that was before the mark.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
-    const first = new Judgement<Facts>(this.#plugins, arrival, recorder)
-    await first.ask()
-    const late = first.refusal && (await first.outdated())
-    const decided = late ? null : await first.record()
+    let judged = new Judgement<Facts>(this.#plugins, arrival, recorder)
+    await judged.ask()
+    const late = judged.refusal && (await judged.outdated())
+    const decided = late ? null : await judged.record()
     if (decided) return decided
-    if (!late && first.given.length < this.#mark) return first.overtaken()
-    if (!late) await first.outdated()
-    const from = first.given.length < this.#mark ? 0 : this.#mark
-    const faults = first.release(from)
-    const plugins = from === this.#mark ? this.#again : this.#plugins
-    const second = new Judgement<Facts>(plugins, arrival, recorder, first.given.slice(0, from))
-    await second.ask()
-    const decision = (await second.record()) ?? (await second.overtaken())
-    return { ...decision, settled: afterFaults(faults, decision.settled) }
+    if (!late && judged.given.length < this.#mark) return judged.overtaken()
+    if (!late) await judged.outdated()
+    const known = judged.given.slice(0, judged.given.length < this.#mark ? 0 : this.#mark)
+    const plugins = known.length === this.#mark ? this.#again : this.#plugins
+    const faults: Fault[] = []
+    for (let times = 1; ; times += 1) {
+      faults.push(...judged.release(known.length))
+      judged = new Judgement<Facts>(plugins, arrival, recorder, [...known])
+      await judged.ask()
+      const decision = (await judged.record()) ?? (times === MOST_ANEW ? await judged.overtaken() : null)
+      if (decision) return { ...decision, settled: afterFaults(faults, decision.settled) }
+      await judged.outdated()
+    }
   }
 }
+
+/** Changes that come one after the other must not refuse a call that all of them allow. */
+const MOST_ANEW = 4
 
 /** One judgement of a call: what plugins have established of it, and the first refusal, if there was one. */
 class Judgement<Facts extends Arrival> {

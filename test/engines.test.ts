@@ -1,12 +1,11 @@
 import t from 'tap'
-import { testFiles } from './support/db/on-both-engines.ts'
+import { CHOOSE_THEMSELVES, testFiles } from './support/db/on-both-engines.ts'
 
 // `TEST_ENGINE=postgres make test` runs what reaches the choice of the engine, and nothing else: a test that has a
 // database and does not reach it would pass there without having been asked. So each is named here, with the reason.
 const ONE_ENGINE: Readonly<Record<string, string>> = {
   'test/db/audit/': 'the ledger on SQLite; test/db/postgres has its counterparts',
-  'test/db/sqlite/': 'how SQLite is used',
-  'test/db/postgres/': 'how PostgreSQL is used: on a server of its own, whatever the engine of the run is',
+  ...CHOOSE_THEMSELVES,
   'test/db/migrate.test.ts':
     'the tables that SQLite has after each migration; test/db/postgres/upgrade.test.ts',
   'test/db/mcp/migration.test.ts': 'tables of a SQLite file of before',
@@ -21,7 +20,6 @@ const ONE_ENGINE: Readonly<Record<string, string>> = {
 /** They reach a part of the database and open none. */
 const OPEN_NONE = [
   'test/db/mcp/authority.test.ts',
-  'test/deploy/helm.test.ts',
   'test/plugins/policy/config.test.ts',
   'test/proxy/configuration.test.ts',
   'test/proxy/settings.test.ts',

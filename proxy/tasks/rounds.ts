@@ -33,6 +33,8 @@ export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
   const underWay = new Map<string, Promise<void>>()
   const ended = (): Promise<unknown> => Promise.all(underWay.values())
   let current: Promise<void> | null = null
+  // Who asks first begins to want it: by the first round it is known.
+  leads()
 
   const beginAll = async (): Promise<void> => {
     if (signal.aborted || !leads()) return

@@ -13,6 +13,7 @@ import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { fillTables } from '../../support/db/many-principals.ts'
 import { commitsInLog } from '../../support/db/scratch-ledger.ts'
 import { holderOf } from '../../support/permit.ts'
+import { eventually } from '../../support/settled.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 /** What `requestMs` of the listener allows. */
@@ -29,6 +30,10 @@ await t.test(
       await ledger.close()
       await database.close()
     })
+    await eventually(
+      () => database.leads('forget-claims'),
+      (leads) => leads,
+    )
     let at = AT
     const forget = ledgerTasks({
       database,

@@ -4,6 +4,19 @@ import { dirname, join, relative } from 'node:path'
 const ROOT = join(import.meta.dirname, '../../..')
 /** The one file that reads TEST_ENGINE: what does not reach it is the same test on every engine. */
 const CHOOSES = 'test/support/db/engine.ts'
+/** They choose their engines themselves, whatever the run's is, and reach the choice by helpers alone. */
+export const CHOOSE_THEMSELVES: Readonly<Record<string, string>> = {
+  'test/cluster/': 'replicas share a PostgreSQL of their own',
+  'test/db/postgres/': 'how PostgreSQL is used: on a server of its own',
+  'test/db/sqlite/': 'how SQLite is used',
+  'test/deploy/': 'what is deployed names its engine',
+  'test/proxy/replicas': 'replicas share a PostgreSQL of their own',
+  'test/proxy/workers/': 'both engines, one after the other',
+  'test/scripts/cluster/': 'no row is stored',
+  'test/scripts/verbs/cluster.test.ts': 'it brings a PostgreSQL of its own',
+}
+const choosesItself = (file: string): boolean =>
+  Object.keys(CHOOSE_THEMSELVES).some((place) => file.startsWith(place))
 /** What a test must reach to have a database at all. */
 const DATABASE = /^db\/(engine|sqlite|postgres)\b/
 
@@ -25,7 +38,7 @@ export function testFiles(): readonly TestFile[] {
   return files.map((file) => {
     const reached = reachedFrom(file)
     const hasDatabase = [...reached].some((path) => DATABASE.test(path))
-    return { file, runsOnBoth: reached.has(CHOOSES), hasDatabase }
+    return { file, runsOnBoth: reached.has(CHOOSES) && !choosesItself(file), hasDatabase }
   })
 }
 
