@@ -7,8 +7,8 @@ import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../proxy/tasks/tend-ledger.ts'
 import { databaseUrl } from '../support/db/engine.ts'
+import { leading } from '../support/db/leading.ts'
 import { ADMIN_SECRET, scratch, testGateway } from '../support/gateway.ts'
-import { eventually } from '../support/settled.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const SECOND_MS = 1_000
@@ -26,10 +26,7 @@ async function bench(t: Test) {
     await ledger.close()
     await database.close()
   })
-  await eventually(
-    () => database.leads('forget-claims'),
-    (leads) => leads,
-  )
+  await leading(database, 'forget-claims')
   let wall = AT
   let passed = 0
   const start = () =>

@@ -14,6 +14,7 @@ import { openTokenKeys } from '../../proxy/auth/token-keys.ts'
 import { federationTask } from '../../proxy/federation/publish.ts'
 import type { RoundsTask } from '../../proxy/tasks/rounds.ts'
 import { databaseUrl } from './db/engine.ts'
+import { leading } from './db/leading.ts'
 
 export const AT = Date.UTC(2026, 0, 1)
 export const ISSUER = 'https://gate.example.com'
@@ -100,6 +101,7 @@ export interface DataDirectory {
 export async function dataDirectory(t: Test, directory: string): Promise<DataDirectory> {
   const clock = { at: AT }
   const database = await openDatabase(await databaseUrl(directory))
+  await leading(database, 'publish-federation')
   const ledger = await openLedger({ database, version: '0.6.4' })
   const keys = await openTokenKeys({ database, ledger, passphrase: 'p', clock: () => clock.at })
   const lines: string[] = []

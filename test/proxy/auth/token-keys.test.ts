@@ -5,7 +5,7 @@ import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import { tokenVerifier } from '../../../plugins/dpop/access-token.ts'
 import { openTokenKeys, TOKEN_LIFE_MAX_S, type TokenKeys } from '../../../proxy/auth/token-keys.ts'
 import { jwsOf } from '../../support/auth/bench.ts'
-import { databaseUrl } from '../../support/db/engine.ts'
+import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
 import { proofSigner } from '../../support/dpop.ts'
 import { refused } from '../../support/refused.ts'
 
@@ -45,18 +45,24 @@ await t.test('§5.2 a key that another replica has made just now verifies at onc
   t.equal(await two.verifier('of nobody'), undefined)
 })
 
-await t.test('§5.2 what another replica still signs with a retired key verifies to its end', async (t) => {
-  const { time, one, two } = await replicas(t)
-  const { kid } = await two.signer()
-  await one.rotate(rotated)
-  time.at += 30_000
-  t.equal((await two.signer()).kid, kid, 'it does not know yet')
-  time.at += TOKEN_LIFE_MAX_S * 1000
-  t.ok(await one.verifier(kid))
-  time.at += 30_001
-  t.equal(await one.verifier(kid), undefined, 'and is forgotten with the next reading')
-  t.equal((await two.signer()).kid, (await one.signer()).kid)
-})
+const hears =
+  ENGINE === 'postgres' && 'each replica hears of a rotation there: test/proxy/replicas-shared.test.ts'
+await t.test(
+  '§5.2 what another replica still signs with a retired key verifies to its end',
+  { skip: hears },
+  async (t) => {
+    const { time, one, two } = await replicas(t)
+    const { kid } = await two.signer()
+    await one.rotate(rotated)
+    time.at += 30_000
+    t.equal((await two.signer()).kid, kid, 'it does not know yet')
+    time.at += TOKEN_LIFE_MAX_S * 1000
+    t.ok(await one.verifier(kid))
+    time.at += 30_001
+    t.equal(await one.verifier(kid), undefined, 'and is forgotten with the next reading')
+    t.equal((await two.signer()).kid, (await one.signer()).kid)
+  },
+)
 
 await t.test('a key that cannot be read is a fault of ours, and not the token’s', async (t) => {
   const signer = proofSigner()

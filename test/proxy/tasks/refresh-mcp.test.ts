@@ -9,6 +9,7 @@ import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { type Inspect, inspector } from '../../../proxy/mcp/pinning/inspect.ts'
 import { refreshMcp } from '../../../proxy/tasks/refresh-mcp.ts'
 import { databaseUrl } from '../../support/db/engine.ts'
+import { leading } from '../../support/db/leading.ts'
 import { AT, fieldsOf } from '../../support/db/mcp-rows.ts'
 import type { Json } from '../../support/gateway.ts'
 import { upstreamFor } from '../../support/mcp/raw-upstream.ts'
@@ -25,6 +26,7 @@ const INTERVAL_S = 300
  */
 async function stage(t: Test, inspect?: Inspect) {
   const database = await openDatabase(await databaseUrl(t.testdir()))
+  await leading(database, 'refresh-mcp')
   const ledger = await openLedger({ database, version: '0' })
   const log: Json[] = []
   const logTo = new Writable({

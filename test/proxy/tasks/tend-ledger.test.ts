@@ -10,10 +10,10 @@ import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
+import { leading } from '../../support/db/leading.ts'
 import { fillTables } from '../../support/db/many-principals.ts'
 import { commitsInLog } from '../../support/db/scratch-ledger.ts'
 import { holderOf } from '../../support/permit.ts'
-import { eventually } from '../../support/settled.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 /** What `requestMs` of the listener allows. */
@@ -30,10 +30,7 @@ await t.test(
       await ledger.close()
       await database.close()
     })
-    await eventually(
-      () => database.leads('forget-claims'),
-      (leads) => leads,
-    )
+    await leading(database, 'forget-claims')
     let at = AT
     const forget = ledgerTasks({
       database,
