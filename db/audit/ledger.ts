@@ -82,8 +82,8 @@ interface Waiter extends Work {
  * The queue in front of a writer. While one batch is under way the next one fills: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
- * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and as many run at a time as the writer
- * takes batches. The head is that of the last batch the writer has made durable; the writer owns the chain. A crash
+ * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
+ * head is that of the last batch the writer has made durable; the writer owns the chain. A crash
  * loses what is queued, of which nobody was told that it is durable: a call without a row, refused, never
  * work without a row.
  */
@@ -98,8 +98,7 @@ class CommitQueue implements Ledger {
   /** True where the queue must move on: a unit in it cannot wait. */
   #pressed = false
   #delayed: NodeJS.Timeout | null = null
-  #drains = 0
-  readonly #drained = Promise.withResolvers<void>()
+  #draining: Promise<void> | null = null
   #head: Sealed | null
   #fault: Error | null = null
   #failing = false
@@ -183,7 +182,7 @@ class CommitQueue implements Ledger {
 
   async #finish(): Promise<void> {
     this.#flush()
-    if (this.#drains > 0) await this.#drained.promise
+    await this.#draining
     await this.#writer.close()
   }
 
@@ -192,14 +191,12 @@ class CommitQueue implements Ledger {
     this.#delayed = null
     if (this.#queue.length === 0) return
     this.#pressed = true
-    if (this.#drains === (this.#writer.depth ?? 1)) return
-    this.#drains += 1
-    void this.#drain()
+    this.#draining ??= this.#drain()
   }
 
   #delay(): void {
     // The drain under way looks at its end for units that are still queued.
-    if (this.#drains > 0) return
+    if (this.#draining) return
     this.#delayed ??= setTimeout(() => this.#flush(), this.#delayMs)
   }
 
@@ -211,9 +208,8 @@ class CommitQueue implements Ledger {
       this.#pressed = this.#queue.length > 0
       await this.#write(batch)
     }
-    this.#drains -= 1
+    this.#draining = null
     if (this.#queue.length > 0) this.#delay()
-    if (this.#closed && this.#drains === 0) this.#drained.resolve()
   }
 
   async #write(batch: readonly Waiter[]): Promise<void> {

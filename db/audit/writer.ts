@@ -27,10 +27,8 @@ export interface Unfinished {
   readonly statements: readonly Statement[]
 }
 
-/** An engine's half of the ledger: the only writer of its stream. */
+/** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
 export interface Writer {
-  /** The batches that it takes before the first of them is answered; it answers in their order. Default 1. */
-  readonly depth?: number
   /** The stream that it writes. */
   readonly stream: string
   /** The stream's last row when the writer was opened. */

@@ -71,7 +71,6 @@ class ChannelLink implements Link, Notices {
     const { head } = await this.#opened.promise
     return {
       stream: MAIN_STREAM,
-      depth: DEPTH,
       head,
       lost: this.#lost.promise,
       write: async (batch) => {
@@ -147,9 +146,3 @@ class ChannelLink implements Link, Notices {
 }
 
 const NOTHING = new Uint8Array()
-
-/**
- * The batches that a worker sends ahead: what comes while one is written lies above by then, with those of the other
- * workers, and shares the next commit.
- */
-const DEPTH = 4
