@@ -35,15 +35,16 @@ export async function countedWay(t: Test, url: string): Promise<CountedWay> {
       upstream.write(bytes)
     })
     // Held back until the client has said all: what it sends without waiting is one turn.
-    upstream.on('data', (bytes) => {
+    const held: Buffer[] = []
+    const release = (): void => {
+      silent += 1
+      if (silent < SILENT_TURNS) return void setImmediate(release)
+      answered = true
+      client.write(Buffer.concat(held.splice(0)))
+    }
+    upstream.on('data', (bytes: Buffer) => {
       silent = 0
-      const release = (): void => {
-        silent += 1
-        if (silent < SILENT_TURNS) return void setImmediate(release)
-        answered = true
-        client.write(bytes)
-      }
-      setImmediate(release)
+      if (held.push(bytes) === 1) setImmediate(release)
     })
   })
   await new Promise<void>((resolve) => server.listen(join(directory, file), resolve))
