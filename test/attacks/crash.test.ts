@@ -2,9 +2,10 @@ import { randomInt } from 'node:crypto'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
+import { type AuditRow, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { databaseUrl } from '../support/db/engine.ts'
+import { listedRows } from '../support/db/listed-rows.ts'
 import { ADMIN_SECRET, agentOf, ask, type Identity } from '../support/gateway.ts'
 import { environment, type Process, startProcess } from '../support/process.ts'
 import { chatBytes, type RawConnection, rawConnect, requestBytes, statuses } from '../support/raw.ts'
@@ -81,13 +82,7 @@ async function load(
 async function ledgerOf(t: Test, directory: string): Promise<readonly AuditRow[]> {
   const database = await openDatabase(await databaseUrl(join(directory, 'data')))
   t.match(await verifyDatabase(database.kysely), { ok: true }, 'the chain verifies')
-  const rows: AuditRow[] = []
-  let cursor: string | null = null
-  do {
-    const page = await listRows(database.kysely, { order: 'asc', limit: 1000, ...(cursor && { cursor }) })
-    rows.push(...page.rows)
-    cursor = page.next_cursor
-  } while (cursor)
+  const rows = await listedRows(database)
   await database.close()
   return rows
 }

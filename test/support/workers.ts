@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import type { Test } from 'tap'
-import { type AuditRow, listRows, verifyDatabase } from '../../db/audit/read.ts'
+import { type AuditRow, verifyDatabase } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { recomputed } from './db/history.ts'
+import { listedRows } from './db/listed-rows.ts'
 import { cluster } from './db/postgres/cluster.ts'
 import {
   ADMIN_SECRET,
@@ -146,13 +147,7 @@ export async function wholeLedger(t: Test, url: string): Promise<readonly AuditR
   const stored = database.kysely.selectFrom('audit_log').selectAll().orderBy('stream').orderBy('seq')
   const { disagree, problems } = recomputed(await stored.execute())
   if (verdict.ok && verdict.streams === 1) t.equal(disagree, 0, 'every decision is recomputed', { problems })
-  const rows: AuditRow[] = []
-  let cursor: string | null = null
-  do {
-    const page = await listRows(database.kysely, { order: 'asc', limit: 1000, ...(cursor && { cursor }) })
-    rows.push(...page.rows)
-    cursor = page.next_cursor
-  } while (cursor)
+  const rows = await listedRows(database)
   await database.close()
   return rows
 }
