@@ -10,6 +10,7 @@ import * as mcp from './migrations/0047_mcp.ts'
 import * as authorityRevision from './migrations/0048_authority_revision.ts'
 import * as listIndexes from './migrations/0049_list_indexes.ts'
 import * as record from './migrations/0050_record.ts'
+import * as operators from './migrations/0061_operators.ts'
 import type { Schema } from './schema.ts'
 
 /** Migrations by name. They run in the order of the names. */
@@ -21,7 +22,7 @@ export const inOrder = (migrations: Migrations): Migrations =>
 
 /**
  * The migrations that both engines run. What no common SQL can say stands with the engine
- * (`db/<engine>/migrations.ts`). The next one is 0054 or later: a name that sorts before one that has run is refused.
+ * (`db/<engine>/migrations.ts`). The next one is 0063 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON: Migrations = {
   '0001_principals': principals,
@@ -33,6 +34,7 @@ export const COMMON: Migrations = {
   '0048_authority_revision': authorityRevision,
   '0049_list_indexes': listIndexes,
   '0050_record': record,
+  '0061_operators': operators,
 }
 
 /**

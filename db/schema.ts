@@ -8,6 +8,7 @@ export interface Schema {
   readonly internal_agents: AgentTable
   readonly local_user_principals: UserTable
   readonly local_workload_principals: LocalPrincipalTable
+  readonly local_operator_principals: LocalPrincipalTable
   readonly certificate_pins: CertificatePinTable
   readonly subject_keys: SubjectKeyTable
   readonly settings: SettingTable
@@ -18,17 +19,26 @@ export interface Schema {
   readonly mcp_resources: McpResourceTable
   readonly mcp_tools: McpToolTable
   readonly mcp_bindings: McpBindingTable
+  readonly operator_sessions: OperatorSessionTable
+  readonly operator_identities: OperatorIdentityTable
+  readonly proposals: ProposalTable
   readonly audit_log: AuditLogTable
 }
 
-export type PrincipalType = 'agent' | 'user' | 'workload'
+export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
 
 /** The kind of enrollment by which a principal is known (docs/protocol.md#enrollment). */
-export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard'
+export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard' | 'oidc'
 
 type Flag = 0 | 1
 
-interface PrincipalColumns {
+/** Who made an object of administration, and who changed it last, by the name in the ledger. Null: not known. */
+interface WhoseWork {
+  readonly created_by: ColumnType<string | null, string | null | undefined, never>
+  readonly changed_by: ColumnType<string | null, string | null | undefined, string | null>
+}
+
+interface PrincipalColumns extends WhoseWork {
   /** The short name, without the organisation. Unique in its table. */
   readonly name: string
   readonly display_name: string | null
@@ -152,7 +162,7 @@ export type McpEra = 'modern' | 'legacy'
  */
 export type McpToolState = 'approved' | 'quarantined' | 'gone'
 
-interface McpResourceTable {
+interface McpResourceTable extends WhoseWork {
   readonly resource_id: string
   readonly name: string
   readonly description: string | null
@@ -196,12 +206,64 @@ interface McpToolTable {
   readonly changed_at: string | null
 }
 
-interface McpBindingTable {
+interface McpBindingTable extends WhoseWork {
   readonly binding_id: string
   readonly principal_type: PrincipalType
   readonly principal_id: string
   readonly resource_id: string
   readonly created_at: string
+}
+
+/** The session of an operator's browser. */
+interface OperatorSessionTable {
+  /** Lower-case hex. The cookie's value itself is kept nowhere. */
+  readonly id_sha256: string
+  /** Null: by the operator secret. */
+  readonly principal_id: string | null
+  readonly via: 'oidc' | 'secret'
+  /** JSON array: how the identity provider has authenticated the person (RFC 8176). */
+  readonly amr: string
+  readonly issuer: string | null
+  readonly subject: string | null
+  /** The `sid` of the identity provider, which a logout names. */
+  readonly provider_session: string | null
+  /** Lower-case hex SHA-256 of the value that has mapped the person to the operator. */
+  readonly mapped_by: string | null
+  readonly created_at: string
+  readonly used_at: ColumnType<string, string, string>
+  /** The end, however much it is used. */
+  readonly expires_at: string
+}
+
+/** A person of an identity provider for whom an operator was made. */
+interface OperatorIdentityTable {
+  readonly issuer: string
+  readonly subject: string
+  readonly principal_id: string
+  readonly created_at: string
+}
+
+export type ProposalStatus = 'open' | 'confirmed' | 'declined' | 'expired' | 'void'
+
+/** A change that waits for a second operator. */
+interface ProposalTable {
+  readonly proposal_id: string
+  /** The name of the operation. */
+  readonly operation: string
+  /** As the change's row will say it. */
+  readonly action: string
+  /** The capability that proposer and confirmer must hold. */
+  readonly capability: string
+  /** JSON: what the operation takes, but for its condition. */
+  readonly input: string
+  /** The ETag of the object when it was proposed; null where there is none. */
+  readonly etag: string | null
+  readonly proposed_by: string
+  readonly status: ColumnType<ProposalStatus, ProposalStatus, ProposalStatus>
+  readonly decided_by: ColumnType<string | null, string | null | undefined, string | null>
+  readonly created_at: string
+  readonly expires_at: string
+  readonly decided_at: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 /** One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/audit alone. */

@@ -7,6 +7,8 @@ import { type Statement, statementOf, timestamp } from './statement.ts'
  */
 export type SettingKey =
   | 'admin_secret_hash'
+  | 'admin_secret_disabled'
+  | 'admin_secret_used_at'
   | 'organisation'
   | 'trust_domain'
   | 'dpop_nonce_secret'

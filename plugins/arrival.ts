@@ -63,6 +63,8 @@ export interface Arrival {
   readonly params: Readonly<Record<string, string>>
   readonly headers: IncomingHttpHeaders
   readonly remoteAddress: string
+  /** The user id of the process behind the control socket; null on the network, and where it cannot be told. */
+  readonly localUid: number | null
   /** Null where the client presented no certificate. */
   readonly peer: Peer | null
   /**

@@ -85,7 +85,7 @@ export const holds = (
 /**
  * Makes the refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1).
  */
-function missing(required: string, message: string): Refusal {
+export function missing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,
     detail: { required_capability: required },

@@ -57,6 +57,7 @@ export const REASONS = {
   method_not_allowed: invalid(405, 'This path does not answer to this method.'),
   expectation_failed: invalid(417, 'Only Expect: 100-continue is understood.'),
   conflict: invalid(409, 'Something of that name exists already.'),
+  last_owner: invalid(409, 'Nobody who holds admin.operators could reach this service any more.'),
   precondition_failed: invalid(412, 'The object has changed since it was read. Read it again.'),
 
   certificate_required: unauthenticated('No client certificate was presented.'),
@@ -127,6 +128,7 @@ export const REASONS = {
 
   capability_missing: forbidden('The principal does not hold the required capability.'),
   authority_revoked: forbidden('What this call was allowed by was taken away while it waited.'),
+  own_authority: forbidden('Nobody raises what it holds itself. Ask another operator.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
   admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),
   admin_throttled: {

@@ -1,7 +1,10 @@
 import { type McpStanding, mcpStanding } from '../db/mcp/bindings.ts'
 import { audit, type CallRecorder } from '../plugins/audit/audit.ts'
+import type { Known } from '../plugins/audit/decision.ts'
+import type { Principal } from '../plugins/facts.ts'
 import type { Arrival, Recorder } from '../plugins/plugin.ts'
 import type { AdminContext } from './admin/context.ts'
+import { deniedChanges } from './admin/denied.ts'
 import { renewCertificate } from './admin/principals/renew.ts'
 import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
@@ -27,6 +30,8 @@ export interface Handlers {
   readonly recorder: CallRecorder
   /** Counts callers that were refused before their principal was known. */
   readonly anonymous: Recorder<Arrival>
+  /** Records operators that were refused; what they are allowed, their changes say. */
+  readonly operators: Recorder<Known & { readonly principal?: Principal }>
   readonly llm: (facts: LlmFacts) => Promise<Reply>
   readonly models: ReturnType<typeof modelHandlers>
   readonly mcp: {
@@ -55,9 +60,10 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const { dataDirectory, ledger, drain, clock, upstream, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
-  const admin = adminContext(services, configuration, mcpUpstream)
+  const made = recorders(services, configuration)
+  const admin = adminContext(services, configuration, mcpUpstream, made.recorder)
   return {
-    ...recorders(services, configuration),
+    ...made,
     llm: llmHandler(configuration.llm, upstream),
     models: modelHandlers(configuration.llm, services.catalogue),
     mcp: mcpHandlers(services, configuration, mcpUpstream),
@@ -87,23 +93,31 @@ export function handlers(services: Services, configuration: Configuration): Hand
 function recorders(
   { dataDirectory, ledger, outcomes, anonymous, summaries, seen }: Services,
   configuration: Configuration,
-): Pick<Handlers, 'recorder' | 'anonymous'> {
+): Pick<Handlers, 'recorder' | 'anonymous' | 'operators'> {
+  const recorder = audit({
+    ledger,
+    outcomes,
+    database: dataDirectory.database,
+    judging: judgingOf(configuration),
+    anonymous,
+    summaries,
+    seen,
+  })
   return {
-    recorder: audit({
-      ledger,
-      outcomes,
-      database: dataDirectory.database,
-      judging: judgingOf(configuration),
-      anonymous,
-      summaries,
-      seen,
-    }),
+    recorder,
     anonymous: {
       allowed: () => Promise.resolve(null),
       refused: (_facts, { reason }) => {
         anonymous.count(reason)
         return Promise.resolve(null)
       },
+    },
+    operators: {
+      allowed: ({ principal }) => {
+        if (principal) seen.set(principal.id, principal)
+        return Promise.resolve(null)
+      },
+      refused: recorder.refused,
     },
   }
 }
@@ -137,9 +151,13 @@ function adminContext(
   { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
+  recorder: CallRecorder,
 ): AdminContext {
   const { database, authority, settings } = dataDirectory
   return {
+    hasEnvironmentSecret: settings.adminSecret !== null,
+    signsIn: () => false,
+    recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,
     ledger,
     authority,

@@ -3,12 +3,20 @@ import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
+import { localOperator } from '../plugins/operators/local-operator.ts'
+import {
+  type Administered,
+  type KnownOperator,
+  type OperatorSources,
+  operator,
+  stillMay,
+} from '../plugins/operators/operator.ts'
 import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
 import type { Pinned } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
-import { type Actor, localOperator, stillOperator } from '../plugins/secrets/admin-secret.ts'
+import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
@@ -45,10 +53,12 @@ export interface PipelineSources {
   readonly again: Plugin<Arrival & Pinned, { holder: Principal }>
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
-  /** Made once: its memory of failures must outlive a configuration. */
-  readonly adminSecret: Plugin<Arrival, { actor: Actor }>
-  /** The operator, or who holds the token for metrics. */
-  readonly metricsReader: Plugin<Arrival, object>
+  /** Who administers. Made of what outlives a configuration: its memory of failures, and its sessions. */
+  readonly operators: Omit<OperatorSources, 'pin' | 'proof' | 'page'>
+  /** The base URLs of administration, which may have a listener of its own. */
+  readonly adminUrls: () => readonly string[]
+  /** `MCP_PROXY_METRICS_TOKEN`, or null. */
+  readonly metricsToken: string | null
   /** Refuses at setup once a secret is stored. */
   readonly beforeFirstSecret: Plugin<Arrival, object>
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
@@ -57,6 +67,17 @@ export interface PipelineSources {
   /** Made once: sessions and open server requests outlive a configuration. */
   readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
 }
+
+/** What is asked of an operator: what a change demands, and the action of its row. */
+interface Administering {
+  readonly action: string
+  readonly demands: string
+}
+
+/** What is administered, the operation finds itself. */
+const NO_TARGET: Plugin<object, { target: null }> = { name: 'demand', admit: () => ({ target: null }) }
+
+const METRICS: Administering = { action: 'admin.read', demands: 'admin.read' }
 
 /** The facts of an MCP request whose message was read. */
 type McpRead = Arrival &
@@ -86,8 +107,9 @@ export function pipelines({
   pinNow,
   again,
   apiKey,
-  adminSecret,
-  metricsReader,
+  operators,
+  adminUrls,
+  metricsToken,
   beforeFirstSecret,
   constrained,
   claims,
@@ -97,12 +119,32 @@ export function pipelines({
   const { nonces, baseUrls } = constrained
   const proof = dpop({ ...constrained, mode, noDowngrade })
   const anyone = Pipeline.start()
-  const operator = anyone.pass(adminSecret)
-  const local = anyone.pass(localOperator)
   // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
   const ours = anyone.pass(origin(baseUrls))
   const mcpPages = anyone.pass(origin(baseUrls, mcpOptions.allowed_origins))
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
+
+  const known = operator({
+    ...operators,
+    pin: pinNow,
+    proof: dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade }),
+    page: origin(adminUrls),
+  })
+  const local = localOperator
+
+  /** Makes the pipelines of administration for those that `who` finds. */
+  const administration = (who: Plugin<Arrival, KnownOperator>) => {
+    const gate = capability<null>()
+    const asked = ({ action, demands }: Administering, whom = who) =>
+      anyone.pass(demand(action, demands)).pass(NO_TARGET).pass(whom).pass(gate)
+    return {
+      read: (operation: Administering): Pipeline<Administered> => asked(operation).pass(singleUse(claims)),
+      /** Asked once more behind the body: an operator who was deactivated while it came changes nothing. */
+      write: (operation: Administering): Pipeline<Administered & JsonBody> =>
+        asked(operation).pass(adminBody).pass(stillMay(who, gate)).pass(singleUse(claims)),
+      metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
+    }
+  }
 
   const llmGate = capability<LlmTarget>()
   const mcpGate = capability<McpTarget>()
@@ -213,13 +255,9 @@ export function pipelines({
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: anyone.pass(beforeFirstSecret).pass(jsonBody({ limit: SETUP_BODY_LIMIT, empty: true })),
 
-    /** Administration: the operator's secret over TLS, or the file mode of the control socket. */
-    admin: {
-      read: operator,
-      write: operator.pass(adminBody).pass(stillOperator(adminSecret)),
-      metrics: anyone.pass(metricsReader),
-    },
-    control: { read: local, write: local.pass(adminBody), metrics: local },
+    /** Administration: an operator over TLS, or whoever the file mode of the control socket lets in. */
+    admin: administration(known),
+    control: administration(local),
   }
 }
 

@@ -1,3 +1,4 @@
+import { operatorOfNoTable } from '../plugins/operators/actor.ts'
 import type { Pipeline } from '../plugins/plugin.ts'
 import { bind, bindAs, docOf, type FactsOf } from './admin/http.ts'
 import type { Operation, Takes } from './admin/operation.ts'
@@ -53,7 +54,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...onSurface('auth', signInRoutes(p, h)),
   ]
   const admin = onSurface('admin', [...adminRoutes(p.admin, h), ...setupRoutes(p, h)])
-  const control = onSurface('admin', adminRoutes(p.control, h))
+  const control = onSurface('admin', [...adminRoutes(p.control, h), ...machineRoutes(p.control, h)])
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
   const common = onSurface('public', publicRoutes(p, h, every))
   // The command line reads there where clients reach the gateway: only a running one knows its port.
@@ -154,27 +155,21 @@ function publicRoutes(p: Pipelines, s: Handlers, every: () => readonly Route[]):
 /** Makes the route that sets the first operator secret. It is open until there is one. */
 function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { operation } = s.setup
-  const set = bindAs({ id: 'admin', via: 'setup_code' }, operation, s.admin)
+  const { actor } = operatorOfNoTable('admin', 'setup_code', [])
+  const set = bindAs(actor, operation, s.admin)
   const route = open('POST', '/v1/admin/setup', p.setup, set, s.anonymous)
   return [documented(route, docOf(operation, 'anyone'))]
 }
 
 /**
- * Makes the routes of administration: behind `X-Admin-Secret` on a listener, behind the file mode of the
- * control socket.
+ * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the
+ * file mode of the control socket.
  */
-function adminRoutes(
-  { read, write, metrics: scrape }: Pipelines['admin'] | Pipelines['control'],
-  s: Handlers,
-): readonly BareRoute[] {
-  const route = <T extends Takes, Output>(
-    method: BareRoute['method'],
-    path: string,
-    pipeline: Pipeline<FactsOf<T>>,
-    operation: Operation<T, Output>,
-  ): BareRoute =>
-    documented(open(method, path, pipeline, bind(operation, s.admin), s.anonymous), docOf(operation))
-  const { agents, users, workloads, capabilities, mcpResources, mcpBindings, cas, keys, audit } = OPERATIONS
+function adminRoutes(p: Pipelines['admin'], s: Handlers): readonly BareRoute[] {
+  const { read, write } = p
+  const route = administering(s)
+  const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
+  const { cas, keys, secret, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   return [
     route('POST', '/v1/admin/agents', write, agents.create),
@@ -183,13 +178,17 @@ function adminRoutes(
     route('GET', '/v1/admin/users', read, users.list),
     route('POST', '/v1/admin/workloads', write, workloads.create),
     route('GET', '/v1/admin/workloads', read, workloads.list),
-    ...Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => {
+    route('POST', '/v1/admin/operators', write, operators.create),
+    route('GET', '/v1/admin/operators', read, operators.list),
+    ...Object.entries({ agents, users, workloads }).map(([plural, kind]) =>
+      route('POST', `/v1/admin/${plural}/{id}/erase`, read, kind.erase),
+    ),
+    ...Object.entries({ agents, users, workloads, operators }).flatMap(([plural, kind]) => {
       const one = `/v1/admin/${plural}/{id}`
       return [
         route('GET', one, read, kind.get),
         route('DELETE', one, read, kind.deactivate),
         route('POST', `${one}/reactivate`, read, kind.reactivate),
-        route('POST', `${one}/erase`, read, kind.erase),
         route('PATCH', `${one}/capabilities`, write, kind.setCapabilities),
         route('POST', `${one}/dpop-jwk`, write, kind.setDpopKey),
         route('POST', `${one}/certificate`, write, kind.certify),
@@ -215,10 +214,42 @@ function adminRoutes(
     route('GET', '/v1/admin/ca', read, cas.list),
     route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
     route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
-    route('POST', '/v1/admin/secret/rotate', write, keys.rotateSecret),
+    route('GET', '/v1/admin/secret', read, secret.show),
+    route('POST', '/v1/admin/secret/rotate', write, secret.rotate),
+    route('POST', '/v1/admin/secret/disable', read, secret.disable),
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),
-    documented(open('GET', '/metrics', scrape, metrics(s.scrape), s.anonymous), pub.METRICS),
+    documented(
+      gated(
+        'GET',
+        '/metrics',
+        { pipeline: p.metrics, recorder: s.operators, recheck: null },
+        metrics(s.scrape),
+      ),
+      pub.METRICS,
+    ),
   ]
 }
+
+/** Makes the routes of the control socket alone. */
+function machineRoutes(p: Pipelines['control'], s: Handlers): readonly BareRoute[] {
+  return [administering(s)('POST', '/v1/admin/secret/enable', p.read, OPERATIONS.secret.enable)]
+}
+
+/** Makes the function that makes a route of administration: the gate asks for what the operation demands. */
+const administering =
+  (s: Handlers) =>
+  <T extends Takes, Output>(
+    method: BareRoute['method'],
+    path: string,
+    pipelineFor: (asked: Pick<Operation<T, Output>, 'action' | 'demands'>) => Pipeline<FactsOf<T>>,
+    operation: Operation<T, Output>,
+  ): BareRoute => {
+    const pipeline = pipelineFor(operation)
+    const handler = bind(operation, s.admin)
+    return documented(
+      gated(method, path, { pipeline, recorder: s.operators, recheck: null }, handler),
+      docOf(operation),
+    )
+  }

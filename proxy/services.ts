@@ -4,9 +4,9 @@ import type { Ledger } from '../db/audit/ledger.ts'
 import { countUnreadableResources } from '../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../db/mcp/tools.ts'
 import { AUTHORITY, type Notices } from '../db/notices.ts'
+import { readSecret, secretUnchanged } from '../db/operators/secret.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
-import { pinnedPrincipal } from '../db/principals/pins.ts'
-import { readSetting } from '../db/settings.ts'
+import { authorityUnchanged, pinnedPrincipal } from '../db/principals/pins.ts'
 import { AnonymousRefusals } from '../plugins/audit/anonymous.ts'
 import { Outcomes } from '../plugins/audit/audit.ts'
 import { RefusalSummaries } from '../plugins/audit/summaries.ts'
@@ -19,10 +19,10 @@ import { spiffePin } from '../plugins/pin/spiffe.ts'
 import type { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
-import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import type { Quota } from '../plugins/secrets/quota.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
+import { SecretUse } from './admin/operators/secret-use.ts'
 import { Renewals } from './admin/principals/renew.ts'
 import { beforeFirstSecret, Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
@@ -128,7 +128,7 @@ export async function openServices(
     nonceSecret: await openNonceSecret(database, ledger, clock()),
     subjectKeys: await openSubjectKeys(database, ledger, passphrase, clock()),
   }))
-  const storedHash = async (): Promise<string> => (await readSetting(database, 'admin_secret_hash')) ?? ''
+  const stored = (): ReturnType<typeof readSecret> => readSecret(database)
   const budget = new Budget(heldLimits(settings), () => metrics.overBudget.inc())
   const metrics = createMetrics({
     waiting: () => ledger.waiting,
@@ -144,8 +144,14 @@ export async function openServices(
     certificates: () => certificateEnds(dataDirectory),
   })
   const throttle = (topic: string): Throttle => sharedThrottle(monotonic, database.notices, topic)
-  const operator = adminSecret(
-    { storedHash, environment: settings.adminSecret ?? '' },
+  const secretUse = new SecretUse({ database, ledger, log: logs.log, metrics, clock })
+  const secret = adminSecret(
+    {
+      stored,
+      environment: settings.adminSecret ?? '',
+      unchanged: secretUnchanged(database),
+      onUse: (arrival) => secretUse.note(arrival),
+    },
     throttle('wrong-secret'),
   )
   const bySpiffeId = spiffePin(database)
@@ -187,9 +193,15 @@ export async function openServices(
       clock,
     }),
     plugins: {
-      adminSecret: operator,
-      metricsReader: metricsReader(operator, settings.metricsToken),
-      beforeFirstSecret: beforeFirstSecret(storedHash),
+      operators: {
+        secret,
+        lookup: pinnedPrincipal(database, 'asked'),
+        session: () => Promise.resolve(null),
+        unchanged: authorityUnchanged(database),
+      },
+      adminUrls: () => [...new Set([...baseUrls(), ...(open.listeners ? [open.listeners.adminUrl] : [])])],
+      metricsToken: settings.metricsToken,
+      beforeFirstSecret: beforeFirstSecret(stored),
       pin: pinned,
       pinNow: pin(pinnedPrincipal(database, 'asked'), subjectKeys, bySpiffeId, monotonic),
       again: stillPinned(pinned, monotonic),
@@ -201,7 +213,10 @@ export async function openServices(
       },
       claims: { ledger, database },
     },
-    hasAdminSecret: async () => settings.adminSecret !== null || (await storedHash()) !== '',
+    hasAdminSecret: async () => {
+      const { hash, disabled } = await stored()
+      return disabled || hash !== '' || settings.adminSecret !== null
+    },
     renewCertificate: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
   }
 }

@@ -1,7 +1,8 @@
 import type { Database } from '../db/database.ts'
 import { openDatabase } from '../db/engine.ts'
+import { secretUnchanged } from '../db/operators/secret.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
-import { pinnedPrincipal } from '../db/principals/pins.ts'
+import { authorityUnchanged, pinnedPrincipal } from '../db/principals/pins.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/dpop.ts'
 import { pin, stillPinned } from '../plugins/pin/pin.ts'
@@ -9,7 +10,6 @@ import { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../plugins/plugin.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
-import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { beforeFirstSecret } from './admin/setup.ts'
 import type { Configuration } from './configuration.ts'
 import { ENDPOINTS } from './llm/dialects/registry.ts'
@@ -52,16 +52,27 @@ export async function stepsOf(configuration: Configuration): Promise<readonly St
 function emptySources(database: Database): Omit<PipelineSources, 'configuration'> {
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
-  const operator = adminSecret({ storedHash: () => Promise.resolve(''), environment: '' })
+  const stored = () => Promise.resolve({ hash: '', disabled: true })
   const pinned = pin(pinnedPrincipal(database), new SubjectKeys(database, secret))
   return {
     pin: pinned,
     pinNow: pinned,
     again: stillPinned(pinned),
     apiKey: apiKey((keyId) => findApiKey(database, keyId)),
-    adminSecret: operator,
-    metricsReader: metricsReader(operator, null),
-    beforeFirstSecret: beforeFirstSecret(() => Promise.resolve('')),
+    operators: {
+      secret: adminSecret({
+        stored,
+        environment: '',
+        unchanged: secretUnchanged(database),
+        onUse: () => {},
+      }),
+      lookup: pinnedPrincipal(database),
+      session: () => Promise.resolve(null),
+      unchanged: authorityUnchanged(database),
+    },
+    adminUrls: () => [],
+    metricsToken: null,
+    beforeFirstSecret: beforeFirstSecret(stored),
     constrained: {
       nonces: new Nonces(secret),
       baseUrls: () => [],

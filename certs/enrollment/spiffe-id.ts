@@ -3,14 +3,14 @@ import { extensionOf, OID, readCertificate } from '../x509/x509.ts'
 
 /**
  * The identity that a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent
- * (specification §2.6), with a segment of its own before the name for a user or a workload, so that their
- * names and the agents' never meet.
+ * (specification §2.6), with a segment of its own before the name for a user, a workload or an operator, so that
+ * their names and the agents' never meet.
  */
 export interface SpiffeId {
   readonly trustDomain: string
   readonly org: string
   /** Absent: an agent. */
-  readonly kind?: 'user' | 'workload'
+  readonly kind?: 'user' | 'workload' | 'operator'
   readonly name: string
 }
 
@@ -49,7 +49,9 @@ export function parseSpiffeId(uri: string): SpiffeId {
 function nameOf([first, second, ...rest]: readonly string[]): Pick<SpiffeId, 'kind' | 'name'> | null {
   if (first === undefined || rest.length > 0) return null
   if (second === undefined) return { name: first }
-  return first === 'user' || first === 'workload' ? { kind: first, name: second } : null
+  return first === 'user' || first === 'workload' || first === 'operator'
+    ? { kind: first, name: second }
+    : null
 }
 
 /**

@@ -15,6 +15,8 @@ export interface McpBinding {
   readonly principal_id: string
   readonly resource_id: string
   readonly created_at: string
+  /** Who has made it, by the name in the ledger. Null: not known. */
+  readonly created_by: string | null
 }
 
 /** A binding with the name of its resource, as operators see it. */
@@ -103,17 +105,23 @@ export function bindingsQuery(
   return query.orderBy('b.created_at').orderBy('b.binding_id')
 }
 
-interface NewMcpBinding extends Omit<McpBinding, 'created_at'> {
+interface NewMcpBinding extends Omit<McpBinding, 'created_at' | 'created_by'> {
   /** ms since the epoch. */
   readonly at: number
+  readonly by?: string | undefined
 }
 
 /**
  * Inserts a binding. The database refuses a second one of the same two, and one to a resource that is not
  * there.
  */
-export function insertMcpBinding({ kysely }: Database, { at, ...binding }: NewMcpBinding): Statement {
-  const query = kysely.insertInto('mcp_bindings').values({ ...binding, created_at: timestamp(at) })
+export function insertMcpBinding({ kysely }: Database, { at, by, ...binding }: NewMcpBinding): Statement {
+  const query = kysely.insertInto('mcp_bindings').values({
+    ...binding,
+    created_at: timestamp(at),
+    created_by: by ?? null,
+    changed_by: by ?? null,
+  })
   return statementOf(query.compile(), 1)
 }
 

@@ -47,6 +47,9 @@ export interface McpResource extends McpResourceFields {
   readonly last_read_at: string | null
   /** The reason that the last read failed, in one sentence; null where it went well. */
   readonly last_error: string | null
+  /** Who has registered it, and who has changed it last, by the name in the ledger. Null: not known. */
+  readonly created_by: string | null
+  readonly changed_by: string | null
 }
 
 type Row = Selectable<Schema['mcp_resources']>
@@ -147,6 +150,8 @@ interface NewMcpResource extends McpResourceFields {
   readonly resource_id: string
   /** ms since the epoch. */
   readonly at: number
+  /** Who makes it, by the name in the ledger. Absent: it is not known. */
+  readonly by?: string | undefined
 }
 
 /**
@@ -155,7 +160,7 @@ interface NewMcpResource extends McpResourceFields {
  */
 export function insertMcpResource(
   { kysely }: Database,
-  { at, resource_id, ...fields }: NewMcpResource,
+  { at, by, resource_id, ...fields }: NewMcpResource,
 ): Statement {
   const query = kysely.insertInto('mcp_resources').values({
     resource_id,
@@ -167,12 +172,15 @@ export function insertMcpResource(
     server_facts: null,
     last_read_at: null,
     last_error: null,
+    created_by: by ?? null,
+    changed_by: by ?? null,
   })
   return statementOf(query.compile(), 1)
 }
 
 interface McpResourceChange extends McpResourceFields {
   readonly at: number
+  readonly by?: string | undefined
 }
 
 /**
@@ -182,11 +190,11 @@ interface McpResourceChange extends McpResourceFields {
 export function updateMcpResource(
   { kysely }: Database,
   { resource_id: id, revision, endpoint_url: endpoint }: McpResource,
-  { at, ...fields }: McpResourceChange,
+  { at, by, ...fields }: McpResourceChange,
 ): Statement {
   const query = kysely
     .updateTable('mcp_resources')
-    .set({ ...columnsOf(fields), updated_at: timestamp(at) })
+    .set({ ...columnsOf(fields), updated_at: timestamp(at), changed_by: by ?? null })
     .set((row) => ({ revision: row('revision', '+', 1) }))
     .$if(endpoint !== fields.endpoint_url, (moved) =>
       moved.set({ era: null, protocol_version: null, server_facts: null }),
@@ -203,11 +211,12 @@ export function updateMcpResource(
 export function raiseMcpRevision(
   { kysely }: Database,
   { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
-  by: number,
+  times: number,
+  by?: string,
 ): Statement {
   const query = kysely
     .updateTable('mcp_resources')
-    .set({ revision: revision + by })
+    .set({ revision: revision + times, ...(by !== undefined && { changed_by: by }) })
     .where('resource_id', '=', id)
     .where('revision', '=', revision)
   return statementOf(query.compile(), 1)

@@ -28,11 +28,13 @@ const TABLES = [
     'internal_agents',
     'local_user_principals',
     'local_workload_principals',
+    'local_operator_principals',
     'certificate_pins',
     'subject_keys',
   ],
   ...['settings', 'api_keys', 'attached_cas', 'single_uses', 'signing_keys'],
   ...['mcp_resources', 'mcp_tools', 'mcp_bindings'],
+  ...['operator_sessions', 'operator_identities', 'proposals'],
 ]
 
 /** Rows of the ledger that are copied in one transaction. */

@@ -15,6 +15,15 @@ export const authorityGeneration: Migration = {
   },
 }
 
+/** The same of the principals that came later. */
+export const operatorGeneration: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    const columns = without(PRINCIPAL, 'principal_ref', 'spiffe_bundle')
+    for (const statement of triggerOf('local_operator_principals', columns))
+      await sql.raw(statement).execute(db)
+  },
+}
+
 const PRINCIPAL = [
   ...[
     'principal_ref',
@@ -46,6 +55,15 @@ const TABLES: Readonly<Record<string, readonly string[]>> = {
   mcp_bindings: [],
 }
 
+function triggerOf(table: string, columns: readonly string[]): readonly string[] {
+  const changed = columns.length > 0 ? ` of ${columns.join(', ')}` : ''
+  return [
+    `create trigger ${table}_changed after insert or delete or truncate or update${changed} on ${table}
+  for each statement execute function authority_changed()`,
+    `alter table ${table} enable always trigger ${table}_changed`,
+  ]
+}
+
 const STATEMENTS = [
   'create table authority_generation (one boolean primary key default true check (one), generation bigint not null)',
   'insert into authority_generation (generation) values (1)',
@@ -57,12 +75,7 @@ begin
   perform pg_notify('sallyport', '${AUTHORITY} 1/1 ' || raised);
   return null;
 end $$`,
-  ...Object.entries(TABLES).flatMap(([table, columns]) => [
-    `create trigger ${table}_changed after insert or delete or truncate or update${
-      columns.length > 0 ? ` of ${columns.join(', ')}` : ''
-    } on ${table} for each statement execute function authority_changed()`,
-    `alter table ${table} enable always trigger ${table}_changed`,
-  ]),
+  ...Object.entries(TABLES).flatMap(([table, columns]) => triggerOf(table, columns)),
 ]
 
 /** The number of the state that decisions are made by, as far as this process knows. */

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import { COMMON, inOrder, type Migrations } from '../migrate.ts'
-import { authorityGeneration } from './generation.ts'
+import { authorityGeneration, operatorGeneration } from './generation.ts'
 import { auditGuards } from './ledger/guards.ts'
 import { auditPlaces } from './ledger/places.ts'
 import { auditLog } from './ledger/table.ts'
@@ -23,4 +23,5 @@ export const MIGRATIONS: Migrations = inOrder({
   '0052_single_uses': singleUses,
   '0053_audit_places': auditPlaces,
   '0060_authority_generation': authorityGeneration,
+  '0062_operator_generation': operatorGeneration,
 })

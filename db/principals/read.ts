@@ -36,6 +36,9 @@ export interface PrincipalRecord {
   readonly created_at: string
   readonly updated_at: string
   readonly last_seen_at: string | null
+  /** Who has enrolled it, and who has changed it last, by the name in the ledger. Null: not known. */
+  readonly created_by: string | null
+  readonly changed_by: string | null
 }
 
 /** The principal of that type and id, deactivated or not; undefined where there is none. */
@@ -115,6 +118,7 @@ function principals(db: Database, type: PrincipalType) {
     .select(['p.dpop_jkt', 'p.previous_dpop_jkt', 'p.previous_dpop_jkt_until'])
     .select(['p.federation_revision', 'p.revision', 'p.authority_revision'])
     .select(['p.created_at', 'p.updated_at', 'p.last_seen_at'])
+    .select(['p.created_by', 'p.changed_by'])
 }
 
 type Row = InferResult<ReturnType<typeof principals>>[number]

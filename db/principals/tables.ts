@@ -6,4 +6,5 @@ export const TABLES = {
   agent: { table: 'internal_agents', id: 'agent_id', ref: 'agent_id' },
   user: { table: 'local_user_principals', id: 'principal_id', ref: 'principal_ref' },
   workload: { table: 'local_workload_principals', id: 'principal_id', ref: 'principal_id' },
+  operator: { table: 'local_operator_principals', id: 'principal_id', ref: 'principal_id' },
 } as const

@@ -19,7 +19,11 @@ interface NewPrincipal {
   readonly dpopJkt: string | null
   readonly federated: boolean
   readonly at: number
+  readonly by?: By
 }
+
+/** Who makes the change, by the name in the ledger. Absent: it is not known. */
+type By = string | undefined
 
 /**
  * Inserts a new principal, active, with no certificate yet. The database refuses an id or a name that is
@@ -38,6 +42,8 @@ export function insertPrincipal(db: Database, principal: NewPrincipal): Statemen
     created_at: timestamp(at),
     updated_at: timestamp(at),
     last_seen_at: null,
+    created_by: principal.by ?? null,
+    changed_by: principal.by ?? null,
   } as const
   const query =
     type === 'agent'
@@ -46,7 +52,7 @@ export function insertPrincipal(db: Database, principal: NewPrincipal): Statemen
         ? db.kysely
             .insertInto(TABLES.user.table)
             .values({ principal_id: id, principal_ref: principal.ref, ...columns })
-        : db.kysely.insertInto(TABLES.workload.table).values({ principal_id: id, ...columns })
+        : db.kysely.insertInto(TABLES[type].table).values({ principal_id: id, ...columns })
   return statementOf(query.compile(), 1)
 }
 
@@ -54,6 +60,7 @@ interface Change {
   readonly type: PrincipalType
   readonly id: string
   readonly at: number
+  readonly by?: By
   /** The revision that the object must still have: another changes no row. Absent: any. */
   readonly revision?: number | undefined
 }
@@ -197,6 +204,7 @@ function updated(db: Database, change: Change) {
     // Each of these changes is one of authority, and each unit makes one of them.
     authority_revision: row('authority_revision', '+', 1),
     updated_at: timestamp(change.at),
+    changed_by: change.by ?? null,
   }))
   if (change.type !== 'agent') return query
   return query.set((row) => ({ federation_revision: row('federation_revision', '+', 1) }))

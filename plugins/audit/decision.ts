@@ -2,6 +2,7 @@ import { REFUSED_BY_RULE } from '../../db/audit/authority/rule.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { JsonObject } from '../../db/json.ts'
 import type { AccessToken, CallSummary, Commitments, Demand, Principal, Proof, Reached } from '../facts.ts'
+import type { Author } from '../operators/actor.ts'
 import type { Arrival } from '../plugin.ts'
 import { REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
 
@@ -22,6 +23,8 @@ export interface Recorded {
   readonly body: Buffer
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
+  /** The operator, where it is administration that was asked for. */
+  readonly actor?: Pick<Author, 'via'>
 }
 
 export type Known = Arrival & Partial<Recorded>
@@ -65,6 +68,7 @@ export function decisionEntry(facts: Known, status: string, judging: Judging, wh
       ...contentOf(facts),
       ...tracesOf(facts),
       ...(usedCertificate(facts) && { certificate: 'previous' }),
+      ...(facts.actor && { via: facts.actor.via }),
       ...(facts.principal && { authority: authorityOf(facts, judging, why) }),
       ...(why && { reason: why.reason, refused_by: why.by }),
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),

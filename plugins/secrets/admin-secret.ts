@@ -1,19 +1,27 @@
+import type { Assertion } from '../../db/statement.ts'
+import { type Operating, operatorOfNoTable } from '../operators/actor.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { senderOf, Throttle } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
-/** The operator at work, and the credential of the operator. */
-export interface Actor {
-  readonly id: 'admin'
-  readonly via: 'secret' | 'socket' | 'setup_code'
+/** The operator secret, as it is stored. */
+export interface StoredSecret {
+  /** bcrypt or argon2id; the empty string before one was set. */
+  readonly hash: string
+  /** True: no secret opens anything, the environment's neither, until the machine itself says otherwise. */
+  readonly disabled: boolean
 }
 
 export interface SecretSource {
-  /** The stored bcrypt (or argon2id) hash, or the empty string before one was set. Read on every request. */
-  readonly storedHash: () => Promise<string>
+  /** Asked on every request. */
+  readonly stored: () => Promise<StoredSecret>
   /** `MCP_PROXY_ADMIN_SECRET`: consulted only while the stored hash is empty (spec §5.1). */
   readonly environment: string
+  /** Asserts that the secret is the one of this hash, and not disabled. */
+  readonly unchanged: (hash: string) => Assertion
+  /** Told of each request that the secret opens. */
+  readonly onUse: (arrival: Arrival) => void
 }
 
 /**
@@ -21,24 +29,28 @@ export interface SecretSource {
  * `admin_secret_invalid`; only wrong ones count. A sender (an address, of IPv6 its /64) with ten wrong ones in
  * a minute is refused with `admin_throttled`, unverified, and its connection closed: each further guess costs
  * it a handshake. At most one bcrypt verification runs at a time. A secret that has held passes before all
- * that, until the stored hash changes: nobody's guesses keep the operator out.
+ * that, until the stored hash changes: nobody's guesses keep the operator out. While the secret is disabled every
+ * one is wrong, and none is verified or counted: there is nothing to guess.
  */
-export function adminSecret(
-  source: SecretSource,
-  throttle = new Throttle(),
-): Plugin<Arrival, { actor: Actor }> {
+export function adminSecret(source: SecretSource, throttle = new Throttle()): Plugin<Arrival, Operating> {
   const verifier = new SecretVerifier()
   return {
     name: 'admin_secret',
-    admit: async ({ headers, remoteAddress }) => {
+    admit: async (arrival) => {
+      const { headers, remoteAddress } = arrival
       const { 'x-admin-secret': secret } = headers
       if (typeof secret !== 'string' || secret === '') throw new Refusal('admin_secret_invalid')
-      const stored = await source.storedHash()
-      if (verifier.remembers(secret, stored)) return { actor: ADMIN }
+      const stored = await source.stored()
+      if (stored.disabled) throw new Refusal('admin_secret_invalid')
+      const admitted = (): Operating => {
+        source.onUse(arrival)
+        return operatorOfNoTable('admin', 'secret', [source.unchanged(stored.hash)])
+      }
+      if (verifier.remembers(secret, stored.hash)) return admitted()
       const sender = senderOf(remoteAddress)
       const wait = throttle.waitS(sender)
       if (wait > 0) throw throttled(wait)
-      if (await matches(secret, stored, source, verifier)) return { actor: ADMIN }
+      if (await matches(secret, stored.hash, source, verifier)) return admitted()
       throttle.failed(sender)
       throw new Refusal('admin_secret_invalid')
     },
@@ -48,23 +60,6 @@ export function adminSecret(
 const throttled = (waitS: number): Refusal =>
   new Refusal('admin_throttled', { headers: { 'retry-after': String(waitS), connection: 'close' } })
 
-/**
- * Asks for the secret once more, behind the body: one that was rotated while it came is worth nothing. Gives
- * nothing.
- */
-export const stillOperator = ({
-  name,
-  admit,
-}: Plugin<Arrival, { actor: Actor }>): Plugin<Arrival, object> => ({
-  name,
-  admit: async (arrival) => {
-    await admit(arrival)
-    return {}
-  },
-})
-
-const ADMIN: Actor = { id: 'admin', via: 'secret' }
-
 async function matches(
   given: string,
   stored: string,
@@ -73,13 +68,4 @@ async function matches(
 ): Promise<boolean> {
   if (stored !== '') return verifier.verify(given, stored)
   return environment !== '' && verifier.same(given, environment)
-}
-
-/**
- * Admits every caller on the local control socket: the file's mode (0600, in a 0700 directory) decides who
- * reaches it.
- */
-export const localOperator: Plugin<Arrival, { actor: Actor }> = {
-  name: 'local_operator',
-  admit: () => ({ actor: { id: 'admin', via: 'socket' } }),
 }

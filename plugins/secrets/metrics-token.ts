@@ -1,24 +1,27 @@
+import { operatorOfNoTable } from '../operators/actor.ts'
+import type { KnownOperator } from '../operators/operator.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
-import type { Actor } from './admin-secret.ts'
 import { SecretVerifier } from './verifier.ts'
 
 /**
- * Admits whoever brings the token that reads metrics (`Authorization: Bearer`, RFC 6750 §2.1), and every operator. A
- * monitoring system so holds nothing that changes anything. Without a token, or with a wrong one, the operator's
- * check answers. Does NOT count wrong tokens: they cost a digest, and the settings see to a long one.
+ * Admits whoever brings the token that reads metrics (`Authorization: Bearer`, RFC 6750 §2.1), as one who holds
+ * `admin.read` at this door and nothing else anywhere, and every operator, whom the gate asks. A monitoring system so
+ * holds nothing that changes anything. Without a token, or with a wrong one, the operator's check answers. Does NOT
+ * count wrong tokens: they cost a digest, and the settings see to a long one.
  */
 export function metricsReader(
-  operator: Plugin<Arrival, { actor: Actor }>,
+  operator: Plugin<Arrival, KnownOperator>,
   token: string | null,
-): Plugin<Arrival, object> {
+): Plugin<Arrival, KnownOperator> {
   const verifier = new SecretVerifier()
   return {
     name: 'metrics_reader',
-    admit: async (arrival) => {
+    admit: (arrival) => {
       const [, given] = /^Bearer +(\S+)$/i.exec(arrival.headers.authorization ?? '') ?? []
-      if (token !== null && given !== undefined && verifier.same(given, token)) return {}
-      await operator.admit(arrival)
-      return {}
+      if (token !== null && given !== undefined && verifier.same(given, token)) return MONITOR
+      return operator.admit(arrival)
     },
   }
 }
+
+const MONITOR: KnownOperator = { ...operatorOfNoTable('monitor', 'secret', []), proof: null, token: null }

@@ -75,6 +75,8 @@ const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable
  */
 export const listAudit = operation({
   name: 'listAudit',
+  demands: 'admin.audit',
+  action: 'admin.read',
   summary: 'Lists one page of the ledger, newest first unless order=asc.',
   takes: { query: filter },
   output: pieces(z.strictObject({ rows: z.array(row), next_cursor: z.string().nullable() })),
@@ -122,6 +124,8 @@ async function saltsOf(
  */
 export const exportAudit = operation({
   name: 'exportAudit',
+  demands: 'admin.audit',
+  action: 'admin.read',
   summary: 'Exports the whole ledger, one line for each row.',
   takes: {},
   output: pieces(z.custom().meta({ type: 'string' })),
@@ -139,6 +143,8 @@ export const exportAudit = operation({
  */
 export const verifyAudit = operation({
   name: 'verifyAudit',
+  demands: 'admin.audit',
+  action: 'admin.read',
   summary: 'Recomputes the whole chain. A damaged one is still a 200: the verdict says so.',
   takes: {},
   output: z.strictObject({

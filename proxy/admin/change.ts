@@ -1,28 +1,32 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LedgerError } from '../../db/audit/entry.ts'
-import type { Statement } from '../../db/statement.ts'
+import type { Assertion, Statement } from '../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
-import type { AdminContext, Caller } from './context.ts'
+import type { AdminContext, By } from './context.ts'
 
 interface Change extends AuditNote {
   readonly statements: readonly Statement[]
+  /** What must be so when it is stored, beside the authority of its author. */
+  readonly assertions?: readonly Assertion[]
 }
 
-type By = Pick<Caller, 'id' | 'at' | 'actor'>
+/** What a changed object says of its change. */
+export const by = ({ at, actor }: By) => ({ at, by: actor.id })
 
 /** Makes a change and its one audit row in one transaction, as {@link changeAll} does. */
 export function change(
   context: AdminContext,
-  by: By,
-  { statements, ...note }: Change,
+  author: By,
+  { statements, assertions = [], ...note }: Change,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
-  return changeAll(context, by, { statements, notes: [note] }, duplicate)
+  return changeAll(context, author, { statements, assertions, notes: [note] }, duplicate)
 }
 
 interface Changes {
   readonly statements: readonly Statement[]
+  readonly assertions?: readonly Assertion[]
   /** The notes, one for each row. */
   readonly notes: readonly AuditNote[]
 }
@@ -30,22 +34,23 @@ interface Changes {
 /**
  * Makes a change and its audit rows in one transaction: all or nothing (spec §6, docs/ledger.md#actions).
  * Refuses with `duplicate` where something of that name exists, with `precondition_failed` where the object
- * has moved on, and with `audit_unavailable` where the ledger cannot record.
+ * has moved on, with `overloaded` where somebody has changed the author's authority meanwhile: sent again, the change
+ * is judged by what is so then. And with `audit_unavailable` where the ledger cannot record.
  */
 export async function changeAll(
   { ledger, configDigest }: AdminContext,
   { id, at, actor }: By,
-  { statements, notes }: Changes,
+  { statements, assertions = [], notes }: Changes,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
   const entries = notes.map((note) => ({
     ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, configDigest),
     request_id: id,
     principal_id: actor.id,
-    principal_type: 'type' in actor ? actor.type : 'operator',
+    principal_type: actor.type,
   }))
   try {
-    await ledger.commit({ statements, entries })
+    await ledger.commit({ assertions: [...actor.standing, ...assertions], statements, entries })
   } catch (error) {
     throw refusalOf(error, duplicate)
   }
@@ -54,6 +59,8 @@ export async function changeAll(
 function refusalOf(error: unknown, duplicate: RefusalReason): unknown {
   if (!(error instanceof LedgerError)) return error
   if (error.code === 'duplicate') return new Refusal(duplicate, { cause: error })
+  if (error.code === 'stale')
+    return new Refusal('overloaded', { cause: error, headers: { 'retry-after': '1' } })
   if (error.code === 'conflict') return new Refusal('precondition_failed', { cause: error })
   return new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
 }

@@ -2,10 +2,11 @@ import type { Authority } from '../../certs/authority/authority.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
-import type { PrincipalType } from '../../db/schema.ts'
+import type { Known } from '../../plugins/audit/decision.ts'
+import type { Actor, Author } from '../../plugins/operators/actor.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import type { Hangup } from '../../plugins/plugin.ts'
-import type { Actor } from '../../plugins/secrets/admin-secret.ts'
+import type { Refusal } from '../../plugins/refusal.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
 
@@ -30,6 +31,18 @@ export interface AdminContext {
    * returned.
    */
   readonly rotateSigningKey: (entry: (kid: string) => Entry) => Promise<string>
+  /** True where `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
+  readonly hasEnvironmentSecret: boolean
+  /** Whether the identity provider's people may sign in as the operator of this name. */
+  readonly signsIn: (operatorName: string) => boolean
+  /**
+   * Writes the row of a change that its caller may not make, durable before it resolves. `action`: of the change.
+   */
+  readonly recordDenied: (
+    facts: Known & { readonly actor: Actor },
+    action: string,
+    refusal: Refusal,
+  ) => Promise<void>
   readonly mcp: {
     readonly inspect: Inspect
     /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */
@@ -39,21 +52,19 @@ export interface AdminContext {
   }
 }
 
-/** A principal that changes what is its own: its certificate, by its certificate. */
-export interface Itself {
-  readonly id: string
-  readonly type: PrincipalType
-  readonly via: 'certificate'
-}
-
 /** The one who performs an operation, and when. */
 export interface Caller {
   /** `req_…`: the audit row's request id. */
   readonly id: string
   /** ms since the epoch. */
   readonly at: number
-  readonly actor: Actor | Itself
+  readonly actor: Actor
   readonly remoteAddress: string
   /** Tells when the caller no longer waits. */
   readonly hangup: Hangup
+}
+
+/** Whose change it is, and when: all that its row says of that. */
+export interface By extends Pick<Caller, 'id' | 'at'> {
+  readonly actor: Author
 }

@@ -1,8 +1,10 @@
 import { Readable } from 'node:stream'
+import type { Known } from '../../plugins/audit/decision.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
+import type { Actor } from '../../plugins/operators/actor.ts'
+import type { Administered } from '../../plugins/operators/operator.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
-import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { Actor } from '../../plugins/secrets/admin-secret.ts'
+import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { turn } from '../../plugins/turns.ts'
 import type { RouteDoc } from '../http/doc.ts'
 import type { Reply, Streamed } from '../http/reply.ts'
@@ -11,18 +13,29 @@ import type { AdminContext } from './context.ts'
 import { type Given, type Operation, perform, type Result, type Takes } from './operation.ts'
 import { etagOf } from './parse.ts'
 
-type AdminRequest = Arrival & { readonly actor: Actor }
+type AdminRequest = Known & { readonly actor: Actor }
 
 /** The facts that an operation's route must have established: a body where the operation takes one. */
 export type FactsOf<T extends Takes> = T extends { readonly body: unknown }
-  ? AdminRequest & JsonBody
-  : AdminRequest
+  ? Administered & JsonBody
+  : Administered
 
 /** Binds an operation to HTTP: its input out of the facts of a request, its result into a reply. */
 export const bind =
   <T extends Takes, Output>(bound: Operation<T, Output>, context: AdminContext) =>
-  async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
-    replyOf(bound, await perform(bound, context, givenBy(facts), facts), facts.path)
+  async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
+    try {
+      return replyOf(bound, await perform(bound, context, givenBy(facts), facts), facts.path)
+    } catch (error) {
+      // What the gate could not see: the input has asked for more.
+      if (error instanceof Refusal && OF_AUTHORITY.has(error.reason))
+        await context.recordDenied(facts, bound.action, error)
+      throw error
+    }
+  }
+
+/** The refusals of an operation that say what its caller may not do: each is a row, as the gate's own is. */
+const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set(['capability_missing', 'own_authority'])
 
 /** As {@link bind}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
 export const bindAs =
@@ -118,7 +131,12 @@ function* listParts(list: readonly unknown[]): Generator<string, undefined> {
 }
 
 /** The refusals of administration before an operation is reached. */
-const ADMISSION: readonly RefusalReason[] = ['admin_secret_invalid', 'admin_throttled', 'overloaded']
+const ADMISSION: readonly RefusalReason[] = [
+  'admin_secret_invalid',
+  'admin_throttled',
+  'capability_missing',
+  'overloaded',
+]
 const BODY: readonly RefusalReason[] = ['body_invalid', 'body_too_large']
 
 /** Describes the route of an operation. */
@@ -133,6 +151,7 @@ export function docOf<T extends Takes, Output>(
     name,
     summary,
     caller,
+    ...(caller === 'operator' && { demands: bound.demands }),
     ...(query && { query }),
     ...(bound.conditional && { headers: { 'If-Match': 'The ETag of the object that was read.' } }),
     ...(body && { body: { schema: body, ...(example !== undefined && { example }) } }),

@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { AdminContext, Caller } from './context.ts'
 import { parse } from './parse.ts'
@@ -53,6 +54,13 @@ export const DONE: Result<undefined> = { value: undefined }
 export interface Operation<T extends Takes, Output> {
   /** camelCase, unique. The `operationId` of `/openapi.json`. */
   readonly name: string
+  /**
+   * The capability that its caller must hold (docs/operators.md#demands). What some of its inputs demand beside it,
+   * `run` asks for.
+   */
+  readonly demands: AdminCapability
+  /** The action of its row, and of the row of a refusal. `admin.read` where it changes nothing. */
+  readonly action: string
   readonly summary: string
   readonly takes: T
   /** The shape of `value`. Checked in tests, not at each call. */

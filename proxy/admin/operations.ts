@@ -1,6 +1,6 @@
 import { exportAudit, listAudit, verifyAudit } from './audit.ts'
 import { attachCas, detach, listCas } from './keys/cas.ts'
-import { rotateSecret } from './keys/secret.ts'
+import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from './keys/secret.ts'
 import { rotateSigningKey } from './keys/signing-key.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from './mcp/bindings.ts'
 import {
@@ -17,7 +17,7 @@ import { certifyRequest, rotateCertificate } from './principals/certificates.ts'
 import { registerDpopJwk } from './principals/dpop-jwk.ts'
 import { enrollByoca, enrollSpiffe, mintAgent } from './principals/enroll.ts'
 import { erase } from './principals/erase.ts'
-import { AGENT, type Kind, USER, WORKLOAD } from './principals/kinds.ts'
+import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from './principals/kinds.ts'
 import {
   createPrincipal,
   deactivate,
@@ -28,12 +28,11 @@ import {
   reactivate,
 } from './principals/principals.ts'
 
-/** The operations on principals of every type, enrollment aside. */
+/** The operations on principals of every type, enrollment and erasure aside: who has administered stays on record. */
 const ofKind = (kind: Kind) => ({
   get: getOne(kind),
   deactivate: deactivate(kind),
   reactivate: reactivate(kind),
-  erase: erase(kind),
   setCapabilities: patchCapabilities(kind),
   setDpopKey: registerDpopJwk(kind),
   certify: certifyRequest(kind),
@@ -46,9 +45,22 @@ const ofKind = (kind: Kind) => ({
  * they are.
  */
 export const OPERATIONS = {
-  agents: { ...ofKind(AGENT), list: listAgents, create: mintAgent, enrollByoca, enrollSpiffe },
-  users: { ...ofKind(USER), list: listPrincipalsOf(USER), create: createPrincipal(USER) },
-  workloads: { ...ofKind(WORKLOAD), list: listPrincipalsOf(WORKLOAD), create: createPrincipal(WORKLOAD) },
+  agents: {
+    ...ofKind(AGENT),
+    erase: erase(AGENT),
+    list: listAgents,
+    create: mintAgent,
+    enrollByoca,
+    enrollSpiffe,
+  },
+  users: { ...ofKind(USER), erase: erase(USER), list: listPrincipalsOf(USER), create: createPrincipal(USER) },
+  workloads: {
+    ...ofKind(WORKLOAD),
+    erase: erase(WORKLOAD),
+    list: listPrincipalsOf(WORKLOAD),
+    create: createPrincipal(WORKLOAD),
+  },
+  operators: { ...ofKind(OPERATOR), list: listPrincipalsOf(OPERATOR), create: createPrincipal(OPERATOR) },
   capabilities: { list: listCapabilities },
   mcpResources: {
     create: createMcpResource,
@@ -61,6 +73,7 @@ export const OPERATIONS = {
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   cas: { attach: attachCas, list: listCas, detach },
-  keys: { rotateSecret, rotateSigningKey },
+  keys: { rotateSigningKey },
+  secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
   audit: { list: listAudit, export: exportAudit, verify: verifyAudit },
 } as const

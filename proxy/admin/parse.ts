@@ -1,6 +1,11 @@
 import { type ZodType, z } from 'zod'
 import { parseCapabilities } from '../../db/capabilities.ts'
 import { printPath } from '../../plugins/operator-files/explain-issue.ts'
+import {
+  ADMIN_CAPABILITIES,
+  isAdminCapability,
+  isOfAdministration,
+} from '../../plugins/operators/capabilities.ts'
 import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 
 /**
@@ -46,19 +51,40 @@ export function checkIfMatch(ifMatch: string | undefined, record: Revised): numb
 /** One token of spec §8, as JSON Schema has it. */
 export const CAPABILITY = { type: 'string', pattern: '^[a-z_][a-z0-9_.]{0,63}$' } as const
 
-/** A capability set (spec §8), each bad entry named by its index. */
-export const capabilities = z
-  .unknown()
-  .transform((value, context): readonly string[] => {
+/** A capability set (spec §8), each bad entry named by its index. `rule` says what is wrong with a token, or null. */
+const setOf = (rule: (capability: string) => string | null) =>
+  z.unknown().transform((value, context): readonly string[] => {
     const parsed = parseCapabilities(value)
-    if (parsed.ok) return parsed.capabilities
-    for (const { field, message } of parsed.errors) {
-      const index = /\[(\d+)\]$/.exec(field)?.[1]
-      context.addIssue({ code: 'custom', message, path: index === undefined ? [] : [Number(index)] })
+    const refuse = (message: string, index?: number): void =>
+      context.addIssue({ code: 'custom', message, path: index === undefined ? [] : [index] })
+    if (!parsed.ok) {
+      for (const { field, message } of parsed.errors) {
+        const index = /\[(\d+)\]$/.exec(field)?.[1]
+        refuse(message, index === undefined ? undefined : Number(index))
+      }
+      return z.NEVER
     }
-    return z.NEVER
+    // Proven by the parser: an array of tokens.
+    for (const [index, token] of (value as readonly string[]).entries()) {
+      const message = rule(token)
+      if (message !== null) refuse(message, index)
+    }
+    return parsed.capabilities
   })
-  .meta({ type: 'array', items: CAPABILITY, maxItems: 64, examples: [['llm.chat']] })
+
+/** The set of somebody who calls models and tools. */
+export const capabilities = setOf((token) =>
+  isOfAdministration(token) ? 'can be held by operators alone' : null,
+).meta({ type: 'array', items: CAPABILITY, maxItems: 64, examples: [['llm.chat']] })
+
+/** The set of an operator: people who call models are users. */
+export const adminCapabilities = setOf((token) =>
+  isAdminCapability(token) ? null : `must be one of ${ADMIN_CAPABILITIES.join(', ')}`,
+).meta({
+  type: 'array',
+  items: { type: 'string', enum: [...ADMIN_CAPABILITIES] },
+  examples: [['admin.read']],
+})
 
 /** The short name of a principal: the service adds its own `<org>::` (spec §2.1). */
 export const shortName = z

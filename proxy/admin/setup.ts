@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { firstSetting } from '../../db/settings.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import type { StoredSecret } from '../../plugins/secrets/admin-secret.ts'
 import { hashSecret } from '../../plugins/secrets/hash.ts'
 import { senderOf, Throttle } from '../../plugins/secrets/throttle.ts'
 import { change } from './change.ts'
@@ -16,15 +17,19 @@ const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secre
 
 /**
  * Refuses with `conflict` once a secret is stored, before a byte of the body is read: the door stands open to
- * anybody, and for good (docs/threats.md#a2). `storedHash` gives the empty string until then; a stored secret
- * is never taken away again, so it is not asked any more.
+ * anybody, and for good (docs/threats.md#a2). So it is where no secret is wanted any more. A stored secret is never
+ * taken away again, so it is not asked any more.
  */
-export function beforeFirstSecret(storedHash: () => Promise<string>): Plugin<Arrival, object> {
+export function beforeFirstSecret(stored: () => Promise<StoredSecret>): Plugin<Arrival, object> {
   let isStored = false
   return {
     name: 'setup',
     admit: async () => {
-      isStored ||= (await storedHash()) !== ''
+      if (!isStored) {
+        const { hash, disabled } = await stored()
+        isStored = hash !== ''
+        if (disabled) throw new Refusal('conflict', { message: 'The operator secret is disabled.' })
+      }
       if (isStored) throw new Refusal('conflict', { message: 'An operator secret is set already.' })
       return {}
     },
@@ -47,6 +52,8 @@ export class Setup {
    */
   readonly operation = operation({
     name: 'setUp',
+    demands: 'admin.operators',
+    action: 'admin.secret_rotated',
     summary: 'Sets the first operator secret, by the code that the service has printed at its start.',
     takes: { body: setup },
     output: z.undefined(),

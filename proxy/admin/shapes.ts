@@ -16,3 +16,14 @@ export const token = z.string().meta({ description: 'A capability.', examples: [
 
 /** A certificate, a chain of them, or a key, as operations show and take it. */
 export const pem = z.string().meta({ description: 'PEM.' })
+
+/** Who has made or changed something, as operations show it. */
+export const author = z
+  .string()
+  .nullable()
+  .meta({
+    id: 'Author',
+    description:
+      'An operator, `admin` (the secret), `socket:<uid>`, or whose own it is; null where it is not known.',
+    examples: ['acme::operator::alice'],
+  })

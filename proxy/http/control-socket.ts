@@ -3,6 +3,7 @@ import { chmod, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import { rememberUid } from './local-uid.ts'
 
 /** The longest path of a socket: Linux takes 107 bytes, macOS 103. */
 const PATH_MAX_BYTES = 100
@@ -77,6 +78,7 @@ export async function freeControlPath(dataDirectory: string): Promise<string> {
 export async function joinControl(path: string): Promise<Control> {
   let handle: RequestListener = (_req, res) => void res.writeHead(503).end()
   const server = createServer((req, res) => handle(req, res))
+  server.on('connection', rememberUid)
   await listening(server, path)
   return {
     serve: (listener) => {

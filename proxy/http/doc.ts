@@ -26,6 +26,8 @@ export interface RouteDoc {
   readonly summary: string
   /** The callers: anybody, the holders of pinned certificates, operators; those and who holds the token for metrics. */
   readonly caller: 'anyone' | 'principal' | 'operator' | 'monitor'
+  /** The capability that an operator must hold. */
+  readonly demands?: string
   /** An object of the query's members. */
   readonly query?: z.ZodType
   /** The request headers that matter to this route, by name, with their effects. */

@@ -1,3 +1,4 @@
+import type { Author } from '../../plugins/operators/actor.ts'
 import type { Granted } from '../../plugins/permit.ts'
 import type {
   Arrival,
@@ -28,6 +29,8 @@ export interface Answered {
   /** The plugin that refused, `handler`, or null. */
   readonly by: string | null
   readonly principalId: string | null
+  /** The door by which an operator came; null of anybody else. */
+  readonly via: string | null
   readonly receipt: Receipt | Summarised | null
   /** Called once, when the reply has ended. */
   readonly settled: Settling
@@ -212,7 +215,7 @@ async function pass<Facts extends Arrival, From extends Arrival>(
   const decision = await pipeline.decide(known, recorder)
   if (!decision.allowed) return refusedAnswer(decision, refuse)
   const { facts, receipt, settled } = decision
-  const answered = { receipt, settled, principalId: principalOf(decision) }
+  const answered = { receipt, settled, ...callerOf(decision) }
   if (recheck) onAllowed((at) => recheck(facts, at))
   try {
     const reply = await handler(facts)
@@ -227,7 +230,7 @@ async function pass<Facts extends Arrival, From extends Arrival>(
 function refusedAnswer<Facts extends Arrival>(decision: Refused<Facts>, refuse: Refuse): Answered {
   const { refusal, by, facts, receipt, settled } = decision
   const reply = refuse(refusal, facts)
-  return { reply, refusal, by, principalId: principalOf(decision), receipt, settled }
+  return { reply, refusal, by, ...callerOf(decision), receipt, settled }
 }
 
 /** A shorter answer costs less than its connection does, and is not counted. Bytes. */
@@ -248,7 +251,10 @@ function refusalOfCall(error: unknown, { gone, reason }: Hangup): Refusal {
   return gone && !(error instanceof Refusal) ? new Refusal('client_gone') : refusalOf(error, 'internal')
 }
 
-function principalOf<Facts extends Arrival>({ facts }: Decision<Facts>): string | null {
-  const { principal } = facts as { readonly principal?: { readonly id: string } }
-  return principal?.id ?? null
+function callerOf<Facts extends Arrival>({ facts }: Decision<Facts>): Pick<Answered, 'principalId' | 'via'> {
+  const { principal, actor } = facts as {
+    readonly principal?: { readonly id: string }
+    readonly actor?: Pick<Author, 'id' | 'via'>
+  }
+  return { principalId: principal?.id ?? actor?.id ?? null, via: actor?.via ?? null }
 }

@@ -146,6 +146,7 @@ function refused(arrival: Arrival, error: unknown, by: string): Handled {
     path: 'none',
     surface: 'public',
     principalId: null,
+    via: null,
     receipt: null,
     settled: () => {},
   }
@@ -266,7 +267,7 @@ const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
 
 /** Writes the one line of an answered request. */
 function logRequest(
-  { arrival, path, surface, by, principalId, receipt }: Handled,
+  { arrival, path, surface, by, principalId, via, receipt }: Handled,
   ended: Ended,
   { log, requestLog }: Telling,
 ): void {
@@ -282,6 +283,7 @@ function logRequest(
     path: path === 'none' ? arrival.path.slice(0, 256) : path,
     status: ending.status,
     principal: principalId ?? undefined,
+    via: via ?? undefined,
     reason,
     by: by ?? undefined,
     tool,

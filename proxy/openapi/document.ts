@@ -15,11 +15,13 @@ a listed one asked with another method with \`method_not_allowed\`. An operator'
 and tools with further reasons. Every answer carries its request id in X-Request-Id, which the log and the ledger
 have too. On the control socket administration needs no secret.`
 
+const OPERATOR: readonly Node[] = [{ certificate: [] }, { admin_secret: [] }, { session: [] }]
+
 const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
   anyone: [],
   principal: [{ certificate: [] }],
-  operator: [{ admin_secret: [] }],
-  monitor: [{ metrics_token: [] }, { admin_secret: [] }],
+  operator: OPERATOR,
+  monitor: [{ metrics_token: [] }, ...OPERATOR],
 }
 
 /**
@@ -54,6 +56,12 @@ export async function openapi(routes: readonly Route[]): Promise<Node> {
           description: 'A client certificate that is pinned to a principal.',
         },
         admin_secret: { type: 'apiKey', in: 'header', name: 'X-Admin-Secret' },
+        session: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: '__Host-sallyport',
+          description: 'The session of a signed-in browser. What changes something carries X-Csrf-Token too.',
+        },
         metrics_token: { type: 'http', scheme: 'bearer', description: 'MCP_PROXY_METRICS_TOKEN.' },
       },
     },
@@ -83,6 +91,7 @@ function entryOf(path: string, doc: RouteDoc, before: readonly string[], compone
     ...(body && { requestBody: bodyOf(body, components) }),
     responses: responsesOf(doc, reasons, components),
     'x-reasons': reasons,
+    ...(doc.demands !== undefined && { 'x-required-capability': doc.demands }),
   }
 }
 

@@ -16,6 +16,7 @@ export interface Metrics {
   readonly reloads: Counter<'result'>
   readonly faults: Counter<'step'>
   readonly handshakeFaults: Counter<'reason'>
+  readonly secretUses: Counter
   readonly overBudget: Counter
 }
 
@@ -134,6 +135,11 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_handshake_faults_total',
       help: 'TLS handshakes that did not come to their end, by reason.',
       labelNames: ['reason'],
+      registers,
+    }),
+    secretUses: new Counter({
+      name: 'sallyport_admin_secret_uses_total',
+      help: 'Requests that the operator secret has opened.',
       registers,
     }),
     overBudget: new Counter({

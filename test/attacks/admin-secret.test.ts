@@ -7,6 +7,7 @@ import { hashSecret } from '../../plugins/secrets/hash.ts'
 import { contentsOf } from '../support/db/raw.ts'
 import { ADMIN_SECRET, type Answered, CHAT, type TestGateway, testGateway } from '../support/gateway.ts'
 import { arrival } from '../support/plugins/arrival.ts'
+import { secretOf } from '../support/plugins/operators.ts'
 import { type RawOptions, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 
 const NEW_SECRET = 'a-new-secret-of-the-operator'
@@ -139,7 +140,7 @@ async function storedHash({ settings }: TestGateway): Promise<string> {
 
 t.test('T15 of many guesses at once few are verified, the others are turned away at once', async (t) => {
   const stored = await hashSecret(NEW_SECRET)
-  const plugin = adminSecret({ storedHash: () => Promise.resolve(stored), environment: '' })
+  const plugin = adminSecret(secretOf(() => stored))
   const ended: string[] = []
   await Promise.all(
     Array.from({ length: 50 }, async (_, i) => {

@@ -5,6 +5,7 @@ import { hashSecret } from '../../plugins/secrets/hash.ts'
 import { Throttle } from '../../plugins/secrets/throttle.ts'
 import { type Answered, type TestGateway, testGateway } from '../support/gateway.ts'
 import { arrival } from '../support/plugins/arrival.ts'
+import { secretOf } from '../support/plugins/operators.ts'
 
 const SECRET = 'the-secret-of-the-operator'
 const OTHER = 'another-secret-of-the-operator'
@@ -14,8 +15,10 @@ const [STORED, STORED_OTHER] = await Promise.all([SECRET, OTHER].map(hashSecret)
 function door(stored = STORED ?? '', environment = '') {
   let hash = stored
   let now = 0
-  const source = { storedHash: () => Promise.resolve(hash), environment }
-  const plugin = adminSecret(source, new Throttle(() => now))
+  const plugin = adminSecret(
+    secretOf(() => hash, environment),
+    new Throttle(() => now),
+  )
   return {
     /** What became of it: `in`, or the reason of the refusal. */
     ask: async (secret: string | null, remoteAddress = '192.0.2.1'): Promise<string> => {

@@ -91,7 +91,8 @@ export function recomputer(): Recomputer {
     const version = leafVersion(row.leaf) ?? 1
     pair(row, version)
     if (isDecision(row)) decide(row, version)
-    else if (!isOfCall(row.action)) change(row, version)
+    // A change that was refused has its action too.
+    else if (!isOfCall(row.action) && row.status === 'success') change(row, version)
   }
 
   return {

@@ -170,7 +170,7 @@ export class Replay {
 }
 
 /** What begins the action of every row that changes a principal. */
-const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload'])
+const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
 type Numbered = PrincipalState | ResourceState
 

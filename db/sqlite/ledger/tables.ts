@@ -23,6 +23,7 @@ const PRINCIPALS: readonly { type: PrincipalType; table: string; id: string }[] 
   { type: 'agent', table: 'internal_agents', id: 'agent_id' },
   { type: 'user', table: 'local_user_principals', id: 'principal_id' },
   { type: 'workload', table: 'local_workload_principals', id: 'principal_id' },
+  { type: 'operator', table: 'local_operator_principals', id: 'principal_id' },
 ]
 
 interface PrincipalRow {

@@ -31,6 +31,8 @@ const attachedCa = z
  */
 export const attachCas = operation({
   name: 'attachCas',
+  demands: 'admin.settings',
+  action: 'ca.attached',
   summary: 'Trusts one CA, or all of a bundle, for enrollment.',
   takes: { body: attachment },
   output: z.array(attachedCa),
@@ -54,6 +56,8 @@ export const attachCas = operation({
 /** GET /v1/admin/ca */
 export const listCas = operation({
   name: 'listCas',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Lists the CAs that are trusted for enrollment, oldest first.',
   takes: {},
   output: z.array(attachedCa),
@@ -68,6 +72,8 @@ export const listCas = operation({
  */
 export const detach = operation({
   name: 'detachCa',
+  demands: 'admin.settings',
+  action: 'ca.detached',
   summary: 'Trusts a CA no longer. Pinned certificates stay.',
   takes: { params: z.object({ digest: z.string() }) },
   output: z.undefined(),

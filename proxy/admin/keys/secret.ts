@@ -1,8 +1,15 @@
 import { z } from 'zod'
-import { writeSetting } from '../../../db/settings.ts'
+import { enableSecret, readSecret } from '../../../db/operators/secret.ts'
+import { endSessionsBySecret } from '../../../db/operators/sessions.ts'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import { readSetting, writeSetting } from '../../../db/settings.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { hashSecret, SECRET_MAX_BYTES, SECRET_MIN_BYTES } from '../../../plugins/secrets/hash.ts'
-import { change } from '../change.ts'
+import { change, changeAll } from '../change.ts'
+import type { Caller } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
+import { reachableOwners } from '../operators/owners.ts'
+import { instant } from '../shapes.ts'
 
 /** An operator's secret: bcrypt reads no more than 72 bytes, and fewer than 12 are guessed. */
 export const secretText = z
@@ -16,19 +23,108 @@ export const secretText = z
 
 /**
  * POST /v1/admin/secret/rotate: stores the hash of a new operator secret, which ends the old one's say at
- * once, and the environment variable's (spec §5.1).
+ * once, and the environment variable's (spec §5.1). One that is disabled stays so, unless the machine itself sets it.
  */
 export const rotateSecret = operation({
   name: 'rotateSecret',
+  demands: 'admin.operators',
+  action: 'admin.secret_rotated',
   summary: 'Sets a new operator secret. The one before is worth nothing from then on.',
   takes: { body: z.strictObject({ new_secret: secretText }) },
   output: z.undefined(),
   status: 204,
   reasons: ['audit_unavailable'],
   run: async (context, { body: { new_secret: secret } }, caller) => {
+    const { database } = context
     const stored = await hashSecret(secret)
-    const statements = [writeSetting(context.database, 'admin_secret_hash', stored, caller.at)]
-    await change(context, caller, { action: 'admin.secret_rotated', detail: {}, statements })
+    const enables = isOfMachine(caller) && (await readSecret(database)).disabled
+    const notes = [ROTATED, ...(enables ? [ENABLED] : [])]
+    const statements = [
+      writeSetting(database, 'admin_secret_hash', stored, caller.at),
+      ...(enables ? [enableSecret(database)] : []),
+    ]
+    await changeAll(context, caller, { statements, notes })
+    return DONE
+  },
+})
+
+const ROTATED = { action: 'admin.secret_rotated', detail: {} }
+const ENABLED = { action: 'admin.secret_enabled', detail: {} }
+
+/** Only whoever is on the machine itself takes a disabled secret back into service. */
+const isOfMachine = ({ actor }: Pick<Caller, 'actor'>): boolean => actor.via === 'socket'
+
+/**
+ * GET /v1/admin/secret: whether there is one, whether it is disabled, and when it has opened something last, in one
+ * minute or the other. Null: never, since there are operators.
+ */
+export const showSecret = operation({
+  name: 'getSecret',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows whether the operator secret is set, disabled, and still used.',
+  takes: {},
+  output: z.strictObject({ is_set: z.boolean(), disabled: z.boolean(), last_used_at: instant.nullable() }),
+  status: 200,
+  reasons: [],
+  run: async ({ database, hasEnvironmentSecret }) => {
+    const { hash, disabled } = await readSecret(database)
+    const used = await readSetting(database, 'admin_secret_used_at')
+    return {
+      value: { is_set: hash !== '' || hasEnvironmentSecret, disabled, last_used_at: used ?? null },
+    }
+  },
+})
+
+/**
+ * POST /v1/admin/secret/disable: from then on only operators administer. Refuses with `last_owner` where nobody holds
+ * `admin.operators` and has a certificate, or a way in by the identity provider.
+ */
+export const disableSecret = operation({
+  name: 'disableSecret',
+  demands: 'admin.operators',
+  action: 'admin.secret_disabled',
+  summary: 'Takes the operator secret out of service. Only the machine itself can take it back.',
+  takes: {},
+  output: z.undefined(),
+  status: 204,
+  reasons: ['last_owner', 'audit_unavailable'],
+  run: async (context, _input, caller) => {
+    const { database } = context
+    if ((await readSecret(database)).disabled) return DONE
+    const [owner] = await reachableOwners(context, caller.at)
+    if (!owner)
+      throw new Refusal('last_owner', {
+        message: 'First make an operator who holds admin.operators and has a certificate.',
+      })
+    await change(context, caller, {
+      action: 'admin.secret_disabled',
+      detail: {},
+      // Not taken out of service at the same moment.
+      assertions: [authorityUnchanged(database)('operator', owner.principal_id, owner.authority_revision)],
+      statements: [
+        writeSetting(database, 'admin_secret_disabled', 'true', caller.at),
+        endSessionsBySecret(database),
+      ],
+    })
+    return DONE
+  },
+})
+
+/** POST /v1/admin/secret/enable: on the control socket alone. */
+export const enableSecretAgain = operation({
+  name: 'enableSecret',
+  demands: 'admin.operators',
+  action: 'admin.secret_enabled',
+  summary: 'Takes the operator secret back into service. On the control socket alone.',
+  takes: {},
+  output: z.undefined(),
+  status: 204,
+  reasons: ['audit_unavailable'],
+  run: async (context, _input, caller) => {
+    const { database } = context
+    if (!(await readSecret(database)).disabled) return DONE
+    await change(context, caller, { ...ENABLED, statements: [enableSecret(database)] })
     return DONE
   },
 })

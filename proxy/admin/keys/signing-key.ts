@@ -8,6 +8,8 @@ import { operation } from '../operation.ts'
  */
 export const rotateSigningKey = operation({
   name: 'rotateSigningKey',
+  demands: 'admin.operators',
+  action: 'admin.signing_key_rotated',
   summary: 'Signs access tokens with a new key. Tokens of the one before run out.',
   takes: {},
   output: z.strictObject({ kid: z.string() }),

@@ -12,12 +12,12 @@ import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { change } from '../change.ts'
+import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
 import { alone } from '../principals/authority.ts'
-import { instant } from '../shapes.ts'
+import { author, instant } from '../shapes.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
 
@@ -38,6 +38,8 @@ const binding = z
     resource_id: z.string(),
     resource_name: z.string(),
     created_at: instant,
+    created_by: author,
+    changed_by: author,
   })
   .meta({ id: 'McpBinding' })
 
@@ -47,6 +49,8 @@ const binding = z
  */
 export const bindPrincipal = operation({
   name: 'createMcpBinding',
+  demands: 'admin.grant',
+  action: 'mcp_binding.created',
   summary: 'Lets a principal reach an MCP resource. Its capabilities say what it may do there.',
   takes: { body: newBinding },
   output: binding,
@@ -86,7 +90,7 @@ function bind(
     await change(context, caller, {
       action: 'mcp_binding.created',
       detail: detailOf({ ...created, resource_name: name }, principal),
-      statements: [insertMcpBinding(database, { ...created, at: caller.at })],
+      statements: [insertMcpBinding(database, { ...created, ...by(caller) })],
     })
     return { value: shown(await bindingOf(context, binding_id)), revision: REVISION }
   })
@@ -98,6 +102,8 @@ const AT_ONCE = 1_000
 /** GET /v1/admin/mcp-resources/bindings: oldest first; `?agent_id=&resource_id=` narrows it. */
 export const listBindings = operation({
   name: 'listMcpBindings',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Lists the bindings of principals to MCP resources, oldest first.',
   takes: { query: filter },
   output: z.array(binding),
@@ -112,6 +118,8 @@ export const listBindings = operation({
 /** GET /v1/admin/mcp-resources/bindings/{binding_id} */
 export const getBinding = operation({
   name: 'getMcpBinding',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Shows the binding of that id.',
   takes: { params },
   output: binding,
@@ -127,6 +135,8 @@ export const getBinding = operation({
 /** DELETE /v1/admin/mcp-resources/bindings/{binding_id}: holds at the principal's very next call. */
 export const revokeBinding = operation({
   name: 'deleteMcpBinding',
+  demands: 'admin.grant',
+  action: 'mcp_binding.revoked',
   summary: "Revokes a binding. It holds at the principal's very next call.",
   takes: { params },
   output: z.undefined(),
@@ -166,7 +176,10 @@ async function bindingOf({ database }: AdminContext, bindingId: string): Promise
 }
 
 /** What a row says of a binding. `of`: its principal, whom the ledger may know by a name of its own. */
-const detailOf = (binding: Omit<NamedMcpBinding, 'created_at'>, of: PrincipalRecord | undefined) => ({
+const detailOf = (
+  binding: Omit<NamedMcpBinding, 'created_at' | 'created_by'>,
+  of: PrincipalRecord | undefined,
+) => ({
   subject: of?.principal_ref ?? null,
   subject_type: binding.principal_type,
   binding: binding.binding_id,
@@ -182,11 +195,16 @@ const shown = ({
   resource_id,
   resource_name,
   created_at,
+  created_by,
 }: NamedMcpBinding) => ({
   binding_id,
   agent_id: principal_id,
-  principal_type,
+  // Nobody else is ever bound.
+  principal_type: principal_type as (typeof TYPES)[number],
   resource_id,
   resource_name,
   created_at,
+  created_by,
+  // It is made and revoked, and never anything in between.
+  changed_by: created_by,
 })

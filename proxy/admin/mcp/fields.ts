@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
+import { isOfAdministration } from '../../../plugins/operators/capabilities.ts'
 import { isSecretReference, SECRET_REFERENCE_RULE } from '../../egress/secret-reference.ts'
 import { CAPABILITY } from '../parse.ts'
 
@@ -58,6 +59,7 @@ export const capability = z
     'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
   )
   .transform(String)
+  .refine((token) => !isOfAdministration(token), 'is demanded by administration alone')
   .meta(CAPABILITY)
 
 const domain = z.string().transform((text, context) => {

@@ -15,7 +15,7 @@ import {
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { change } from '../change.ts'
+import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
 import {
@@ -42,6 +42,8 @@ const params = z.object({ resource_id: z.string() })
  */
 export const createMcpResource = operation({
   name: 'createMcpResource',
+  demands: 'admin.tools',
+  action: 'mcp_resource.created',
   summary: 'Registers an MCP server and reads it once, which pins its tools.',
   takes: { body: newMcpResource },
   output: resourceDetail,
@@ -68,7 +70,7 @@ export const createMcpResource = operation({
         ...resourceAuthority({ ...fields, resource_id: id }, 1),
       },
       statements: [
-        insertMcpResource(database, { ...fields, resource_id: id, at: caller.at }),
+        insertMcpResource(database, { ...fields, resource_id: id, ...by(caller) }),
         nameIsClear(database, fields.name),
       ],
     })
@@ -80,6 +82,8 @@ export const createMcpResource = operation({
 /** GET /v1/admin/mcp-resources: by name, without the definitions of tools. */
 export const listAllMcpResources = operation({
   name: 'listMcpResources',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Lists the MCP servers by name, without the definitions of their tools.',
   takes: {},
   output: z.array(resourceView),
@@ -98,6 +102,8 @@ export const listAllMcpResources = operation({
 /** GET /v1/admin/mcp-resources/{resource_id} */
 export const getMcpResource = operation({
   name: 'getMcpResource',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Shows an MCP server, with the definitions of its tools.',
   takes: { params },
   output: resourceDetail,
@@ -115,6 +121,8 @@ export const getMcpResource = operation({
  */
 export const patchMcpResource = operation({
   name: 'updateMcpResource',
+  demands: 'admin.tools',
+  action: 'mcp_resource.updated',
   summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
   takes: { params, body: mcpResourcePatch },
   output: resourceDetail,
@@ -158,7 +166,7 @@ async function replace(
       previous: auditedFields(only(before, changed)),
     },
     statements: [
-      updateMcpResource(database, before, { ...fields, at: caller.at }),
+      updateMcpResource(database, before, { ...fields, ...by(caller) }),
       nameIsClear(database, fields.name),
     ],
   })
@@ -197,6 +205,8 @@ const only = (fields: McpResourceFields, names: readonly Field[]): Partial<McpRe
 /** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. */
 export const removeMcpResource = operation({
   name: 'deleteMcpResource',
+  demands: 'admin.tools',
+  action: 'mcp_resource.deleted',
   summary: 'Deletes an MCP server with its tools and its bindings.',
   takes: { params },
   output: z.undefined(),
@@ -221,6 +231,8 @@ export const removeMcpResource = operation({
  */
 export const refreshMcpResource = operation({
   name: 'refreshMcpResource',
+  demands: 'admin.tools',
+  action: 'mcp_resource.updated',
   summary: 'Reads an MCP server again. 200 too where it cannot be read: last_error says so.',
   takes: { params },
   output: resourceDetail,

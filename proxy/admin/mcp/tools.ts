@@ -23,6 +23,8 @@ const approval = z.strictObject({
  */
 export const approveTool = operation({
   name: 'approveMcpTool',
+  demands: 'admin.tools',
+  action: 'mcp_resource.tool_approved',
   summary: 'Approves the definition of a tool that waits. With digest: only the one that was looked at.',
   takes: { params: z.object({ resource_id: z.string(), tool: z.string() }), body: approval },
   output: resourceDetail,
@@ -77,7 +79,7 @@ function approve(
     },
     tool: `${name}.${tool}`,
     statements: [
-      raiseMcpRevision(database, resource, 1),
+      raiseMcpRevision(database, resource, 1, caller.actor.id),
       approveMcpTool(database, { resourceId, name: tool, pendingDigest: pending, at: caller.at }),
     ],
   })

@@ -6,7 +6,7 @@ import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.t
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { instant, sha256, token } from '../shapes.ts'
+import { author, instant, sha256, token } from '../shapes.ts'
 import { authType } from './fields.ts'
 
 const tool = {
@@ -44,6 +44,8 @@ const resource = {
   last_error: z.string().nullable(),
   created_at: instant,
   updated_at: instant,
+  created_by: author,
+  changed_by: author,
 }
 
 /** The shape of {@link mcpResourceView}. */
@@ -121,6 +123,8 @@ const fieldsOf = (resource: McpResource) => ({
   last_error: resource.last_error,
   created_at: resource.created_at,
   updated_at: resource.updated_at,
+  created_by: resource.created_by,
+  changed_by: resource.changed_by,
 })
 
 /**

@@ -2,10 +2,10 @@ import { type AuthorityState, authorityDetail, authorityState } from '../../../d
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertSubjectKey } from '../../../db/principals/subject-keys.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import type { Statement } from '../../../db/statement.ts'
+import type { Assertion, Statement } from '../../../db/statement.ts'
 import type { AuditNote } from '../../../plugins/audit/entries.ts'
 import { change, onLatest } from '../change.ts'
-import type { AdminContext, Caller } from '../context.ts'
+import type { AdminContext, By } from '../context.ts'
 import { checkIfMatch } from '../parse.ts'
 import type { Kind } from './kinds.ts'
 import { principalOf } from './view.ts'
@@ -16,6 +16,7 @@ interface AuthorityChange extends AuditNote {
   readonly next: Partial<AuthorityState>
   /** One of them raises the principal's authority revision by 1, if it is as it was read. */
   readonly statements: readonly Statement[]
+  readonly assertions?: readonly Assertion[]
 }
 
 /**
@@ -27,7 +28,7 @@ interface AuthorityChange extends AuditNote {
 export function changeAuthority(
   context: AdminContext,
   kind: Kind,
-  caller: Pick<Caller, 'id' | 'at' | 'actor'>,
+  caller: By,
   { id, ifMatch }: { readonly id: string; readonly ifMatch: string | undefined },
   make: (
     record: PrincipalRecord,

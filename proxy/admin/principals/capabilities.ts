@@ -21,6 +21,8 @@ export const BUILT_IN: readonly string[] = [
  */
 export const listCapabilities = operation({
   name: 'listCapabilities',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Lists the capabilities that anything demands or anybody holds.',
   takes: {},
   output: z.strictObject({

@@ -6,7 +6,9 @@ import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import type { AdminContext, Caller } from '../context.ts'
+import { by } from '../change.ts'
+import type { AdminContext, By, Caller } from '../context.ts'
+import { enrolling } from '../demands.ts'
 import { operation } from '../operation.ts'
 import { instant, pem, sha256 } from '../shapes.ts'
 import { changeAuthority } from './authority.ts'
@@ -27,6 +29,8 @@ const previousValidUntil = instant.nullable().meta({
 export const rotateCertificate = (kind: Kind) =>
   operation({
     name: `rotate${kind.noun}Certificate`,
+    demands: enrolling(kind),
+    action: `${kind.type}.cert_rotated`,
     summary: 'Issues a new certificate and key, which are shown this once.',
     takes: { params, body: z.strictObject({ grace_hours: graceHours.optional() }) },
     output: withId(kind, {
@@ -64,6 +68,8 @@ export const rotateCertificate = (kind: Kind) =>
 export const certifyRequest = (kind: Kind) =>
   operation({
     name: `certify${kind.noun}`,
+    demands: enrolling(kind),
+    action: `${kind.type}.certificate_issued`,
     summary: 'Issues a certificate for the key of a PKCS#10 request, which never leaves its maker.',
     takes: {
       params,
@@ -135,7 +141,7 @@ interface Replacing {
 export async function repin(
   context: AdminContext,
   kind: Kind,
-  caller: Pick<Caller, 'id' | 'at' | 'actor'>,
+  caller: By,
   { thumbprint, notBefore, notAfter }: Certificate,
   { action, id, hours, ifMatch, guard }: Replacing,
 ): Promise<string | null> {
@@ -155,7 +161,7 @@ export async function repin(
       statements: [
         retirePins(database, { type, id, graceUntil: until }),
         insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
-        touchRevision(database, { type, id, revision, at }),
+        touchRevision(database, { type, id, revision, ...by(caller) }),
       ],
     }
   })

@@ -2,6 +2,8 @@ import { z } from 'zod'
 import { isObject } from '../../../db/json.ts'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
+import { by } from '../change.ts'
+import { enrolling } from '../demands.ts'
 import { operation } from '../operation.ts'
 import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, inGrace } from './grace.ts'
@@ -58,6 +60,8 @@ const registration = z
 export const registerDpopJwk = (kind: Kind) =>
   operation({
     name: `set${kind.noun}DpopKey`,
+    demands: enrolling(kind),
+    action: `${kind.type}.dpop_jwk_set`,
     summary: 'Registers the key that DPoP proofs must be signed by: the JWK itself, or {"jwk": …}.',
     takes: { params, body: registration },
     output: withId(kind, { dpop_jkt: z.string() }),
@@ -66,15 +70,17 @@ export const registerDpopJwk = (kind: Kind) =>
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id }, body: { jwk, grace_hours: hours }, ifMatch }, caller) => {
       const { type } = kind
-      const { at } = caller
       const jkt = jktOf(jwk)
-      const until = graceUntil(context, at, hours)
+      const until = graceUntil(context, caller.at, hours)
       await changeAuthority(context, kind, caller, { id, ifMatch }, ({ dpop_jkt: previous, revision }) => ({
         action: `${type}.dpop_jwk_set`,
         next: { dpop_jkts: [[jkt, null], ...inGrace(previous === jkt ? null : previous, until)] },
         detail: { dpop_jkt: jkt, previous },
         statements: [
-          setDpopJkt(context.database, { type, id, jkt, previous, graceUntil: until, revision, at }),
+          setDpopJkt(context.database, {
+            ...{ type, id, jkt, previous, graceUntil: until, revision },
+            ...by(caller),
+          }),
         ],
       }))
       return { value: { ...identified(kind, id), dpop_jkt: jkt } }

@@ -14,8 +14,9 @@ import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import type { Statement } from '../../../db/statement.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import { change } from '../change.ts'
+import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
+import { demandAlso, granting } from '../demands.ts'
 import { operation } from '../operation.ts'
 import { capabilities, displayName, shortName } from '../parse.ts'
 import { pem as shownPem } from '../shapes.ts'
@@ -56,6 +57,8 @@ const spiffe = z.strictObject({
  */
 export const mintAgent = operation({
   name: 'createAgent',
+  demands: 'admin.enroll',
+  action: 'agent.created',
   summary: 'Enrolls an agent and mints its certificate, whose key is shown this once.',
   takes: { body: minted },
   output: withName(AGENT, {
@@ -69,6 +72,7 @@ export const mintAgent = operation({
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
   example: { agent_name: 'daily-report', capabilities: ['llm.chat'] },
   run: async (context, { body }, caller) => {
+    demandGrant(caller, body)
     const { organisation, trustDomain, authority } = context
     const commonName = idOf(AGENT, organisation, body.agent_name)
     const spiffeId = spiffeIdOf(AGENT, trustDomain, organisation, body.agent_name)
@@ -94,6 +98,8 @@ export const mintAgent = operation({
  */
 export const enrollByoca = operation({
   name: 'enrollAgentByoca',
+  demands: 'admin.enroll',
+  action: 'agent.enrolled_byoca',
   summary: "Enrolls an agent by a certificate of the organisation's own CA, and shows an API key this once.",
   takes: { body: byoca },
   output: withName(AGENT, { ...MEMBERS, api_key: z.string() }),
@@ -101,6 +107,7 @@ export const enrollByoca = operation({
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
+    demandGrant(caller, body)
     const enrolling = {
       certPem: body.cert_pem,
       privateKeyPem: body.private_key_pem,
@@ -123,6 +130,8 @@ export const enrollByoca = operation({
  */
 export const enrollSpiffe = operation({
   name: 'enrollAgentSpiffe',
+  demands: 'admin.enroll',
+  action: 'agent.enrolled_spiffe',
   summary: 'Enrolls an agent by a SPIFFE SVID under the given bundle or the attached ones.',
   takes: { body: spiffe },
   output: PRINCIPAL.agent,
@@ -130,6 +139,7 @@ export const enrollSpiffe = operation({
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
+    demandGrant(caller, body)
     const bundle =
       body.trust_bundle_pem === undefined ? null : await bundleOf(body.trust_bundle_pem, caller.at)
     const enrolling = {
@@ -147,6 +157,14 @@ export const enrollSpiffe = operation({
     )
   },
 })
+
+/** What it demands to enroll with a set that opens anything. */
+function demandGrant(
+  caller: Caller,
+  { capabilities: held }: { readonly capabilities: readonly string[] },
+): void {
+  if (held.length > 0) demandAlso(caller, granting(AGENT))
+}
 
 interface Enrollment {
   readonly agent_name: string
@@ -201,7 +219,7 @@ async function store(
     spiffeId: certificate.spiffeId,
     dpopJkt: jkt,
     federated: enrollment.federated,
-    at: caller.at,
+    ...by(caller),
   } as const
   const { thumbprint, notBefore, notAfter } = certificate
   const state: AuthorityState = {

@@ -4,6 +4,8 @@ import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { deletePins } from '../../../db/principals/pins.ts'
 import { deleteSubjectKeys } from '../../../db/principals/subject-keys.ts'
 import { blankPrincipal, deleteUser, setSpiffeBundle } from '../../../db/principals/write.ts'
+import { by } from '../change.ts'
+import { enrolling } from '../demands.ts'
 import { DONE, operation } from '../operation.ts'
 import { changeAuthority } from './authority.ts'
 import type { Kind } from './kinds.ts'
@@ -20,6 +22,8 @@ const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts
 export const erase = (kind: Kind) =>
   operation({
     name: `erase${kind.noun}`,
+    demands: enrolling(kind),
+    action: `${kind.type}.erased`,
     summary: `Takes the ${kind.type} out of service for good, and destroys its personal data and keys.`,
     takes: { params },
     output: z.undefined(),
@@ -29,7 +33,6 @@ export const erase = (kind: Kind) =>
     run: async (context, { params: { id }, ifMatch }, caller) => {
       const { database, subjectKeys } = context
       const { type } = kind
-      const { at } = caller
       const erased = await changeAuthority(context, kind, caller, { id, ifMatch }, ({ revision }) => ({
         action: `${type}.erased`,
         next: NOTHING,
@@ -37,7 +40,7 @@ export const erase = (kind: Kind) =>
         statements: [
           type === 'user'
             ? deleteUser(database, id, revision)
-            : blankPrincipal(database, { type, id, revision, at }),
+            : blankPrincipal(database, { type, id, revision, ...by(caller) }),
           ...(type === 'agent' ? [setSpiffeBundle(database, id, null)] : []),
           deletePins(database, type, id),
           deleteApiKeys(database, { type, id }),

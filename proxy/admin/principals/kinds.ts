@@ -1,17 +1,17 @@
 import { printSpiffeId } from '../../../certs/enrollment/spiffe-id.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 
-/** The differences between the three types of principals (spec §2.1, docs/protocol.md#principal-object). */
+/** The differences between the four types of principals (spec §2.1, docs/protocol.md#principal-object). */
 export interface Kind {
   readonly type: PrincipalType
   /** The noun in names of operations and of schemas. */
-  readonly noun: 'Agent' | 'User' | 'Workload'
+  readonly noun: 'Agent' | 'User' | 'Workload' | 'Operator'
   /** The plural, as it stands in the path, and around a list. */
-  readonly plural: 'agents' | 'users' | 'workloads'
+  readonly plural: 'agents' | 'users' | 'workloads' | 'operators'
   readonly idField: 'agent_id' | 'principal_id'
-  readonly nameField: 'agent_name' | 'user_name' | 'workload_name'
+  readonly nameField: 'agent_name' | 'user_name' | 'workload_name' | 'operator_name'
   /** The text between organisation and name in the id; agents have none. */
-  readonly infix: '' | 'user::' | 'workload::'
+  readonly infix: '' | 'user::' | 'workload::' | 'operator::'
 }
 
 export const AGENT: Kind = {
@@ -41,16 +41,31 @@ export const WORKLOAD: Kind = {
   infix: 'workload::',
 }
 
-/** The kinds by their type. */
-export const KINDS: Readonly<Record<PrincipalType, Kind>> = { agent: AGENT, user: USER, workload: WORKLOAD }
+/** People who administer (docs/operators.md). Their sets hold `admin.*` and nothing else. */
+export const OPERATOR: Kind = {
+  type: 'operator',
+  noun: 'Operator',
+  plural: 'operators',
+  idField: 'principal_id',
+  nameField: 'operator_name',
+  infix: 'operator::',
+}
 
-/** `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1). */
+/** The kinds by their type. */
+export const KINDS: Readonly<Record<PrincipalType, Kind>> = {
+  agent: AGENT,
+  user: USER,
+  workload: WORKLOAD,
+  operator: OPERATOR,
+}
+
+/** `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1), `<org>::operator::<name>`. */
 export const idOf = ({ infix }: Kind, organisation: string, name: string): string =>
   `${organisation}::${infix}${name}`
 
 /**
- * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, users
- * and workloads below a segment of their own.
+ * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, all others
+ * below a segment of their own.
  */
 export const spiffeIdOf = ({ type }: Kind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })

@@ -1,15 +1,18 @@
 import { z } from 'zod'
 import { parseCursor } from '../../../db/cursor.ts'
+import { endSessionsOf } from '../../../db/operators/sessions.ts'
 import { authorityDetail } from '../../../db/principals/authority.ts'
 import { countPrincipals, listPrincipals } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive, setCapabilities } from '../../../db/principals/write.ts'
 import { newPseudonym } from '../../../db/pseudonym.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { change } from '../change.ts'
+import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
+import { demandAlso, enrolling, granting } from '../demands.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
-import { capabilities, displayName, shortName } from '../parse.ts'
+import { notRaisedByItself, ofOperators, ownerStays } from '../operators/owners.ts'
+import { adminCapabilities, capabilities, displayName, shortName } from '../parse.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
 import { answer, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
@@ -26,23 +29,32 @@ interface NewPrincipal {
 /**
  * The body of an enrollment without a certificate: the name stands under the field that the kind has for it.
  */
-const newPrincipal = ({ nameField }: Kind) =>
-  z
-    .strictObject({
-      [nameField]: shortName,
-      display_name: displayName.nullish(),
-      capabilities: capabilities.default([]),
-    })
-    // zod takes a computed key for any key; these are what the schema above says.
-    .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipal)
+const newPrincipal = (kind: Kind) => {
+  const { nameField } = kind
+  return (
+    z
+      .strictObject({
+        [nameField]: shortName,
+        display_name: displayName.nullish(),
+        capabilities: setOf(kind).default([]),
+      })
+      // zod takes a computed key for any key; these are what the schema above says.
+      .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipal)
+  )
+}
+
+/** What a principal of this kind may hold. */
+const setOf = ({ type }: Kind) => (type === 'operator' ? adminCapabilities : capabilities)
 
 /**
- * POST /v1/admin/{users,workloads}: enrolls one without a certificate, which it gets by a request of its own
+ * POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate, which it gets by a request of its own
  * (spec §4.2).
  */
 export const createPrincipal = (kind: Kind) =>
   operation({
     name: `create${kind.noun}`,
+    demands: enrolling(kind),
+    action: `${kind.type}.created`,
     summary: `Enrolls a ${kind.type} without a certificate, which it gets by a request of its own.`,
     takes: { body: newPrincipal(kind) },
     output: PRINCIPAL[kind.type],
@@ -52,6 +64,7 @@ export const createPrincipal = (kind: Kind) =>
     example: { [kind.nameField]: 'ada', capabilities: ['llm.chat'] },
     run: async (context, { body: { name, display_name: displayName, capabilities: held } }, caller) => {
       const { type } = kind
+      if (held.length > 0) demandAlso(caller, granting(kind))
       const id = idOf(kind, context.organisation, name)
       const ref = type === 'user' ? newPseudonym() : id
       const principal = {
@@ -65,7 +78,7 @@ export const createPrincipal = (kind: Kind) =>
         spiffeId: null,
         dpopJkt: null,
         federated: false,
-        at: caller.at,
+        ...by(caller),
       } as const
       const state = { capabilities: held, is_active: true, thumbprints: [], dpop_jkts: [] }
       await change(context, caller, {
@@ -109,6 +122,8 @@ const page = z
  */
 export const listAgents = operation({
   name: 'listAgents',
+  demands: 'admin.read',
+  action: 'admin.read',
   summary: 'Lists the agents, newest first.',
   takes: { query: page },
   output: z.array(PRINCIPAL.agent),
@@ -121,20 +136,23 @@ export const listAgents = operation({
   },
 })
 
-/** A page of users or workloads, and how many there are in all. */
+/** A page of users, workloads or operators, and how many there are in all. */
 interface Listed {
   readonly users?: readonly PrincipalView[]
   readonly workloads?: readonly PrincipalView[]
+  readonly operators?: readonly PrincipalView[]
   readonly total: number
 }
 
 /**
- * GET /v1/admin/{users,workloads}: as {@link listAgents}, but `{users: […], total}`
+ * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but `{users: […], total}`
  * (docs/protocol.md#principals).
  */
 export const listPrincipalsOf = (kind: Kind) =>
   operation({
     name: `list${kind.noun}s`,
+    demands: 'admin.read',
+    action: 'admin.read',
     summary: `Lists the ${kind.plural}, newest first.`,
     takes: { query: page },
     output: z.strictObject({
@@ -165,10 +183,12 @@ async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<ty
   }
 }
 
-/** GET /v1/admin/{agents,users,workloads}/{id} */
+/** GET /v1/admin/{agents,users,workloads,operators}/{id} */
 export const getOne = (kind: Kind) =>
   operation({
     name: `get${kind.noun}`,
+    demands: 'admin.read',
+    action: 'admin.read',
     summary: `Shows the ${kind.type} of that id.`,
     takes: { params },
     output: PRINCIPAL[kind.type],
@@ -185,14 +205,16 @@ export const getOne = (kind: Kind) =>
 export const patchCapabilities = (kind: Kind) =>
   operation({
     name: `set${kind.noun}Capabilities`,
+    demands: granting(kind),
+    action: `${kind.type}.capabilities_patched`,
     summary: 'Replaces the whole set of capabilities.',
-    takes: { params, body: z.strictObject({ capabilities }) },
+    takes: { params, body: z.strictObject({ capabilities: setOf(kind) }) },
     output: PRINCIPAL[kind.type],
     status: 200,
     conditional: true,
     revised: true,
-    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
-    example: { capabilities: ['llm.chat', 'mcp.tools.call'] },
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...ofOperators(kind)],
+    example: { capabilities: kind.type === 'operator' ? ['admin.read'] : ['llm.chat', 'mcp.tools.call'] },
     run: async (context, { params: { id }, body, ifMatch }, caller) => {
       const { type } = kind
       await changeAuthority(
@@ -200,20 +222,18 @@ export const patchCapabilities = (kind: Kind) =>
         kind,
         caller,
         { id, ifMatch },
-        ({ revision }, { capabilities: previous }) => ({
-          action: `${type}.capabilities_patched`,
-          next: { capabilities: body.capabilities },
-          detail: { previous },
-          statements: [
-            setCapabilities(context.database, {
-              type,
-              id,
-              revision,
-              capabilities: body.capabilities,
-              at: caller.at,
-            }),
-          ],
-        }),
+        async (record, { capabilities: previous }) => {
+          const { revision } = record
+          const next = { capabilities: body.capabilities }
+          if (type === 'operator') notRaisedByItself(caller, record, body.capabilities)
+          return {
+            action: `${type}.capabilities_patched`,
+            next,
+            detail: { previous },
+            assertions: await ownerStays(context, caller.at, record, next),
+            statements: [setCapabilities(context.database, { type, id, revision, ...next, ...by(caller) })],
+          }
+        },
       )
       return answer(kind, await principalOf(context, kind, id))
     },
@@ -223,12 +243,14 @@ export const patchCapabilities = (kind: Kind) =>
 export const deactivate = (kind: Kind) =>
   operation({
     name: `deactivate${kind.noun}`,
+    demands: enrolling(kind),
+    action: `${kind.type}.deactivated`,
     summary: `Takes the ${kind.type} out of service at once. It stays on record.`,
     takes: { params },
     output: z.undefined(),
     status: 204,
     conditional: true,
-    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...ofOperators(kind)],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await setActivity(context, kind, caller, id, ifMatch, false)
       return DONE
@@ -239,6 +261,8 @@ export const deactivate = (kind: Kind) =>
 export const reactivate = (kind: Kind) =>
   operation({
     name: `reactivate${kind.noun}`,
+    demands: enrolling(kind),
+    action: `${kind.type}.reactivated`,
     summary: `Takes the ${kind.type} back into service.`,
     takes: { params },
     output: PRINCIPAL[kind.type],
@@ -261,18 +285,22 @@ async function setActivity(
   active: boolean,
 ): Promise<void> {
   const { type } = kind
-  await changeAuthority(context, kind, caller, { id, ifMatch }, (record) =>
-    record.is_active === active
-      ? null
-      : {
-          action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
-          next: { is_active: active },
-          detail: {},
-          statements: [
-            setActive(context.database, { type, id, active, revision: record.revision, at: caller.at }),
-            // Who was erased has none.
-            newSubjectKey(context, { type, id, ref: record.principal_ref }),
-          ],
-        },
-  )
+  const { database } = context
+  await changeAuthority(context, kind, caller, { id, ifMatch }, async (record) => {
+    if (record.is_active === active) return null
+    const next = { is_active: active }
+    return {
+      action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
+      next,
+      detail: {},
+      assertions: await ownerStays(context, caller.at, record, next),
+      statements: [
+        setActive(database, { type, id, active, revision: record.revision, ...by(caller) }),
+        // Who was erased has none.
+        newSubjectKey(context, { type, id, ref: record.principal_ref }),
+        // Nobody who is taken back finds a browser signed in.
+        ...(type === 'operator' ? [endSessionsOf(database, id)] : []),
+      ],
+    }
+  })
 }

@@ -6,13 +6,14 @@ import { certifyClient } from '../../../certs/authority/issue.ts'
 import { aside } from '../../../certs/enrollment/aside.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { Author } from '../../../plugins/operators/actor.ts'
 import type { Arrival, Peer } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { Quota } from '../../../plugins/secrets/quota.ts'
 import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
-import type { AdminContext, Itself } from '../context.ts'
+import type { AdminContext } from '../context.ts'
 import { parse } from '../parse.ts'
 import { repin, subjectOf, term } from './certificates.ts'
 import { KINDS, type Kind } from './kinds.ts'
@@ -53,7 +54,7 @@ async function pinned(
   peer: Peer,
   issued: ReturnType<typeof certifyClient>,
 ): Promise<object> {
-  const actor: Itself = { id: principal.ref, type: principal.type, via: 'certificate' }
+  const actor: Author = { id: principal.ref, type: principal.type, via: 'certificate', standing: [] }
   const until = await repin(context, kind, { id, at, actor }, issued, {
     action: `${kind.type}.certificate_issued`,
     id: principal.id,

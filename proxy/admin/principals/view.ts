@@ -3,8 +3,8 @@ import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../context.ts'
-import { instant, sha256, token } from '../shapes.ts'
-import { AGENT, type Kind, USER, WORKLOAD } from './kinds.ts'
+import { author, instant, sha256, token } from '../shapes.ts'
+import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from './kinds.ts'
 
 /** The members by which an object names its principal: an agent by the first two, others by the rest. */
 interface Named {
@@ -15,6 +15,7 @@ interface Named {
   readonly principal_ref?: string
   readonly user_name?: string
   readonly workload_name?: string
+  readonly operator_name?: string
 }
 
 type Members = Readonly<Record<string, z.ZodType>>
@@ -31,7 +32,7 @@ export const withName = <M extends Members>({ idField, nameField }: Kind, member
 
 /** The members of every principal (docs/protocol.md#principals). */
 export const MEMBERS = {
-  principal_type: z.enum(['agent', 'user', 'workload']),
+  principal_type: z.enum(['agent', 'user', 'workload', 'operator']),
   name: z.string(),
   display_name: z.string().nullable(),
   capabilities: z.array(token),
@@ -46,6 +47,8 @@ export const MEMBERS = {
   created_at: instant,
   updated_at: instant,
   last_seen_at: instant.nullable(),
+  created_by: author,
+  changed_by: author,
 }
 
 const PSEUDONYM = z
@@ -63,6 +66,7 @@ export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> =
   agent: shapeOf(AGENT),
   user: shapeOf(USER),
   workload: shapeOf(WORKLOAD),
+  operator: shapeOf(OPERATOR),
 }
 
 export type PrincipalView = z.output<(typeof PRINCIPAL)[PrincipalType]>

@@ -150,7 +150,7 @@ t.test(
   { skip: skipWithoutFile },
   async (t) => {
     const at = await opened(t)
-    const after = { ...binding('1', 'a'), created_at: '2026-01-01T00:00:00.000Z' }
+    const after = { ...binding('1', 'a'), created_at: '2026-01-01T00:00:00.000Z', created_by: null }
     for (const [filter, index] of [
       [{}, 'mcp_bindings_oldest'],
       [{ principalId: 'p' }, 'mcp_bindings_of_principal'],

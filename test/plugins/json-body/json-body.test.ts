@@ -18,6 +18,7 @@ const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arri
   params: {},
   headers,
   remoteAddress: '127.0.0.1',
+  localUid: null,
   peer: null,
   readBody: async (limit) => {
     const body = Buffer.from(bytes)

@@ -25,6 +25,7 @@ function facts(): Arrival & CheckFacts {
     params: {},
     headers: { authorization: 'Bearer canary' },
     remoteAddress: '127.0.0.1',
+    localUid: null,
     peer: null,
     readBody: async () => Buffer.from('canary'),
     held: heldFor(),

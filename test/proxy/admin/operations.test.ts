@@ -12,13 +12,14 @@ import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { makeDataDirectory } from '../../../proxy/prepare-directory.ts'
 import { readSettings } from '../../../proxy/settings.ts'
 import { scratch } from '../../support/gateway.ts'
+import { ADMIN, UNASKED } from '../../support/plugins/operators.ts'
 import { refused } from '../../support/refused.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const CALLER = {
   id: 'req_inside',
   at: AT,
-  actor: { id: 'admin', via: 'socket' },
+  actor: ADMIN,
   remoteAddress: '',
   hangup: new CallHangup(),
 } as const
@@ -40,6 +41,7 @@ async function inside(t: Test): Promise<AdminContext> {
     configDigest: 'c'.repeat(64),
     rotationGraceHours: 48,
     rotateSigningKey: () => Promise.resolve('kid'),
+    ...UNASKED,
     mcp: {
       inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),
       allowPrivateUpstreams: false,

@@ -35,6 +35,7 @@ export function arrival({
     params: {},
     headers,
     remoteAddress: '127.0.0.1',
+    localUid: null,
     peer: null,
     readBody: () => Promise.resolve(bytes),
     held: heldFor(),

@@ -172,6 +172,8 @@ export function resourceAt(url: string, fields: Partial<McpResource> = {}): McpR
     server_facts: null,
     last_read_at: null,
     last_error: null,
+    created_by: null,
+    changed_by: null,
     ...fields,
   }
 }

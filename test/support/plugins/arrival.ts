@@ -12,6 +12,7 @@ export function arrival(over: Partial<Arrival> = {}): Arrival {
     params: {},
     headers: {},
     remoteAddress: '127.0.0.1',
+    localUid: null,
     peer: null,
     readBody: () => Promise.resolve(Buffer.alloc(0)),
     held: heldFor(),

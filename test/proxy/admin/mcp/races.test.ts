@@ -18,6 +18,7 @@ import type { Inspection } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { databaseUrl, ENGINE } from '../../../support/db/engine.ts'
 import { AT } from '../../../support/db/mcp-rows.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
+import { ADMIN } from '../../../support/plugins/operators.ts'
 import { refused } from '../../../support/refused.ts'
 
 /** The operations on a database of their own; `inspect` says what happens while an upstream is read. */
@@ -32,7 +33,7 @@ async function operations(t: Test, inspect: () => Promise<Inspection>) {
   // All that these operations look at.
   const oneAtATime = new OneAtATime()
   const context = { database, ledger, configDigest: 'c', mcp, oneAtATime } as unknown as AdminContext
-  const caller = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'secret' } as const }
+  const caller = { ...arrival({ at: AT }), actor: ADMIN }
   const run = <T extends Takes, Output>(operation: Operation<T, Output>, given: Given<T>) =>
     perform(operation, context, given, caller)
   return { database, ledger, oneAtATime, run }

@@ -14,6 +14,7 @@ import { PLUGIN_FILES, scratch, writeFiles } from '../../../support/gateway.ts'
 import { rawMcp, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { tool, toolServer } from '../../../support/mcp/stage.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
+import { ADMIN, UNASKED } from '../../../support/plugins/operators.ts'
 
 /**
  * What an operator's read of a server at that address leaves behind, when it may take no longer than
@@ -48,13 +49,14 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: () => Promise.resolve('kid'),
+    ...UNASKED,
     mcp: {
       inspect: inspector(database, upstreamFor(t), () => AT),
       allowPrivateUpstreams: true,
       secretsDir: '/nowhere',
     },
   }
-  const facts = { ...arrival({ at: AT }), actor: { id: 'admin', via: 'secret' } as const }
+  const facts = { ...arrival({ at: AT }), actor: ADMIN }
   await readUpstream(context, facts, await found(), withinMs)
   return found()
 }

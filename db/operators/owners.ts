@@ -1,0 +1,38 @@
+import { sql } from 'kysely'
+import type { Database } from '../database.ts'
+
+/** An operator who can administer operators, and reach this service to do so. */
+export interface Owner {
+  readonly principal_id: string
+  readonly name: string
+  readonly authority_revision: number
+  /** The end of its current certificate. RFC 3339. Null: it has none. */
+  readonly cert_not_after: string | null
+}
+
+/** The active operators that hold `capability`, oldest first. */
+export async function activeHolders({ kysely }: Database, capability: string): Promise<readonly Owner[]> {
+  return (
+    kysely
+      .selectFrom('local_operator_principals as o')
+      .leftJoin('certificate_pins as c', (on) =>
+        on
+          .on('c.principal_type', '=', 'operator')
+          .onRef('c.principal_id', '=', 'o.principal_id')
+          .on('c.is_current', '=', sql.lit(1 as const)),
+      )
+      .select(['o.principal_id', 'o.name', 'o.authority_revision', 'c.not_after as cert_not_after'])
+      .where('o.is_active', '=', 1)
+      // Tokens hold no quotation mark and no character that is one of LIKE's.
+      .where('o.capabilities', 'like', `%"${capability}"%`)
+      .orderBy('o.created_at')
+      .orderBy('o.principal_id')
+      .execute()
+  )
+}
+
+/** Whether there is any operator at all, active or not. */
+export async function hasOperators({ kysely }: Database): Promise<boolean> {
+  const one = kysely.selectFrom('local_operator_principals').select('principal_id').limit(1)
+  return (await one.executeTakeFirst()) !== undefined
+}

@@ -1,0 +1,38 @@
+/** What administration demands (docs/operators.md#capabilities): the only tokens that operators hold, and nobody else. */
+export const ADMIN_CAPABILITIES = [
+  /** To look at what is there, the ledger aside. */
+  'admin.read',
+  /** To create, certify, rotate, deactivate and erase agents, users and workloads. */
+  'admin.enroll',
+  /** To say what they hold, and which MCP servers they reach. */
+  'admin.grant',
+  /** To put MCP servers behind the gateway, and approve their tools. */
+  'admin.tools',
+  /** To read, export and verify the ledger. */
+  'admin.audit',
+  /** To say which CAs are trusted. */
+  'admin.settings',
+  /** To make operators and change them; the operator secret and the signing key. */
+  'admin.operators',
+] as const
+
+export type AdminCapability = (typeof ADMIN_CAPABILITIES)[number]
+
+/** Shorthand for people. Only what a set holds is stored, never its name. */
+export const OPERATOR_SETS = {
+  viewer: ['admin.read'],
+  granter: ['admin.read', 'admin.grant', 'admin.enroll'],
+  auditor: ['admin.read', 'admin.audit'],
+  owner: ADMIN_CAPABILITIES,
+} as const satisfies Readonly<Record<string, readonly AdminCapability[]>>
+
+export type OperatorSet = keyof typeof OPERATOR_SETS
+
+export const isOperatorSet = (name: string): name is OperatorSet => Object.hasOwn(OPERATOR_SETS, name)
+
+/** Tells a token that is an operator's alone: nothing but administration may demand it, and nobody else hold it. */
+export const isOfAdministration = (capability: string): boolean => capability.startsWith('admin.')
+
+/** Tells a token that operators may hold. */
+export const isAdminCapability = (capability: string): capability is AdminCapability =>
+  (ADMIN_CAPABILITIES as readonly string[]).includes(capability)

@@ -1,0 +1,16 @@
+import type { Arrival, Plugin } from '../plugin.ts'
+import { operatorOfNoTable } from './actor.ts'
+import type { KnownOperator } from './operator.ts'
+
+/**
+ * Admits every caller on the local control socket: the file's mode (0600, in a 0700 directory) decides who reaches
+ * it. They act as `socket:<uid>` of the process that has connected, whatever certificate,
+ * secret or cookie they bring along: nothing of the network's means anything here.
+ */
+export const localOperator: Plugin<Arrival, KnownOperator> = {
+  name: 'local_operator',
+  admit: ({ localUid }) => ({
+    ...operatorOfNoTable(`socket:${localUid ?? 'unknown'}`, 'socket', []),
+    ...{ proof: null, token: null },
+  }),
+}

@@ -1,0 +1,40 @@
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { CallRecorder } from '../../plugins/audit/audit.ts'
+import { requiredBy } from '../../plugins/audit/decision.ts'
+import { serviceEntry } from '../../plugins/audit/entries.ts'
+import type { AdminContext } from './context.ts'
+
+/** What refuses behind the gate, as `refused_by` says it. */
+const BY = 'operation'
+
+/**
+ * Makes what records the changes that an operation refuses its caller: as the gate's own refusals are where the
+ * operator is stored, else as one row. Whoever has the secret, or reaches the control socket, can fill the ledger
+ * anyhow.
+ */
+export const deniedChanges =
+  (
+    ledger: Pick<Ledger, 'commit'>,
+    recorder: Pick<CallRecorder, 'refused'>,
+    clock: () => number,
+    configDigest: string,
+  ): AdminContext['recordDenied'] =>
+  async (facts, action, refusal) => {
+    if (facts.principal) {
+      // The proof has been claimed: it let the call in.
+      await recorder.refused({ ...facts, proof: null }, refusal, { by: BY, passed: [] })
+      return
+    }
+    const { id, type, via } = facts.actor
+    const capability = requiredBy(refusal)
+    const detail = {
+      via,
+      reason: refusal.reason,
+      refused_by: BY,
+      ...(capability !== null && { required_capability: capability }),
+    }
+    const entry = serviceEntry(action, 'denied', detail, clock(), configDigest)
+    await ledger.commit({
+      entries: [{ ...entry, request_id: facts.id, principal_id: id, principal_type: type }],
+    })
+  }

@@ -1,0 +1,59 @@
+import { activeHolders, type Owner } from '../../../db/operators/owners.ts'
+import { readSecret } from '../../../db/operators/secret.ts'
+import type { AuthorityState } from '../../../db/principals/authority.ts'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import type { Assertion } from '../../../db/statement.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import type { Kind } from '../principals/kinds.ts'
+
+/** What lets an operator make others, and change them. */
+const OWNING: AdminCapability = 'admin.operators'
+
+/** The reasons by which only a change of an operator is refused. */
+export const ofOperators = ({ type }: Kind): readonly RefusalReason[] =>
+  type === 'operator' ? ['own_authority', 'last_owner'] : []
+
+/** Refuses with `own_authority` an operator that gives itself what it does not hold. Taking from itself is fine. */
+export function notRaisedByItself(
+  { actor }: Pick<Caller, 'actor'>,
+  { principal_ref: ref, capabilities: held }: PrincipalRecord,
+  wanted: readonly string[],
+): void {
+  const raised = wanted.find((capability) => !held.includes(capability))
+  if (raised === undefined || actor.id !== ref) return
+  throw new Refusal('own_authority', { detail: { required_capability: raised } })
+}
+
+/**
+ * Refuses with `last_owner` a change after which nobody could administer operators, while the secret is disabled.
+ * Returns what must hold when the change is stored: one of the others is as it was found here. Two owners who take each
+ * other out at once so leave one of them.
+ */
+export async function ownerStays(
+  context: AdminContext,
+  at: number,
+  { principal_type: type, principal_id: id, is_active, capabilities }: PrincipalRecord,
+  next: Partial<AuthorityState>,
+): Promise<readonly Assertion[]> {
+  const { database } = context
+  const isOwner = type === 'operator' && is_active && capabilities.includes(OWNING)
+  const stays = (next.is_active ?? is_active) && (next.capabilities ?? capabilities).includes(OWNING)
+  if (!isOwner || stays || !(await readSecret(database)).disabled) return []
+  const other = (await reachableOwners(context, at)).find((owner) => owner.principal_id !== id)
+  if (!other) throw new Refusal('last_owner')
+  return [authorityUnchanged(database)('operator', other.principal_id, other.authority_revision)]
+}
+
+/** The active holders of `admin.operators` who have a certificate that holds, or whom the identity provider knows. */
+export async function reachableOwners(
+  { database, signsIn }: Pick<AdminContext, 'database' | 'signsIn'>,
+  at: number,
+): Promise<readonly Owner[]> {
+  const holders = await activeHolders(database, OWNING)
+  return holders.filter(
+    ({ name, cert_not_after: end }) => (end !== null && at < Date.parse(end)) || signsIn(name),
+  )
+}

@@ -1,0 +1,61 @@
+import type { Logger } from 'pino'
+import type { Ledger } from '../../../db/audit/ledger.ts'
+import type { Database } from '../../../db/database.ts'
+import { hasOperators } from '../../../db/operators/owners.ts'
+import { writeSetting } from '../../../db/settings.ts'
+import { timestamp } from '../../../db/statement.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Metrics } from '../../telemetry/metrics.ts'
+
+/** The time in which further uses are only counted. ms. */
+const MINUTE_MS = 60_000
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'submit'>
+  readonly log: Logger
+  readonly metrics: Pick<Metrics, 'secretUses'>
+  readonly clock: () => number
+}
+
+/**
+ * Counts what the operator secret opens. Where there are operators, who are known by name, each minute of its use is
+ * a warning in the log, and the last one is kept: somebody still works by what everybody shares.
+ */
+export class SecretUse {
+  readonly #sources: Sources
+  /** ms since the epoch. */
+  #noted = Number.NEGATIVE_INFINITY
+
+  constructor(sources: Sources) {
+    this.#sources = sources
+  }
+
+  /** Waits for nobody, and refuses nobody. */
+  note(arrival: Arrival): void {
+    const { metrics, clock, log } = this.#sources
+    metrics.secretUses.inc()
+    const at = clock()
+    if (Math.abs(at - this.#noted) < MINUTE_MS) return
+    this.#noted = at
+    this.#keep(arrival, at).catch((error: unknown) =>
+      log.warn({ err: error }, 'the use of the operator secret could not be kept'),
+    )
+  }
+
+  async #keep({ id, remoteAddress }: Arrival, at: number): Promise<void> {
+    const { database, ledger, log } = this.#sources
+    if (!(await hasOperators(database))) return
+    log.warn(
+      { reqId: id, remote_address: remoteAddress },
+      'the operator secret was used, which names nobody: operators have certificates',
+    )
+    const used = {
+      ...writeSetting(database, 'admin_secret_used_at', timestamp(at), at),
+      beside: 'upkeep' as const,
+    }
+    ledger.submit({ statements: [used], entries: [], lazy: true }, (error) => {
+      if (error) log.warn({ err: error }, 'the use of the operator secret could not be kept')
+    })
+  }
+}

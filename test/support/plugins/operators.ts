@@ -1,0 +1,20 @@
+import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
+import type { SecretSource } from '../../../plugins/secrets/admin-secret.ts'
+
+/** Whoever has the secret, in a test that calls operations without HTTP. */
+export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])
+
+/** The parts of an operation's surroundings that tests without HTTP do not look at. */
+export const UNASKED = {
+  hasEnvironmentSecret: false,
+  signsIn: () => false,
+  recordDenied: () => Promise.resolve(),
+} as const
+
+/** A secret whose stored hash a test holds itself. */
+export const secretOf = (hash: () => string, environment = ''): SecretSource => ({
+  stored: () => Promise.resolve({ hash: hash(), disabled: false }),
+  environment,
+  unchanged: () => ({ sql: 'select 1', parameters: [] }),
+  onUse: () => {},
+})
