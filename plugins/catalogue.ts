@@ -10,9 +10,13 @@ import { openPolicy } from './policy/policy.ts'
 /**
  * Lists every built-in plugin that an operator's file may name, one row each: the only place that says it. A
  * new plugin is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas
- * of `llm` and `mcp` come from above: those two are no plugins of a pipeline, only files.
+ * of services come from above: they are no plugins of a pipeline, only files.
  */
-export const catalogue = <Llm extends ZodType, Mcp extends ZodType>(services: { llm: Llm; mcp: Mcp }) =>
+export const catalogue = <Llm extends ZodType, Mcp extends ZodType, Operators extends ZodType>(services: {
+  llm: Llm
+  mcp: Mcp
+  operators: Operators
+}) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
     dpop: {
@@ -39,6 +43,7 @@ export const catalogue = <Llm extends ZodType, Mcp extends ZodType>(services: { 
     audit: { place: 'record', file: '40-audit.yaml', options: auditOptions, needs: ['granted'], gives: [] },
     llm: { place: 'service', options: services.llm, needs: [], gives: [] },
     mcp: { place: 'service', options: services.mcp, needs: [], gives: [] },
+    operators: { place: 'service', options: services.operators, needs: [], gives: [] },
   }) as const satisfies Catalogue
 
 /** The rows by the plugin's name, as a file writes it. */

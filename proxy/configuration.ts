@@ -18,6 +18,7 @@ import { checkOrder } from '../plugins/order.ts'
 import type { PinOptions } from '../plugins/pin/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
+import { type OperatorsOptions, operatorsOptions } from './operators/options.ts'
 
 /** The operator's files, read and checked as a whole. */
 export interface Configuration {
@@ -35,6 +36,8 @@ export interface Configuration {
   readonly llm: LlmOptions
   /** The options in the file; the defaults where there is none. */
   readonly mcp: McpOptions
+  /** The same of `70-operators.yaml`. */
+  readonly operators: OperatorsOptions
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly ConfiguredCheck[]
   readonly files: readonly OperatorFile[]
@@ -61,7 +64,7 @@ export const loadedDetail = (configuration: Configuration): JsonObject => {
 }
 
 /** Every plugin that a file may name. */
-export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions })
+export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions, operators: operatorsOptions })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
 
@@ -94,6 +97,7 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     audit: CATALOGUE.audit.options.parse(optionsOf('audit')),
     llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
+    operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
     checks: [...checks.values()].map(({ check, digest }) => ({ check, digest })),
     files: read.files,
     close: () => closeAll(checks),
