@@ -1,4 +1,4 @@
-import { capability, capabilityBeforeBody, demand } from '../plugins/capability.ts'
+import { capability, capabilityBeforeBody, demand, holds } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
@@ -258,6 +258,19 @@ export function pipelines({
     /** Administration: an operator over TLS, or whoever the file mode of the control socket lets in. */
     admin: administration(known),
     control: administration(local),
+
+    /** Tells whether a stored operator would still be let in, while its answer streams: the ledger is long. */
+    stillAdministers: async (facts: Administered, at: number): Promise<boolean> => {
+      const { principal, peer, actor, token, demand: asked } = facts
+      if (!principal || !peer || actor.via !== 'certificate') return true
+      try {
+        const { principal: holder } = await pinNow.admit({ ...facts, at })
+        return holds(holder, token, asked.demanded)
+      } catch (error) {
+        if (error instanceof Refusal) return false
+        throw error
+      }
+    },
   }
 }
 

@@ -53,8 +53,8 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...onSurface('mcp', mcpRoutes(p, h)),
     ...onSurface('auth', signInRoutes(p, h)),
   ]
-  const admin = onSurface('admin', [...adminRoutes(p.admin, h), ...setupRoutes(p, h)])
-  const control = onSurface('admin', [...adminRoutes(p.control, h), ...machineRoutes(p.control, h)])
+  const admin = onSurface('admin', [...adminRoutes(p.admin, h, p.stillAdministers), ...setupRoutes(p, h)])
+  const control = onSurface('admin', [...adminRoutes(p.control, h, null), ...machineRoutes(p.control, h)])
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
   const common = onSurface('public', publicRoutes(p, h, every))
   // The command line reads there where clients reach the gateway: only a running one knows its port.
@@ -165,9 +165,12 @@ function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
  * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the
  * file mode of the control socket.
  */
-function adminRoutes(p: Pipelines['admin'], s: Handlers): readonly BareRoute[] {
-  const { read, write } = p
-  const route = administering(s)
+function adminRoutes(
+  { read, write, metrics: scrape }: Pipelines['admin'],
+  s: Handlers,
+  recheck: Pipelines['stillAdministers'] | null,
+): readonly BareRoute[] {
+  const route = administering(s, recheck)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
   const { cas, keys, secret, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
@@ -221,12 +224,7 @@ function adminRoutes(p: Pipelines['admin'], s: Handlers): readonly BareRoute[] {
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),
     documented(
-      gated(
-        'GET',
-        '/metrics',
-        { pipeline: p.metrics, recorder: s.operators, recheck: null },
-        metrics(s.scrape),
-      ),
+      gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators, recheck: null }, metrics(s.scrape)),
       pub.METRICS,
     ),
   ]
@@ -234,12 +232,12 @@ function adminRoutes(p: Pipelines['admin'], s: Handlers): readonly BareRoute[] {
 
 /** Makes the routes of the control socket alone. */
 function machineRoutes(p: Pipelines['control'], s: Handlers): readonly BareRoute[] {
-  return [administering(s)('POST', '/v1/admin/secret/enable', p.read, OPERATIONS.secret.enable)]
+  return [administering(s, null)('POST', '/v1/admin/secret/enable', p.read, OPERATIONS.secret.enable)]
 }
 
 /** Makes the function that makes a route of administration: the gate asks for what the operation demands. */
 const administering =
-  (s: Handlers) =>
+  (s: Handlers, recheck: Pipelines['stillAdministers'] | null) =>
   <T extends Takes, Output>(
     method: BareRoute['method'],
     path: string,
@@ -249,7 +247,7 @@ const administering =
     const pipeline = pipelineFor(operation)
     const handler = bind(operation, s.admin)
     return documented(
-      gated(method, path, { pipeline, recorder: s.operators, recheck: null }, handler),
+      gated(method, path, { pipeline, recorder: s.operators, recheck }, handler),
       docOf(operation),
     )
   }

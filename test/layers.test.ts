@@ -56,6 +56,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   tasks: ['http', 'llm', 'mcp/pinning'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
+  operators: ['http', 'admin'],
   openapi: ['http', 'auth', 'llm', 'mcp'],
   workers: ['http', 'telemetry'],
 }

@@ -4,7 +4,7 @@ import type { Principal } from '../facts.ts'
 import { ADMIN_CAPABILITIES } from './capabilities.ts'
 
 /** The door by which somebody has come to administration, as `detail.via` of rows says it. */
-export type Via = 'secret' | 'certificate' | 'oidc' | 'socket' | 'setup_code'
+export type Via = 'secret' | 'certificate' | 'oidc' | 'socket' | 'setup_code' | 'metrics_token'
 
 /** Whoever makes a change: as its row says it, and what must be so when it is stored. */
 export interface Author {

@@ -24,4 +24,8 @@ export function metricsReader(
   }
 }
 
-const MONITOR: KnownOperator = { ...operatorOfNoTable('monitor', 'secret', []), proof: null, token: null }
+const MONITOR: KnownOperator = {
+  ...operatorOfNoTable('monitor', 'metrics_token', []),
+  proof: null,
+  token: null,
+}

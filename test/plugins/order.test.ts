@@ -5,7 +5,11 @@ import { z } from 'zod'
 import { catalogue } from '../../plugins/catalogue.ts'
 import { checkOrder } from '../../plugins/order.ts'
 
-const CATALOGUE = catalogue({ llm: z.strictObject({}), mcp: z.strictObject({}) })
+const CATALOGUE = catalogue({
+  llm: z.strictObject({}),
+  mcp: z.strictObject({}),
+  operators: z.strictObject({}),
+})
 
 /** Judges files that are given by name and plugin; what an operator's module needs stands behind its name. */
 function judge(order: readonly (readonly [file: string, plugin: string, ...needs: string[]])[]): string[] {

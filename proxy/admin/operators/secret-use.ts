@@ -5,7 +5,6 @@ import { hasOperators } from '../../../db/operators/owners.ts'
 import { writeSetting } from '../../../db/settings.ts'
 import { timestamp } from '../../../db/statement.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import type { Metrics } from '../../telemetry/metrics.ts'
 
 /** The time in which further uses are only counted. ms. */
 const MINUTE_MS = 60_000
@@ -14,7 +13,7 @@ interface Sources {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'submit'>
   readonly log: Logger
-  readonly metrics: Pick<Metrics, 'secretUses'>
+  readonly metrics: { readonly secretUses: { readonly inc: () => void } }
   readonly clock: () => number
 }
 

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
+import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { operation } from '../operation.ts'
 import { token } from '../shapes.ts'
@@ -15,7 +16,7 @@ export const BUILT_IN: readonly string[] = [
 ]
 
 /**
- * GET /v1/admin/capabilities: the vocabulary. `tool_defined`: what registered resources and their tools
+ * GET /v1/admin/capabilities: the vocabulary. `administration`: what operators may hold, and nobody else. `tool_defined`: what registered resources and their tools
  * demand beside the built-in ones; `operator_defined`: what somebody holds and nothing here demands, with how
  * many hold it.
  */
@@ -27,6 +28,7 @@ export const listCapabilities = operation({
   takes: {},
   output: z.strictObject({
     built_in: z.array(token),
+    administration: z.array(token),
     tool_defined: z.array(
       z.strictObject({ capability: token, resource: z.string(), tool: z.string().nullable() }),
     ),
@@ -38,11 +40,16 @@ export const listCapabilities = operation({
     const demanded = (await toolDefined(database, turn)).filter(
       ({ capability }) => !BUILT_IN.includes(capability),
     )
-    const known = new Set([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
+    const known = new Set<string>([
+      ...BUILT_IN,
+      ...ADMIN_CAPABILITIES,
+      ...demanded.map(({ capability }) => capability),
+    ])
     const held = await heldCapabilities(database, turn)
     return {
       value: {
         built_in: BUILT_IN,
+        administration: ADMIN_CAPABILITIES,
         tool_defined: demanded,
         operator_defined: held.filter(({ capability }) => !known.has(capability)),
       },
