@@ -25,9 +25,9 @@ export function secretUnchanged({ kysely }: Database): (hash: string) => Asserti
     kysely.selectFrom('settings').select(sql.lit(1).as('holds')).where('key', '=', sql.lit(key))
   const enabled = kysely
     .selectNoFrom(sql.lit(1).as('holds'))
-    .where(({ not, exists }) => not(exists(one(DISABLED))))
-  const stored = enabled.where(({ exists }) => exists(one(HASH).where('value', '=', ''))).compile().sql
-  const none = enabled.where(({ not, exists }) => not(exists(one(HASH)))).compile().sql
+    .where((row) => row.not(row.exists(one(DISABLED))))
+  const stored = enabled.where((row) => row.exists(one(HASH).where('value', '=', ''))).compile().sql
+  const none = enabled.where((row) => row.not(row.exists(one(HASH)))).compile().sql
   return (hash) => (hash === '' ? { sql: none, parameters: [] } : { sql: stored, parameters: [hash] })
 }
 
