@@ -39,7 +39,10 @@ const MAX_NAME = 256
  * (docs/threats.md#a3): the members that count are cut out of it first.
  */
 const PARSED_WHOLE = 65_536
+/** The lines of one chunk that are read at least, where they state usage: each takes some 5 µs, and a chunk may hold 2,000. */
+const MAX_STATEMENTS = 64
 const NEWLINE = 0x0a
+const SPACE = 0x20
 const NEEDLE = Buffer.from('"usage"')
 const NOTHING_YET = Buffer.from('"usage":null')
 const DATA = Buffer.from('data:')
@@ -115,13 +118,17 @@ function eventTap(names: UsageNames, held: Held | null): UsageTap {
   }
 }
 
-/** `lines` ends with a newline, or is empty. */
+/**
+ * Reads the first lines that state usage, and the last one: of what many of them state, a later one counts. `lines`
+ * ends with a newline, or is empty.
+ */
 function readLines(lines: Buffer, found: StatedUsage): void {
   let hit = lines.indexOf(NEEDLE)
-  while (hit >= 0) {
+  for (let read = 1; hit >= 0; read += 1) {
     const end = lines.indexOf(NEWLINE, hit)
     readLine(lines.subarray(lines.lastIndexOf(NEWLINE, hit) + 1, end), found)
-    hit = lines.indexOf(NEEDLE, end)
+    const next = lines.indexOf(NEEDLE, end)
+    hit = read === MAX_STATEMENTS && next >= 0 ? lines.lastIndexOf(NEEDLE) : next
   }
 }
 
@@ -244,33 +251,59 @@ function outerMembers(bytes: Buffer, names: readonly string[]): ReadonlyMap<stri
     const name = wanted.find((one) => isAt(bytes, nameStart, nameEnd, one))
     if (name) found.set(name.toString(), bytes.subarray(start, end))
   }
-  let depth = 0
+  const { length } = bytes
+  let at = 0
+  while (at < length && Number(bytes[at]) <= SPACE) at += 1
+  if (bytes[at] !== OPEN_BRACE) return found
   let nameStart = 0
   let nameEnd = 0
   let valueStart = -1
-  const { length } = bytes
-  for (let at = 0; at < length; at += 1) {
+  for (at += 1; at < length; at += 1) {
     const byte = bytes[at]
     if (byte === QUOTE) {
       const start = at + 1
       at = closingQuote(bytes, at)
-      if (depth === 1 && valueStart < 0) {
+      if (valueStart < 0) {
         nameStart = start
         nameEnd = at
       }
     } else if (byte === COLON) {
-      if (depth === 1 && valueStart < 0) valueStart = at + 1
-    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth += 1
+      if (valueStart < 0) valueStart = at + 1
+    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) at = closingBracket(bytes, at)
     else if (byte === COMMA || byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
-      if (depth === 1 && valueStart >= 0) {
+      if (valueStart >= 0) {
         keep(nameStart, nameEnd, valueStart, at)
         valueStart = -1
       }
-      if (byte !== COMMA) depth -= 1
+      if (byte !== COMMA) break
     }
   }
   return found
 }
+
+/** The offset of the bracket that ends what the one at `open` begins, or the end of all. */
+function closingBracket(bytes: Buffer, open: number): number {
+  const { length } = bytes
+  let depth = 1
+  for (let at = open + 1; at < length; at += 1) {
+    const step = STEPS[Number(bytes[at])]
+    if (step === QUOTED) at = closingQuote(bytes, at)
+    else {
+      depth += Number(step)
+      if (depth === 0) return at
+    }
+  }
+  return length
+}
+
+const QUOTED = 2
+/** What a byte does to the depth of brackets: an answer may be nothing but those. */
+const STEPS = new Int8Array(256)
+STEPS[OPEN_BRACE] = 1
+STEPS[OPEN_BRACKET] = 1
+STEPS[CLOSE_BRACE] = -1
+STEPS[CLOSE_BRACKET] = -1
+STEPS[QUOTE] = QUOTED
 
 /** The offset of the quote that ends the string of the one at `quote`, or the end of all. */
 function closingQuote(bytes: Buffer, quote: number): number {

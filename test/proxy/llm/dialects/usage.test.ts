@@ -267,3 +267,13 @@ await t.test('A3 a long answer does not hold up everybody while its usage is rea
   t.equal(value.tokens?.input, 6)
   t.ok(worstMs < 60, `members: ${worstMs} ms`)
 })
+
+await t.test('row 23 of the statements in one piece the first ones and the last one are read', (t) => {
+  const stated = (usage: object): string => `data: ${JSON.stringify({ usage })}\n\n`
+  const first = stated({ prompt_tokens: 7 })
+  const many = Array.from({ length: 1_500 }, (_, i) => stated({ completion_tokens: i })).join('')
+  const { tokens } = readOpenai(SSE, [first + many])
+  t.same(tokens, { input: 7, output: 1_499 })
+  t.same(readOpenai(SSE, [first, many, stated({ completion_tokens: 3 })]).tokens, { input: 7, output: 3 })
+  t.end()
+})
