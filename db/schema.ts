@@ -252,18 +252,20 @@ interface ProposalTable {
   readonly operation: string
   /** As the change's row will say it. */
   readonly action: string
-  /** The capability that proposer and confirmer must hold. */
-  readonly capability: string
-  /** JSON: what the operation takes, but for its condition. */
-  readonly input: string
+  /** JSON array: what proposer and confirmer must hold. */
+  readonly capabilities: string
+  /** JSON: what the operation takes, but for its condition. Empty once it is decided. */
+  readonly input: ColumnType<string, string, string>
   /** The ETag of the object when it was proposed; null where there is none. */
   readonly etag: string | null
   readonly proposed_by: string
+  /** The door by which the proposer came. */
+  readonly via: string
   readonly status: ColumnType<ProposalStatus, ProposalStatus, ProposalStatus>
-  readonly decided_by: ColumnType<string | null, string | null | undefined, string | null>
+  readonly decided_by: ColumnType<string | null, string | null, string | null>
   readonly created_at: string
   readonly expires_at: string
-  readonly decided_at: ColumnType<string | null, string | null | undefined, string | null>
+  readonly decided_at: ColumnType<string | null, string | null, string | null>
 }
 
 /** One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/audit alone. */

@@ -57,6 +57,8 @@ export const REASONS = {
   method_not_allowed: invalid(405, 'This path does not answer to this method.'),
   expectation_failed: invalid(417, 'Only Expect: 100-continue is understood.'),
   conflict: invalid(409, 'Something of that name exists already.'),
+  two_people_required: invalid(409, 'This change needs a second operator, and cannot wait for one.'),
+  proposals_full: invalid(409, 'Too many changes wait for a second operator.'),
   last_owner: invalid(409, 'Nobody who holds admin.operators could reach this service any more.'),
   precondition_failed: invalid(412, 'The object has changed since it was read. Read it again.'),
 
@@ -129,6 +131,7 @@ export const REASONS = {
   capability_missing: forbidden('The principal does not hold the required capability.'),
   authority_revoked: forbidden('What this call was allowed by was taken away while it waited.'),
   own_authority: forbidden('Nobody raises what it holds itself. Ask another operator.'),
+  own_proposal: forbidden('Another operator confirms a proposal, by a certificate or a sign-in of its own.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
   admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),
   admin_throttled: {

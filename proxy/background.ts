@@ -1,9 +1,11 @@
+import { detailOf } from './admin/proposals/propose.ts'
 import type { Configuration } from './configuration.ts'
 import { federationTask } from './federation/publish.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import type { Services } from './services.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
+import { expireProposals } from './tasks/expire-proposals.ts'
 import { recordSummaries } from './tasks/record-summaries.ts'
 import { refreshMcp } from './tasks/refresh-mcp.ts'
 import { refreshModels } from './tasks/refresh-models.ts'
@@ -35,6 +37,7 @@ function standing(services: Services, inForce: () => Configuration): readonly Ta
   const configDigest = (): string => inForce().digest
   return [
     ...ledgerTasks({ ...services, database, organisation: settings.org, configDigest }),
+    expireProposals({ ...services, database, configDigest, detailOf }),
     recordSummaries(services),
     watchDisk(services.disk),
     renewCertificate(dataDirectory, open.listeners, clock),

@@ -156,6 +156,7 @@ function adminContext(
   const { database, authority, settings } = dataDirectory
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
+    twoPerson: configuration.operators.two_person.map((kind) => `admin.${kind}` as const),
     signsIn: () => false,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,

@@ -172,7 +172,7 @@ function adminRoutes(
 ): readonly BareRoute[] {
   const route = administering(s, recheck)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
-  const { cas, keys, secret, audit } = OPERATIONS
+  const { cas, keys, secret, proposals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   return [
     route('POST', '/v1/admin/agents', write, agents.create),
@@ -220,6 +220,10 @@ function adminRoutes(
     route('GET', '/v1/admin/secret', read, secret.show),
     route('POST', '/v1/admin/secret/rotate', write, secret.rotate),
     route('POST', '/v1/admin/secret/disable', read, secret.disable),
+    route('GET', '/v1/admin/proposals', read, proposals.list),
+    route('GET', '/v1/admin/proposals/{id}', read, proposals.get),
+    route('POST', '/v1/admin/proposals/{id}/confirm', read, proposals.confirm),
+    route('POST', '/v1/admin/proposals/{id}/decline', read, proposals.decline),
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),

@@ -4,6 +4,7 @@ import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { Actor, Author } from '../../plugins/operators/actor.ts'
+import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import type { Hangup } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
@@ -33,6 +34,8 @@ export interface AdminContext {
   readonly rotateSigningKey: (entry: (kid: string) => Entry) => Promise<string>
   /** True where `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
   readonly hasEnvironmentSecret: boolean
+  /** The capabilities whose changes need two operators. */
+  readonly twoPerson: readonly AdminCapability[]
   /** Whether the identity provider's people may sign in as the operator of this name. */
   readonly signsIn: (operatorName: string) => boolean
   /**
@@ -54,6 +57,8 @@ export interface AdminContext {
 
 /** The one who performs an operation, and when. */
 export interface Caller {
+  /** What was asked of the caller before the operation runs. Absent: nothing yet. */
+  readonly demanded?: readonly string[]
   /** `req_…`: the audit row's request id. */
   readonly id: string
   /** ms since the epoch. */

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { z } from 'zod'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Actor } from '../../plugins/operators/actor.ts'
@@ -7,11 +8,14 @@ import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { turn } from '../../plugins/turns.ts'
 import type { RouteDoc } from '../http/doc.ts'
-import type { Reply, Streamed } from '../http/reply.ts'
+import { json, type Reply, type Streamed } from '../http/reply.ts'
 import { visibleJson } from '../visible.ts'
+import { administer } from './administer.ts'
 import type { AdminContext } from './context.ts'
-import { type Given, type Operation, perform, type Result, type Takes } from './operation.ts'
+import type { Given, Operation, Result, Takes } from './operation.ts'
 import { etagOf } from './parse.ts'
+import type { Proposed } from './proposals/propose.ts'
+import { instant } from './shapes.ts'
 
 type AdminRequest = Known & { readonly actor: Actor }
 
@@ -25,7 +29,8 @@ export const bind =
   <T extends Takes, Output>(bound: Operation<T, Output>, context: AdminContext) =>
   async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
     try {
-      return replyOf(bound, await perform(bound, context, givenBy(facts), facts), facts.path)
+      const done = await administer(bound, context, givenBy(facts), facts)
+      return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
     } catch (error) {
       // What the gate could not see: the input has asked for more.
       if (error instanceof Refusal && OF_AUTHORITY.has(error.reason))
@@ -35,13 +40,25 @@ export const bind =
   }
 
 /** The refusals of an operation that say what its caller may not do: each is a row, as the gate's own is. */
-const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set(['capability_missing', 'own_authority'])
+const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set([
+  'capability_missing',
+  'own_authority',
+  'own_proposal',
+])
 
 /** As {@link bind}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
 export const bindAs =
   <T extends Takes, Output>(actor: Actor, bound: Operation<T, Output>, context: AdminContext) =>
   (facts: Arrival & Partial<JsonBody>): Promise<Reply> =>
     bind(bound, context)({ ...facts, actor })
+
+/** The answer to a change that waits for a second operator. */
+const proposal = z
+  .strictObject({ proposal_id: z.string(), expires_at: instant, rehearsal: z.null() })
+  .meta({ id: 'Proposed' })
+
+const proposedReply = ({ proposed }: Proposed): Reply =>
+  json(202, { proposal_id: proposed.proposal_id, expires_at: proposed.expires_at, rehearsal: null })
 
 function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Given<T> {
   const { params, query, headers, json: body } = facts
@@ -164,15 +181,43 @@ export function docOf<T extends Takes, Output>(
               content: [{ schema, ...(media !== undefined && { media }) }],
               headers: headersOf(bound),
             },
+      ...(mayWait(bound) && {
+        202: {
+          description: 'It waits for a second operator (docs/operators.md#two-people).',
+          content: [{ schema: proposal }],
+        },
+      }),
     },
     reasons: [
       ...(caller === 'operator' ? ADMISSION : []),
+      ...(mayNeedTwo(bound) ? TWO : []),
       ...(body ? BODY : []),
       ...unprocessable,
       ...reasons,
     ],
   }
 }
+
+const TWO: readonly RefusalReason[] = [
+  'two_people_required',
+  'proposals_full',
+  'not_found',
+  'precondition_failed',
+]
+
+/** Whether a configuration may have a second operator asked for an operation. */
+const mayNeedTwo = <T extends Takes, Output>({
+  demands,
+  alsoDemands,
+  harmless,
+  action,
+}: Operation<T, Output>) =>
+  action !== 'admin.read' &&
+  !harmless &&
+  (alsoDemands !== undefined || ['admin.grant', 'admin.tools', 'admin.operators'].includes(demands))
+
+const mayWait = <T extends Takes, Output>(bound: Operation<T, Output>): boolean =>
+  mayNeedTwo(bound) && bound.cannotWait === undefined
 
 const headersOf = ({ revised, paged }: Pick<Operation<Takes, unknown>, 'revised' | 'paged'>) => ({
   ...(revised && { ETag: 'The state of the object: for If-Match.' }),

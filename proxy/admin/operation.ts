@@ -2,7 +2,8 @@ import type { z } from 'zod'
 import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { AdminContext, Caller } from './context.ts'
-import { parse } from './parse.ts'
+import { demandAlso } from './demands.ts'
+import { parse, type Revised } from './parse.ts'
 
 /** The schemas of an operation's input: the variable segments of its path, its query and its body. */
 export interface Takes {
@@ -61,6 +62,20 @@ export interface Operation<T extends Takes, Output> {
   readonly demands: AdminCapability
   /** The action of its row, and of the row of a refusal. `admin.read` where it changes nothing. */
   readonly action: string
+  /** What this input demands of its caller beside that. Absent: nothing. Asked again by `run` where it may change. */
+  readonly alsoDemands?: (
+    context: AdminContext,
+    input: Input<T>,
+  ) => readonly AdminCapability[] | Promise<readonly AdminCapability[]>
+  /**
+   * Finds the object that it changes, or refuses with `not_found`: it must be the same when a second operator confirms
+   * the change. Absent: it makes one.
+   */
+  readonly object?: (context: AdminContext, input: Input<T>) => Promise<Revised>
+  /** Why it cannot wait for a second operator, and what to do instead, in a sentence. Absent: it can. */
+  readonly cannotWait?: string
+  /** True: it needs no second operator, though it demands what others need one for. It lets nobody do more. */
+  readonly harmless?: boolean
   readonly summary: string
   readonly takes: T
   /** The shape of `value`. Checked in tests, not at each call. */
@@ -93,20 +108,42 @@ export const operation = <T extends Takes, Output>(declared: Operation<T, Output
   declared
 
 /**
- * Performs an operation for a caller that was let in. Rejects with a `Refusal`: `body_unprocessable` where
- * the input breaks a rule, or one of the operation's own.
+ * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Rejects with a
+ * `Refusal`: `body_unprocessable` where the input breaks a rule, `capability_missing` where it demands more than the
+ * caller holds, or one of the operation's own.
  */
 export async function perform<T extends Takes, Output>(
-  { guard, takes, run }: Operation<T, Output>,
+  bound: Operation<T, Output>,
   context: AdminContext,
   given: Given<T>,
   caller: Caller,
 ): Promise<Result<Output>> {
-  guard?.(caller)
-  return run(context, inputOf(takes, given), caller)
+  const { input, demanded } = await understood(bound, context, given, caller)
+  return bound.run(context, input, { ...caller, demanded })
 }
 
-function inputOf<T extends Takes>(takes: T, given: Given<T>): Input<T> {
+/** Reads an input, and asks its caller for all that it demands. Refuses as {@link perform} does. */
+export async function understood<T extends Takes, Output>(
+  bound: Operation<T, Output>,
+  context: AdminContext,
+  given: Given<T>,
+  caller: Caller,
+): Promise<{ readonly input: Input<T>; readonly demanded: readonly AdminCapability[] }> {
+  bound.guard?.(caller)
+  const input = inputOf(bound.takes, given)
+  const demanded = await demandedOf(bound, context, input)
+  for (const capability of demanded) demandAlso(caller, capability)
+  return { input, demanded }
+}
+
+/** All that an operation demands of its caller with this input. */
+const demandedOf = async <T extends Takes, Output>(
+  { demands, alsoDemands }: Operation<T, Output>,
+  context: AdminContext,
+  input: Input<T>,
+): Promise<readonly AdminCapability[]> => [demands, ...((await alsoDemands?.(context, input)) ?? [])]
+
+export function inputOf<T extends Takes>(takes: T, given: Given<T>): Input<T> {
   const parts: Readonly<Record<string, unknown>> = given
   const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
   // Each member was parsed by the schema of its name.

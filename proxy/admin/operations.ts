@@ -12,6 +12,7 @@ import {
   removeMcpResource,
 } from './mcp/resources.ts'
 import { approveTool } from './mcp/tools.ts'
+import type { Operation, Takes } from './operation.ts'
 import { listCapabilities } from './principals/capabilities.ts'
 import { certifyRequest, rotateCertificate } from './principals/certificates.ts'
 import { registerDpopJwk } from './principals/dpop-jwk.ts'
@@ -27,6 +28,7 @@ import {
   patchCapabilities,
   reactivate,
 } from './principals/principals.ts'
+import { proposalOperations } from './proposals/operations.ts'
 
 /** The operations on principals of every type, enrollment and erasure aside: who has administered stays on record. */
 const ofKind = (kind: Kind) => ({
@@ -39,12 +41,8 @@ const ofKind = (kind: Kind) => ({
   rotateCertificate: rotateCertificate(kind),
 })
 
-/**
- * The operations of administration, by the kind of their object; the first operator secret, which only
- * `Setup` knows how to take, aside. The HTTP API binds each to a route, in-process callers perform them as
- * they are.
- */
-export const OPERATIONS = {
+/** Those that may be proposed: all but those on proposals. */
+const DIRECT = {
   agents: {
     ...ofKind(AGENT),
     erase: erase(AGENT),
@@ -77,3 +75,16 @@ export const OPERATIONS = {
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
   audit: { list: listAudit, export: exportAudit, verify: verifyAudit },
 } as const
+
+// Each is found again by its name, with an input that its own schemas parse.
+const all = Object.values(DIRECT).flatMap((kind) => Object.values(kind)) as unknown as readonly Operation<
+  Takes,
+  unknown
+>[]
+
+/**
+ * The operations of administration, by the kind of their object; the first operator secret, which only
+ * `Setup` knows how to take, aside. The HTTP API binds each to a route, in-process callers perform them as
+ * they are.
+ */
+export const OPERATIONS = { ...DIRECT, proposals: proposalOperations(all) } as const

@@ -29,7 +29,7 @@ function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string 
 const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
 
 /** An object that counts its changes. */
-interface Revised {
+export interface Revised {
   readonly revision: number
 }
 

@@ -29,6 +29,8 @@ export const rotateSecret = operation({
   name: 'rotateSecret',
   demands: 'admin.operators',
   action: 'admin.secret_rotated',
+  cannotWait:
+    'A secret is not kept until somebody confirms it. Set it on the machine itself: make admin-secret.',
   summary: 'Sets a new operator secret. The one before is worth nothing from then on.',
   takes: { body: z.strictObject({ new_secret: secretText }) },
   output: z.undefined(),

@@ -13,7 +13,8 @@ import {
   updateMcpResource,
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
-import { unprocessable } from '../../../plugins/refusal.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
@@ -27,6 +28,7 @@ import {
   newMcpResource,
   secretFault,
 } from './body.ts'
+import { lowersDemands } from './lowers-demands.ts'
 import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
 import { readUpstream } from './read.ts'
 import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
@@ -123,6 +125,11 @@ export const patchMcpResource = operation({
   name: 'updateMcpResource',
   demands: 'admin.tools',
   action: 'mcp_resource.updated',
+  alsoDemands: async (context, { params: { resource_id: id }, body }) => {
+    const before = await mcpResource(context, id)
+    return lowersDemands(before, fieldsOfPatch(before, body)) ? [GRANT] : []
+  },
+  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
   takes: { params, body: mcpResourcePatch },
   output: resourceDetail,
@@ -155,6 +162,9 @@ async function replace(
   refuse(await patchFaults(context, before, fields, patch))
   const changed = changedOf(before, fields)
   if (changed.length === 0) return changed
+  // It was changed since the caller was asked.
+  if (lowersDemands(before, fields) && !caller.demanded?.includes(GRANT))
+    throw new Refusal('precondition_failed')
   // What stands beside it whole, and may be long.
   const told = changed.filter((field) => field !== 'tool_capabilities')
   await change(context, caller, {
@@ -172,6 +182,8 @@ async function replace(
   })
   return changed
 }
+
+const GRANT: AdminCapability = 'admin.grant'
 
 type Field = keyof McpResourceFields
 
@@ -207,6 +219,7 @@ export const removeMcpResource = operation({
   name: 'deleteMcpResource',
   demands: 'admin.tools',
   action: 'mcp_resource.deleted',
+  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Deletes an MCP server with its tools and its bindings.',
   takes: { params },
   output: z.undefined(),
@@ -233,6 +246,8 @@ export const refreshMcpResource = operation({
   name: 'refreshMcpResource',
   demands: 'admin.tools',
   action: 'mcp_resource.updated',
+  // What it finds changed is put into quarantine.
+  harmless: true,
   summary: 'Reads an MCP server again. 200 too where it cannot be read: last_error says so.',
   takes: { params },
   output: resourceDetail,

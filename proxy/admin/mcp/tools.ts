@@ -6,7 +6,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { operation } from '../operation.ts'
-import { alone, resourceAnswer } from './one-resource.ts'
+import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
 import { resourceDetail } from './view.ts'
 
 const approval = z.strictObject({
@@ -25,6 +25,8 @@ export const approveTool = operation({
   name: 'approveMcpTool',
   demands: 'admin.tools',
   action: 'mcp_resource.tool_approved',
+  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
+  conditional: true,
   summary: 'Approves the definition of a tool that waits. With digest: only the one that was looked at.',
   takes: { params: z.object({ resource_id: z.string(), tool: z.string() }), body: approval },
   output: resourceDetail,
@@ -32,10 +34,10 @@ export const approveTool = operation({
   revised: true,
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
-  run: async (context, { params, body: { digest: expected } }, caller) => {
+  run: async (context, { params, body: { digest: expected }, ifMatch }, caller) => {
     const { resource_id: id } = params
     let looked = expected
-    await alone(context, { id }, async (resource) => {
+    await alone(context, { id, ifMatch }, async (resource) => {
       const { pending, previous } = await waiting(context, resource, params.tool)
       looked ??= pending
       if (looked !== pending) throw new Refusal('precondition_failed')

@@ -16,7 +16,7 @@ import { LEAF_DAYS } from './enroll.ts'
 import { graceHours, graceUntil, inGrace } from './grace.ts'
 import { type Kind, spiffeIdOf } from './kinds.ts'
 import { params } from './principals.ts'
-import { identified, principalOf, withId } from './view.ts'
+import { identified, objectOf, principalOf, withId } from './view.ts'
 
 const previousValidUntil = instant.nullable().meta({
   description: 'Until when the certificate before it is honoured; null where it is not, or none was.',
@@ -31,6 +31,8 @@ export const rotateCertificate = (kind: Kind) =>
     name: `rotate${kind.noun}Certificate`,
     demands: enrolling(kind),
     action: `${kind.type}.cert_rotated`,
+    object: objectOf(kind),
+    cannotWait: 'The new key is shown once, to whoever asks. Ask for a certificate by a request of its own.',
     summary: 'Issues a new certificate and key, which are shown this once.',
     takes: { params, body: z.strictObject({ grace_hours: graceHours.optional() }) },
     output: withId(kind, {
@@ -70,6 +72,7 @@ export const certifyRequest = (kind: Kind) =>
     name: `certify${kind.noun}`,
     demands: enrolling(kind),
     action: `${kind.type}.certificate_issued`,
+    object: objectOf(kind),
     summary: 'Issues a certificate for the key of a PKCS#10 request, which never leaves its maker.',
     takes: {
       params,

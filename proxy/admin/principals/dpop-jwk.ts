@@ -9,7 +9,7 @@ import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, inGrace } from './grace.ts'
 import type { Kind } from './kinds.ts'
 import { params } from './principals.ts'
-import { identified, withId } from './view.ts'
+import { identified, objectOf, withId } from './view.ts'
 
 /**
  * A public JWK that may sign DPoP proofs. Private members, a symmetric or a weak key are refused
@@ -62,6 +62,7 @@ export const registerDpopJwk = (kind: Kind) =>
     name: `set${kind.noun}DpopKey`,
     demands: enrolling(kind),
     action: `${kind.type}.dpop_jwk_set`,
+    object: objectOf(kind),
     summary: 'Registers the key that DPoP proofs must be signed by: the JWK itself, or {"jwk": …}.',
     takes: { params, body: registration },
     output: withId(kind, { dpop_jkt: z.string() }),

@@ -12,11 +12,12 @@ import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
 import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import type { Statement } from '../../../db/statement.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
-import { demandAlso, granting } from '../demands.ts'
+import { granting } from '../demands.ts'
 import { operation } from '../operation.ts'
 import { capabilities, displayName, shortName } from '../parse.ts'
 import { pem as shownPem } from '../shapes.ts'
@@ -51,6 +52,14 @@ const spiffe = z.strictObject({
   dpop_jwk: publicJwk.optional(),
 })
 
+/** What it demands to enroll with a set that opens anything. */
+const granted = (
+  _context: AdminContext,
+  { body }: { readonly body: { readonly capabilities: readonly string[] } },
+): readonly AdminCapability[] => (body.capabilities.length > 0 ? [granting(AGENT)] : [])
+
+const ENROLL_EMPTY = 'Enroll it with an empty set, and grant what it shall hold afterwards.'
+
 /**
  * POST /v1/admin/agents: mints a certificate and shows its key this once (spec §4.1). The service keeps no
  * copy of it.
@@ -59,6 +68,8 @@ export const mintAgent = operation({
   name: 'createAgent',
   demands: 'admin.enroll',
   action: 'agent.created',
+  alsoDemands: granted,
+  cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent and mints its certificate, whose key is shown this once.',
   takes: { body: minted },
   output: withName(AGENT, {
@@ -72,7 +83,6 @@ export const mintAgent = operation({
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
   example: { agent_name: 'daily-report', capabilities: ['llm.chat'] },
   run: async (context, { body }, caller) => {
-    demandGrant(caller, body)
     const { organisation, trustDomain, authority } = context
     const commonName = idOf(AGENT, organisation, body.agent_name)
     const spiffeId = spiffeIdOf(AGENT, trustDomain, organisation, body.agent_name)
@@ -100,6 +110,8 @@ export const enrollByoca = operation({
   name: 'enrollAgentByoca',
   demands: 'admin.enroll',
   action: 'agent.enrolled_byoca',
+  alsoDemands: granted,
+  cannotWait: ENROLL_EMPTY,
   summary: "Enrolls an agent by a certificate of the organisation's own CA, and shows an API key this once.",
   takes: { body: byoca },
   output: withName(AGENT, { ...MEMBERS, api_key: z.string() }),
@@ -107,7 +119,6 @@ export const enrollByoca = operation({
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    demandGrant(caller, body)
     const enrolling = {
       certPem: body.cert_pem,
       privateKeyPem: body.private_key_pem,
@@ -132,6 +143,8 @@ export const enrollSpiffe = operation({
   name: 'enrollAgentSpiffe',
   demands: 'admin.enroll',
   action: 'agent.enrolled_spiffe',
+  alsoDemands: granted,
+  cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent by a SPIFFE SVID under the given bundle or the attached ones.',
   takes: { body: spiffe },
   output: PRINCIPAL.agent,
@@ -139,7 +152,6 @@ export const enrollSpiffe = operation({
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    demandGrant(caller, body)
     const bundle =
       body.trust_bundle_pem === undefined ? null : await bundleOf(body.trust_bundle_pem, caller.at)
     const enrolling = {
@@ -157,14 +169,6 @@ export const enrollSpiffe = operation({
     )
   },
 })
-
-/** What it demands to enroll with a set that opens anything. */
-function demandGrant(
-  caller: Caller,
-  { capabilities: held }: { readonly capabilities: readonly string[] },
-): void {
-  if (held.length > 0) demandAlso(caller, granting(AGENT))
-}
 
 interface Enrollment {
   readonly agent_name: string

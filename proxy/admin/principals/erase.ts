@@ -10,6 +10,7 @@ import { DONE, operation } from '../operation.ts'
 import { changeAuthority } from './authority.ts'
 import type { Kind } from './kinds.ts'
 import { params } from './principals.ts'
+import { objectOf } from './view.ts'
 
 const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts: [] }
 
@@ -24,6 +25,7 @@ export const erase = (kind: Kind) =>
     name: `erase${kind.noun}`,
     demands: enrolling(kind),
     action: `${kind.type}.erased`,
+    object: objectOf(kind),
     summary: `Takes the ${kind.type} out of service for good, and destroys its personal data and keys.`,
     takes: { params },
     output: z.undefined(),

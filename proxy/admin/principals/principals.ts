@@ -8,14 +8,14 @@ import { newPseudonym } from '../../../db/pseudonym.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
-import { demandAlso, enrolling, granting } from '../demands.ts'
+import { enrolling, granting } from '../demands.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
 import { notRaisedByItself, ofOperators, ownerStays } from '../operators/owners.ts'
 import { adminCapabilities, capabilities, displayName, shortName } from '../parse.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
-import { answer, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
+import { answer, objectOf, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
 
 /** The variable segments of a principal's paths. */
 export const params = z.object({ id: z.string() })
@@ -55,6 +55,7 @@ export const createPrincipal = (kind: Kind) =>
     name: `create${kind.noun}`,
     demands: enrolling(kind),
     action: `${kind.type}.created`,
+    alsoDemands: (_context, { body }) => (body.capabilities.length > 0 ? [granting(kind)] : []),
     summary: `Enrolls a ${kind.type} without a certificate, which it gets by a request of its own.`,
     takes: { body: newPrincipal(kind) },
     output: PRINCIPAL[kind.type],
@@ -64,7 +65,6 @@ export const createPrincipal = (kind: Kind) =>
     example: { [kind.nameField]: 'ada', capabilities: ['llm.chat'] },
     run: async (context, { body: { name, display_name: displayName, capabilities: held } }, caller) => {
       const { type } = kind
-      if (held.length > 0) demandAlso(caller, granting(kind))
       const id = idOf(kind, context.organisation, name)
       const ref = type === 'user' ? newPseudonym() : id
       const principal = {
@@ -207,6 +207,7 @@ export const patchCapabilities = (kind: Kind) =>
     name: `set${kind.noun}Capabilities`,
     demands: granting(kind),
     action: `${kind.type}.capabilities_patched`,
+    object: objectOf(kind),
     summary: 'Replaces the whole set of capabilities.',
     takes: { params, body: z.strictObject({ capabilities: setOf(kind) }) },
     output: PRINCIPAL[kind.type],
@@ -245,6 +246,7 @@ export const deactivate = (kind: Kind) =>
     name: `deactivate${kind.noun}`,
     demands: enrolling(kind),
     action: `${kind.type}.deactivated`,
+    object: objectOf(kind),
     summary: `Takes the ${kind.type} out of service at once. It stays on record.`,
     takes: { params },
     output: z.undefined(),
@@ -263,6 +265,7 @@ export const reactivate = (kind: Kind) =>
     name: `reactivate${kind.noun}`,
     demands: enrolling(kind),
     action: `${kind.type}.reactivated`,
+    object: objectOf(kind),
     summary: `Takes the ${kind.type} back into service.`,
     takes: { params },
     output: PRINCIPAL[kind.type],

@@ -118,3 +118,9 @@ export async function principalOf(
   if (!record) throw new Refusal('not_found', { message: `There is no ${type} of this id.` })
   return record
 }
+
+/** Finds the principal that an operation changes. */
+export const objectOf =
+  (kind: Kind) =>
+  (context: AdminContext, { params: { id } }: { readonly params: { readonly id: string } }) =>
+    principalOf(context, kind, id)

@@ -7,6 +7,7 @@ export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])
 /** The parts of an operation's surroundings that tests without HTTP do not look at. */
 export const UNASKED = {
   hasEnvironmentSecret: false,
+  twoPerson: [],
   signsIn: () => false,
   recordDenied: () => Promise.resolve(),
 } as const

@@ -1,0 +1,118 @@
+import { type Selectable, sql } from 'kysely'
+import { type Cursor, printCursor } from '../cursor.ts'
+import type { Database } from '../database.ts'
+import type { ProposalStatus, Schema } from '../schema.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
+
+/** A change that waits for a second operator, or has. Timestamps are RFC 3339. */
+export interface Proposal extends Omit<Selectable<Schema['proposals']>, 'capabilities'> {
+  /** What proposer and confirmer must hold. */
+  readonly capabilities: readonly string[]
+}
+
+type Row = Selectable<Schema['proposals']>
+
+// Proven by insertProposal, which alone writes this column.
+const proposalOf = (row: Row): Proposal => ({
+  ...row,
+  capabilities: JSON.parse(row.capabilities) as readonly string[],
+})
+
+export async function findProposal({ kysely }: Database, id: string): Promise<Proposal | undefined> {
+  const row = await kysely
+    .selectFrom('proposals')
+    .selectAll()
+    .where('proposal_id', '=', id)
+    .executeTakeFirst()
+  return row && proposalOf(row)
+}
+
+interface Page {
+  readonly status?: ProposalStatus | undefined
+  readonly limit: number
+  readonly cursor?: Cursor | undefined
+}
+
+/** A page of proposals, newest first, and the cursor of the next one: null where this is the last. */
+export async function listProposals(
+  { kysely }: Database,
+  { status, limit, cursor }: Page,
+): Promise<{ readonly items: readonly Proposal[]; readonly nextCursor: string | null }> {
+  let query = kysely.selectFrom('proposals').selectAll()
+  if (status !== undefined) query = query.where('status', '=', status)
+  if (cursor)
+    query = query.where(sql<boolean>`(created_at, proposal_id) < (${cursor.createdAt}, ${cursor.id})`)
+  const rows = await query
+    .orderBy('created_at', 'desc')
+    .orderBy('proposal_id', 'desc')
+    .limit(limit + 1)
+    .execute()
+  const items = rows.slice(0, limit).map(proposalOf)
+  const last = items.at(-1)
+  const more = last !== undefined && rows.length > limit
+  return {
+    items,
+    nextCursor: more ? printCursor({ createdAt: last.created_at, id: last.proposal_id }) : null,
+  }
+}
+
+/** The open proposals that are past their end, oldest first. `at`: ms since the epoch. */
+export async function endedProposals(
+  { kysely }: Database,
+  at: number,
+  limit: number,
+): Promise<readonly Proposal[]> {
+  const rows = await kysely
+    .selectFrom('proposals')
+    .selectAll()
+    .where('status', '=', 'open')
+    .where('expires_at', '<=', timestamp(at))
+    .orderBy('expires_at')
+    .limit(limit)
+    .execute()
+  return rows.map(proposalOf)
+}
+
+/** Counts the open proposals: all of them, and those of one operator. */
+export async function countOpen(
+  { kysely }: Database,
+  by: string,
+): Promise<{ readonly all: number; readonly own: number }> {
+  const open = kysely
+    .selectFrom('proposals')
+    .select(({ fn }) => fn.countAll().as('total'))
+    .where('status', '=', 'open')
+  const [all, own] = await Promise.all([
+    open.executeTakeFirstOrThrow(),
+    open.where('proposed_by', '=', by).executeTakeFirstOrThrow(),
+  ])
+  return { all: Number(all.total), own: Number(own.total) }
+}
+
+/** Stores a proposal, open. */
+export function insertProposal({ kysely }: Database, proposal: Proposal): Statement {
+  const row = { ...proposal, capabilities: JSON.stringify(proposal.capabilities) }
+  return statementOf(kysely.insertInto('proposals').values(row).compile(), 1)
+}
+
+interface Decided {
+  readonly id: string
+  readonly status: Exclude<ProposalStatus, 'open'>
+  /** Null: nobody, its time was over. */
+  readonly by: string | null
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * Ends a proposal, if it is open: another one changes no row. What it would have changed is forgotten: the ledger says
+ * what was done, and it may name a person.
+ */
+export function decideProposal({ kysely }: Database, { id, status, by, at }: Decided): Statement {
+  const query = kysely
+    .updateTable('proposals')
+    .set({ status, decided_by: by, decided_at: timestamp(at), input: '{}' })
+    .where('proposal_id', '=', id)
+    .where('status', '=', 'open')
+  return statementOf(query.compile(), 1)
+}

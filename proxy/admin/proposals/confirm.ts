@@ -1,0 +1,152 @@
+import { decideProposal, findProposal, type Proposal } from '../../../db/operators/proposals.ts'
+import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import { findPrincipal } from '../../../db/principals/read.ts'
+import type { ProposalStatus } from '../../../db/schema.ts'
+import { noteEntry } from '../../../plugins/audit/entries.ts'
+import { type Actor, operatorOfNoTable, type Via } from '../../../plugins/operators/actor.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { change } from '../change.ts'
+import type { AdminContext, By, Caller } from '../context.ts'
+import { demandAlso } from '../demands.ts'
+import { type Given, inputOf, type Operation, perform, type Result, type Takes } from '../operation.ts'
+import { etagOf } from '../parse.ts'
+import { detailOf } from './propose.ts'
+
+/** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` where it is decided. */
+export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {
+  const proposal = await findProposal(context.database, id)
+  if (!proposal) throw new Refusal('not_found', { message: 'There is no proposal of this id.' })
+  if (proposal.status !== 'open')
+    throw new Refusal('conflict', { message: `This proposal is ${proposal.status} already.` })
+  // The task that says so in the ledger may not have come by yet.
+  if (at >= Date.parse(proposal.expires_at))
+    throw new Refusal('conflict', { message: 'This proposal is expired. Propose the change again.' })
+  return proposal
+}
+
+/**
+ * Makes the change of a proposal, for its proposer, by the word of another operator: all in one transaction, in which the
+ * proposal is open, and both hold what it demands. Refuses with `own_proposal`, with `capability_missing`, and with
+ * `precondition_failed` where the object, or the proposer, is not what it was: the proposal is `void` then.
+ */
+export async function confirmProposal<T extends Takes, Output>(
+  context: AdminContext,
+  bound: Operation<T, Output>,
+  proposal: Proposal,
+  caller: Caller,
+): Promise<Result<Output>> {
+  const { proposal_id: id, capabilities, proposed_by: proposedBy, etag } = proposal
+  if (proposedBy === caller.actor.id || caller.actor.via === 'secret') throw new Refusal('own_proposal')
+  for (const capability of capabilities) demandAlso(caller, capability)
+  const given = { ...JSON.parse(proposal.input), ...(etag !== null && { ifMatch: etag }) } as Given<T>
+  const proposer = await proposerOf(context, proposal)
+  if (!proposer || !(await isAsItWas(context, bound, given, etag))) {
+    await end(context, caller, proposal, 'void')
+    throw new Refusal('precondition_failed', {
+      message: 'What this proposal rests on has changed since. Propose the change again.',
+    })
+  }
+  const committing = new Confirming(context, proposal, caller)
+  const actor: Actor = { ...proposer, standing: [...proposer.standing, ...caller.actor.standing] }
+  try {
+    const result = await perform(bound, committing.context, given, { ...caller, actor })
+    // There was nothing to change.
+    if (!committing.confirmed) await end(context, caller, proposal, 'confirmed')
+    return result
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.reason !== 'precondition_failed') throw error
+    // Somebody else may have decided it meanwhile.
+    await openProposal(context, id, caller.at)
+    throw error
+  }
+}
+
+/** The proposer as it is now; null where it may not make the change any more. */
+async function proposerOf(
+  { database, hasEnvironmentSecret }: AdminContext,
+  { proposed_by: id, via, capabilities }: Proposal,
+): Promise<Actor | null> {
+  if (via === 'secret') {
+    const { hash, disabled } = await readSecret(database)
+    const opens = !disabled && (hash !== '' || hasEnvironmentSecret)
+    return opens ? operatorOfNoTable(id, 'secret', [secretUnchanged(database)(hash)]).actor : null
+  }
+  const found = await findPrincipal(database, 'operator', id)
+  if (!found?.is_active || !capabilities.every((one) => found.capabilities.includes(one))) return null
+  const standing = [authorityUnchanged(database)('operator', id, found.authority_revision)]
+  // Proven by propose: the door that its actor came by.
+  return { id, type: 'operator', via: via as Via, standing, capabilities: found.capabilities }
+}
+
+async function isAsItWas<T extends Takes, Output>(
+  context: AdminContext,
+  { object, takes }: Operation<T, Output>,
+  given: Given<T>,
+  etag: string | null,
+): Promise<boolean> {
+  if (!object) return true
+  try {
+    return etagOf(await object(context, inputOf(takes, given))) === etag
+  } catch (error) {
+    if (error instanceof Refusal && error.reason === 'not_found') return false
+    throw error
+  }
+}
+
+/** Ends a proposal without its change, with one row. */
+export function end(
+  context: AdminContext,
+  author: By,
+  proposal: Proposal,
+  status: Exclude<ProposalStatus, 'open'>,
+): Promise<void> {
+  const { at, actor } = author
+  return change(context, author, {
+    action: `proposal.${status}`,
+    detail: detailOf(proposal),
+    statements: [decideProposal(context.database, { id: proposal.proposal_id, status, by: actor.id, at })],
+  })
+}
+
+/** Puts the confirmation into the transaction of the change that is confirmed: both, or neither. */
+class Confirming {
+  readonly context: AdminContext
+  confirmed = false
+
+  constructor(context: AdminContext, proposal: Proposal, { id, at, actor }: Caller) {
+    const { database, ledger, configDigest } = context
+    const detail = { proposal: proposal.proposal_id, confirmed_by: actor.id }
+    const confirmation = {
+      ...noteEntry(
+        { action: 'proposal.confirmed', detail: { ...detailOf(proposal), via: actor.via } },
+        at,
+        configDigest,
+      ),
+      request_id: id,
+      principal_id: actor.id,
+      principal_type: actor.type,
+    }
+    const decision = decideProposal(database, {
+      ...{ id: proposal.proposal_id, status: 'confirmed', by: actor.id, at },
+    })
+    this.context = {
+      ...context,
+      ledger: {
+        commit: async (unit) => {
+          if (this.confirmed) return ledger.commit(unit)
+          const sealed = await ledger.commit({
+            ...unit,
+            statements: [decision, ...(unit.statements ?? [])],
+            entries: [
+              ...unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, ...detail } })),
+              confirmation,
+            ],
+          })
+          this.confirmed = true
+          return sealed.slice(0, unit.entries.length)
+        },
+      },
+    }
+  }
+}

@@ -1,0 +1,153 @@
+import { z } from 'zod'
+import { parseCursor } from '../../../db/cursor.ts'
+import { findProposal, listProposals, type Proposal } from '../../../db/operators/proposals.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { demandAlso } from '../demands.ts'
+import { DONE, type Operation, operation, type Takes } from '../operation.ts'
+import { instant, token } from '../shapes.ts'
+import { confirmProposal, end, openProposal } from './confirm.ts'
+
+const STATUSES = ['open', 'confirmed', 'declined', 'expired', 'void'] as const
+
+const view = z
+  .strictObject({
+    id: z.string(),
+    by: z.string(),
+    via: z.string(),
+    at: instant,
+    expires_at: instant,
+    action: z.string().meta({ examples: ['agent.capabilities_patched'] }),
+    capabilities: z.array(token).meta({ description: 'What proposer and confirmer must hold.' }),
+    change: z
+      .looseObject({ operation: z.string() })
+      .meta({ description: 'What was asked for; once it is decided only which operation.' }),
+    rehearsal: z.null(),
+    etag: z.string().nullable(),
+    status: z.enum(STATUSES),
+    decided_by: z.string().nullable(),
+    decided_at: instant.nullable(),
+  })
+  .meta({ id: 'Proposal' })
+
+const shown = (proposal: Proposal): z.output<typeof view> => ({
+  id: proposal.proposal_id,
+  by: proposal.proposed_by,
+  via: proposal.via,
+  at: proposal.created_at,
+  expires_at: proposal.expires_at,
+  action: proposal.action,
+  capabilities: [...proposal.capabilities],
+  // Proven by propose: an object.
+  change: { operation: proposal.operation, ...(JSON.parse(proposal.input) as object) },
+  rehearsal: null,
+  etag: proposal.etag,
+  status: proposal.status,
+  decided_by: proposal.decided_by,
+  decided_at: proposal.decided_at,
+})
+
+const params = z.object({ id: z.string() })
+
+const page = z
+  .object({
+    status: z.enum(STATUSES).exactOptional(),
+    limit: z
+      .string()
+      .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
+      .transform(Number)
+      .default(100)
+      .meta({ type: 'integer', minimum: 1, maximum: 999, default: 100 }),
+    cursor: z.string().exactOptional(),
+  })
+  .transform(({ cursor: text, ...rest }, context) => {
+    const parsed = text === undefined ? undefined : parseCursor(text)
+    if (!parsed || parsed.ok) return { ...rest, cursor: parsed?.cursor }
+    for (const { field, message } of parsed.errors)
+      context.addIssue({ code: 'custom', path: [field], message })
+    return z.NEVER
+  })
+
+/** GET /v1/admin/proposals: newest first; `?status=` narrows it. */
+const list = operation({
+  name: 'listProposals',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Lists the changes that wait for a second operator, or have, newest first.',
+  takes: { query: page },
+  output: z.strictObject({ proposals: z.array(view) }),
+  status: 200,
+  paged: true,
+  reasons: [],
+  run: async ({ database }, { query }) => {
+    const { items, nextCursor } = await listProposals(database, query)
+    const { status, limit } = query
+    const more = { ...(status && { status }), limit: String(limit) }
+    const next = nextCursor === null ? null : { ...more, cursor: nextCursor }
+    return { value: { proposals: items.map(shown) }, next }
+  },
+})
+
+/** GET /v1/admin/proposals/{id} */
+const get = operation({
+  name: 'getProposal',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows the proposal of that id.',
+  takes: { params },
+  output: view,
+  status: 200,
+  reasons: ['not_found'],
+  run: async ({ database }, { params: { id } }) => {
+    const found = await findProposal(database, id)
+    if (!found) throw new Refusal('not_found', { message: 'There is no proposal of this id.' })
+    return { value: shown(found) }
+  },
+})
+
+/** POST …/{id}/decline: also its proposer may, who withdraws it so. */
+const decline = operation({
+  name: 'declineProposal',
+  demands: 'admin.read',
+  action: 'proposal.declined',
+  summary: 'Declines a proposal. Its proposer withdraws it so.',
+  takes: { params },
+  output: z.undefined(),
+  status: 204,
+  reasons: ['not_found', 'conflict', 'own_proposal', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { id } }, caller) => {
+    const proposal = await openProposal(context, id, caller.at)
+    const isOwn = proposal.proposed_by === caller.actor.id
+    if (!isOwn && caller.actor.via === 'secret') throw new Refusal('own_proposal')
+    if (!isOwn) for (const capability of proposal.capabilities) demandAlso(caller, capability)
+    await end(context, caller, proposal, 'declined')
+    return DONE
+  },
+})
+
+/**
+ * Makes the operations on proposals. `all`: the operations that may be proposed; each is found again by its name.
+ *
+ * POST …/{id}/confirm answers what the change itself would have answered.
+ */
+export function proposalOperations(all: readonly Operation<Takes, unknown>[]) {
+  const byName = new Map(all.map((one) => [one.name, one]))
+  const confirm = operation({
+    name: 'confirmProposal',
+    demands: 'admin.read',
+    action: 'proposal.confirmed',
+    summary:
+      'Confirms a proposal of another operator: the change is made, and answered as it would have been.',
+    takes: { params },
+    output: z.unknown(),
+    status: 200,
+    reasons: ['not_found', 'conflict', 'own_proposal', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id } }, caller) => {
+      const proposal = await openProposal(context, id, caller.at)
+      const bound = byName.get(proposal.operation)
+      if (!bound) throw new Refusal('conflict', { message: 'This version does not know such a change.' })
+      const { value, revision } = await confirmProposal(context, bound, proposal, caller)
+      return { value: value ?? null, ...(revision !== undefined && { revision }) }
+    },
+  })
+  return { list, get, confirm, decline }
+}

@@ -1,0 +1,96 @@
+import { hash, randomBytes } from 'node:crypto'
+import { activeHolders } from '../../../db/operators/owners.ts'
+import { countOpen, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
+import { timestamp } from '../../../db/statement.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { change } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import type { Given, Input, Operation, Takes } from '../operation.ts'
+import { checkIfMatch, etagOf } from '../parse.ts'
+
+/** The time in which a proposal must be confirmed. ms. */
+const OPEN_MS = 24 * 3_600_000
+/** The open proposals that there may be, and those of one operator. */
+const [MOST, MOST_OWN] = [1_000, 100]
+/** What a proposal may keep. Bytes. */
+const MAX_INPUT = 65_536
+
+/** The outcome of an operation that waits for a second operator. */
+export interface Proposed {
+  readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at'>
+}
+
+/**
+ * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and another active
+ * operator holds that one. Whoever is on the machine itself waits for nobody.
+ */
+export async function waitsForSecond<T extends Takes, Output>(
+  { harmless, action }: Operation<T, Output>,
+  { database, twoPerson }: AdminContext,
+  demanded: readonly AdminCapability[],
+  { actor }: Caller,
+): Promise<boolean> {
+  const needed = demanded.filter((capability) => twoPerson.includes(capability))
+  if (needed.length === 0 || harmless || actor.via === 'socket' || action === 'admin.read') return false
+  const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
+  return holders.some((list) => list.length >= 2)
+}
+
+interface Asked<T extends Takes> {
+  readonly given: Given<T>
+  readonly input: Input<T>
+  readonly demanded: readonly AdminCapability[]
+}
+
+/**
+ * Stores a change for a second operator, with one row. Refuses with `two_people_required` what cannot wait, with
+ * `not_found` and `precondition_failed` as the change itself would be, and with `proposals_full`.
+ */
+export async function propose<T extends Takes, Output>(
+  { name, action, object, cannotWait }: Operation<T, Output>,
+  context: AdminContext,
+  { given, input, demanded }: Asked<T>,
+  caller: Caller,
+): Promise<Proposed> {
+  if (cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
+  const { database } = context
+  const { actor, at } = caller
+  const found = (await object?.(context, input)) ?? null
+  if (found) checkIfMatch(given.ifMatch, found)
+  const { ifMatch: _, ...rest } = given
+  const text = JSON.stringify(rest)
+  if (Buffer.byteLength(text) > MAX_INPUT)
+    throw new Refusal('proposals_full', { message: 'A proposal may hold at most 64 KiB.' })
+  const { all, own } = await countOpen(database, actor.id)
+  if (all >= MOST || own >= MOST_OWN) throw new Refusal('proposals_full')
+  const proposal: Proposal = {
+    proposal_id: `prop_${randomBytes(12).toString('hex')}`,
+    operation: name,
+    action,
+    capabilities: demanded,
+    input: text,
+    etag: found && etagOf(found),
+    proposed_by: actor.id,
+    via: actor.via,
+    status: 'open',
+    decided_by: null,
+    decided_at: null,
+    created_at: timestamp(at),
+    expires_at: timestamp(at + OPEN_MS),
+  }
+  await change(context, caller, {
+    action: 'proposal.created',
+    detail: { ...detailOf(proposal), input_sha256: hash('sha256', text) },
+    statements: [insertProposal(database, proposal)],
+  })
+  return { proposed: proposal }
+}
+
+/** What each row about a proposal says of it. */
+export const detailOf = ({ proposal_id, action, capabilities, proposed_by }: Proposal) => ({
+  proposal: proposal_id,
+  change: action,
+  capabilities,
+  proposed_by,
+})
