@@ -257,7 +257,7 @@ class State:
                 self.resource(said, what)
             else:
                 self.principal(said, what)
-        elif kind in ("agent", "user", "workload"):
+        elif kind in ("agent", "user", "workload", "operator"):
             self.principal(said, what)
         elif kind == "mcp_resource":
             self.resource(said, what)
@@ -687,7 +687,7 @@ class Walk:
     def see(self, row):
         if gated(row["action"]) and row["status"] in ("allowed", "denied"):
             self.decide(row)
-        elif gated(row["action"]):
+        elif gated(row["action"]) or refused_change(row):
             pass
         elif row["v"] == 1:
             named = (row["detail"].get("subject"), row["detail"].get("resource_id"))
@@ -783,6 +783,12 @@ def counted(detail):
 def gated(action):
     """Whether rows of this action are decisions and outcomes of calls."""
     return action == "egress_llm_chat" or (action.startswith("mcp_") and "." not in action)
+
+
+def refused_change(row):
+    """An operator's change that was refused has the change's action, and makes no state."""
+    detail = row["detail"]
+    return row["status"] == "denied" and isinstance(detail.get("reason"), str) and "revision" not in detail
 
 
 # ---- The command ----------------------------------------------------------------------------------------

@@ -131,6 +131,7 @@ export const REASONS = {
   capability_missing: forbidden('The principal does not hold the required capability.'),
   authority_revoked: forbidden('What this call was allowed by was taken away while it waited.'),
   own_authority: forbidden('Nobody raises what it holds itself. Ask another operator.'),
+  machine_only: forbidden('Only the machine of the gateway itself may do that: over its control socket.'),
   own_proposal: forbidden('Another operator confirms a proposal, by a certificate or a sign-in of its own.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
   admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),

@@ -54,7 +54,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...onSurface('auth', signInRoutes(p, h)),
   ]
   const admin = onSurface('admin', [...adminRoutes(p.admin, h, p.stillAdministers), ...setupRoutes(p, h)])
-  const control = onSurface('admin', [...adminRoutes(p.control, h, null), ...machineRoutes(p.control, h)])
+  const control = onSurface('admin', adminRoutes(p.control, h, null))
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
   const common = onSurface('public', publicRoutes(p, h, every))
   // The command line reads there where clients reach the gateway: only a running one knows its port.
@@ -220,6 +220,7 @@ function adminRoutes(
     route('GET', '/v1/admin/secret', read, secret.show),
     route('POST', '/v1/admin/secret/rotate', write, secret.rotate),
     route('POST', '/v1/admin/secret/disable', read, secret.disable),
+    route('POST', '/v1/admin/secret/enable', read, secret.enable),
     route('GET', '/v1/admin/proposals', read, proposals.list),
     route('GET', '/v1/admin/proposals/{id}', read, proposals.get),
     route('POST', '/v1/admin/proposals/{id}/confirm', read, proposals.confirm),
@@ -232,11 +233,6 @@ function adminRoutes(
       pub.METRICS,
     ),
   ]
-}
-
-/** Makes the routes of the control socket alone. */
-function machineRoutes(p: Pipelines['control'], s: Handlers): readonly BareRoute[] {
-  return [administering(s, null)('POST', '/v1/admin/secret/enable', p.read, OPERATIONS.secret.enable)]
 }
 
 /** Makes the function that makes a route of administration: the gate asks for what the operation demands. */

@@ -44,6 +44,7 @@ const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set([
   'capability_missing',
   'own_authority',
   'own_proposal',
+  'machine_only',
 ])
 
 /** As {@link bind}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */

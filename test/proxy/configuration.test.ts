@@ -19,7 +19,15 @@ await t.test('§8 the shipped files work with an empty environment', async (t) =
   t.same(checks, [])
   t.same(
     files.map(({ file }) => file),
-    ['10-pin.yaml', '20-dpop.yaml', '30-capability.yaml', '40-audit.yaml', '50-llm.yaml', '60-mcp.yaml'],
+    [
+      '10-pin.yaml',
+      '20-dpop.yaml',
+      '30-capability.yaml',
+      '40-audit.yaml',
+      '50-llm.yaml',
+      '60-mcp.yaml',
+      '70-operators.yaml',
+    ],
   )
   t.match(digest, /^[0-9a-f]{64}$/)
 })

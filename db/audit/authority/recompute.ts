@@ -91,8 +91,7 @@ export function recomputer(): Recomputer {
     const version = leafVersion(row.leaf) ?? 1
     pair(row, version)
     if (isDecision(row)) decide(row, version)
-    // A change that was refused has its action too.
-    else if (!isOfCall(row.action) && row.status === 'success') change(row, version)
+    else if (!isOfCall(row.action) && !isRefusedChange(row)) change(row, version)
   }
 
   return {
@@ -108,6 +107,13 @@ export function recomputer(): Recomputer {
       problems,
     }),
   }
+}
+
+/** An operator's change that was refused has the change's action, and makes no state. One that says a state is a change. */
+const isRefusedChange = (row: StoredRow): boolean => {
+  if (row.status !== 'denied') return false
+  const { reason, revision } = membersOf(row)
+  return typeof reason === 'string' && revision === undefined
 }
 
 const OLD: Judgement = { notRecomputable: 'of version 1' }

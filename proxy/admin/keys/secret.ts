@@ -113,17 +113,19 @@ export const disableSecret = operation({
   },
 })
 
-/** POST /v1/admin/secret/enable: on the control socket alone. */
+/** POST /v1/admin/secret/enable: refused with `machine_only` but on the control socket. */
 export const enableSecretAgain = operation({
   name: 'enableSecret',
   demands: 'admin.operators',
   action: 'admin.secret_enabled',
+  cannotWait: 'Do it on the machine itself, over the control socket.',
   summary: 'Takes the operator secret back into service. On the control socket alone.',
   takes: {},
   output: z.undefined(),
   status: 204,
-  reasons: ['audit_unavailable'],
+  reasons: ['machine_only', 'audit_unavailable'],
   run: async (context, _input, caller) => {
+    if (!isOfMachine(caller)) throw new Refusal('machine_only')
     const { database } = context
     if (!(await readSecret(database)).disabled) return DONE
     await change(context, caller, { ...ENABLED, statements: [enableSecret(database)] })

@@ -13,10 +13,11 @@ export const BUILT_IN: readonly string[] = [
   'mcp.resources.read',
   'mcp.prompts.get',
   'http.get',
+  ...ADMIN_CAPABILITIES,
 ]
 
 /**
- * GET /v1/admin/capabilities: the vocabulary. `administration`: what operators may hold, and nobody else. `tool_defined`: what registered resources and their tools
+ * GET /v1/admin/capabilities: the vocabulary. `built_in`: also what administration demands, which operators alone hold. `tool_defined`: what registered resources and their tools
  * demand beside the built-in ones; `operator_defined`: what somebody holds and nothing here demands, with how
  * many hold it.
  */
@@ -28,7 +29,6 @@ export const listCapabilities = operation({
   takes: {},
   output: z.strictObject({
     built_in: z.array(token),
-    administration: z.array(token),
     tool_defined: z.array(
       z.strictObject({ capability: token, resource: z.string(), tool: z.string().nullable() }),
     ),
@@ -40,16 +40,11 @@ export const listCapabilities = operation({
     const demanded = (await toolDefined(database, turn)).filter(
       ({ capability }) => !BUILT_IN.includes(capability),
     )
-    const known = new Set<string>([
-      ...BUILT_IN,
-      ...ADMIN_CAPABILITIES,
-      ...demanded.map(({ capability }) => capability),
-    ])
+    const known = new Set<string>([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
     const held = await heldCapabilities(database, turn)
     return {
       value: {
         built_in: BUILT_IN,
-        administration: ADMIN_CAPABILITIES,
         tool_defined: demanded,
         operator_defined: held.filter(({ capability }) => !known.has(capability)),
       },

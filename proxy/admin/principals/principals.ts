@@ -62,7 +62,10 @@ export const createPrincipal = (kind: Kind) =>
     status: 201,
     revised: true,
     reasons: ['conflict', 'audit_unavailable'],
-    example: { [kind.nameField]: 'ada', capabilities: ['llm.chat'] },
+    example: {
+      [kind.nameField]: 'ada',
+      capabilities: kind.type === 'operator' ? ['admin.read'] : ['llm.chat'],
+    },
     run: async (context, { body: { name, display_name: displayName, capabilities: held } }, caller) => {
       const { type } = kind
       const id = idOf(kind, context.organisation, name)

@@ -87,6 +87,8 @@ t.test(
         principal_id: 'acme::bot',
         resource_id: 'mcpr_a',
         created_at: '2026-01-01T00:00:00.000Z',
+        created_by: null,
+        changed_by: null,
         resource_name: 'a',
       },
     ])

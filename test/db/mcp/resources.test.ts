@@ -47,6 +47,8 @@ t.test('§2.4 a resource is read back as it was registered, never read yet', asy
     server_facts: null,
     last_read_at: null,
     last_error: null,
+    created_by: null,
+    changed_by: null,
   })
   t.equal(await findMcpResource(at.db, 'mcpr_other'), undefined)
 })

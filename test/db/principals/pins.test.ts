@@ -163,7 +163,7 @@ t.test(
   async (t) => {
     const { db } = await opened(t)
     const plan = planOf(db.file, pinnedQuery(db).compile().sql, 'aa').map(({ detail }) => detail)
-    t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 4, plan.join('; '))
+    t.equal(plan.filter((step) => step.startsWith('SEARCH ')).length, 5, plan.join('; '))
     t.notOk(
       plan.some((step) => /\bSCAN\b|TEMP B-TREE|AUTOMATIC/.test(step)),
       plan.join('; '),

@@ -72,6 +72,8 @@ for (const type of TYPES) {
       created_at: '2026-01-01T00:00:00.000Z',
       updated_at: '2026-01-01T00:00:00.000Z',
       last_seen_at: null,
+      created_by: null,
+      changed_by: null,
     })
   })
 

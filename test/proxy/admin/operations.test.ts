@@ -87,7 +87,7 @@ await t.test(
       written.map(({ action }) => action),
       ['user.created', 'user.capabilities_patched', 'mcp_resource.created', 'mcp_resource.deleted'],
     )
-    t.match(written[0], { principal_id: 'admin', detail: { via: 'socket' } })
+    t.match(written[0], { principal_id: 'admin', detail: { via: 'secret' } })
   },
 )
 

@@ -164,6 +164,10 @@ t.test('docs/ledger.md#authority: what is not formed like the page says disagree
 t.test('docs/ledger.md#replay: what a row of a change says stands, whatever its status', async (t) => {
   const odd = { ...changed('agent.capabilities_patched', 2, { capabilities: [] }), status: 'error' }
   t.match(of([...LLM, odd, decided(1)]), wrong(5))
+  const denied = { ...odd, status: 'denied' }
+  t.match(of([...LLM, denied, decided(1)]), wrong(5), 'one that says a state is no refusal')
+  const refused = note('agent.capabilities_patched', { reason: 'capability_missing' }, { status: 'denied' })
+  t.match(of([...LLM, refused, decided(1)]), { recomputed: 1, disagree: 0 }, 'a refusal makes no state')
   const other = changed('authority.snapshot', 1, { capabilities: [] })
   t.match(of([...LLM, other, decided(1)]), { recomputed: 1, disagree: 2 }, 'a snapshot that contradicts')
   const unmarked = { name: 'policy', digest: 'p' }

@@ -32,6 +32,8 @@ await t.test(
       principal_type: 'agent',
       resource_id: files,
       resource_name: 'files',
+      created_by: 'admin',
+      changed_by: 'admin',
     })
     t.equal((await bind('acme::user::ann', files)).json.principal_type, 'user')
     t.equal((await bind('acme::workload::job', mail, { principal_type: 'workload' })).status, 201)

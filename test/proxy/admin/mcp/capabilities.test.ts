@@ -14,6 +14,13 @@ await t.test(
       'mcp.resources.read',
       'mcp.prompts.get',
       'http.get',
+      'admin.read',
+      'admin.enroll',
+      'admin.grant',
+      'admin.tools',
+      'admin.audit',
+      'admin.settings',
+      'admin.operators',
     ]
     t.strictSame((await gateway.admin('GET', PATH)).json, {
       built_in,

@@ -37,6 +37,8 @@ await t.test(
       era: 'modern',
       protocol_version: '2026-07-28',
       last_error: null,
+      created_by: 'admin',
+      changed_by: 'admin',
       unknown_tools: [],
     })
     t.match(server, { capabilities: { tools: {} }, serverInfo: { name: 'changing', version: '1.0.0' } })

@@ -25,7 +25,7 @@ await t.test(
     t.equal(refused.json.reason, 'admin_secret_invalid', 'a right one is as wrong as any other')
     t.match((await alice('GET', '/v1/admin/secret')).json, { disabled: true })
 
-    t.equal((await alice('POST', enable)).status, 404, 'not over the network')
+    t.equal((await alice('POST', enable)).json.reason, 'machine_only', 'not over the network')
     const rotated = await alice('POST', '/v1/admin/secret/rotate', { new_secret: NEW_SECRET })
     t.equal(rotated.status, 204)
     const still = await gateway.call(null, 'GET', '/v1/admin/agents', {
