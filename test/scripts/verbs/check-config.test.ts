@@ -45,6 +45,7 @@ await t.test(
       'Files that are settings of the work behind it, and no step:',
       '  50-llm.yaml         llm',
       '  60-mcp.yaml         mcp',
+      '  70-operators.yaml   operators',
     ])
     t.match(lines.at(-1), /config: ok \(digest [0-9a-f]{64}\)$/)
   },
