@@ -227,8 +227,8 @@ interface OperatorSessionTable {
   readonly subject: string | null
   /** The `sid` of the identity provider, which a logout names. */
   readonly provider_session: string | null
-  /** Lower-case hex SHA-256 of the value that has mapped the person to the operator. */
-  readonly mapped_by: string | null
+  /** JSON array of lower-case hex: the entries of the configuration, or the secret, that have let it in. */
+  readonly mapped_by: string
   readonly created_at: string
   readonly used_at: ColumnType<string, string, string>
   /** The end, however much it is used. */

@@ -134,6 +134,14 @@ export const REASONS = {
   machine_only: forbidden('Only the machine of the gateway itself may do that: over its control socket.'),
   own_proposal: forbidden('Another operator confirms a proposal, by a certificate or a sign-in of its own.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
+  csrf_invalid: forbidden('X-Csrf-Token is missing, or is not the one of this session.'),
+  sign_in_not_begun: invalid(
+    400,
+    'This sign-in was not begun in this browser, or took too long. Begin again.',
+  ),
+  sign_in_refused: forbidden('This sign-in is refused. Ask whoever runs this gateway.'),
+  sign_in_unavailable: overloaded('The identity provider cannot be asked now. Try again in a minute.'),
+  logout_token_invalid: invalid(400, 'The logout token does not hold.'),
   admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),
   admin_throttled: {
     status: 429,

@@ -20,6 +20,11 @@ import { endSession, handshake } from './mcp/handlers/handshake.ts'
 import { httpGet } from './mcp/http-get/tool.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import type { McpUpstream } from './mcp/upstream/client.ts'
+import { mappingOf } from './operators/oidc/mapping.ts'
+import { Provider } from './operators/oidc/provider.ts'
+import { signsInBy } from './operators/oidc/signs-in.ts'
+import { rulesOf } from './operators/sessions/rules.ts'
+import type { SigningIn } from './operators/signing-in.ts'
 import type { Services } from './services.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
@@ -51,6 +56,7 @@ export interface Handlers {
   }
   readonly admin: AdminContext
   readonly setup: Setup
+  readonly signIn: SigningIn
   readonly readiness: ReturnType<typeof readiness>
   readonly scrape: Metrics['scrape']
 }
@@ -85,6 +91,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
     },
     admin,
     setup: services.setup,
+    signIn: signingIn(services, configuration, admin),
     readiness: readiness({ database, ledger, drain, authority, disk: services.disk, clock }),
     scrape: services.metrics.scrape,
   }
@@ -157,7 +164,8 @@ function adminContext(
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
     twoPerson: configuration.operators.two_person.map((kind) => `admin.${kind}` as const),
-    signsIn: () => false,
+    signsIn: signsInBy(database, configuration.operators),
+    sessionRules: rulesOf(configuration.operators),
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,
     ledger,
@@ -174,5 +182,24 @@ function adminContext(
       allowPrivateUpstreams: settings.allowPrivateUpstreams,
       secretsDir: settings.secretsDir,
     },
+  }
+}
+
+function signingIn(
+  { plugins, subjectKeys, anonymous, logs, monotonic, signInThrottles }: Services,
+  { operators }: Configuration,
+  context: AdminContext,
+): SigningIn {
+  return {
+    context,
+    sessions: plugins.sessions,
+    rules: rulesOf(operators),
+    mapping: mappingOf(operators.oidc),
+    provider: operators.oidc ? new Provider(operators.oidc, monotonic) : null,
+    key: subjectKeys.derived('sign-in transactions'),
+    ...signInThrottles,
+    count: (reason) => anonymous.count(reason),
+    adminUrls: plugins.adminUrls,
+    log: logs.log,
   }
 }

@@ -11,6 +11,7 @@ import {
   operator,
   stillMay,
 } from '../plugins/operators/operator.ts'
+import { type Sessions, sessionOf } from '../plugins/operators/sessions.ts'
 import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
 import type { Pinned } from '../plugins/pin/pin.ts'
@@ -28,6 +29,9 @@ import { type DoorFound, mcpDoor, mcpResourcePath, type ResourcePath } from './m
 import { type McpTarget, mcpTarget, mcpTargetFound } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
+import { type Form, form, secretInForm, withFormToken } from './operators/pages/form.ts'
+import { pageVisitor, visitor } from './operators/pages/visitor.ts'
+import { rulesOf } from './operators/sessions/rules.ts'
 
 const MIB = 1024 * 1024
 /**
@@ -40,6 +44,10 @@ const BODY_LIMIT = MIB
 const SETUP_BODY_LIMIT = 4096
 /** The limit of the body that asks for a certificate: a request in PEM as JSON. Bytes. */
 const CSR_BODY_LIMIT = 80 * 1024
+/** The limit of the forms of signing in and out, of whoever comes. Bytes. */
+const SIGN_IN_BODY_LIMIT = 4096
+/** The limit of what an identity provider says of a logout. Bytes. */
+const LOGOUT_BODY_LIMIT = 64 * 1024
 /** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
 const MCP_BODY_LIMIT = 8 * MIB
 
@@ -54,7 +62,9 @@ export interface PipelineSources {
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Who administers. Made of what outlives a configuration: its memory of failures, and its sessions. */
-  readonly operators: Omit<OperatorSources, 'pin' | 'proof' | 'page'>
+  readonly operators: Omit<OperatorSources, 'pin' | 'proof' | 'page' | 'session'>
+  /** The sessions of browsers. */
+  readonly sessions: Sessions
   /** The base URLs of administration, which may have a listener of its own. */
   readonly adminUrls: () => readonly string[]
   /** `MCP_PROXY_METRICS_TOKEN`, or null. */
@@ -108,6 +118,7 @@ export function pipelines({
   again,
   apiKey,
   operators,
+  sessions,
   adminUrls,
   metricsToken,
   beforeFirstSecret,
@@ -124,11 +135,15 @@ export function pipelines({
   const mcpPages = anyone.pass(origin(baseUrls, mcpOptions.allowed_origins))
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
+  const adminPages = origin(adminUrls)
+  const rules = rulesOf(configuration.operators)
+  const session = sessionOf(sessions, rules, adminPages)
   const known = operator({
     ...operators,
     pin: pinNow,
     proof: dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade }),
-    page: origin(adminUrls),
+    page: adminPages,
+    session,
   })
   const local = localOperator
 
@@ -259,11 +274,26 @@ export function pipelines({
     admin: administration(known),
     control: administration(local),
 
+    /** The pages by which people sign in with a browser, and out: open to anybody, and stored for nobody. */
+    pages: {
+      /** The operator of a session, or null: a page says where to sign in. */
+      visitor: anyone.pass(pageVisitor(session)),
+      secret: anyone.pass(adminPages).pass(form(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
+      signOut: anyone
+        .pass(form(SIGN_IN_BODY_LIMIT))
+        .pass(visitor((facts: Arrival & Form) => session(withFormToken(facts)))),
+      logout: anyone.pass(form(LOGOUT_BODY_LIMIT)),
+    },
+
     /** Tells whether a stored operator would still be let in, while its answer streams: the ledger is long. */
     stillAdministers: async (facts: Administered, at: number): Promise<boolean> => {
-      const { principal, peer, actor, token, demand: asked } = facts
-      if (!principal || !peer || actor.via !== 'certificate') return true
+      const { actor, token, demand: asked } = facts
       try {
+        if (facts.session) {
+          const found = await session({ ...facts, at })
+          return found !== null && holds(found.holder, token, asked.demanded)
+        }
+        if (actor.via !== 'certificate') return true
         const { principal: holder } = await pinNow.admit({ ...facts, at })
         return holds(holder, token, asked.demanded)
       } catch (error) {

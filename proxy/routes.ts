@@ -29,7 +29,13 @@ import * as auth from './openapi/auth.ts'
 import { serveOpenapi } from './openapi/document.ts'
 import * as llm from './openapi/llm.ts'
 import * as mcp from './openapi/mcp.ts'
+import * as operators from './openapi/operators.ts'
 import * as pub from './openapi/public.ts'
+import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
+import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
+import { home, signOut } from './operators/pages/home.ts'
+import { refusalPage } from './operators/pages/page.ts'
+import { signInBySecret, signInPage } from './operators/pages/sign-in.ts'
 import type { Pipelines } from './pipelines.ts'
 
 /**
@@ -53,7 +59,11 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...onSurface('mcp', mcpRoutes(p, h)),
     ...onSurface('auth', signInRoutes(p, h)),
   ]
-  const admin = onSurface('admin', [...adminRoutes(p.admin, h, p.stillAdministers), ...setupRoutes(p, h)])
+  const admin = onSurface('admin', [
+    ...adminRoutes(p.admin, h, p.stillAdministers),
+    ...setupRoutes(p, h),
+    ...operatorPages(p.pages, p.anyone, h),
+  ])
   const control = onSurface('admin', adminRoutes(p.control, h, null))
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
   const common = onSurface('public', publicRoutes(p, h, every))
@@ -162,6 +172,51 @@ function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
 }
 
 /**
+ * Makes the pages by which people sign in with a browser, and out (docs/operators.md#oidc). Open to anybody: what they
+ * open, a session does.
+ */
+function operatorPages(
+  p: Pipelines['pages'],
+  anyone: Pipelines['anyone'],
+  { signIn, anonymous }: Handlers,
+): readonly BareRoute[] {
+  return [
+    documented(open('GET', '/proxy', p.visitor, home, anonymous, refusalPage), operators.HOME),
+    documented(
+      open('GET', '/proxy/sign-in', anyone, signInPage(signIn), anonymous, refusalPage),
+      operators.SIGN_IN_PAGE,
+    ),
+    documented(
+      open('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, refusalPage),
+      operators.SIGN_IN,
+    ),
+    documented(
+      open('POST', '/proxy/sign-out', p.signOut, signOut(signIn), anonymous, refusalPage),
+      operators.SIGN_OUT,
+    ),
+    documented(
+      open('GET', '/proxy/oidc/start', anyone, startSignIn(signIn), anonymous, refusalPage),
+      operators.START,
+    ),
+    documented(
+      open('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn), anonymous, refusalPage),
+      operators.CALLBACK,
+    ),
+    documented(
+      open(
+        'POST',
+        '/proxy/oidc/backchannel-logout',
+        p.logout,
+        backchannelLogout(signIn),
+        anonymous,
+        logoutRefusal,
+      ),
+      operators.LOGOUT,
+    ),
+  ]
+}
+
+/**
  * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the
  * file mode of the control socket.
  */
@@ -172,7 +227,7 @@ function adminRoutes(
 ): readonly BareRoute[] {
   const route = administering(s, recheck)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
-  const { cas, keys, secret, proposals, audit } = OPERATIONS
+  const { cas, keys, secret, sessions, proposals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   return [
     route('POST', '/v1/admin/agents', write, agents.create),
@@ -225,6 +280,9 @@ function adminRoutes(
     route('GET', '/v1/admin/proposals/{id}', read, proposals.get),
     route('POST', '/v1/admin/proposals/{id}/confirm', read, proposals.confirm),
     route('POST', '/v1/admin/proposals/{id}/decline', read, proposals.decline),
+    route('GET', '/v1/admin/session', read, sessions.show),
+    route('GET', '/v1/admin/sessions', read, sessions.list),
+    route('DELETE', '/v1/admin/sessions/{id}', read, sessions.end),
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),

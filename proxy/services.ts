@@ -39,6 +39,8 @@ import { Budget, Drain, type HeldLimits } from './http/open-calls.ts'
 import { Catalogue } from './llm/catalogue.ts'
 import { openUpstream, type Upstream } from './llm/upstream/client.ts'
 import { type Mcp, openMcp } from './mcp/mcp.ts'
+import { openSessions } from './operators/sessions/open.ts'
+import type { SigningIn } from './operators/signing-in.ts'
 import type { PipelineSources } from './pipelines.ts'
 import type { Settings } from './settings.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
@@ -87,6 +89,8 @@ export interface Services {
   readonly setup: Setup
   /** The connections to LLM providers. */
   readonly upstream: Upstream
+  /** Of sign-ins by the identity provider, whichever configuration is in force. */
+  readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows'>
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
   readonly mcp: Mcp
@@ -154,6 +158,7 @@ export async function openServices(
     },
     throttle('wrong-secret'),
   )
+  const sessions = openSessions({ database, ledger, subjectKeys, settings, log: logs.log })
   const bySpiffeId = spiffePin(database)
   const pinned = pin(pinnedPrincipal(database), subjectKeys, bySpiffeId, monotonic)
   // What another process destroys is forgotten here too.
@@ -182,6 +187,7 @@ export async function openServices(
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new Renewals(monotonic),
     setup: new Setup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
+    signInThrottles: { wrongCodes: throttle('wrong-code'), refusedRows: new Throttle(monotonic) },
     upstream: openUpstream(),
     catalogue: new Catalogue(),
     mcp: openMcp({
@@ -196,9 +202,9 @@ export async function openServices(
       operators: {
         secret,
         lookup: pinnedPrincipal(database, 'asked'),
-        session: () => Promise.resolve(null),
         unchanged: authorityUnchanged(database),
       },
+      sessions,
       adminUrls: () => [...new Set([...baseUrls(), ...(open.listeners ? [open.listeners.adminUrl] : [])])],
       metricsToken: settings.metricsToken,
       beforeFirstSecret: beforeFirstSecret(stored),

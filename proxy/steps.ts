@@ -1,10 +1,12 @@
 import type { Database } from '../db/database.ts'
 import { openDatabase } from '../db/engine.ts'
 import { secretUnchanged } from '../db/operators/secret.ts'
+import { sessionStands } from '../db/operators/sessions.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
 import { authorityUnchanged, pinnedPrincipal } from '../db/principals/pins.ts'
 import { tokenVerifier } from '../plugins/dpop/access-token.ts'
 import { Nonces } from '../plugins/dpop/dpop.ts'
+import { Sessions } from '../plugins/operators/sessions.ts'
 import { pin, stillPinned } from '../plugins/pin/pin.ts'
 import { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../plugins/plugin.ts'
@@ -53,7 +55,8 @@ function emptySources(database: Database): Omit<PipelineSources, 'configuration'
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
   const stored = () => Promise.resolve({ hash: '', disabled: true })
-  const pinned = pin(pinnedPrincipal(database), new SubjectKeys(database, secret))
+  const subjectKeys = new SubjectKeys(database, secret)
+  const pinned = pin(pinnedPrincipal(database), subjectKeys)
   return {
     pin: pinned,
     pinNow: pinned,
@@ -67,9 +70,19 @@ function emptySources(database: Database): Omit<PipelineSources, 'configuration'
         onUse: () => {},
       }),
       lookup: pinnedPrincipal(database),
-      session: () => Promise.resolve(null),
       unchanged: authorityUnchanged(database),
     },
+    sessions: new Sessions({
+      find: () => Promise.resolve(undefined),
+      stands: sessionStands(database),
+      touch: () => {},
+      secret: () => Promise.resolve(null),
+      secretUnchanged: secretUnchanged(database),
+      environment: '',
+      unchanged: authorityUnchanged(database),
+      keys: subjectKeys,
+      key: secret,
+    }),
     adminUrls: () => [],
     metricsToken: null,
     beforeFirstSecret: beforeFirstSecret(stored),

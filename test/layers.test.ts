@@ -56,8 +56,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   tasks: ['http', 'llm', 'mcp/pinning'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
-  operators: ['http', 'admin'],
-  openapi: ['http', 'auth', 'llm', 'mcp'],
+  operators: ['http', 'admin', 'egress'],
+  openapi: ['http', 'auth', 'llm', 'mcp', 'operators'],
   workers: ['http', 'telemetry'],
 }
 const LEAVES = [

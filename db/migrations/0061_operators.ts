@@ -81,8 +81,8 @@ async function sessions(db: Kysely<unknown>): Promise<void> {
     .addColumn('issuer', 'text')
     .addColumn('subject', 'text')
     .addColumn('provider_session', 'text')
-    // Of the value of the claim by which the operator was found.
-    .addColumn('mapped_by', 'text')
+    // Digests of what in the configuration, or of the secret, that let it in: a session ends with it.
+    .addColumn('mapped_by', 'text', (column) => column.notNull())
     .addColumn('created_at', 'text', (column) => column.notNull())
     .addColumn('used_at', 'text', (column) => column.notNull())
     .addColumn('expires_at', 'text', (column) => column.notNull())

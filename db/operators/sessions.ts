@@ -1,5 +1,132 @@
+import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { type Statement, statementOf } from '../statement.ts'
+import type { Schema } from '../schema.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+
+/** The session of a browser, and its operator as the tables say it now. Timestamps are RFC 3339. */
+export interface StoredSession
+  extends Pick<
+    Schema['operator_sessions'],
+    'id_sha256' | 'principal_id' | 'via' | 'issuer' | 'subject' | 'provider_session'
+  > {
+  readonly amr: string
+  readonly mapped_by: string
+  readonly created_at: string
+  readonly used_at: string
+  readonly expires_at: string
+  /** Null, as what follows: it was signed in by the secret, or its operator is gone. */
+  readonly capabilities: string | null
+  readonly is_active: 0 | 1 | null
+  readonly authority_revision: number | null
+}
+
+/** Finds a session by the SHA-256 of its cookie, in lower-case hex. Does NOT decide whether it still holds. */
+export async function findSession(db: Database, digest: string): Promise<StoredSession | undefined> {
+  return sessions(db).where('s.id_sha256', '=', digest).executeTakeFirst()
+}
+
+/** The sessions that are listed at once. */
+const LISTED = 500
+
+/** Lists the sessions, newest first. `of`: of that operator alone; null: those by the secret. */
+export async function listSessions(
+  db: Database,
+  of?: { readonly principalId: string | null },
+): Promise<readonly StoredSession[]> {
+  const all = sessions(db).orderBy('s.created_at', 'desc').orderBy('s.id_sha256').limit(LISTED)
+  if (of === undefined) return all.execute()
+  const { principalId } = of
+  const own =
+    principalId === null ? all.where('s.via', '=', 'secret') : all.where('s.principal_id', '=', principalId)
+  return own.execute()
+}
+
+/** Finds the sessions whose digests begin so: lower-case hex, which holds no character of LIKE's. */
+export async function sessionsNamed(db: Database, prefix: string): Promise<readonly StoredSession[]> {
+  return sessions(db).where('s.id_sha256', 'like', `${prefix}%`).limit(LISTED).execute()
+}
+
+/** What a logout of the identity provider names: a person, one of its sessions there, or both. */
+export interface ProviderLogout {
+  readonly issuer: string
+  readonly subject: string | null
+  readonly providerSession: string | null
+}
+
+/** Finds the sessions that a logout is about. */
+export async function sessionsOfLogout(
+  db: Database,
+  { issuer, subject, providerSession }: ProviderLogout,
+): Promise<readonly StoredSession[]> {
+  let query = sessions(db).where('s.issuer', '=', issuer).limit(LISTED)
+  if (subject !== null) query = query.where('s.subject', '=', subject)
+  if (providerSession !== null) query = query.where('s.provider_session', '=', providerSession)
+  return subject === null && providerSession === null ? [] : query.execute()
+}
+
+function sessions({ kysely }: Database) {
+  return kysely
+    .selectFrom('operator_sessions as s')
+    .leftJoin('local_operator_principals as o', 'o.principal_id', 's.principal_id')
+    .select(['s.id_sha256', 's.principal_id', 's.via', 's.amr', 's.issuer', 's.subject'])
+    .select(['s.provider_session', 's.mapped_by', 's.created_at', 's.used_at', 's.expires_at'])
+    .select(['o.capabilities', 'o.is_active', 'o.authority_revision'])
+}
+
+/** Asserts that a session has not been ended. */
+export function sessionStands({ kysely }: Database): (digest: string) => Assertion {
+  const { sql: text } = kysely
+    .selectFrom('operator_sessions')
+    .select(sql.lit(1).as('holds'))
+    .where('id_sha256', '=', '')
+    .compile()
+  return (digest) => ({ sql: text, parameters: [digest] })
+}
+
+interface NewSession
+  extends Pick<
+    Schema['operator_sessions'],
+    'id_sha256' | 'principal_id' | 'via' | 'issuer' | 'subject' | 'provider_session' | 'mapped_by'
+  > {
+  readonly amr: readonly string[]
+  /** ms since the epoch, like the other. */
+  readonly at: number
+  readonly expiresAt: number
+}
+
+export function insertSession({ kysely }: Database, session: NewSession): Statement {
+  const { at, expiresAt, amr, ...columns } = session
+  const query = kysely.insertInto('operator_sessions').values({
+    ...columns,
+    amr: JSON.stringify(amr),
+    created_at: timestamp(at),
+    used_at: timestamp(at),
+    expires_at: timestamp(expiresAt),
+  })
+  return statementOf(query.compile(), 1)
+}
+
+/** Notes that a session was used. May change no row: somebody else has noted it, or ended the session. */
+export function touchSession({ kysely }: Database, digest: string, before: string, at: number): Statement {
+  const query = kysely
+    .updateTable('operator_sessions')
+    .set({ used_at: timestamp(at) })
+    .where('id_sha256', '=', digest)
+    .where('used_at', '=', before)
+  return { ...statementOf(query.compile()), beside: 'upkeep' }
+}
+
+/** Ends a session. May change no row. */
+export function endSession({ kysely }: Database, digest: string): Statement {
+  return statementOf(kysely.deleteFrom('operator_sessions').where('id_sha256', '=', digest).compile())
+}
+
+/** Forgets the sessions whose time is over. May change no row. */
+export function forgetSessions({ kysely }: Database, at: number): Statement {
+  return statementOf(
+    kysely.deleteFrom('operator_sessions').where('expires_at', '<=', timestamp(at)).compile(),
+  )
+}
 
 /** Ends every session that was signed in by the operator secret. May change no row. */
 export function endSessionsBySecret({ kysely }: Database): Statement {

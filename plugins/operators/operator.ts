@@ -15,12 +15,27 @@ export interface KnownOperator extends Operating {
   /** The operator that is stored. Absent: the secret's, the socket's. */
   readonly principal?: Principal
   readonly commitments?: Commitments
+  /** Absent: it did not come by one. */
+  readonly session?: BrowserSession
+}
+
+/** The session of a browser, as far as its operator may know it. */
+export interface BrowserSession {
+  /** Lower-case hex SHA-256 of the cookie's value. */
+  readonly digest: string
+  /** How the identity provider has authenticated the person (RFC 8176). */
+  readonly amr: readonly string[]
+  /** What goes with each change, in `X-Csrf-Token`. */
+  readonly csrf: string
+  /** The end, however much it is used. ms since the epoch. */
+  readonly expiresAt: number
 }
 
 /** The operator of a browser's session, and the door by which it was signed in. */
 export interface SessionOperator extends Operating {
   readonly principal?: Principal
   readonly commitments?: Commitments
+  readonly session?: BrowserSession
 }
 
 export interface OperatorSources {

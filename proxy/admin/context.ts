@@ -5,6 +5,8 @@ import type { Database } from '../../db/database.ts'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { Actor, Author } from '../../plugins/operators/actor.ts'
 import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
+import type { BrowserSession } from '../../plugins/operators/operator.ts'
+import type { SessionRules } from '../../plugins/operators/sessions.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import type { Hangup } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
@@ -37,7 +39,9 @@ export interface AdminContext {
   /** The capabilities whose changes need two operators. */
   readonly twoPerson: readonly AdminCapability[]
   /** Whether the identity provider's people may sign in as the operator of this name. */
-  readonly signsIn: (operatorName: string) => boolean
+  readonly signsIn: (operatorName: string) => Promise<boolean>
+  /** What the configuration says of how long sessions last. */
+  readonly sessionRules: Pick<SessionRules, 'idleMs' | 'absoluteMs'>
   /**
    * Writes the row of a change that its caller may not make, durable before it resolves. `action`: of the change.
    */
@@ -64,6 +68,8 @@ export interface Caller {
   /** ms since the epoch. */
   readonly at: number
   readonly actor: Actor
+  /** Absent: it did not come by one. */
+  readonly session?: BrowserSession
   readonly remoteAddress: string
   /** Tells when the caller no longer waits. */
   readonly hangup: Hangup

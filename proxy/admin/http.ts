@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Actor } from '../../plugins/operators/actor.ts'
-import type { Administered } from '../../plugins/operators/operator.ts'
+import type { Administered, BrowserSession } from '../../plugins/operators/operator.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { turn } from '../../plugins/turns.ts'
@@ -17,7 +17,7 @@ import { etagOf } from './parse.ts'
 import type { Proposed } from './proposals/propose.ts'
 import { instant } from './shapes.ts'
 
-type AdminRequest = Known & { readonly actor: Actor }
+type AdminRequest = Known & { readonly actor: Actor; readonly session?: BrowserSession }
 
 /** The facts that an operation's route must have established: a body where the operation takes one. */
 export type FactsOf<T extends Takes> = T extends { readonly body: unknown }
@@ -152,6 +152,9 @@ function* listParts(list: readonly unknown[]): Generator<string, undefined> {
 const ADMISSION: readonly RefusalReason[] = [
   'admin_secret_invalid',
   'admin_throttled',
+  'csrf_invalid',
+  'origin_not_allowed',
+  'principal_deactivated',
   'capability_missing',
   'overloaded',
 ]

@@ -13,6 +13,7 @@ import {
 } from './mcp/resources.ts'
 import { approveTool } from './mcp/tools.ts'
 import type { Operation, Takes } from './operation.ts'
+import { endSession, listSessions, showSession } from './operators/sessions.ts'
 import { listCapabilities } from './principals/capabilities.ts'
 import { certifyRequest, rotateCertificate } from './principals/certificates.ts'
 import { registerDpopJwk } from './principals/dpop-jwk.ts'
@@ -73,6 +74,7 @@ const DIRECT = {
   cas: { attach: attachCas, list: listCas, detach },
   keys: { rotateSigningKey },
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
+  sessions: { show: showSession, list: listSessions, end: endSession },
   audit: { list: listAudit, export: exportAudit, verify: verifyAudit },
 } as const
 

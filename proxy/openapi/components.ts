@@ -72,7 +72,7 @@ export class Components {
    */
   response(status: string, refusals: readonly Refused[]): Node {
     const description = refusals.map(({ reason }) => reason).join(', ')
-    const response = { description, content: { 'application/json': this.refusals(refusals) } }
+    const response = { description, content: this.refused(refusals) }
     const name = nameOf(status, refusals)
     for (let count = 1; ; count += 1) {
       const numbered = count === 1 ? name : `${name}-${count}`
@@ -83,7 +83,16 @@ export class Components {
     }
   }
 
-  /** The content of such a response: the schema of the body and an example for each reason, by reference. */
+  /** The content of such a response by media type: JSON with its examples, or a page. */
+  refused(refusals: readonly Refused[]): Readonly<Record<string, Node>> {
+    const [pages, inJson] = [refusals.filter(isPage), refusals.filter((one) => !isPage(one))]
+    return {
+      ...(inJson.length > 0 && { 'application/json': this.refusals(inJson) }),
+      ...(pages.length > 0 && { 'text/html': pagesOf(pages) }),
+    }
+  }
+
+  /** The JSON content of such a response: the schema of the body and an example for each reason, by reference. */
   refusals(refusals: readonly Refused[]): { readonly schema: Node; readonly examples: Node } {
     const shapes = new Set<z.ZodType>()
     const examples = refusals.map(({ reason, reply }) => {
@@ -107,6 +116,17 @@ export class Components {
     }
   }
 }
+
+const isPage = ({ reply: { headers } }: Refused): boolean =>
+  headers?.['content-type']?.startsWith('text/html') === true
+
+/** A page says its sentence, and no more that a program could act on. */
+const pagesOf = (pages: readonly Refused[]): Node => ({
+  schema: { type: 'string' },
+  examples: Object.fromEntries(
+    pages.map(({ reason, reply }) => [reason, { summary: `A page, ${reply.status}.` }]),
+  ),
+})
 
 /** A name that says what it can. Several responses may have the same one. */
 function nameOf(status: string, refusals: readonly Refused[]): string {

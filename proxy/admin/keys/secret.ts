@@ -43,6 +43,7 @@ export const rotateSecret = operation({
     const notes = [ROTATED, ...(enables ? [ENABLED] : [])]
     const statements = [
       writeSetting(database, 'admin_secret_hash', stored, caller.at),
+      endSessionsBySecret(database),
       ...(enables ? [enableSecret(database)] : []),
     ]
     await changeAll(context, caller, { statements, notes })

@@ -53,7 +53,11 @@ export async function reachableOwners(
   at: number,
 ): Promise<readonly Owner[]> {
   const holders = await activeHolders(database, OWNING)
-  return holders.filter(
-    ({ name, cert_not_after: end }) => (end !== null && at < Date.parse(end)) || signsIn(name),
+  const reached = await Promise.all(
+    holders.map(
+      async ({ name, cert_not_after: end }) =>
+        (end !== null && at < Date.parse(end)) || (await signsIn(name)),
+    ),
   )
+  return holders.filter((_, index) => reached[index])
 }

@@ -49,7 +49,8 @@ await t.test(
       const shown = Object.keys(doc.responses).flatMap((status) => {
         const { $ref: ref } = doc.responses[status]
         const response = ref ? PUBLISHED.components.responses[ref.split('/').at(-1)] : doc.responses[status]
-        return Object.keys(response.content?.['application/json']?.examples ?? {})
+        const { 'application/json': inJson, 'text/html': pages } = response.content ?? {}
+        return Object.keys({ ...inJson?.examples, ...pages?.examples })
       })
       t.same(shown.filter((name) => name !== 'answer').sort(), doc['x-reasons'].toSorted(), path)
     }

@@ -117,7 +117,13 @@ function showsTools(t: Test, out: string): void {
   )
   t.equal(out.match(/^ {2}\d+ +acme::writer +mcp_tools_call +denied /gm)?.length, 3)
   for (const action of ['tool_quarantined', 'tool_approved']) {
-    t.match(out, new RegExp(`^  \\d+ +(?:admin|socket:\\d+) +mcp_resource\\.${action} +success .* notes\\.read_note$`, 'm'))
+    t.match(
+      out,
+      new RegExp(
+        `^  \\d+ +(?:admin|socket:\\d+) +mcp_resource\\.${action} +success .* notes\\.read_note$`,
+        'm',
+      ),
+    )
   }
 }
 

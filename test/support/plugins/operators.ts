@@ -8,7 +8,8 @@ export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])
 export const UNASKED = {
   hasEnvironmentSecret: false,
   twoPerson: [],
-  signsIn: () => false,
+  signsIn: () => Promise.resolve(false),
+  sessionRules: { idleMs: 900_000, absoluteMs: 28_800_000 },
   recordDenied: () => Promise.resolve(),
 } as const
 

@@ -1,0 +1,47 @@
+import type { Database } from '../database.ts'
+import { type Statement, statementOf, timestamp } from '../statement.ts'
+
+/** A person, as an identity provider knows it. */
+export interface Person {
+  readonly issuer: string
+  readonly subject: string
+}
+
+/** Finds the operator that was made for a person; undefined where none was. */
+export async function operatorOfPerson(
+  { kysely }: Database,
+  { issuer, subject }: Person,
+): Promise<string | undefined> {
+  const row = await kysely
+    .selectFrom('operator_identities')
+    .select('principal_id')
+    .where('issuer', '=', issuer)
+    .where('subject', '=', subject)
+    .executeTakeFirst()
+  return row?.principal_id
+}
+
+/** Tells whether an operator was made for somebody of this issuer, by the operator's short name. */
+export async function isOfIssuer({ kysely }: Database, issuer: string, name: string): Promise<boolean> {
+  const one = kysely
+    .selectFrom('operator_identities as i')
+    .innerJoin('local_operator_principals as o', 'o.principal_id', 'i.principal_id')
+    .select('i.subject')
+    .where('i.issuer', '=', issuer)
+    .where('o.name', '=', name)
+    .limit(1)
+  return (await one.executeTakeFirst()) !== undefined
+}
+
+/** Links an operator to the person it was made for. The database refuses a person that has one. */
+export function insertIdentity(
+  { kysely }: Database,
+  { issuer, subject }: Person,
+  principalId: string,
+  at: number,
+): Statement {
+  const query = kysely
+    .insertInto('operator_identities')
+    .values({ issuer, subject, principal_id: principalId, created_at: timestamp(at) })
+  return statementOf(query.compile(), 1)
+}

@@ -1,0 +1,193 @@
+import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { StoredSession } from '../../db/operators/sessions.ts'
+import { storedCapabilities } from '../../db/principals/pins.ts'
+import type { PrincipalType } from '../../db/schema.ts'
+import type { Assertion } from '../../db/statement.ts'
+import type { Principal } from '../facts.ts'
+import { commitmentsBy, type KeyLookup } from '../pin/pin.ts'
+import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
+import { operatorOfNoTable, storedOperator } from './actor.ts'
+import { cookieOf, SESSION_COOKIE } from './cookies.ts'
+import type { BrowserSession, SessionOperator } from './operator.ts'
+
+const ID_BYTES = 32
+const ID = /^[A-Za-z0-9_-]{43}$/
+
+/** What the configuration in force says of sessions. */
+export interface SessionRules {
+  /** ms, like the other. */
+  readonly idleMs: number
+  readonly absoluteMs: number
+  /** The marks of all that lets people of the identity provider in (proxy/operators/oidc/mapping.ts). */
+  readonly marks: ReadonlySet<string>
+}
+
+export interface SessionSources {
+  readonly find: (digest: string) => Promise<StoredSession | undefined>
+  /** Asserts that a session has not been ended. */
+  readonly stands: (digest: string) => Assertion
+  /** Notes the use of a session. Waits for nobody. */
+  readonly touch: (digest: string, before: string, at: number) => void
+  /** The secret as it is stored; null while none opens anything. */
+  readonly secret: () => Promise<string | null>
+  readonly secretUnchanged: (hash: string) => Assertion
+  /** `MCP_PROXY_ADMIN_SECRET`: what the secret is while none is stored. */
+  readonly environment: string
+  readonly unchanged: (type: PrincipalType, ref: string, revision: number) => Assertion
+  readonly keys: KeyLookup
+  /** 32 bytes that all processes of the service have, and nobody else. */
+  readonly key: Buffer
+}
+
+/** The id of a session that is about to be opened. */
+export interface NewId {
+  /** The cookie's value: kept nowhere. */
+  readonly id: string
+  /** Lower-case hex SHA-256 of it. */
+  readonly digest: string
+}
+
+/** A session and its operator, found by a request's cookie. */
+export interface SignedIn extends SessionOperator {
+  readonly session: BrowserSession
+}
+
+/** The sessions of browsers (docs/operators.md#doors): rows in the database, so that every process knows them. */
+export class Sessions {
+  readonly #sources: SessionSources
+
+  constructor(sources: SessionSources) {
+    this.#sources = sources
+  }
+
+  /** A session's id is new at each sign-in: what a browser brought along never becomes one. */
+  newId(): NewId {
+    const id = randomBytes(ID_BYTES).toString('base64url')
+    return { id, digest: digestOf(id) }
+  }
+
+  /**
+   * Finds the operator of the session that a request names, as the database says it now. Null where it names none
+   * that holds: it is unknown, was ended, its time is over, or what let it in is no more. Refuses with
+   * `principal_deactivated`. Does NOT look at which page has made the request: {@link sessionOf} does.
+   */
+  async find(arrival: Arrival, rules: SessionRules): Promise<SignedIn | null> {
+    const id = cookieOf(arrival.headers, SESSION_COOKIE)
+    if (id === null || !ID.test(id)) return null
+    const stored = await this.#sources.find(digestOf(id))
+    if (!stored) return null
+    const end = endOf(stored, rules)
+    if (arrival.at >= end || !isUsed(stored, rules, arrival.at)) return null
+    const operating = await this.#operatorOf(stored, rules, arrival)
+    if (!operating) return null
+    this.#note(stored, rules, arrival.at)
+    // Proven by the table: an array of texts.
+    const amr = JSON.parse(stored.amr) as readonly string[]
+    const { id_sha256: digest } = stored
+    return { ...operating, session: { digest, amr, csrf: this.csrfOf(id), expiresAt: end } }
+  }
+
+  /** The token that a page of ours sends with what changes something: no other page can know it. */
+  csrfOf(id: string): string {
+    return createHmac('sha256', this.#sources.key).update(`csrf ${id}`).digest('base64url')
+  }
+
+  /** What a session by the secret of this hash rests on: another secret has another mark. */
+  secretMark(stored: string): string {
+    const { environment, key } = this.#sources
+    const text = stored === '' ? `environment ${environment}` : `stored ${stored}`
+    return createHmac('sha256', key).update(text).digest('hex')
+  }
+
+  async #operatorOf(
+    stored: StoredSession,
+    { marks }: SessionRules,
+    { id }: Arrival,
+  ): Promise<SessionOperator | null> {
+    const { stands, unchanged, keys } = this.#sources
+    const standing = [stands(stored.id_sha256)]
+    // Proven by the table: an array of texts.
+    const own = JSON.parse(stored.mapped_by) as readonly string[]
+    if (stored.via === 'secret') return this.#bySecret(own, standing)
+    if (own.length === 0 || !own.every((mark) => marks.has(mark))) return null
+    const principal = principalOf(stored)
+    if (!principal) return null
+    const { ref, revision } = principal
+    const operating = storedOperator(principal, 'oidc', [unchanged('operator', ref, revision), ...standing])
+    const commitments = commitmentsBy(keys.known.get(ref) ?? (await keys.open(ref)), id)
+    return { ...operating, principal, commitments }
+  }
+
+  async #bySecret(
+    [mark]: readonly string[],
+    standing: readonly Assertion[],
+  ): Promise<SessionOperator | null> {
+    const { secret, secretUnchanged } = this.#sources
+    const stored = await secret()
+    if (stored === null || mark !== this.secretMark(stored)) return null
+    return operatorOfNoTable('admin', 'secret', [secretUnchanged(stored), ...standing])
+  }
+
+  #note({ id_sha256: digest, used_at: before }: StoredSession, { idleMs }: SessionRules, at: number): void {
+    if (at - Date.parse(before) >= Math.min(NOTED_MS, idleMs / 4)) this.#sources.touch(digest, before, at)
+  }
+}
+
+/** The time between two notes of a session's use; less where a session ends before it is unused for long. ms. */
+const NOTED_MS = 60_000
+
+const digestOf = (id: string): string => hash('sha256', id)
+
+/** The end of a session, however much it is used. ms since the epoch. */
+export const endOf = (
+  { created_at, expires_at }: Pick<StoredSession, 'created_at' | 'expires_at'>,
+  { absoluteMs }: Pick<SessionRules, 'absoluteMs'>,
+): number => Math.min(Date.parse(expires_at), Date.parse(created_at) + absoluteMs)
+
+/** Whether a session has been used in the time for which it may be unused. */
+export const isUsed = (
+  { used_at }: Pick<StoredSession, 'used_at'>,
+  { idleMs }: Pick<SessionRules, 'idleMs'>,
+  at: number,
+): boolean => at - Date.parse(used_at) < idleMs
+
+function principalOf(stored: StoredSession): Principal | null {
+  const { principal_id: id, capabilities, authority_revision: revision, is_active: active } = stored
+  if (id === null || capabilities === null || revision === null) return null
+  if (active !== 1) throw new Refusal('principal_deactivated')
+  return {
+    id,
+    ref: id,
+    type: 'operator',
+    capabilities: storedCapabilities(capabilities),
+    dpopJkt: null,
+    previousDpopJkt: null,
+    inGrace: false,
+    revision,
+  }
+}
+
+/** The methods that change nothing. */
+const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD'])
+
+/**
+ * Makes the question whose session a request comes with. A browser sends its cookie for whatever page makes it call:
+ * refuses the pages of other sites with `origin_not_allowed`, and what changes something without the session's own
+ * token in `X-Csrf-Token` with `csrf_invalid`.
+ */
+export const sessionOf =
+  (sessions: Sessions, rules: SessionRules, page: Plugin<Arrival, object>) =>
+  async (arrival: Arrival): Promise<SignedIn | null> => {
+    const found = await sessions.find(arrival, rules)
+    if (!found) return null
+    await page.admit(arrival)
+    if (!SAFE.has(arrival.method)) checkCsrf(found.session, arrival.headers['x-csrf-token'])
+    return found
+  }
+
+/** Refuses with `csrf_invalid` what is not this session's token. */
+export function checkCsrf({ csrf }: Pick<BrowserSession, 'csrf'>, given: unknown): void {
+  const [expected, sent] = [Buffer.from(csrf), Buffer.from(typeof given === 'string' ? given : '')]
+  if (expected.length !== sent.length || !timingSafeEqual(expected, sent)) throw new Refusal('csrf_invalid')
+}

@@ -1,0 +1,144 @@
+import { z } from 'zod'
+import {
+  endSession as deleted,
+  listSessions as listed,
+  type StoredSession,
+  sessionsNamed,
+} from '../../../db/operators/sessions.ts'
+import { timestamp } from '../../../db/statement.ts'
+import { endOf, isUsed } from '../../../plugins/operators/sessions.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { changeAll } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { demandAlso } from '../demands.ts'
+import { DONE, operation } from '../operation.ts'
+import { instant, token } from '../shapes.ts'
+
+const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
+const amr = z
+  .array(z.string())
+  .meta({ description: 'How the identity provider has authenticated (RFC 8176).' })
+
+/**
+ * GET /v1/admin/session: who calls, and by which door. `csrf` goes with each change that a browser makes, in
+ * `X-Csrf-Token`; null, as the end, for whoever has come without a session.
+ */
+export const showSession = operation({
+  name: 'getSession',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows who calls, and what its browser must send with changes.',
+  takes: {},
+  output: z.strictObject({
+    operator: z.string(),
+    via: z.string(),
+    amr,
+    capabilities: z.array(token),
+    csrf: z.string().nullable(),
+    expires_at: instant.nullable(),
+  }),
+  status: 200,
+  reasons: [],
+  run: (_context, _input, { actor, session }) =>
+    Promise.resolve({
+      value: {
+        operator: actor.id,
+        via: actor.via,
+        amr: session?.amr ?? [],
+        capabilities: actor.capabilities,
+        csrf: session?.csrf ?? null,
+        expires_at: session ? timestamp(session.expiresAt) : null,
+      },
+    }),
+})
+
+/** The digits of a session's digest by which it is named. */
+const ID_DIGITS = 16
+
+const id = z.string().regex(/^[0-9a-f]{16}$/, 'must be the id of a session')
+
+/** Whose a session is, as rows and lists say it. */
+const ownerOf = ({ principal_id: principalId }: StoredSession): string => principalId ?? 'admin'
+
+const ADMINISTERS = 'admin.operators'
+
+/** GET /v1/admin/sessions: everybody's, newest first, to who may end them; to others their own. */
+export const listSessions = operation({
+  name: 'listSessions',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Lists the sessions of browsers: all of them with admin.operators, else those of the caller.',
+  takes: {},
+  output: z.strictObject({
+    sessions: z.array(
+      z.strictObject({
+        id,
+        operator,
+        via: z.enum(['oidc', 'secret']),
+        amr,
+        created_at: instant,
+        used_at: instant,
+        expires_at: instant,
+        current: z.boolean(),
+      }),
+    ),
+  }),
+  status: 200,
+  reasons: [],
+  run: async ({ database, sessionRules }, _input, { at, actor, session }) => {
+    const all = actor.capabilities.includes(ADMINISTERS)
+    const found = await listed(database, all ? undefined : { principalId: ownIdOf(actor) })
+    const live = found.filter((one) => at < endOf(one, sessionRules) && isUsed(one, sessionRules, at))
+    return {
+      value: {
+        sessions: live.map((one) => ({
+          id: one.id_sha256.slice(0, ID_DIGITS),
+          operator: ownerOf(one),
+          via: one.via,
+          // Proven by the table: an array of texts.
+          amr: JSON.parse(one.amr) as readonly string[],
+          created_at: one.created_at,
+          used_at: one.used_at,
+          expires_at: timestamp(endOf(one, sessionRules)),
+          current: one.id_sha256 === session?.digest,
+        })),
+      },
+    }
+  },
+})
+
+const ownIdOf = ({ id: name }: Caller['actor']): string | null => (name === 'admin' ? null : name)
+
+/** DELETE /v1/admin/sessions/{id}: ends one's own, or with `admin.operators` anybody's. */
+export const endSession = operation({
+  name: 'endSession',
+  demands: 'admin.read',
+  action: 'admin.signed_out',
+  summary: 'Ends a session at once: one of the caller, or with admin.operators of anybody.',
+  takes: { params: z.object({ id: z.string() }) },
+  output: z.undefined(),
+  status: 204,
+  reasons: ['not_found', 'audit_unavailable'],
+  run: async (context, { params }, caller) => {
+    const found = id.safeParse(params.id).success ? await sessionsNamed(context.database, params.id) : []
+    const isOwn = found.length > 0 && found.every((one) => ownerOf(one) === caller.actor.id)
+    if (!isOwn) demandAlso(caller, ADMINISTERS)
+    if (found.length === 0) throw new Refusal('not_found', { message: 'There is no session of this id.' })
+    await end(context, caller, found)
+    return DONE
+  },
+})
+
+/** Ends sessions, with a row for each. */
+const end = (context: AdminContext, caller: Caller, found: readonly StoredSession[]): Promise<void> =>
+  changeAll(context, caller, {
+    statements: found.map(({ id_sha256 }) => deleted(context.database, id_sha256)),
+    notes: found.map((one) => ({
+      action: 'admin.signed_out',
+      detail: {
+        by: ownerOf(one) === caller.actor.id ? 'itself' : 'operator',
+        session: one.id_sha256.slice(0, 8),
+        of: ownerOf(one),
+      },
+    })),
+  })

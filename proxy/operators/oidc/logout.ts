@@ -1,0 +1,128 @@
+import { hash } from 'node:crypto'
+import { decodeJwt, type JWTPayload } from 'jose'
+import { LedgerError } from '../../../db/audit/entry.ts'
+import { isObject } from '../../../db/json.ts'
+import { endSession, type StoredSession, sessionsOfLogout } from '../../../db/operators/sessions.ts'
+import { claimOnce } from '../../../db/single-uses.ts'
+import { noteEntry } from '../../../plugins/audit/entries.ts'
+import { isReplay } from '../../../plugins/dpop/single-use.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { json, type Reply } from '../../http/reply.ts'
+import type { Form } from '../pages/form.ts'
+import { ROW_DIGITS } from '../sessions/begin.ts'
+import type { SigningIn } from '../signing-in.ts'
+import type { Provider } from './provider.ts'
+import { ProviderUnavailable } from './provider-fetch.ts'
+
+const EVENT = 'http://schemas.openid.net/event/backchannel-logout'
+
+/** A logout token is sent as it is made. Seconds. */
+const TOKEN_MOST_S = 120
+const MAX_CHARACTERS = 256
+
+/**
+ * POST /proxy/oidc/backchannel-logout: the provider says that somebody has signed out there (OpenID Connect
+ * Back-Channel Logout 1.0 §2.6). Ends the sessions that it names, with a row for each. Refuses with
+ * `logout_token_invalid`.
+ */
+export const backchannelLogout =
+  (signing: Pick<SigningIn, 'context' | 'provider' | 'count'>) =>
+  async ({ form, id, at }: Arrival & Form): Promise<Reply> => {
+    const { provider, context, count } = signing
+    if (!provider) throw new Refusal('not_found')
+    try {
+      const logout = await verified(provider, form.get('logout_token') ?? '', at)
+      await end(context, logout, { id, at })
+      return { status: 200 }
+    } catch (error) {
+      const refusal = refusalOf(error)
+      if (refusal.reason === 'logout_token_invalid') count(refusal.reason)
+      throw refusal
+    }
+  }
+
+function refusalOf(error: unknown): Refusal {
+  if (error instanceof Refusal) return error
+  if (error instanceof ProviderUnavailable) return new Refusal('sign_in_unavailable', { cause: error })
+  if (error instanceof LedgerError && !isReplay(error))
+    return new Refusal('audit_unavailable', { cause: error })
+  return new Refusal('logout_token_invalid', { cause: error })
+}
+
+/** Renders a refusal as the specification has it (§2.8), with what every refusal of this service says. */
+export const logoutRefusal = (
+  { status, message, headers, reason, detail }: Refusal,
+  { id }: Pick<Arrival, 'id'>,
+): Reply => {
+  const fields = { reason, ...detail, request_id: id }
+  const error = status < 500 ? 'invalid_request' : 'temporarily_unavailable'
+  return json(status, { error, error_description: message, message, ...fields, detail: fields }, headers)
+}
+
+interface Logout {
+  readonly issuer: string
+  readonly subject: string | null
+  readonly providerSession: string | null
+  readonly jti: string
+}
+
+async function verified(provider: Provider, token: string, at: number): Promise<Logout> {
+  const { issuer } = provider.options
+  // Before anything is asked of the provider: what does not even claim to come from it costs it nothing.
+  if (decodeJwt(token).iss !== issuer) throw new Error('another issuer')
+  const requiredClaims = ['iat', 'jti', 'events']
+  const claims = await provider.verify(token, at, TOKEN_MOST_S, { requiredClaims })
+  const { jti, sub, sid, events, nonce } = claims as JWTPayload & Record<'sid' | 'events' | 'nonce', unknown>
+  // §2.6, checks 4 to 8. A nonce stands in ID tokens: none of them is a logout.
+  if (!isObject(events) || !isObject(events[EVENT]) || nonce !== undefined || !isText(jti))
+    throw new Error('not a logout token')
+  const [subject, providerSession] = [named(sub), named(sid)]
+  if (subject === null && providerSession === null) throw new Error('it names nobody')
+  return { issuer, subject, providerSession, jti }
+}
+
+const isText = (value: unknown): value is string =>
+  typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS
+
+function named(value: unknown): string | null {
+  if (value === undefined) return null
+  if (!isText(value)) throw new Error('a name that is none')
+  return value
+}
+
+async function end(
+  { database, ledger, configDigest }: SigningIn['context'],
+  logout: Logout,
+  { id, at }: Pick<Arrival, 'id' | 'at'>,
+): Promise<void> {
+  const ended = await sessionsOfLogout(database, logout)
+  const digest = hash('sha256', `logout ${logout.issuer} ${logout.jti}`)
+  await ledger.commit({
+    statements: [
+      // Longer than a copy of it would be believed.
+      claimOnce(database, digest, at + 10 * TOKEN_MOST_S * 1000),
+      ...ended.map(({ id_sha256 }) => endSession(database, id_sha256)),
+    ],
+    entries: ended.map((session) => entryOf(session, logout, { id, at }, configDigest)),
+  })
+}
+
+const entryOf = (
+  { id_sha256: digest, principal_id: principalId }: StoredSession,
+  { issuer }: Logout,
+  { id, at }: Pick<Arrival, 'id' | 'at'>,
+  configDigest: string,
+) => ({
+  ...noteEntry(
+    {
+      action: 'admin.signed_out',
+      detail: { via: 'oidc', by: 'provider', issuer, session: digest.slice(0, ROW_DIGITS) },
+    },
+    at,
+    configDigest,
+  ),
+  request_id: id,
+  principal_id: principalId,
+  principal_type: 'operator',
+})

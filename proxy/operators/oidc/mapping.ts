@@ -1,0 +1,65 @@
+import { hash } from 'node:crypto'
+import {
+  ADMIN_CAPABILITIES,
+  type AdminCapability,
+  isOperatorSet,
+  OPERATOR_SETS,
+} from '../../../plugins/operators/capabilities.ts'
+import type { OidcOptions } from '../options.ts'
+
+/** What the values of somebody's claim let it be. `marks`: of the entries that say so. */
+export type Mapped = { readonly marks: readonly string[] } & (
+  | { readonly operator: string }
+  | { readonly capabilities: readonly AdminCapability[] }
+)
+
+/** Who may sign in by the identity provider, as one configuration says it. */
+export interface Mapping {
+  /** Of every entry: a session rests on those that have let it in, and ends with them. */
+  readonly marks: ReadonlySet<string>
+  /**
+   * Finds what the values of the claim are for: the operator that one of them names, whatever sets others stand for;
+   * else all that their sets hold. Null where none is for anything, `ambiguous` where they name two operators.
+   */
+  readonly of: (values: readonly string[]) => Mapped | 'ambiguous' | null
+  /** Whether somebody may be the operator of this name, or get a capability by a set. */
+  readonly names: (operator: string) => boolean
+  readonly gives: (capability: AdminCapability) => boolean
+}
+
+/** The mapping of a configuration; without an identity provider it lets nobody in. */
+export function mappingOf(oidc: OidcOptions | undefined): Mapping {
+  const entries = new Map(Object.entries(oidc?.map ?? {}))
+  const targets = [...entries.values()]
+  const mark = (value: string, target: string): string =>
+    hash('sha256', JSON.stringify([oidc?.issuer, oidc?.client_id, oidc?.claim, value, target]))
+  return {
+    marks: new Set([...entries].map(([value, target]) => mark(value, target))),
+    of: (values) => {
+      const matching = [...new Set(values)].flatMap((value) => {
+        const target = entries.get(value)
+        return target === undefined ? [] : [[value, target] as const]
+      })
+      const named = matching.filter(([, target]) => !isOperatorSet(target))
+      const counting = named.length > 0 ? named : matching
+      const marks = counting.map(([value, target]) => mark(value, target))
+      const [operator, ...others] = new Set(named.map(([, target]) => target))
+      if (others.length > 0) return 'ambiguous'
+      if (operator !== undefined) return { marks, operator }
+      return matching.length === 0 ? null : { marks, capabilities: allOf(matching) }
+    },
+    names: (operator) => !isOperatorSet(operator) && targets.includes(operator),
+    gives: (capability) =>
+      targets.some(
+        (target) =>
+          isOperatorSet(target) && (OPERATOR_SETS[target] as readonly string[]).includes(capability),
+      ),
+  }
+}
+
+function allOf(matching: readonly (readonly [value: string, target: string])[]): readonly AdminCapability[] {
+  const held = new Set<string>(
+    matching.flatMap(([, target]) => (isOperatorSet(target) ? OPERATOR_SETS[target] : [])),
+  )
+  return ADMIN_CAPABILITIES.filter((capability) => held.has(capability))
+}

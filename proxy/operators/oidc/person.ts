@@ -1,0 +1,94 @@
+import { hash } from 'node:crypto'
+import type { JWTPayload } from 'jose'
+import type { Person as Identity } from '../../../db/operators/identities.ts'
+import type { OidcOptions } from '../options.ts'
+
+const MAX_CHARACTERS = 256
+/** The values of a claim that are looked at, and of `amr` that are kept. */
+const MAX_VALUES = 1000
+const MAX_AMR = 16
+
+/** A person, as a verified ID token says it. */
+export interface Person extends Identity {
+  /** What the claim of the configuration says of it. */
+  readonly values: readonly string[]
+  readonly acr: string | null
+  readonly amr: readonly string[]
+  /** The `sid` of its session with the provider; null: the provider does not say it. */
+  readonly providerSession: string | null
+  /** For an operator that is made for it. */
+  readonly name: string
+}
+
+/** Why somebody whom the provider has authenticated is refused all the same: `reason` of the row. */
+export type Refused =
+  | 'acr_not_accepted'
+  | 'amr_not_accepted'
+  | 'email_not_verified'
+  | 'not_mapped'
+  | 'ambiguous'
+  | 'operator_unknown'
+  | 'operator_deactivated'
+  | 'name_taken'
+  | 'last_owner'
+
+/** Somebody whom the provider has authenticated, and who gets nothing. */
+export class SignInRefused extends Error {
+  readonly reason: Refused
+  /** The operator that it would have been; null where that is nobody. */
+  readonly operator: string | null
+
+  constructor(reason: Refused, operator: string | null = null) {
+    super(reason)
+    this.reason = reason
+    this.operator = operator
+  }
+}
+
+/**
+ * Reads who somebody is from a verified ID token. Throws {@link SignInRefused} where the configuration asks for a
+ * stronger sign-in, or for an e-mail address that the provider has verified.
+ */
+export function personOf(claims: JWTPayload & { readonly sub: string }, options: OidcOptions): Person {
+  const { issuer, claim, acr_values: acrs, amr_values: amrs, require_email_verified: verified } = options
+  const acr = textOf(claims.acr)
+  const amr = textsOf(claims.amr).slice(0, MAX_AMR)
+  if (acrs.length > 0 && (acr === null || !acrs.includes(acr))) throw new SignInRefused('acr_not_accepted')
+  if (amrs.length > 0 && !amr.some((one) => amrs.includes(one))) throw new SignInRefused('amr_not_accepted')
+  if (claim === 'email' && verified && claims.email_verified !== true)
+    throw new SignInRefused('email_not_verified')
+  const { sub: subject } = claims
+  return {
+    issuer,
+    subject,
+    values: textsOf(claims[claim]),
+    acr,
+    amr,
+    providerSession: textOf(claims.sid),
+    name: nameOf(claims, `${issuer} ${subject}`),
+  }
+}
+
+const textOf = (value: unknown): string | null =>
+  typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS ? value : null
+
+const textsOf = (value: unknown): readonly string[] =>
+  (Array.isArray(value) ? value.slice(0, MAX_VALUES) : [value]).flatMap((one) => textOf(one) ?? [])
+
+const MAX_NAME = 64
+const UNSAFE = /[^a-zA-Z0-9._-]/g
+
+/**
+ * Makes the short name of an operator: of the verified e-mail address, else of the name that the person likes, else
+ * of the provider's own. Where letters were lost, a digest of the person keeps two of them apart.
+ */
+function nameOf(claims: JWTPayload, person: string): string {
+  const email = claims.email_verified === true ? textOf(claims.email) : null
+  const text = email ?? textOf(claims.preferred_username) ?? textOf(claims.sub) ?? ''
+  // Each address has one of these.
+  const parted = text.replace('@', '-')
+  const safe = parted.replaceAll(UNSAFE, '_')
+  if (safe === parted && safe.length <= MAX_NAME && /[a-zA-Z0-9]/.test(safe)) return safe
+  const digest = hash('sha256', person).slice(0, 8)
+  return `${safe.slice(0, MAX_NAME - digest.length - 1)}-${digest}`
+}

@@ -1,0 +1,177 @@
+import {
+  createLocalJWKSet,
+  errors,
+  type JSONWebKeySet,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  type JWTVerifyOptions,
+  jwtVerify,
+} from 'jose'
+import * as client from 'openid-client'
+import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
+import { egressAgent } from '../../egress/agent.ts'
+import type { OidcOptions } from '../options.ts'
+import { Kept } from './kept.ts'
+import { ANSWER_MS, ProviderUnavailable, providerFetch } from './provider-fetch.ts'
+
+/** How far the clocks of the provider and of this machine may be apart. Seconds. */
+const CLOCK_TOLERANCE_S = 30
+
+/** Signatures by a key that the provider alone has. Never a shared one: `HS256` with a public key is anybody's. */
+const ALGORITHMS: readonly string[] = [
+  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
+]
+
+/** The identity provider as its discovery document describes it. */
+export interface Discovered {
+  readonly configuration: client.Configuration
+  readonly algorithms: readonly string[]
+  /** Where its people end their session with it (OpenID Connect RP-Initiated Logout 1.0); null: nowhere. */
+  readonly endSession: URL | null
+  readonly jwksUri: string
+}
+
+/**
+ * The identity provider of one configuration (OpenID Connect Discovery 1.0). Asked for nothing before somebody signs
+ * in. What it cannot answer rejects with {@link ProviderUnavailable}.
+ */
+export class Provider {
+  readonly options: OidcOptions
+  readonly #origins: Set<string>
+  readonly #fetch: ReturnType<typeof providerFetch>
+  readonly #discovered: Kept<Discovered>
+  readonly #keys: Kept<JWTVerifyGetKey>
+
+  constructor(options: OidcOptions, now: Monotonic) {
+    this.options = options
+    this.#origins = new Set([new URL(options.issuer).origin])
+    // The operator's own choice, which may be on a private network; metadata services are refused all the same.
+    const agent = egressAgent({
+      allowPrivate: true,
+      connectMs: ANSWER_MS,
+      answerMs: ANSWER_MS,
+      keepAlive: false,
+    })
+    this.#fetch = providerFetch(agent, ({ origin }) => this.#origins.has(origin))
+    this.#discovered = new Kept(() => this.#discover(), now)
+    this.#keys = new Kept(() => this.#readKeys(), now)
+  }
+
+  discovered(): Promise<Discovered> {
+    return this.#discovered.get()
+  }
+
+  /**
+   * Verifies a token of the provider's for this client: its signature by one of the provider's keys and algorithms,
+   * issuer, audience and times. `at`: ms since the epoch. `mostS`: how old it may be. Rejects with jose's own errors.
+   */
+  async verify(
+    token: string,
+    at: number,
+    mostS: number,
+    more: Pick<JWTVerifyOptions, 'requiredClaims'>,
+  ): Promise<JWTPayload> {
+    const { algorithms } = await this.discovered()
+    const { payload } = await jwtVerify(token, this.#key, {
+      ...more,
+      algorithms: [...algorithms],
+      issuer: this.options.issuer,
+      audience: this.options.client_id,
+      clockTolerance: CLOCK_TOLERANCE_S,
+      currentDate: new Date(at),
+      // Refuses what is issued in the future, too.
+      maxTokenAge: mostS,
+    })
+    return payload
+  }
+
+  // A key that is not known may be new. It is asked for once in a minute, whoever names it.
+  readonly #key: JWTVerifyGetKey = async (header, token) => {
+    const known = await this.#keys.get()
+    try {
+      return await known(header, token)
+    } catch (error) {
+      const newer = error instanceof errors.JWKSNoMatchingKey ? await this.#keys.anew() : null
+      if (!newer) throw error
+      return await newer(header, token)
+    }
+  }
+
+  async #discover(): Promise<Discovered> {
+    const { issuer, client_id: id } = this.options
+    const url = new URL(issuer)
+    const options: client.DiscoveryRequestOptions = {
+      [client.customFetch]: this.#fetch,
+      timeout: ANSWER_MS / 1000,
+      // Of this machine alone: proxy/operators/options.ts refuses any other.
+      ...(url.protocol === 'http:' && { execute: [client.allowInsecureRequests] }),
+    }
+    const metadata = { client_secret: this.options.client_secret, [client.clockTolerance]: CLOCK_TOLERANCE_S }
+    try {
+      const found = await client.discovery(url, id, metadata, this.#authentication, options)
+      return this.#checked(found)
+    } catch (error) {
+      throw error instanceof ProviderUnavailable ? error : unavailable('its discovery failed', error)
+    }
+  }
+
+  /** RFC 8414 §2: where it does not say, it takes `client_secret_basic`. */
+  readonly #authentication: client.ClientAuth = (server, ...rest) => {
+    const { token_endpoint_auth_methods_supported: methods } = server
+    const basic = methods?.includes('client_secret_basic') ?? true
+    const secret = this.options.client_secret
+    return basic
+      ? client.ClientSecretBasic(secret)(server, ...rest)
+      : client.ClientSecretPost(secret)(server, ...rest)
+  }
+
+  #checked(configuration: client.Configuration): Discovered {
+    const { issuer } = this.options
+    const server = configuration.serverMetadata()
+    const { id_token_signing_alg_values_supported: listed = ['RS256'], jwks_uri: jwksUri } = server
+    // The library compares addresses, and two texts may be one address.
+    if (server.issuer !== issuer) throw new ProviderUnavailable(`it calls itself ${server.issuer}`)
+    const named = [server.authorization_endpoint, server.token_endpoint, jwksUri]
+    for (const endpoint of named) this.#originOf(endpoint)
+    this.#origins.add(this.#originOf(server.token_endpoint)).add(this.#originOf(jwksUri))
+    return {
+      configuration,
+      algorithms: ALGORITHMS.filter((algorithm) => listed.includes(algorithm)),
+      endSession: endSessionOf(configuration, () => this.#originOf(server.end_session_endpoint)),
+      jwksUri: jwksUri ?? '',
+    }
+  }
+
+  /** As safe as the issuer itself: https, or http where the issuer is on this machine and so is the endpoint. */
+  #originOf(endpoint: string | undefined): string {
+    const url = endpoint === undefined ? null : URL.parse(endpoint)
+    const issuer = new URL(this.options.issuer)
+    const isLocal =
+      issuer.protocol === 'http:' && url?.protocol === 'http:' && url.hostname === issuer.hostname
+    if (!url || !(url.protocol === 'https:' || isLocal))
+      throw new ProviderUnavailable(`its discovery document names ${endpoint ?? 'no endpoint'}`)
+    return url.origin
+  }
+
+  async #readKeys(): Promise<JWTVerifyGetKey> {
+    const { jwksUri } = await this.discovered()
+    const answer = await this.#fetch(jwksUri, { method: 'GET', headers: { accept: 'application/json' } })
+    try {
+      if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
+      // Checked by jose, which throws for anything else.
+      return createLocalJWKSet((await answer.json()) as JSONWebKeySet)
+    } catch (error) {
+      throw unavailable('its keys cannot be read', error)
+    }
+  }
+}
+
+const unavailable = (what: string, cause: unknown): ProviderUnavailable =>
+  new ProviderUnavailable(what, { cause })
+
+function endSessionOf(configuration: client.Configuration, check: () => unknown): URL | null {
+  if (configuration.serverMetadata().end_session_endpoint === undefined) return null
+  check()
+  return client.buildEndSessionUrl(configuration)
+}

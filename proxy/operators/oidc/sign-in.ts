@@ -1,0 +1,212 @@
+import { hash, timingSafeEqual } from 'node:crypto'
+import * as client from 'openid-client'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
+import { isReplay } from '../../../plugins/dpop/single-use.ts'
+import { cookieOf, setCookie, TRANSACTION_COOKIE } from '../../../plugins/operators/cookies.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { senderOf } from '../../../plugins/secrets/throttle.ts'
+import type { Reply } from '../../http/reply.ts'
+import { nextOf } from '../pages/next.ts'
+import { hop, seeOther } from '../pages/page.ts'
+import { beginSession } from '../sessions/begin.ts'
+import type { SigningIn } from '../signing-in.ts'
+import { operatorOf } from './operator-of.ts'
+import { type Person, personOf, SignInRefused } from './person.ts'
+import type { Discovered, Provider } from './provider.ts'
+import { ProviderUnavailable } from './provider-fetch.ts'
+import { recordRefused } from './refused.ts'
+import { openTransaction, sealTransaction, TRANSACTION_LIFE_S, type Transaction } from './transaction.ts'
+
+const CALLBACK = '/proxy/oidc/callback'
+
+/** An ID token is made for this very sign-in. Seconds. */
+const ID_TOKEN_MOST_S = 300
+
+/**
+ * GET /proxy/oidc/start: sends the browser to the identity provider (OpenID Connect Core 1.0 §3.1, RFC 7636, RFC 9700
+ * §2.1). All that is to be remembered goes along in a sealed cookie.
+ */
+export const startSignIn =
+  (signing: SigningIn) =>
+  async ({ at, query, headers }: Arrival): Promise<Reply> => {
+    const provider = providerOf(signing)
+    const found = await discovered(provider)
+    const { options } = provider
+    const begun: Transaction = {
+      state: client.randomState(),
+      nonce: client.randomNonce(),
+      verifier: client.randomPKCECodeVerifier(),
+      issuer: options.issuer,
+      client: options.client_id,
+      redirect: `${baseOf(signing.adminUrls(), headers.host)}${CALLBACK}`,
+      next: nextOf(query),
+      at,
+    }
+    const url = client.buildAuthorizationUrl(found.configuration, {
+      redirect_uri: begun.redirect,
+      scope: options.scopes.join(' '),
+      state: begun.state,
+      nonce: begun.nonce,
+      code_challenge: await client.calculatePKCECodeChallenge(begun.verifier),
+      code_challenge_method: 'S256',
+      ...(options.acr_values.length > 0 && { acr_values: options.acr_values.join(' ') }),
+      ...claimsAsked(found, options.claim),
+    })
+    const sealed = sealTransaction(signing.key, begun)
+    // Lax: the provider's answer is a navigation from another site.
+    return seeOther(url.href, {
+      'set-cookie': setCookie(TRANSACTION_COOKIE, sealed, 'Lax', TRANSACTION_LIFE_S),
+    })
+  }
+
+/** The base URL that the browser has used, of those that are ours: it has its cookies for no other. */
+const baseOf = (ours: readonly string[], host: string | undefined): string =>
+  ours.find((url) => new URL(url).host === host) ?? ours.at(-1) ?? ''
+
+/** Some providers put into the ID token only what is asked for (OpenID Connect Core 1.0 §5.5). */
+function claimsAsked({ configuration }: Discovered, claim: string): Record<string, string> {
+  if (configuration.serverMetadata().claims_parameter_supported !== true) return {}
+  const asked = claim === 'email' ? { email: null, email_verified: null } : { [claim]: null }
+  return { claims: JSON.stringify({ id_token: asked }) }
+}
+
+/**
+ * GET /proxy/oidc/callback: takes the provider's answer, and begins the session. Refuses with `sign_in_not_begun` what
+ * is not the answer to this browser's own transaction, with `sign_in_refused` whoever gets nothing, with
+ * `sign_in_unavailable` where the provider cannot be asked. Answers with a page that leads on: the browser came from
+ * another site, and would not send its new cookie yet.
+ */
+export const finishSignIn =
+  (signing: SigningIn) =>
+  async (arrival: Arrival): Promise<Reply> => {
+    const provider = providerOf(signing)
+    const begun = begunBy(signing, provider, arrival)
+    const wait = signing.wrongCodes.waitS(senderOf(arrival.remoteAddress))
+    if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
+    const digest = hash('sha256', `sign-in ${begun.state}`)
+    if (await isClaimed(signing.context.database)(digest)) throw new Refusal('sign_in_not_begun')
+    const claims = await exchanged(signing, provider, begun, arrival)
+    await claim(signing, digest, begun)
+    try {
+      const person = personOf(claims, provider.options)
+      return hop(begun.next, { 'set-cookie': await signedIn(signing, person, arrival) })
+    } catch (error) {
+      if (!(error instanceof SignInRefused)) throw error
+      await recordRefused(signing, { error, issuer: provider.options.issuer, subject: claims.sub }, arrival)
+      throw new Refusal('sign_in_refused', { cause: error })
+    }
+  }
+
+function providerOf({ provider }: SigningIn): Provider {
+  if (provider) return provider
+  throw new Refusal('not_found', { message: 'Nobody signs in here by an identity provider.' })
+}
+
+async function discovered(provider: Provider): Promise<Discovered> {
+  try {
+    return await provider.discovered()
+  } catch (error) {
+    throw unavailable(error)
+  }
+}
+
+const unavailable = (cause: unknown): Refusal =>
+  new Refusal('sign_in_unavailable', { cause, headers: { 'retry-after': '60' } })
+
+/** Finds the transaction that an answer is for: this browser's own, with this provider. */
+function begunBy({ key }: SigningIn, { options }: Provider, { headers, query, at }: Arrival): Transaction {
+  const begun = openTransaction(key, cookieOf(headers, TRANSACTION_COOKIE), at)
+  const state = new URLSearchParams(query).getAll('state')
+  const isItsOwn =
+    begun !== null &&
+    state.length === 1 &&
+    isSameText(state[0] ?? '', begun.state) &&
+    begun.issuer === options.issuer &&
+    begun.client === options.client_id
+  if (!isItsOwn) throw new Refusal('sign_in_not_begun')
+  return begun
+}
+
+const isSameText = (one: string, other: string): boolean =>
+  timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'))
+
+type Verified = Parameters<typeof personOf>[0]
+
+/** Redeems the code, and verifies the ID token that comes for it. */
+async function exchanged(
+  signing: SigningIn,
+  provider: Provider,
+  begun: Transaction,
+  { id, at, query, remoteAddress }: Arrival,
+): Promise<Verified> {
+  const { configuration } = await discovered(provider)
+  const answer = new URL(`${begun.redirect}?${query}`)
+  try {
+    // RFC 9207, state, PKCE, and all of OpenID Connect Core 1.0 §3.1.3.7 but the signature.
+    const tokens = await client.authorizationCodeGrant(configuration, answer, {
+      pkceCodeVerifier: begun.verifier,
+      expectedState: begun.state,
+      expectedNonce: begun.nonce,
+      idTokenExpected: true,
+    })
+    const requiredClaims = ['sub', 'exp', 'iat', 'nonce']
+    const claims = await provider.verify(tokens.id_token ?? '', at, ID_TOKEN_MOST_S, { requiredClaims })
+    const { sub, nonce, azp = provider.options.client_id } = claims
+    if (nonce !== begun.nonce || azp !== provider.options.client_id || !isSubject(sub))
+      throw new Error('the ID token is not for this sign-in')
+    return { ...claims, sub }
+  } catch (error) {
+    const down = causeOf(error, ProviderUnavailable)
+    if (down) throw unavailable(down)
+    signing.wrongCodes.failed(senderOf(remoteAddress))
+    signing.count('sign_in_refused')
+    // Whoever runs the provider must find out why.
+    signing.log.warn({ reqId: id, err: error }, 'the answer of the identity provider does not hold')
+    throw new Refusal('sign_in_refused', { cause: error })
+  }
+}
+
+/** OpenID Connect Core 1.0 §2. */
+const isSubject = (sub: string | undefined): sub is string =>
+  sub !== undefined && sub !== '' && sub.length <= 255
+
+/** An error of that class, among what an error was caused by. */
+function causeOf<E extends Error>(error: unknown, of: new (...args: never[]) => E): E | null {
+  for (let at = error, depth = 0; at instanceof Error && depth < 8; at = at.cause, depth += 1)
+    if (at instanceof of) return at
+  return null
+}
+
+/** A transaction ends once, whichever replica sees its answer, also where the provider takes a code twice. */
+async function claim({ context }: SigningIn, digest: string, { at }: Transaction): Promise<void> {
+  const { database, ledger } = context
+  const until = at + 2 * TRANSACTION_LIFE_S * 1000
+  try {
+    await ledger.commit({ statements: [claimOnce(database, digest, until)], entries: [] })
+  } catch (error) {
+    throw isReplay(error) ? new Refusal('sign_in_not_begun', { cause: error }) : error
+  }
+}
+
+async function signedIn(signing: SigningIn, person: Person, { id, at }: Arrival): Promise<string> {
+  const { context, sessions, rules, mapping } = signing
+  const { operator, marks } = await operatorOf(context, mapping, person, { id, at })
+  const { principal_id: principalId, authority_revision: revision } = operator
+  const { issuer, subject, acr, amr, providerSession } = person
+  return beginSession(context, sessions, rules, {
+    id,
+    at,
+    author: { id: principalId, type: 'operator', via: 'oidc', standing: [] },
+    via: 'oidc',
+    principalId,
+    marks,
+    amr,
+    issuer,
+    subject,
+    providerSession,
+    assertions: [authorityUnchanged(context.database)('operator', principalId, revision)],
+    detail: { issuer, acr, amr },
+  })
+}

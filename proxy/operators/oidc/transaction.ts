@@ -1,0 +1,64 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { z } from 'zod'
+import { parseJsonObject } from '../../../plugins/json-body/object.ts'
+
+const CIPHER = 'aes-256-gcm'
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+/** The longest cookie that is looked at. Characters. */
+const MAX_CHARACTERS = 4096
+const PURPOSE = Buffer.from('sallyport sign-in transaction')
+
+/** Another replica may have sealed it. ms. */
+const CLOCKS_APART_MS = 30_000
+
+/** The time that somebody may take to sign in with the provider. Seconds. */
+export const TRANSACTION_LIFE_S = 600
+
+const transaction = z.strictObject({
+  state: z.string(),
+  nonce: z.string(),
+  /** RFC 7636. */
+  verifier: z.string(),
+  issuer: z.string(),
+  client: z.string(),
+  /** Where the provider sends the browser back to. */
+  redirect: z.string(),
+  next: z.string(),
+  /** ms since the epoch. */
+  at: z.number(),
+})
+
+/** A sign-in that a browser has begun. It is stored there alone, sealed: nothing is kept of strangers. */
+export type Transaction = Readonly<z.output<typeof transaction>>
+
+/** Seals a transaction with 32 bytes that all processes of the service have. base64url. */
+export function sealTransaction(key: Buffer, begun: Transaction): string {
+  const nonce = randomBytes(NONCE_BYTES)
+  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(PURPOSE)
+  const sealed = [cipher.update(JSON.stringify(begun)), cipher.final(), cipher.getAuthTag()]
+  return Buffer.concat([nonce, ...sealed]).toString('base64url')
+}
+
+/** Opens what {@link sealTransaction} has sealed; null where it is anything else, or too old. */
+export function openTransaction(key: Buffer, sealed: string | null, at: number): Transaction | null {
+  if (sealed === null || sealed.length > MAX_CHARACTERS) return null
+  const bytes = Buffer.from(sealed, 'base64url')
+  if (bytes.length <= NONCE_BYTES + TAG_BYTES) return null
+  const begun = transaction.safeParse(parseJsonObject(unsealed(key, bytes)))
+  if (!begun.success) return null
+  const age = at - begun.data.at
+  return age > -CLOCKS_APART_MS && age < TRANSACTION_LIFE_S * 1000 ? begun.data : null
+}
+
+function unsealed(key: Buffer, bytes: Buffer): Buffer {
+  const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+  decipher.setAAD(PURPOSE).setAuthTag(bytes.subarray(-TAG_BYTES))
+  const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES))
+  try {
+    return Buffer.concat([text, decipher.final()])
+  } catch {
+    // Not sealed by us: as good as none.
+    return Buffer.alloc(0)
+  }
+}

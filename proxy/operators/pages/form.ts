@@ -1,0 +1,53 @@
+import type { Operating } from '../../../plugins/operators/actor.ts'
+import type { Arrival, Caller, Plugin } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+/** A form as it was sent. */
+export interface Form {
+  readonly form: ReadonlyMap<string, string>
+}
+
+/**
+ * Reads a form of at most `limit` bytes: `application/x-www-form-urlencoded`, each field once. An empty body is a form
+ * without fields. Refuses with `body_invalid`.
+ */
+export const form = (limit: number): Plugin<Arrival & Caller, Form> => ({
+  name: 'form',
+  admit: async (facts) => {
+    const body = await facts.readBody(limit, facts)
+    if (body.length === 0) return { form: new Map() }
+    const [type = ''] = (facts.headers['content-type'] ?? '').toLowerCase().split(';')
+    const fields = new URLSearchParams(body.toString())
+    if (type.trim() !== 'application/x-www-form-urlencoded' || new Set(fields.keys()).size < fields.size)
+      throw new Refusal('body_invalid', { message: 'This is not a form of this service.' })
+    return { form: new Map(fields) }
+  },
+})
+
+/**
+ * Asks for the operator secret in the field `secret`, as `X-Admin-Secret` is asked for: by the same plugin, which
+ * counts the same failures.
+ */
+export const secretInForm = ({
+  name,
+  admit,
+}: Plugin<Arrival, Operating>): Plugin<Arrival & Form, Operating> => ({
+  name,
+  admit: async (facts) => {
+    const headers = { ...facts.headers, 'x-admin-secret': facts.form.get('secret') ?? '' }
+    try {
+      return await admit({ ...facts, headers })
+    } catch (error) {
+      const isWrong = error instanceof Refusal && error.reason === 'admin_secret_invalid'
+      throw isWrong
+        ? new Refusal('admin_secret_invalid', { message: 'This is not the operator secret.' })
+        : error
+    }
+  },
+})
+
+/** The same request with the session's token where scripts send it: a page without one sends the field `csrf`. */
+export const withFormToken = (facts: Arrival & Form): Arrival & Form => {
+  const token = facts.form.get('csrf')
+  return token === undefined ? facts : { ...facts, headers: { ...facts.headers, 'x-csrf-token': token } }
+}

@@ -1,0 +1,87 @@
+import { hash } from 'node:crypto'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Refusal } from '../../../plugins/refusal.ts'
+import type { Reply } from '../../http/reply.ts'
+import { type Html, html, NOTHING } from './html.ts'
+
+const STYLE = `
+:root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
+body{max-width:34rem;margin:12vh auto 0;padding:0 1rem}
+h1{font-size:1.25rem}
+dt{opacity:.7}dd{margin:0 0 .5rem;overflow-wrap:anywhere}
+form{margin:1.5rem 0}
+input,button,a.button{font:inherit;padding:.5rem .75rem}
+input{display:block;width:100%;box-sizing:border-box;margin:.25rem 0 .75rem}
+a.button{display:inline-block;border:1px solid;border-radius:.25rem;text-decoration:none}
+small{opacity:.7}
+`
+
+const POLICY = [
+  "default-src 'none'",
+  "form-action 'self'",
+  `style-src 'sha256-${hash('sha256', STYLE, 'base64')}'`,
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+].join('; ')
+
+const HEADERS = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': POLICY,
+  // Not `no-referrer`: browsers then send `Origin: null` with a form.
+  'referrer-policy': 'same-origin',
+  'x-frame-options': 'DENY',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+}
+
+interface Page {
+  readonly title: string
+  readonly body: Html
+  readonly head?: Html
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** Makes a page, which works without a script and loads nothing. */
+export const page = ({ title, body, head = NOTHING, status = 200, headers = {} }: Page): Reply => ({
+  status,
+  headers: { ...HEADERS, ...headers },
+  body: `<!doctype html>
+${
+  html`<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>${title} · Sallyport</title>${head}<style>`.text
+}${STYLE}</style></head>
+<body><h1>${title}</h1>${body.text}</body></html>
+`,
+})
+
+/**
+ * Makes a page that leads on by itself: a browser that comes from another site sends its Strict cookies only with what
+ * this page asks for.
+ */
+export const hop = (to: string, headers: Readonly<Record<string, string>> = {}): Reply =>
+  page({
+    title: 'One moment',
+    head: html`<meta http-equiv="refresh" content="0;url=${to}">`,
+    body: html`<p><a class="button" href="${to}">Go on</a></p>`,
+    headers,
+  })
+
+/** Renders a refusal as a page: one sentence, and what to name when asking about it. */
+export const refusalPage = (
+  { status, message, headers }: Refusal,
+  { id }: Pick<Arrival, 'id'>,
+  more: Readonly<Record<string, string>> = {},
+): Reply =>
+  page({
+    status,
+    title: 'This did not work',
+    body: html`<p>${message}</p><p><a href="/proxy/sign-in">Sign in</a></p><p><small>${id}</small></p>`,
+    headers: { ...headers, ...more },
+  })
+
+/** Sends a browser elsewhere on this host. */
+export const seeOther = (location: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
+  status: 303,
+  headers: { location, ...headers },
+})

@@ -1,0 +1,54 @@
+import { readSecret } from '../../../db/operators/secret.ts'
+import type { Operating } from '../../../plugins/operators/actor.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import type { Reply } from '../../http/reply.ts'
+import { beginSession } from '../sessions/begin.ts'
+import type { SigningIn } from '../signing-in.ts'
+import type { Form } from './form.ts'
+import { html, NOTHING } from './html.ts'
+import { nextOf, withNext } from './next.ts'
+import { page, seeOther } from './page.ts'
+
+/** GET /proxy/sign-in: the ways in that there are, and nothing else. */
+export const signInPage =
+  ({ context, provider }: Pick<SigningIn, 'context' | 'provider'>) =>
+  async ({ query }: Pick<Arrival, 'query'>): Promise<Reply> => {
+    const next = nextOf(query)
+    const { hash, disabled } = await readSecret(context.database)
+    const hasSecret = !disabled && (hash !== '' || context.hasEnvironmentSecret)
+    const byProvider = html`<p><a class="button" href="${withNext('/proxy/oidc/start', next)}">Sign in with ${hostOf(provider?.options.issuer)}</a></p>`
+    const bySecret = html`<form method="post" action="${withNext('/proxy/sign-in', next)}">
+<label>Operator secret <input type="password" name="secret" required autocomplete="current-password" maxlength="72"></label>
+<small>12 to 72 letters, digits and signs, no blanks. For when nothing else opens.</small>
+<p><button>Sign in</button></p></form>`
+    const none = html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
+    return page({
+      title: 'Sign in',
+      body: html`${provider ? byProvider : NOTHING}${hasSecret ? bySecret : NOTHING}${provider || hasSecret ? NOTHING : none}`,
+    })
+  }
+
+const hostOf = (issuer: string | undefined): string => URL.parse(issuer ?? '')?.host ?? ''
+
+/** POST /proxy/sign-in: begins a session for whoever has the operator secret, which a plugin has checked. */
+export const signInBySecret =
+  ({ context, sessions, rules }: Pick<SigningIn, 'context' | 'sessions' | 'rules'>) =>
+  async ({ id, at, query, actor }: Arrival & Form & Operating): Promise<Reply> => {
+    // What the actor's standing asserts: where it is another one by now, no session begins.
+    const { hash } = await readSecret(context.database)
+    const cookie = await beginSession(context, sessions, rules, {
+      id,
+      at,
+      author: actor,
+      via: 'secret',
+      principalId: null,
+      marks: [sessions.secretMark(hash)],
+      amr: [],
+      issuer: null,
+      subject: null,
+      providerSession: null,
+      assertions: [],
+      detail: {},
+    })
+    return seeOther(nextOf(query), { 'set-cookie': cookie })
+  }

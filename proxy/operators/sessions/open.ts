@@ -1,0 +1,41 @@
+import type { Logger } from 'pino'
+import type { Ledger } from '../../../db/audit/ledger.ts'
+import type { Database } from '../../../db/database.ts'
+import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
+import { findSession, sessionStands, touchSession } from '../../../db/operators/sessions.ts'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import { Sessions } from '../../../plugins/operators/sessions.ts'
+import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
+import type { Settings } from '../../settings.ts'
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'submit'>
+  readonly subjectKeys: SubjectKeys
+  readonly settings: Pick<Settings, 'adminSecret'>
+  readonly log: Logger
+}
+
+/** Makes the sessions of a service, which outlive its configurations. */
+export function openSessions({ database, ledger, subjectKeys, settings, log }: Sources): Sessions {
+  return new Sessions({
+    find: (digest) => findSession(database, digest),
+    stands: sessionStands(database),
+    touch: (digest, before, at) =>
+      ledger.submit(
+        { statements: [touchSession(database, digest, before, at)], entries: [], lazy: true },
+        (error) => {
+          if (error) log.warn({ err: error }, 'the use of a session could not be kept')
+        },
+      ),
+    secret: async () => {
+      const { hash, disabled } = await readSecret(database)
+      return disabled ? null : hash
+    },
+    secretUnchanged: secretUnchanged(database),
+    environment: settings.adminSecret ?? '',
+    unchanged: authorityUnchanged(database),
+    keys: subjectKeys,
+    key: subjectKeys.derived('operator sessions'),
+  })
+}

@@ -1,0 +1,27 @@
+import type { Logger } from 'pino'
+import type { SessionRules, Sessions } from '../../plugins/operators/sessions.ts'
+import type { RefusalReason } from '../../plugins/refusal.ts'
+import type { Throttle } from '../../plugins/secrets/throttle.ts'
+import type { AdminContext } from '../admin/context.ts'
+import type { Mapping } from './oidc/mapping.ts'
+import type { Provider } from './oidc/provider.ts'
+
+/** What people sign in by, under one configuration. */
+export interface SigningIn {
+  readonly context: AdminContext
+  readonly sessions: Sessions
+  readonly rules: SessionRules
+  readonly mapping: Mapping
+  /** Null: the configuration names none. */
+  readonly provider: Provider | null
+  /** 32 bytes that seal transactions, the same in all processes of the service. */
+  readonly key: Buffer
+  /** Counts the codes that the provider would not take, by sender. */
+  readonly wrongCodes: Throttle
+  /** Counts the rows of refused sign-ins, by person. */
+  readonly refusedRows: Throttle
+  /** Counts a refusal of whoever it was. */
+  readonly count: (reason: RefusalReason) => void
+  readonly adminUrls: () => readonly string[]
+  readonly log: Logger
+}
