@@ -18,6 +18,7 @@ import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
+import { demandAlso } from '../demands.ts'
 import { DONE, operation } from '../operation.ts'
 import {
   endpointFault,
@@ -162,9 +163,11 @@ async function replace(
   refuse(await patchFaults(context, before, fields, patch))
   const changed = changedOf(before, fields)
   if (changed.length === 0) return changed
-  // It was changed since the caller was asked.
-  if (lowersDemands(before, fields) && !caller.demanded?.includes(GRANT))
-    throw new Refusal('precondition_failed')
+  if (lowersDemands(before, fields) && !caller.demanded?.includes(GRANT)) {
+    // It was changed since the caller was asked.
+    demandAlso(caller, GRANT)
+    if (context.twoPerson.includes(GRANT)) throw new Refusal('precondition_failed')
+  }
   // What stands beside it whole, and may be long.
   const told = changed.filter((field) => field !== 'tool_capabilities')
   await change(context, caller, {
