@@ -6,7 +6,7 @@ import { Collector } from '../../plugins/collect.ts'
 import type { Arrival, Caller, Hangup, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { AT_ONCE } from '../../plugins/turns.ts'
-import { uidOf } from './local-uid.ts'
+import { type FromHere, UID } from './local-uid.ts'
 import type { Account } from './open-calls.ts'
 import type { Route } from './route.ts'
 
@@ -147,7 +147,7 @@ export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS):
     params,
     headers: req.headers,
     remoteAddress: req.socket.remoteAddress ?? '',
-    localUid: uidOf(req.socket),
+    localUid: (req.socket as FromHere)[UID] ?? null,
     peer: req.socket instanceof TLSSocket ? peerOf(req.socket) : null,
     readBody: (limit, caller) => {
       body ??= readBody(incoming, limit, caller)

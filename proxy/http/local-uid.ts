@@ -1,16 +1,61 @@
+import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
+import type * as Koffi from 'koffi'
 
 /** On the socket itself, as the certificate of a TLS connection is. */
-const UID = Symbol('uid')
+export const UID: unique symbol = Symbol('uid')
 
-interface Known {
+/** A connection, and the user id of the process behind it; absent where it is none of the control socket. */
+export interface FromHere {
   [UID]?: number | null
 }
 
-/** Finds out, once, which user's process has connected to the control socket, and remembers it. */
-export function rememberUid(socket: Socket & Known): void {
-  socket[UID] = process.getuid?.() ?? null
+interface WithHandle extends FromHere {
+  /** libuv's handle. Node documents no other way to the descriptor of a connection. */
+  readonly _handle?: { readonly fd?: unknown } | null
 }
 
-/** The user id of the process behind a connection of the control socket; null of any other connection. */
-export const uidOf = (socket: Socket & Known): number | null => socket[UID] ?? null
+/**
+ * Finds out, once, which user's process has connected to the control socket, and remembers it: null where this system
+ * cannot be asked.
+ */
+export function rememberUid(socket: Socket & WithHandle): void {
+  const fd = socket._handle?.fd
+  asked ??= uidReader()
+  socket[UID] = typeof fd === 'number' && fd >= 0 ? asked(fd) : null
+}
+
+/** Answers the user id at the other end of a Unix socket, as it was when that end connected. */
+type UidReader = (fd: number) => number | null
+
+/** Made at the first connection: whoever never uses the control socket never loads the foreign function interface. */
+let asked: UidReader | undefined
+
+/** On every Linux that Node 24 runs on. */
+const SOL_SOCKET = 1
+const SO_PEERCRED = 17
+/** `struct ucred`: pid, uid and gid, 32 bits each (unix(7)). */
+const UCRED_BYTES = 12
+const UID_AT = 4
+
+/** On Linux the kernel is asked (`SO_PEERCRED`, unix(7)); elsewhere nobody. */
+function uidReader(): UidReader {
+  if (process.platform !== 'linux') return () => null
+  const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi
+  // Of the C library that this process runs on, whichever it is.
+  const getsockopt = koffi
+    .load(null)
+    .func('int getsockopt(int fd, int level, int name, void *value, _Inout_ uint32_t *bytes)')
+  return (fd) => {
+    const credentials = Buffer.alloc(UCRED_BYTES)
+    const bytes = [UCRED_BYTES]
+    const failed = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, credentials, bytes) !== 0
+    return failed || bytes[0] !== UCRED_BYTES ? null : uidIn(credentials)
+  }
+}
+
+/** The kernel writes 32 bits of ones where it knows nobody. */
+function uidIn(credentials: Buffer): number | null {
+  const uid = new Uint32Array(credentials.buffer, credentials.byteOffset + UID_AT, 1)[0]
+  return uid === undefined || uid === 0xffff_ffff ? null : uid
+}

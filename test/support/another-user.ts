@@ -1,0 +1,33 @@
+import { spawn } from 'node:child_process'
+import { text } from 'node:stream/consumers'
+
+/** A user id that nobody here has. */
+export const ANOTHER_USER = 54_321
+
+/** Whether this process may start others under another user id. */
+export const mayBeOthers = process.getuid?.() === 0
+
+const PROGRAM = `
+const { request } = require('node:http')
+const [socketPath, method, path, body] = process.argv.slice(1)
+request({ socketPath, method, path }, (res) => res.resume().on('end', () => console.log(res.statusCode))).end(body)
+`
+
+/**
+ * Asks over a control socket as another user of this machine, who must be able to run this process's own program.
+ * Resolves to the status of the answer.
+ */
+export async function askAsAnotherUser(
+  socketPath: string,
+  method: string,
+  path: string,
+  body: unknown,
+): Promise<number> {
+  const args = ['-e', PROGRAM, socketPath, method, path, JSON.stringify(body)]
+  const child = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    uid: ANOTHER_USER,
+    gid: ANOTHER_USER,
+  })
+  return Number(await text(child.stdout))
+}
