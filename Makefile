@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo cluster certs agent mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
+.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -59,6 +59,10 @@ certs: ready ## make the organisation's CA and the server certificate
 
 agent: ready ## enroll an agent: make agent NAME=my-agent CAPS=llm.chat
 	@exec node scripts/sallyport.ts agent "$(NAME)" --caps "$(CAPS)"
+
+operator: ready ## enroll an operator: make operator NAME=alice ROLE=owner [OUT=operators/alice]
+	@exec node scripts/sallyport.ts operator add "$(NAME)" $(if $(ROLE),--role "$(ROLE)") $(if $(CAPS),--caps "$(CAPS)") \
+	$(if $(OUT),--out "$(OUT)")
 
 mcp: ready ## MCP servers behind the gateway: make mcp ARGS="add files https://…", ARGS=--help
 	@exec node scripts/sallyport.ts mcp $(ARGS)

@@ -136,12 +136,15 @@ export function pipelines({
   const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
 
   const adminPages = origin(adminUrls)
+  // Signing in is there for whoever administers on a listener of its own as well.
+  const eitherPages = anyone.pass(adminPages)
+  const eitherProof = dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade })
   const rules = rulesOf(configuration.operators)
   const session = sessionOf(sessions, rules, adminPages)
   const known = operator({
     ...operators,
     pin: pinNow,
-    proof: dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade }),
+    proof: eitherProof,
     page: adminPages,
     session,
   })
@@ -210,13 +213,13 @@ export function pipelines({
      * token to. A certificate is renewed by whoever could make a call with it.
      */
     login: ours.pass(pinNow),
-    certificate: ours
+    certificate: eitherPages
       .pass(pinNow)
-      .pass(proof)
+      .pass(eitherProof)
       .pass(apiKey)
       .pass(jsonBody({ limit: CSR_BODY_LIMIT }))
       .pass(singleUse(claims)),
-    token: ours.pass(pinNow).pass(tokenRequest).pass(tokenProof(nonces, baseUrls)),
+    token: eitherPages.pass(pinNow).pass(tokenRequest).pass(tokenProof(nonces, adminUrls)),
 
     /**
      * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability (which

@@ -48,6 +48,9 @@ export interface Routers {
 }
 
 const SERVER_METADATA = '/.well-known/oauth-authorization-server'
+const TOKEN = '/v1/auth/token'
+const CERTIFICATE = '/v1/auth/certificate'
+const OF_OPERATORS_TOO = [SERVER_METADATA, TOKEN, CERTIFICATE]
 
 /**
  * Makes the routers, with every route of every listener. `adminApart`: administration has a listener of its
@@ -69,9 +72,11 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
   const common = onSurface('public', publicRoutes(p, h, every))
   // The command line reads there where clients reach the gateway: only a running one knows its port.
   const whereabouts = runtime.filter(({ path }) => path === SERVER_METADATA)
+  // Operators need no other listener: for tokens, and to renew their certificates.
+  const signIn = runtime.filter(({ path }) => OF_OPERATORS_TOO.includes(path))
   return {
     runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
-    admin: router([...admin, ...common]),
+    admin: router([...admin, ...common, ...signIn]),
     control: router([...control, ...common, ...whereabouts]),
   }
 }
@@ -132,8 +137,8 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const service = protectedResource(baseUrls, '', proofRequired)
   const serviceMcp = protectedResource(baseUrls, '/v1/mcp', proofRequired)
   return [
-    documented(open('POST', '/v1/auth/token', p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
-    documented(open('POST', '/v1/auth/certificate', p.certificate, renew, s.anonymous), auth.CERTIFICATE),
+    documented(open('POST', TOKEN, p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
+    documented(open('POST', CERTIFICATE, p.certificate, renew, s.anonymous), auth.CERTIFICATE),
     documented(open('POST', login, p.login, logins.challenge, s.anonymous), auth.LOGIN_CHALLENGE),
     documented(open('POST', sign, p.login, logins.sign, s.anonymous), auth.SIGN_ASSERTION),
     documented(

@@ -64,6 +64,11 @@ export interface Verb {
 /** Thrown where the arguments are wrong. */
 export class WrongUsage extends Error {}
 
+/** Thrown where what was asked for has begun and is not done: its sentence is told as a result is, with exit code 3. */
+export class Unfinished extends Error {}
+
+const UNFINISHED = 3
+
 /** Makes a verb of its definition. */
 export function verbOf<const O extends Options>(definition: Definition<O>): Verb {
   const { options, takes, run } = definition
@@ -93,6 +98,10 @@ export function verbWithHelp(
       try {
         return (await run(args)) ?? 0
       } catch (error) {
+        if (error instanceof Unfinished) {
+          process.stdout.write(`${error.message}\n`)
+          return UNFINISHED
+        }
         const { as = 'sallyport', usage = 1, failed = 1 } = failing ?? {}
         const wrong = error instanceof WrongUsage
         process.stderr.write(`${as}: ${messageOf(error)}\n${wrong && failing ? `\n${help}` : ''}`)

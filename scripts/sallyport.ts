@@ -26,8 +26,16 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'set a new operator secret and print it once',
     load: () => import('./verbs/admin-secret.ts'),
   },
+  secret: {
+    summary: 'take the operator secret out of service, and back',
+    load: () => import('./verbs/secret.ts'),
+  },
+  operator: {
+    summary: 'say who administers, and confirm what needs two people',
+    load: () => import('./verbs/operator.ts'),
+  },
   agent: {
-    summary: 'enroll an agent beside the gateway on this machine',
+    summary: 'enroll an agent with a certificate of the gateway’s own CA',
     load: () => import('./verbs/agent.ts'),
   },
   enroll: {

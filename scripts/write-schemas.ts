@@ -5,7 +5,8 @@ import { z } from 'zod'
 import { FORMER_PLUGIN_NAMES, FORMER_REASONS, REASONS, Refusal } from '../plugins/refusal.ts'
 import { CATALOGUE } from '../proxy/configuration.ts'
 import { readSettings } from '../proxy/settings.ts'
-import { expect, withControl } from './control-client.ts'
+import { expect } from './admin/call.ts'
+import { withControl } from './admin/control.ts'
 
 /** The directory of the published schemas; the first line of each file in `plugins/config` points here. */
 export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')

@@ -1,7 +1,8 @@
+import { subcommandOf } from '../admin/subcommand.ts'
 import { bindTo } from './bind.ts'
+import { mcpCommand } from './command.ts'
 import { demandOf, toolTotals, unknownLines } from './lines.ts'
 import { RESOURCES, type WholeResource, wholeResource } from './resources.ts'
-import { mcpCommand, subcommandOf } from './subcommand.ts'
 
 /**
  * `mcp add`: registers a server, prints what its tools came to, and binds principals to it. A server that

@@ -1,8 +1,9 @@
 import { createInterface } from 'node:readline'
-import { expect } from '../control-client.ts'
+import { expect } from '../admin/call.ts'
+import { subcommandOf } from '../admin/subcommand.ts'
+import { mcpCommand } from './command.ts'
 import { pendingLines } from './lines.ts'
 import { resourcePath, toolNamed, type WholeTool, wholeResourceNamed } from './resources.ts'
-import { mcpCommand, subcommandOf } from './subcommand.ts'
 
 /**
  * `mcp approve`: shows the pending definition, whole, and how it differs, asks, and approves the definition

@@ -1,7 +1,8 @@
 import { messageOf } from '../../db/error-message.ts'
-import { type Call, expect } from '../control-client.ts'
+import { type Call, expect } from '../admin/call.ts'
+import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+import { mcpCommand } from './command.ts'
 import { BINDINGS, bindingsOf, resourceNamed, type ShownResource } from './resources.ts'
-import { mcpCommand, type Say, type Subcommand, subcommandOf } from './subcommand.ts'
 
 const CONFLICT = 409
 

@@ -1,13 +1,7 @@
-import { visible, visibleJson } from '../../proxy/visible.ts'
+import { visibleJson } from '../../proxy/visible.ts'
+import { columns } from '../admin/printable.ts'
+import { mcpCommand } from './command.ts'
 import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
-import { mcpCommand } from './subcommand.ts'
-
-/**
- * Joins lines as a terminal may have them. Names, differences and errors in them come from MCP servers, and a
- * terminal obeys what it prints: so everything that hides or controls is written as `\u{1b}`.
- */
-export const printable = (lines: readonly string[]): string =>
-  lines.map((line) => `${visible(line)}\n`).join('')
 
 /**
  * Writes JSON, indented, with everything that hides or controls escaped as JSON does: it reads back as the
@@ -114,14 +108,4 @@ const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ShownResource):
 function shownUrl({ endpoint_url: endpoint }: ShownResource): string {
   const { origin, pathname, search } = new URL(endpoint)
   return `${origin}${pathname}${search === '' ? '' : '?…'}`
-}
-
-function columns(rows: readonly (readonly string[])[]): readonly string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  )
 }

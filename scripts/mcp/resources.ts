@@ -1,5 +1,5 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
-import { type Call, type ControlAnswer, expect } from '../control-client.ts'
+import { type Answer, type Call, expect } from '../admin/call.ts'
 
 /** A tool as the admin API shows it (docs/protocol.md#mcp-resources). */
 export interface ShownTool {
@@ -92,7 +92,7 @@ export async function wholeResourceNamed(call: Call, name: string): Promise<Whol
  * Reads the MCP server that an answer holds. Throws the service's own sentence where its status is not the
  * expected one.
  */
-export const wholeResource = (answer: ControlAnswer, status: number): WholeResource =>
+export const wholeResource = (answer: Answer, status: number): WholeResource =>
   // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
   expect(answer, status) as unknown as WholeResource
 

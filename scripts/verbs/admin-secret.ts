@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
-import { readSettings } from '../../proxy/settings.ts'
+import { expect } from '../admin/call.ts'
+import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
-import { expect, withControl } from '../control-client.ts'
 
 export const verb = verbOf({
   name: 'sallyport admin-secret',
@@ -11,13 +11,14 @@ export const verb = verbOf({
 made and printed this once. The service keeps a hash.`,
   options: {
     stdin: { type: 'boolean', description: 'take the first line of standard input (12 to 72 bytes)' },
+    ...DOOR,
   },
-  notes: `Works beside a running gateway and without one. From then on MCP_PROXY_ADMIN_SECRET is not consulted any more.`,
-  run: async ({ stdin: given }) => {
+  notes: `${DOOR_NOTES} From then on MCP_PROXY_ADMIN_SECRET is not consulted any more.`,
+  run: async ({ stdin: given, ...door }) => {
     const secret = given
       ? ((await text(process.stdin)).split('\n')[0] ?? '')
       : randomBytes(24).toString('base64url')
-    await withControl(readSettings(process.env, process.cwd()), async (call) =>
+    await administering(door, async (call) =>
       expect(await call('POST', '/v1/admin/secret/rotate', { new_secret: secret }), 204),
     )
     process.stdout.write(given ? 'the operator secret is set\n' : `${secret}\n`)

@@ -1,6 +1,6 @@
 import { readSettings } from '../../proxy/settings.ts'
+import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
-import { withControl } from '../control-client.ts'
 
 export const verb = verbOf({
   name: 'sallyport ca-export',

@@ -2,8 +2,8 @@ import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSettings } from '../../proxy/settings.ts'
+import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
-import { withControl } from '../control-client.ts'
 
 export const verb = verbOf({
   name: 'sallyport certs',

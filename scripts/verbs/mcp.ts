@@ -1,14 +1,13 @@
-import { messageOf } from '../../db/error-message.ts'
-import { readSettings, type Settings } from '../../proxy/settings.ts'
-import { visible } from '../../proxy/visible.ts'
-import { optionLines, verbWithHelp } from '../command.ts'
-import { type Call, expect, withControl } from '../control-client.ts'
+import { type Call, expect } from '../admin/call.ts'
+import { DOOR_NOTES } from '../admin/door.ts'
+import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+import { subcommandsOf } from '../admin/subcommands.ts'
 import { add } from '../mcp/add.ts'
 import { approve } from '../mcp/approve.ts'
 import { bind, unbind } from '../mcp/bind.ts'
+import { mcpCommand, onServer } from '../mcp/command.ts'
 import {
   jsonLines,
-  printable,
   resourceLines,
   resourceTable,
   toolLines,
@@ -25,7 +24,6 @@ import {
   wholeResource,
   wholeResourceNamed,
 } from '../mcp/resources.ts'
-import { mcpCommand, onServer, type Say, type Subcommand, subcommandOf } from '../mcp/subcommand.ts'
 
 const list = subcommandOf({
   takes: '',
@@ -77,55 +75,16 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   ),
 }
 
-const COLUMN = 23
-
-const HELP = `usage: sallyport mcp VERB …      (or: make mcp ARGS="VERB …")
-
-Puts MCP servers behind the gateway, over its control socket; works beside a running gateway and without one.
-
-${Object.entries(SUBCOMMANDS).flatMap(helpLines).join('\n')}
-
-A server on this machine or in a private network needs MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true where the gateway runs.
-Exit code: 0, or 1 with one sentence.
-`
-
-function helpLines([name, { takes, about, options }]: readonly [string, Subcommand]): readonly string[] {
-  const head = `  ${name} ${takes}`.padEnd(COLUMN)
-  const more = Object.keys(options).length > 0 ? optionLines(options, '    ') : []
-  return [`${head}${about.replaceAll('\n', `\n${' '.repeat(COLUMN)}`)}`, ...more]
-}
-
-export const verb = verbWithHelp(HELP, async (args) => {
-  await perform(
-    args,
-    () => readSettings(process.env, process.cwd()),
-    (text) => process.stdout.write(text),
-  )
+const { perform, ...verb } = subcommandsOf({
+  name: 'mcp',
+  make: 'make mcp ARGS="VERB …"',
+  about: `Puts MCP servers behind the gateway. ${DOOR_NOTES}`,
+  verbs: SUBCOMMANDS,
+  notes: `A server on this machine or in a private network needs MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true where the gateway runs.`,
+  helpCommand: mcpCommand('--help'),
 })
 
-/**
- * Understands the arguments, and only then asks for the settings and opens the control socket. Throws one
- * sentence.
- */
-export async function perform(
-  [name = '', ...args]: readonly string[],
-  settings: () => Settings,
-  write: (text: string) => unknown,
-): Promise<void> {
-  const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined
-  if (!subcommand)
-    throw new Error(
-      `say what to do: ${Object.keys(SUBCOMMANDS).join(', ')}; ${mcpCommand('--help')} says more`,
-    )
-  const work = subcommand.understand(args)
-  const say: Say = (...lines) => void write(printable(lines))
-  try {
-    await withControl(settings(), (call) => work(call, say))
-  } catch (error) {
-    // The sentence may hold words of an MCP server.
-    throw new Error(visible(messageOf(error)), { cause: error })
-  }
-}
+export { perform, verb }
 
 async function refresh(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
   const now = wholeResource(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)

@@ -92,6 +92,13 @@ t.test('make env and make connect take the sidecar’s PORT; env needs no IDENTI
   t.match(ran('connect', 'IDENTITY=agents/bot', 'PORT=9'), 'connect --identity agents/bot --port 9\n')
 })
 
+t.test('make operator enrolls one, with a role or with capabilities', { skip }, async (t) => {
+  const ran = (...words: string[]) => make(t, '24.21.0', { words: ['operator', ...words] }).stdout
+  const started = '24.21.0 started scripts/sallyport.ts operator add'
+  t.equal(ran('NAME=alice', 'ROLE=owner'), `${started} alice --role owner\n`)
+  t.equal(ran('NAME=al', 'CAPS=admin.read', 'OUT=x'), `${started} al --caps admin.read --out x\n`)
+})
+
 t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
   const root = t.testdir({ 'package.json': '{}', 'package-lock.json': '{}', own: {} })
   copyFileSync(join(ROOT, 'Makefile'), join(root, 'Makefile'))

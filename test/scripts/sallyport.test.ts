@@ -17,6 +17,8 @@ const VERBS = [
   'certs',
   'ca-export',
   'admin-secret',
+  'secret',
+  'operator',
   'agent',
   'enroll',
   'mcp',

@@ -1,7 +1,7 @@
 import { cp, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSettings } from '../../../proxy/settings.ts'
-import { withControl } from '../../control-client.ts'
+import { withControl } from '../../admin/control.ts'
 import type { Children, Start } from './children.ts'
 import { enrollAgents, type Ground, operatorsEnv } from './ground.ts'
 

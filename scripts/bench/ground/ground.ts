@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { openDataDirectory } from '../../../proxy/data-directory.ts'
 import { readSettings } from '../../../proxy/settings.ts'
 import { tlsMaterial } from '../../../proxy/tasks/renew-server-certificate.ts'
+import { type Call, expect } from '../../admin/call.ts'
+import { withControl } from '../../admin/control.ts'
 import { newDpopKey, publicJwk } from '../../client/signing/dpop-key.ts'
-import { type Call, expect, withControl } from '../../control-client.ts'
 import { registerMcp } from './mcp.ts'
 
 /** The checkout that this file belongs to. */

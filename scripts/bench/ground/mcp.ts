@@ -1,5 +1,5 @@
 import type { Era } from '../../../proxy/mcp/protocol/versions.ts'
-import { type Call, expect } from '../../control-client.ts'
+import { type Call, expect } from '../../admin/call.ts'
 import { RESOURCES, SERVER_PATHS, TOOL } from '../load/mcp-messages.ts'
 
 const ERAS: readonly Era[] = ['legacy', 'modern']

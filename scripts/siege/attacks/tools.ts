@@ -1,5 +1,5 @@
 import { readSettings } from '../../../proxy/settings.ts'
-import { withControl } from '../../control-client.ts'
+import { withControl } from '../../admin/control.ts'
 import { firstAnswer, JSON_TYPE, lanes, linger, openTls, requestOf, someAddress, write } from './sockets.ts'
 import { type Attack, oneOf } from './target.ts'
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { withControl } from '../../../scripts/control-client.ts'
+import { withControl } from '../../../scripts/admin/control.ts'
 import { approve } from '../../../scripts/mcp/approve.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'
 import type { Stage } from '../../support/mcp/stage.ts'
@@ -82,7 +82,7 @@ await t.test('threat 17: what comes between the look and the approval is not app
       return call(method, path, body)
     }
     await t.rejects(
-      approve.understand(['files', 'read', '--yes'])(late, () => {}),
+      approve.understand(['files', 'read', '--yes']).work(late, () => {}),
       {
         message: /has changed since it was read/,
       },

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { jsonLines, printable } from '../../../scripts/mcp/lines.ts'
+import { printable } from '../../../scripts/admin/printable.ts'
+import { jsonLines } from '../../../scripts/mcp/lines.ts'
 import { perform } from '../../../scripts/verbs/mcp.ts'
 import { scratch } from '../../support/gateway.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'

@@ -1,0 +1,34 @@
+import { isObject, type Members } from '../../db/json.ts'
+import { Unfinished } from '../command.ts'
+
+/** An answer of the admin API: `body` is parsed JSON, text where it is not JSON, null where there was none. */
+export interface Answer {
+  readonly status: number
+  readonly body: unknown
+}
+
+/** Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. */
+export type Call = (method: string, path: string, body?: unknown) => Promise<Answer>
+
+/** Makes an answer of what came: `type` is its `content-type`. */
+export const answerOf = (status: number, type: unknown, text: string): Answer => ({
+  status,
+  body: type === 'application/json' ? JSON.parse(text) : text || null,
+})
+
+const WAITS = 202
+
+/**
+ * Returns the answer's body where the status is the expected one. Throws the service's own sentence; an
+ * {@link Unfinished} where the change waits for a second operator (docs/operators.md#two-people).
+ */
+export function expect({ status, body: whole }: Answer, expected: number): Record<string, unknown> {
+  // Every body of the admin API is an object or an array.
+  const body = (whole ?? {}) as Record<string, unknown>
+  if (status === expected) return body
+  if (status === WAITS && isObject(whole)) throw new Unfinished(waiting(whole))
+  throw new Error(typeof body.message === 'string' ? body.message : `the gateway answered ${status}`)
+}
+
+const waiting = ({ proposal_id: id, expires_at: until }: Members): string =>
+  `it waits for a second operator, until ${String(until)}: sallyport operator confirm ${String(id)}`

@@ -1,0 +1,35 @@
+import { readSettings } from '../../proxy/settings.ts'
+import type { Values } from '../command.ts'
+import type { Call } from './call.ts'
+import { withControl } from './control.ts'
+import { withOperator } from './network.ts'
+
+/** The options of every verb that administers. */
+export const DOOR = {
+  as: {
+    type: 'string',
+    value: 'DIR',
+    description: `over the network, as the operator whose identity that is (default SALLYPORT_OPERATOR); without
+either over the control socket of this machine's gateway, or on its data directory where none runs`,
+  },
+  gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+} as const
+
+/** Where a verb administers, as its options and the environment say. */
+export type Door = Values<typeof DOOR>
+
+/** What all of it is about, in the help of each such verb. */
+export const DOOR_NOTES =
+  'Works beside a running gateway, without one, and with --as from any machine (docs/operators.md).'
+
+/** The operator's directory that this command line speaks for; undefined: whoever is on this machine. */
+export const operatorDirectory = ({ as }: Door): string | undefined =>
+  as ?? (process.env.SALLYPORT_OPERATOR || undefined)
+
+/** Does administrative work by the door that the options name. */
+export async function administering<T>(door: Door, work: (call: Call) => Promise<T>): Promise<T> {
+  const directory = operatorDirectory(door)
+  if (directory !== undefined) return withOperator(directory, door.gateway, work)
+  if (door.gateway !== undefined) throw new Error('--gateway goes with --as DIR')
+  return withControl(readSettings(process.env, process.cwd()), work)
+}

@@ -1,0 +1,70 @@
+import { Agent, type Dispatcher, request } from 'undici'
+import { isObject } from '../../db/json.ts'
+import { type Identity, readIdentity } from '../client/identity/identity.ts'
+import { sessionOf } from '../client/signing/session.ts'
+import { type Answer, answerOf, type Call } from './call.ts'
+
+/** A reading of many tools takes a while. ms. */
+const TIMEOUT_MS = 120_000
+
+/**
+ * Does administrative work over the network, as the operator whose identity is in a directory: by mutual TLS, and by a
+ * token and proofs where the gateway demands them. `url`: in place of the one in `gateway.json`. Throws one sentence
+ * where the directory is not whole, or nobody answers.
+ */
+export async function withOperator<T>(
+  directory: string,
+  url: string | undefined,
+  work: (call: Call) => Promise<T>,
+): Promise<T> {
+  const identity = readIdentity(directory, url)
+  const { cert, key, ca } = identity
+  const bare = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
+  // A clock makes it a session of its own, which is closed with this work.
+  const signed = sessionOf(identity, { now: Date.now })
+  let dispatcher: Dispatcher = bare
+  const call: Call = async (method, path, body) => {
+    const answer = await ask(identity, dispatcher, method, path, body)
+    if (!demandsProof(answer) || dispatcher === signed.dispatcher) return answer
+    dispatcher = signed.dispatcher
+    return ask(identity, dispatcher, method, path, body)
+  }
+  try {
+    return await work(call)
+  } finally {
+    await Promise.all([bare.destroy(), signed.close()])
+  }
+}
+
+const demandsProof = ({ status, body }: Answer): boolean =>
+  status === 401 && isObject(body) && body.reason === 'proof_required'
+
+async function ask(
+  { url }: Identity,
+  dispatcher: Dispatcher,
+  method: string,
+  path: string,
+  body: unknown,
+): Promise<Answer> {
+  const answer = await request(url + path, {
+    // Any method is one that undici sends.
+    method: method as Dispatcher.HttpMethod,
+    dispatcher,
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+    headers: {
+      accept: 'application/json',
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  }).catch((error: unknown) => {
+    throw new Error(`${url} cannot be reached as this operator: ${reasonOf(error)}`, { cause: error })
+  })
+  return answerOf(answer.statusCode, answer.headers['content-type'], await answer.body.text())
+}
+
+/** Of several addresses that were tried the error has no text of its own. */
+const reasonOf = (error: unknown): string =>
+  error instanceof Error
+    ? error.message || ('code' in error ? String(error.code) : error.name)
+    : String(error)

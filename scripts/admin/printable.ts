@@ -1,0 +1,19 @@
+import { visible } from '../../proxy/visible.ts'
+
+/**
+ * Joins lines as a terminal may have them. Names, differences and errors in them come from strangers, and a
+ * terminal obeys what it prints: so everything that hides or controls is written as `\u{1b}`.
+ */
+export const printable = (lines: readonly string[]): string =>
+  lines.map((line) => `${visible(line)}\n`).join('')
+
+/** Writes rows as a table, each column as wide as its widest cell. */
+export function columns(rows: readonly (readonly string[])[]): readonly string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}

@@ -1,0 +1,61 @@
+import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
+import { ADMIN_CAPABILITIES, isOperatorSet, OPERATOR_SETS } from '../../plugins/operators/capabilities.ts'
+import { type Call, expect } from '../admin/call.ts'
+
+/** An operator as the admin API shows it (docs/protocol.md#principals). */
+export interface ShownOperator {
+  readonly principal_id: string
+  readonly operator_name: string
+  readonly capabilities: readonly string[]
+  readonly is_active: boolean
+  readonly cert_not_after: string | null
+  readonly dpop_jkt: string | null
+  readonly last_seen_at: string | null
+  readonly created_by: string
+  readonly created_at: string
+  readonly changed_by: string
+}
+
+export const OPERATORS = '/v1/admin/operators'
+
+/** Lists every operator, newest first. */
+export async function operators(call: Call): Promise<readonly ShownOperator[]> {
+  const { operators: list } = expect(await call('GET', OPERATORS), 200)
+  if (!Array.isArray(list)) throw new Error('the gateway answered with something other than a list')
+  // The admin API's own shape (docs/protocol.md#principals), of the version that runs.
+  return list as readonly ShownOperator[]
+}
+
+/** Finds the operator of a name, or of an id. Throws one sentence where there is none. */
+export async function operatorNamed(call: Call, name: string): Promise<ShownOperator> {
+  const all = await operators(call)
+  const found = all.find((one) => one.operator_name === name || one.principal_id === name)
+  if (found) return found
+  const near = nearestName(
+    name,
+    all.map((one) => one.operator_name),
+  )
+  const hint = near === undefined ? 'there is none yet' : `did you mean ${near}?`
+  throw new Error(`there is no operator of the name ${JSON.stringify(name)}: ${hint}`)
+}
+
+/** The set that `--role` or `--caps` says. Undefined where neither does. Throws one sentence. */
+export function setOf(role: string | undefined, caps: string | undefined): readonly string[] | undefined {
+  if (role !== undefined && caps !== undefined) throw new Error('say --role or --caps, not both')
+  if (caps !== undefined) return caps.split(',').flatMap((token) => token.trim() || [])
+  if (role === undefined) return undefined
+  if (isOperatorSet(role)) return OPERATOR_SETS[role]
+  throw new Error(
+    `--role must be one of ${Object.keys(OPERATOR_SETS).join(', ')}, got ${JSON.stringify(role)}; or say --caps ${ADMIN_CAPABILITIES.slice(0, 2).join(',')}`,
+  )
+}
+
+/** The options that say a set. */
+export const SET = {
+  role: {
+    type: 'string',
+    value: 'ROLE',
+    description: `${Object.keys(OPERATOR_SETS).join(', ')}: shorthand for what it holds`,
+  },
+  caps: { type: 'string', value: 'A,B', description: `instead of a role: ${ADMIN_CAPABILITIES.join(',')}` },
+} as const

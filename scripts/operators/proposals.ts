@@ -1,0 +1,93 @@
+import { type Call, expect } from '../admin/call.ts'
+import { columns } from '../admin/printable.ts'
+import { type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+
+/** A proposal as the admin API shows it (docs/operators.md#two-people). */
+interface ShownProposal {
+  readonly id: string
+  readonly by: string
+  readonly expires_at: string
+  readonly action: string
+  readonly change: Readonly<Record<string, unknown>>
+  readonly status: string
+}
+
+const PROPOSALS = '/v1/admin/proposals'
+
+const pathOf = (id: string): string => `${PROPOSALS}/${encodeURIComponent(id)}`
+
+const listed = async (call: Call, status: string): Promise<readonly ShownProposal[]> => {
+  const query = new URLSearchParams({ status, limit: '999' }).toString()
+  const { proposals } = expect(await call('GET', `${PROPOSALS}?${query}`), 200)
+  // The admin API's own shape, of the version that runs.
+  return proposals as readonly ShownProposal[]
+}
+
+/** `operator proposals`: what waits for a second operator, or has. */
+export const proposals = subcommandOf({
+  takes: '',
+  about: 'what waits for a second operator',
+  options: {
+    status: {
+      type: 'string',
+      value: 'STATUS',
+      default: 'open',
+      description: 'open, confirmed, declined, expired or void',
+    },
+    json: { type: 'boolean', default: false, description: 'as the admin API says it' },
+  },
+  work:
+    ({ status, json }) =>
+    async (call, say) => {
+      const all = await listed(call, status)
+      if (json) return say(JSON.stringify(all, null, 2))
+      if (all.length === 0) return say(status === 'open' ? 'nothing waits' : `none is ${status}`)
+      const rows = all.map((one) => [one.id, one.by, one.action, one.expires_at, changeText(one)])
+      say(...columns([['ID', 'BY', 'ACTION', 'UNTIL', 'CHANGE'], ...rows]))
+    },
+})
+
+/** What is asked for, on one line: its operation, of what, and to what. */
+const changeText = ({ change: { operation, params, body } }: ShownProposal): string =>
+  [operation, params, body].flatMap((part) => (part === undefined ? [] : textOf(part))).join(' ')
+
+const textOf = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part))
+
+/** `operator confirm`: makes the change of another operator; a certificate that comes of it is printed. */
+export const confirm = onProposal(
+  'confirm',
+  'make a change that another operator has proposed',
+  async (call, id) => {
+    const { cert_chain_pem: chain, ...made } = expect(await call('POST', `${pathOf(id)}/confirm`), 200)
+    const what = `${id} is confirmed, and the change is made`
+    return typeof chain === 'string' ? [what, ...chain.trimEnd().split('\n')] : [what, ...namesIn(made)]
+  },
+)
+
+/** The names of what was made or changed, where the answer says any. */
+const namesIn = (made: Readonly<Record<string, unknown>>): readonly string[] =>
+  ['agent_id', 'principal_id', 'resource_id', 'binding_id'].flatMap((name) =>
+    typeof made[name] === 'string' ? [`${name} ${made[name]}`] : [],
+  )
+
+/** `operator decline`: a proposal of another operator, or one's own. */
+export const decline = onProposal('decline', 'decline one; your own is withdrawn so', async (call, id) => {
+  expect(await call('POST', `${pathOf(id)}/decline`), 204)
+  return [`${id} is declined`]
+})
+
+function onProposal(
+  name: string,
+  about: string,
+  work: (call: Call, id: string) => Promise<readonly string[]>,
+): Subcommand {
+  return subcommandOf({
+    takes: 'PROPOSAL',
+    about,
+    options: {},
+    work: (_, [id, ...rest]) => {
+      if (!id || rest.length > 0) throw new Error(`say which: sallyport operator ${name} prop_…`)
+      return async (call, say) => say(...(await work(call, id)))
+    },
+  })
+}

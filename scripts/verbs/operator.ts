@@ -1,0 +1,168 @@
+import { type Call, expect } from '../admin/call.ts'
+import { DOOR_NOTES } from '../admin/door.ts'
+import { columns } from '../admin/printable.ts'
+import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+import { subcommandsOf } from '../admin/subcommands.ts'
+import { operatorUrl } from '../admin/whereabouts.ts'
+import { commandOf } from '../command.ts'
+import { certify, holdsIdentity, orWait } from '../operators/certify.ts'
+import {
+  OPERATORS,
+  operatorNamed,
+  operators,
+  SET,
+  type ShownOperator,
+  setOf,
+} from '../operators/operators.ts'
+import { confirm, decline, proposals } from '../operators/proposals.ts'
+
+const OUT = {
+  out: { type: 'string', value: 'DIR', description: 'where its identity goes (default operators/NAME)' },
+} as const
+
+const add = subcommandOf({
+  takes: 'NAME',
+  about: 'enroll an operator, and write its identity, like an agent’s; the keys are made there',
+  options: { ...SET, ...OUT },
+  work: ({ role, caps, out }, positionals, door) => {
+    const name = nameIn(positionals, 'add NAME --role owner')
+    const capabilities = setOf(role, caps)
+    if (capabilities === undefined) throw new Error('say what it may do: --role viewer, or --caps admin.read')
+    const directory = out ?? `operators/${name}`
+    return async (call, say) => {
+      // Before anything is enrolled.
+      if (await holdsIdentity(directory))
+        throw new Error(`${directory} holds an identity already: choose another --out, or move it away`)
+      const body = { operator_name: name, capabilities }
+      const then = `then for its certificate: sallyport operator rotate ${name} --out ${directory}`
+      const answer = await orWait(then, async () => expect(await call('POST', OPERATORS, body), 201))
+      const made = answer as unknown as ShownOperator
+      await certify(call, { operator: made, directory, url: await operatorUrl(call, door) })
+      say(`enrolled ${made.principal_id} (${heldBy(made)}) in ${directory}`, 'use it:', ...usage(directory))
+    }
+  },
+})
+
+const rotate = subcommandOf({
+  takes: 'NAME',
+  about: `a new certificate for a new key, into its directory; or the first one, into a new directory. The one
+before is honoured as rotation_grace_hours says`,
+  options: OUT,
+  work: ({ out }, positionals, door) => {
+    const name = nameIn(positionals, 'rotate NAME')
+    return async (call, say) => {
+      const operator = await operatorNamed(call, name)
+      const directory = out ?? `operators/${operator.operator_name}`
+      await certify(call, { operator, directory, url: await operatorUrl(call, door) })
+      say(`${operator.principal_id} has a new certificate in ${directory}`)
+    }
+  },
+})
+
+const list = subcommandOf({
+  takes: '',
+  about: 'every operator',
+  options: { json: { type: 'boolean', default: false, description: 'as the admin API says it' } },
+  work:
+    ({ json }) =>
+    async (call, say) => {
+      const all = await operators(call)
+      if (json) return say(JSON.stringify(all, null, 2))
+      if (all.length === 0)
+        return say(
+          `there is no operator yet: ${commandOf('operator NAME=alice ROLE=owner', 'operator add alice --role owner')}`,
+        )
+      const rows = all.map((one) => [
+        one.operator_name,
+        one.is_active ? 'active' : 'deactivated',
+        one.cert_not_after?.slice(0, 10) ?? 'none',
+        one.last_seen_at ?? 'never',
+        one.changed_by,
+        heldBy(one),
+      ])
+      say(...columns([['NAME', 'STATE', 'CERTIFICATE', 'SEEN', 'CHANGED BY', 'HOLDS'], ...rows]))
+    },
+})
+
+const show = onOperator('show', 'one operator, as the admin API says it', async (_call, say, operator) =>
+  say(JSON.stringify(operator, null, 2)),
+)
+
+const grant = subcommandOf({
+  takes: 'NAME',
+  about: 'replace what it may do, from its next request on',
+  options: SET,
+  work: ({ role, caps }, positionals) => {
+    const name = nameIn(positionals, 'grant NAME --role granter')
+    const capabilities = setOf(role, caps)
+    if (capabilities === undefined) throw new Error('say what it may do: --role viewer, or --caps admin.read')
+    return async (call, say) => {
+      const operator = await operatorNamed(call, name)
+      const path = `${pathOf(operator)}/capabilities`
+      const now = expect(await call('PATCH', path, { capabilities }), 200) as unknown as ShownOperator
+      say(`${now.principal_id}: ${heldBy(now)} (before: ${heldBy(operator)})`)
+    }
+  },
+})
+
+const deactivate = onOperator(
+  'deactivate',
+  'it is refused from its next request on, and its sessions end',
+  async (call, say, operator) => {
+    expect(await call('DELETE', pathOf(operator)), 204)
+    say(`${operator.principal_id} is deactivated`)
+  },
+)
+
+const reactivate = onOperator(
+  'reactivate',
+  'let it in again, with what it holds',
+  async (call, say, operator) => {
+    const now = expect(await call('POST', `${pathOf(operator)}/reactivate`), 200) as unknown as ShownOperator
+    say(`${now.principal_id} is active: ${heldBy(now)}`)
+  },
+)
+
+const VERBS = { add, list, show, grant, rotate, deactivate, reactivate, proposals, confirm, decline }
+
+const { perform: _, ...verb } = subcommandsOf({
+  name: 'operator',
+  make: 'make operator NAME=alice ROLE=owner, for add',
+  about: `Says who administers, and confirms what needs two people. ${DOOR_NOTES}`,
+  verbs: VERBS,
+  notes: 'What each role holds: docs/operators.md#capabilities.',
+  helpCommand: commandOf('sallyport ARGS="operator --help"', 'operator --help'),
+})
+
+export { verb }
+
+function onOperator(
+  name: string,
+  about: string,
+  work: (call: Call, say: Say, operator: ShownOperator) => Promise<void>,
+): Subcommand {
+  return subcommandOf({
+    takes: 'NAME',
+    about,
+    options: {},
+    work: (__, positionals) => {
+      const whose = nameIn(positionals, `${name} NAME`)
+      return async (call, say) => work(call, say, await operatorNamed(call, whose))
+    },
+  })
+}
+
+function nameIn([name, ...rest]: readonly string[], words: string): string {
+  if (!name || rest.length > 0)
+    throw new Error(`say one name: ${commandOf(`sallyport ARGS="operator ${words}"`, `operator ${words}`)}`)
+  return name
+}
+
+const pathOf = ({ principal_id: id }: ShownOperator): string => `${OPERATORS}/${encodeURIComponent(id)}`
+
+const heldBy = ({ capabilities }: ShownOperator): string => capabilities.join(', ') || 'nothing'
+
+const usage = (directory: string): readonly string[] => [
+  `  export SALLYPORT_OPERATOR=${directory}`,
+  `  ${commandOf('sallyport ARGS="operator list"', 'operator list')}`,
+]
