@@ -8,6 +8,7 @@ import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { senderOf } from '../../../plugins/secrets/throttle.ts'
 import type { Reply } from '../../http/reply.ts'
+import type { OidcOptions } from '../options.ts'
 import { nextOf } from '../pages/next.ts'
 import { hop, seeOther } from '../pages/page.ts'
 import { beginSession } from '../sessions/begin.ts'
@@ -52,7 +53,7 @@ export const startSignIn =
       code_challenge: await client.calculatePKCECodeChallenge(begun.verifier),
       code_challenge_method: 'S256',
       ...(options.acr_values.length > 0 && { acr_values: options.acr_values.join(' ') }),
-      ...claimsAsked(found, options.claim),
+      ...claimsAsked(found, options),
     })
     const sealed = sealTransaction(signing.key, begun)
     // Lax: the provider's answer is a navigation from another site.
@@ -66,10 +67,13 @@ const baseOf = (ours: readonly string[], host: string | undefined): string =>
   ours.find((url) => new URL(url).host === host) ?? ours.at(-1) ?? ''
 
 /** Some providers put into the ID token only what is asked for (OpenID Connect Core 1.0 §5.5). */
-function claimsAsked({ configuration }: Discovered, claim: string): Record<string, string> {
+function claimsAsked({ configuration }: Discovered, options: OidcOptions): Record<string, string> {
   if (configuration.serverMetadata().claims_parameter_supported !== true) return {}
-  const asked = claim === 'email' ? { email: null, email_verified: null } : { [claim]: null }
-  return { claims: JSON.stringify({ id_token: asked }) }
+  const { claim, acr_values: acrs } = options
+  const who = claim === 'email' ? { email: null, email_verified: null } : { [claim]: null }
+  // Asking for `acr` beside `acr_values` means nothing in particular (§5.5.1.1).
+  const how = acrs.length > 0 ? { amr: null } : { amr: null, acr: null }
+  return { claims: JSON.stringify({ id_token: { ...how, ...who } }) }
 }
 
 /**
