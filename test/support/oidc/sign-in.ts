@@ -1,3 +1,5 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type Answered, type TestGateway, type TestOptions, testGateway } from '../gateway.ts'
 import { Jar } from './jar.ts'
@@ -38,6 +40,15 @@ export async function gatewayOf(
   const gateway = await testGateway(t, { ...options, files: { ...named, ...files } })
   await provider.register(gateway)
   return gateway
+}
+
+/** Has a gateway read another operators' file. */
+export async function reconfigure(
+  { pluginsDir, reload }: Pick<TestGateway, 'pluginsDir' | 'reload'>,
+  text: string,
+): Promise<void> {
+  await writeFile(join(pluginsDir, '70-operators.yaml'), text)
+  if (!(await reload())) throw new Error('the operators’ file is refused')
 }
 
 /** Navigations of another site: what a browser says of a link, and of a redirect that began there. */
