@@ -13,6 +13,7 @@ import { nextOf } from '../pages/next.ts'
 import { hop, seeOther } from '../pages/page.ts'
 import { beginSession } from '../sessions/begin.ts'
 import type { SigningIn } from '../signing-in.ts'
+import { causeOf, whyOf } from './causes.ts'
 import { operatorOf } from './operator-of.ts'
 import { type Person, personOf, SignInRefused } from './person.ts'
 import type { Discovered, Provider } from './provider.ts'
@@ -167,7 +168,7 @@ async function exchanged(
     signing.wrongCodes.failed(senderOf(remoteAddress))
     signing.count('sign_in_refused')
     // Whoever runs the provider must find out why.
-    signing.log.warn({ reqId: id, err: error }, 'the answer of the identity provider does not hold')
+    signing.log.warn({ reqId: id, ...whyOf(error) }, 'the answer of the identity provider does not hold')
     throw new Refusal('sign_in_refused', { cause: error })
   }
 }
@@ -175,13 +176,6 @@ async function exchanged(
 /** OpenID Connect Core 1.0 §2. */
 const isSubject = (sub: string | undefined): sub is string =>
   sub !== undefined && sub !== '' && sub.length <= 255
-
-/** An error of that class, among what an error was caused by. */
-function causeOf<E extends Error>(error: unknown, of: new (...args: never[]) => E): E | null {
-  for (let at = error, depth = 0; at instanceof Error && depth < 8; at = at.cause, depth += 1)
-    if (at instanceof of) return at
-  return null
-}
 
 /** A transaction ends once, whichever replica sees its answer, also where the provider takes a code twice. */
 async function claim({ context }: SigningIn, digest: string, { at }: Transaction): Promise<void> {
