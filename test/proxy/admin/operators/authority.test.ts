@@ -1,8 +1,9 @@
+import { Agent } from 'node:https'
 import t from 'tap'
 import { ADMIN_CAPABILITIES } from '../../../../plugins/operators/capabilities.ts'
 import { nonceOf, proof, proofSigner, tokenFor } from '../../../support/dpop.ts'
 import { ADMIN_SECRET, PLUGIN_FILES, testGateway } from '../../../support/gateway.ts'
-import { as, operatorNamed } from '../../../support/operators.ts'
+import { as, onTheMachine, operatorNamed } from '../../../support/operators.ts'
 
 const one = '/v1/admin/operators/acme::operator'
 
@@ -201,4 +202,25 @@ await t.test('a page of another site does not administer by the certificate of i
   }
   const own = await alice('POST', '/v1/admin/users', { user_name: 'ada' }, { origin: gateway.url })
   t.equal(own.status, 201)
+})
+
+await t.test('a refusal that is overtaken by a change of its operator is asked for again', async (t) => {
+  const gateway = await testGateway(t)
+  const alice = await operatorNamed(gateway, 'alice', ['admin.enroll'])
+  const agent = new Agent({ ca: gateway.ca, cert: alice.cert, key: alice.key, keepAlive: true })
+  t.teardown(() => agent.destroy())
+  const machine = onTheMachine(gateway)
+  const body = { user_name: 'eve', capabilities: ['llm.chat'] }
+  const answered = new Set<string>()
+  for (let round = 0; round < 25; round += 1) {
+    const asked = Array.from({ length: 8 }, () =>
+      gateway.call(alice, 'POST', '/v1/admin/users', { body, agent }),
+    )
+    for (const more of [[], ['admin.audit'], ['admin.read']])
+      await machine('PATCH', `${one}::alice/capabilities`, { capabilities: ['admin.enroll', ...more] })
+    for (const { status, json } of await Promise.all(asked)) answered.add(`${status} ${json.reason}`)
+  }
+  t.ok(answered.delete('403 capability_missing'))
+  answered.delete('503 overloaded')
+  t.same([...answered], [], 'and is no fault')
 })
