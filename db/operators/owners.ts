@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
+import type { Assertion } from '../statement.ts'
 
 /** An operator who can administer operators, and reach this service to do so. */
 export interface Owner {
@@ -12,23 +13,34 @@ export interface Owner {
 
 /** The active operators that hold `capability`, oldest first. */
 export async function activeHolders({ kysely }: Database, capability: string): Promise<readonly Owner[]> {
-  return (
-    kysely
-      .selectFrom('local_operator_principals as o')
-      .leftJoin('certificate_pins as c', (on) =>
-        on
-          .on('c.principal_type', '=', 'operator')
-          .onRef('c.principal_id', '=', 'o.principal_id')
-          .on('c.is_current', '=', sql.lit(1 as const)),
-      )
-      .select(['o.principal_id', 'o.name', 'o.authority_revision', 'c.not_after as cert_not_after'])
-      .where('o.is_active', '=', 1)
-      // Tokens hold no quotation mark and no character that is one of LIKE's.
-      .where('o.capabilities', 'like', `%"${capability}"%`)
-      .orderBy('o.created_at')
-      .orderBy('o.principal_id')
-      .execute()
-  )
+  return kysely
+    .selectFrom('local_operator_principals as o')
+    .leftJoin('certificate_pins as c', (on) =>
+      on
+        .on('c.principal_type', '=', 'operator')
+        .onRef('c.principal_id', '=', 'o.principal_id')
+        .on('c.is_current', '=', sql.lit(1 as const)),
+    )
+    .select(['o.principal_id', 'o.name', 'o.authority_revision', 'c.not_after as cert_not_after'])
+    .where('o.is_active', '=', 1)
+    .where('o.capabilities', 'like', holding(capability))
+    .orderBy('o.created_at')
+    .orderBy('o.principal_id')
+    .execute()
+}
+
+// Tokens hold no quotation mark, and `_` of LIKE's stands in none of administration.
+const holding = (capability: string): string => `%"${capability}"%`
+
+/** Asserts that one active operator at most holds `capability`. */
+export function oneHolderAtMost({ kysely }: Database, capability: string): Assertion {
+  const holders = kysely
+    .selectFrom('local_operator_principals')
+    .select(({ fn }) => fn.countAll<number>().as('holders'))
+    .where('is_active', '=', sql.lit(1 as const))
+    .where('capabilities', 'like', holding(capability))
+  const question = kysely.selectNoFrom(sql.lit(1).as('holds')).where(holders, '<', sql.lit(2))
+  return { sql: question.compile().sql, parameters: [holding(capability)] }
 }
 
 /** Whether there is any operator at all, active or not. */

@@ -14,7 +14,8 @@ export async function administer<T extends Takes, Output>(
   caller: Caller,
 ): Promise<Result<Output> | Proposed> {
   const { input, demanded } = await understood(bound, context, given, caller)
-  if (await waitsForSecond(bound, context, demanded, caller))
-    return propose(bound, context, { given, input, demanded }, caller)
-  return bound.run(context, input, { ...caller, demanded })
+  const second = await waitsForSecond(bound, context, demanded, caller)
+  if (second.waits) return propose(bound, context, { given, input, demanded }, caller)
+  const actor = { ...caller.actor, standing: [...caller.actor.standing, ...second.standing] }
+  return bound.run(context, input, { ...caller, actor, demanded })
 }

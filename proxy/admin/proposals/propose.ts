@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto'
-import { activeHolders } from '../../../db/operators/owners.ts'
+import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
 import { countOpen, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
-import { timestamp } from '../../../db/statement.ts'
+import { type Assertion, timestamp } from '../../../db/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { change } from '../change.ts'
@@ -21,6 +21,11 @@ export interface Proposed {
   readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at'>
 }
 
+/** What a change comes to: it waits for a second operator; or it need not, as long as `standing` holds. */
+export type Waiting =
+  | { readonly waits: true }
+  | { readonly waits: false; readonly standing: readonly Assertion[] }
+
 /**
  * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and another active
  * operator holds that one. Whoever is on the machine itself waits for nobody.
@@ -30,11 +35,13 @@ export async function waitsForSecond<T extends Takes, Output>(
   { database, twoPerson }: AdminContext,
   demanded: readonly AdminCapability[],
   { actor }: Caller,
-): Promise<boolean> {
-  const needed = demanded.filter((capability) => twoPerson.includes(capability))
-  if (needed.length === 0 || harmless || actor.via === 'socket' || action === 'admin.read') return false
+): Promise<Waiting> {
+  const exempt = harmless || actor.via === 'socket' || action === 'admin.read'
+  const needed = exempt ? [] : demanded.filter((capability) => twoPerson.includes(capability))
   const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
-  return holders.some((list) => list.length >= 2)
+  if (holders.some((list) => list.length >= 2)) return { waits: true }
+  // Many changes may stand in line while the second one comes.
+  return { waits: false, standing: needed.map((capability) => oneHolderAtMost(database, capability)) }
 }
 
 interface Asked<T extends Takes> {
