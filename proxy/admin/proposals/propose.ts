@@ -69,8 +69,6 @@ export async function propose<T extends Takes, Output>(
   const text = JSON.stringify(rest)
   if (Buffer.byteLength(text) > MAX_INPUT)
     throw new Refusal('proposals_full', { message: 'A proposal may hold at most 64 KiB.' })
-  const { all, own } = await countOpen(database, actor.id)
-  if (all >= MOST || own >= MOST_OWN) throw new Refusal('proposals_full')
   const proposal: Proposal = {
     proposal_id: `prop_${randomBytes(12).toString('hex')}`,
     operation: name,
@@ -86,10 +84,15 @@ export async function propose<T extends Takes, Output>(
     created_at: timestamp(at),
     expires_at: timestamp(at + OPEN_MS),
   }
-  await change(context, caller, {
-    action: 'proposal.created',
-    detail: { ...detailOf(proposal), input_sha256: hash('sha256', text) },
-    statements: [insertProposal(database, proposal)],
+  // One after the other: each counts those before it.
+  await context.oneAtATime.run('proposals', async () => {
+    const { all, own } = await countOpen(database, actor.id)
+    if (all >= MOST || own >= MOST_OWN) throw new Refusal('proposals_full')
+    await change(context, caller, {
+      action: 'proposal.created',
+      detail: { ...detailOf(proposal), input_sha256: hash('sha256', text) },
+      statements: [insertProposal(database, proposal)],
+    })
   })
   return { proposed: proposal }
 }
