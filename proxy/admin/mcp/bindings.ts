@@ -137,6 +137,10 @@ export const revokeBinding = operation({
   name: 'deleteMcpBinding',
   demands: 'admin.grant',
   action: 'mcp_binding.revoked',
+  object: async (context, { params: { binding_id: bindingId } }) => {
+    await bindingOf(context, bindingId)
+    return { revision: REVISION }
+  },
   summary: "Revokes a binding. It holds at the principal's very next call.",
   takes: { params },
   output: z.undefined(),

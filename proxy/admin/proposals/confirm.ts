@@ -56,8 +56,9 @@ export async function confirmProposal<T extends Takes, Output>(
     return result
   } catch (error) {
     if (!(error instanceof Refusal) || error.reason !== 'precondition_failed') throw error
-    // Somebody else may have decided it meanwhile.
+    // Somebody else may have decided it meanwhile, or changed the object.
     await openProposal(context, id, caller.at)
+    await end(context, caller, proposal, 'void')
     throw error
   }
 }
