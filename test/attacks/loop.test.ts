@@ -1,4 +1,5 @@
 import t from 'tap'
+import { ENGINE } from '../support/db/engine.ts'
 import { besieged, type Took } from '../support/loop/besieged.ts'
 import { ITEMS, type Item } from '../support/loop/corpus.ts'
 
@@ -13,6 +14,9 @@ const TRIES = 12
 // Each item is sent once where it holds nobody up, and some take a second to send.
 t.setTimeout(600_000)
 
+/** Where a database has a part in it. Whatever else strangers send is read by the same code on every engine. */
+const WITH_DATABASE: readonly string[] = ['A7', 'E2']
+
 const titles: Readonly<Record<Item['id'], string>> = {
   A1: 'no certificate chain',
   A3: 'no manner of sending',
@@ -24,6 +28,7 @@ const titles: Readonly<Record<Item['id'], string>> = {
 }
 
 for (const [id, title] of Object.entries(titles)) {
+  if (ENGINE === 'postgres' && !WITH_DATABASE.includes(id)) continue
   await t.test(`${id} ${title} holds up the loop for more than 20 ms`, { timeout: 600_000 }, async (t) => {
     const send = await besieged(t)
     for (const item of ITEMS.filter((item) => item.id === id)) {

@@ -104,7 +104,7 @@ export class TwoPeople {
     if (!proposed) return `nobody has proposed ${id}`
     if (by === row.principal_id) return 'confirmed by itself'
     if (proposed.principal_id !== row.principal_id) return `proposed by ${proposed.principal_id}`
-    if (proposed.detail.change !== row.action) return `proposed as ${proposed.detail.change}`
+    if (proposed.detail.change !== row.action) return `proposed as ${textOf(proposed.detail.change)}`
     if (next?.action !== 'proposal.confirmed' || next.principal_id !== by || confirmation.proposal !== id)
       return 'its confirmation does not stand behind it'
     if (confirmation.via === 'secret') return 'confirmed by whoever has the secret'
@@ -204,7 +204,9 @@ export async function differences(
 }
 
 const entriesOf = (map: unknown): readonly unknown[] =>
-  Object.entries((typeof map === 'string' ? JSON.parse(map) : map) ?? {}).toSorted()
+  Object.entries((typeof map === 'string' ? JSON.parse(map) : map) ?? {}).toSorted(([a], [b]) =>
+    a < b ? -1 : 1,
+  )
 
 /** What goes with whom, and with which server, goes without a row of its own. */
 function bindingsBy(rows: readonly AuditRow[]): readonly string[] {
@@ -226,8 +228,10 @@ function bindingsBy(rows: readonly AuditRow[]): readonly string[] {
 function openBy(rows: readonly AuditRow[]): readonly string[] {
   const open = new Set<string>()
   for (const { action, detail } of rows) {
-    if (action === 'proposal.created') open.add(String(detail.proposal))
-    else if (action.startsWith('proposal.')) open.delete(String(detail.proposal))
+    if (action === 'proposal.created') open.add(textOf(detail.proposal))
+    else if (action.startsWith('proposal.')) open.delete(textOf(detail.proposal))
   }
   return [...open].toSorted()
 }
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
