@@ -11,6 +11,7 @@ import * as authorityRevision from './migrations/0048_authority_revision.ts'
 import * as listIndexes from './migrations/0049_list_indexes.ts'
 import * as record from './migrations/0050_record.ts'
 import * as operators from './migrations/0061_operators.ts'
+import * as rehearsals from './migrations/0063_rehearsals.ts'
 import type { Schema } from './schema.ts'
 
 /** Migrations by name. They run in the order of the names. */
@@ -35,6 +36,7 @@ export const COMMON: Migrations = {
   '0049_list_indexes': listIndexes,
   '0050_record': record,
   '0061_operators': operators,
+  '0063_rehearsals': rehearsals,
 }
 
 /**

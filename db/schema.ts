@@ -22,6 +22,7 @@ export interface Schema {
   readonly operator_sessions: OperatorSessionTable
   readonly operator_identities: OperatorIdentityTable
   readonly proposals: ProposalTable
+  readonly rehearsals: RehearsalTable
   readonly audit_log: AuditLogTable
 }
 
@@ -246,6 +247,18 @@ interface OperatorIdentityTable {
 export type ProposalStatus = 'open' | 'confirmed' | 'declined' | 'expired' | 'void'
 
 /** A change that waits for a second operator. */
+interface RehearsalTable {
+  readonly rehearsal_id: string
+  readonly created_at: string
+  readonly rehearsed_by: string
+  /** JSON array, canonical. */
+  readonly changes: string
+  /** JSON object: by the id of a principal or a resource. */
+  readonly etags: string
+  /** JSON: the rehearsal, as it was answered. */
+  readonly result: string
+}
+
 interface ProposalTable {
   readonly proposal_id: string
   /** The name of the operation. */

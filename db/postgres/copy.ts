@@ -34,7 +34,7 @@ const TABLES = [
   ],
   ...['settings', 'api_keys', 'attached_cas', 'single_uses', 'signing_keys'],
   ...['mcp_resources', 'mcp_tools', 'mcp_bindings'],
-  ...['operator_sessions', 'operator_identities', 'proposals'],
+  ...['operator_sessions', 'operator_identities', 'proposals', 'rehearsals'],
 ]
 
 /** Rows of the ledger that are copied in one transaction. */

@@ -4,8 +4,11 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
+import { databaseLocation } from '../../db/engine.ts'
+import { rehearseOnThread } from '../../db/rehearsal/thread.ts'
 import { without } from '../support/certs/openssl.ts'
 import { databaseUrl } from '../support/db/engine.ts'
+import { ALL } from '../support/db/rehearsal.ts'
 import { proofSigner } from '../support/dpop.ts'
 import type { Identity } from '../support/gateway.ts'
 import { type World, world } from '../support/history/world.ts'
@@ -167,6 +170,17 @@ await t.test(
     t.equal(exported.out, text, 'the command exports the same, names of users too')
     const verified = await sallyport(['verify', database])
     t.equal(verified.code, 0, `the tables are what the rows say: ${verified.out}${verified.err}`)
+    const nothing = { principals: new Map(), resources: new Map(), bindings: new Map(), settings: {} }
+    const rehearsed = await rehearseOnThread(
+      { location: databaseLocation(database), changes: nothing, wanted: { ...ALL, principals: null } },
+      new AbortController().signal,
+    )
+    t.match(
+      rehearsed,
+      { unchanged: rehearsed.decisions, undecidable: [], disagreements: 0 },
+      'no change, no difference',
+    )
+    t.ok(rehearsed.decisions >= recomputed, `${rehearsed.decisions} decisions`)
     if (without('python3')) return t.comment('python3 is not here: the second verifier was not asked')
     const theirs = await promisify(execFile)('python3', [VERIFIER, file, '--authority'])
     t.match(theirs.stdout, /decisions recomputed \d+, disagree 0/)

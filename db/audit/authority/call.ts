@@ -10,7 +10,7 @@ export interface Call {
   readonly principal: PrincipalState
   /** Those of the principal: the resource's id by that of each. */
   readonly bindings: ReadonlyMap<string, string>
-  readonly replay: Replay
+  readonly replay: Pick<Replay, 'resources'>
 }
 
 /** Thrown where a row contradicts the rows before it, or leaves out what it must name. */

@@ -53,8 +53,8 @@ function isEmptySet({ authority, principal, decision }: Call, expected: readonly
   )
 }
 
-/** Returns the lists of capabilities of which one must have been demanded. */
-function demandedOf(call: Call): readonly (readonly string[])[] {
+/** Returns the lists of capabilities of which one must be demanded of a call. */
+export function demandedOf(call: Call): readonly (readonly string[])[] {
   const { action } = call.decision.row
   const byAction = DEMANDED_BY_ACTION.get(action)
   if (byAction) return [byAction]

@@ -1,0 +1,52 @@
+import type { KnownPrincipal, KnownResource } from '../authority/replay.ts'
+import type { ConfigurationState, PrincipalState, ResourceState } from '../authority/states.ts'
+
+/** Changes that are laid over what was, by the names that the ledger has. They can cross to another thread. */
+export interface Changes {
+  /** By the principal's name in the ledger. */
+  readonly principals: ReadonlyMap<string, Partial<Pick<PrincipalState, 'capabilities' | 'isActive'>>>
+  /** By the resource's id. */
+  readonly resources: ReadonlyMap<
+    string,
+    Partial<Pick<ResourceState, 'requiredCapability' | 'toolCapabilities' | 'enabled'>>
+  >
+  /** Whether a principal is bound to a resource: by {@link bindingName}. */
+  readonly bindings: ReadonlyMap<string, boolean>
+  readonly settings: Partial<Pick<ConfigurationState, 'mode' | 'noDowngrade' | 'enforceToolsCall'>>
+}
+
+export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`
+
+/** Whether the changes say anything of the calls of a principal to a resource; null: to none. */
+export const concerns = (
+  { principals, resources, bindings, settings }: Changes,
+  subject: string,
+  resourceId: string | null,
+): boolean =>
+  principals.has(subject) ||
+  Object.keys(settings).length > 0 ||
+  (resourceId !== null && (resources.has(resourceId) || bindings.has(bindingName(subject, resourceId))))
+
+/** The id of a binding that a change makes. No row has one of it. */
+const LAID = 'laid over'
+
+/** A principal's bindings as they are with the changes. */
+export function bindingsWith(
+  { bindings }: Changes,
+  subject: string,
+  { bindings: bound }: KnownPrincipal,
+  resourceId: string | null,
+): ReadonlyMap<string, string> {
+  const wanted = resourceId === null ? undefined : bindings.get(bindingName(subject, resourceId))
+  if (wanted === undefined || resourceId === null) return bound
+  const others = [...bound].filter(([, to]) => to !== resourceId)
+  if (!wanted) return new Map(others)
+  // One that is bound stays so by its own binding.
+  return others.length < bound.size ? bound : new Map([...bound, [LAID, resourceId]])
+}
+
+/** A resource as it is with the changes. */
+export function resourceWith({ resources }: Changes, id: string, known: KnownResource): KnownResource {
+  const [changed, last] = [resources.get(id), known.states.at(-1)]
+  return changed && last ? { ...known, states: [{ ...last, ...changed }] } : known
+}

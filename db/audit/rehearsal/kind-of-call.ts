@@ -1,0 +1,58 @@
+/**
+ * What of the leaf of an allowed decision its verdict rests on, beside the state and the time: two leaves of one kind
+ * are judged alike. Null of any other leaf. A leaf is canonical (RFC 8785), so that its members stand in their order,
+ * and in no text of it is a quotation mark bare.
+ */
+export function kindOfCall(leaf: string): string | null {
+  const status = leaf.lastIndexOf('"status":"')
+  if (!leaf.startsWith('allowed"', status + STATUS_LENGTH)) return null
+  const detail = leaf.indexOf('"detail":{')
+  const authority = leaf.indexOf('"authority":{', detail)
+  if (detail < 0 || authority < 0) return null
+  const end = endOfObject(leaf, authority + AUTHORITY_LENGTH)
+  const path = leaf.indexOf('"path":"', end)
+  const who = leaf.lastIndexOf('"dpop_jkt":')
+  const previous = leaf.indexOf('"prev_hash":', who)
+  const principal = leaf.indexOf('"principal_id":', previous)
+  const at = leaf.indexOf('"recorded_at":', principal)
+  if (path < 0 || who < end || previous < 0 || principal < 0 || at < 0) return null
+  return (
+    leaf.slice(0, detail) +
+    leaf.slice(authority, end) +
+    leaf.slice(path, leaf.indexOf('"', path + PATH_LENGTH)) +
+    leaf.slice(who, previous) +
+    leaf.slice(principal, at) +
+    leaf.slice(status)
+  )
+}
+
+const STATUS_LENGTH = '"status":"'.length
+const AUTHORITY_LENGTH = '"authority":'.length
+const PATH_LENGTH = '"path":"'.length
+
+const [QUOTE, BACKSLASH, OPEN, CLOSE] = [0x22, 0x5c, 0x7b, 0x7d]
+
+/** The place behind the object that begins at a brace. */
+function endOfObject(text: string, from: number): number {
+  let [depth, inText] = [0, false]
+  for (let at = from; at < text.length; at += 1) {
+    const code = text.charCodeAt(at)
+    if (inText) {
+      if (code === BACKSLASH) at += 1
+      else if (code === QUOTE) inText = false
+    } else if (code === QUOTE) inText = true
+    else if (code === OPEN) depth += 1
+    else if (code === CLOSE) {
+      depth -= 1
+      if (depth === 0) return at + 1
+    }
+  }
+  return text.length
+}
+
+/** The text of a member that stands once in a leaf, behind `detail`; null where it is none. */
+export function textOf(leaf: string, member: 'recorded_at' | 'request_id'): string | null {
+  const name = `"${member}":"`
+  const at = leaf.lastIndexOf(name)
+  return at < 0 ? null : leaf.slice(at + name.length, leaf.indexOf('"', at + name.length))
+}

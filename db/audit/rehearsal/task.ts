@@ -1,0 +1,24 @@
+import type { Window } from './rehearse.ts'
+
+/** The rows that a rehearsal needs. */
+export interface Wanted extends Window {
+  /**
+   * The principals that all its changes are about, by their names in the ledger: decisions about others are left out.
+   * Null: those about everybody.
+   */
+  readonly principals: readonly string[] | null
+}
+
+/** How far a walk has come: rows of the ledger, not only those that it needs. */
+export interface Progress {
+  readonly rows: number
+  readonly of: number
+}
+
+/** The leaves of some rows, in the order in which they were written, and how far the walk has come with them. */
+export interface WalkedPart extends Progress {
+  readonly leaves: Iterable<string>
+}
+
+/** The calls that are of nearly all rows. An index by action leaves them out. */
+export const FREQUENT_CALLS = ['egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list'] as const

@@ -1,0 +1,137 @@
+import { NotRecomputable } from '../authority/call.ts'
+import { isRefusedByCheck } from '../authority/checks.ts'
+import type { Decision } from '../authority/decision.ts'
+import { demandedOf } from '../authority/demands.ts'
+import { refusalOfResource, refusalOfTool } from '../authority/reached.ts'
+import type { Replay } from '../authority/replay.ts'
+import { missingOf, proofFault, REFUSED_BY_RULE, thumbprintsAt } from '../authority/rule.ts'
+import { type Changes, concerns } from './changes.ts'
+import { type LaidOver, laidOver } from './laid-over.ts'
+
+/** The verdict on a call: null, it is allowed; else why it is refused, and what it lacks where that is why. */
+export type Verdict = { readonly reason: string; readonly capability: string | null } | null
+
+/** The verdict that a row says. */
+export const recordedVerdict = ({ allowed, reason, requiredCapability }: Decision): Verdict =>
+  allowed
+    ? null
+    : { reason: reason ?? '', capability: typeof requiredCapability === 'string' ? requiredCapability : null }
+
+/**
+ * Judges a call once more with changes laid over the state of its own time (docs/rehearsal.md#rule). Where the changes
+ * say nothing of it, what was recorded stands. Takes a decision that follows from the rows before it. Throws
+ * {@link NotRecomputable} where the rows do not say enough: nothing is taken for harmless because nobody knows.
+ */
+export function verdictWith(decision: Decision, replay: Replay, changes: Changes): Verdict {
+  const recorded = recordedVerdict(decision)
+  const { principal_id: subject } = decision.row
+  const reached = decision.authority?.resource?.id ?? null
+  if (subject === null || !concerns(changes, subject, reached) || isOfNothing(decision)) return recorded
+  const { reason, allowed, row, summarised } = decision
+  const call = laidOver(decision, subject, replay, changes)
+  if (!allowed && !isRefusedByRule(call)) {
+    // Whatever had refused it still does, or something before it.
+    return OF_PROOFS.has(reason ?? '') && !hasSameProofs(call) ? unknown(PROOFS) : recorded
+  }
+  const refusal = firstOf(summarised === null ? questions(call) : questionsOfSummary(call))
+  if (refusal || allowed) return refusal
+  // The rule lets it through now: what stands behind was never asked.
+  if (row.action === 'mcp_tools_call') return unknown('its arguments were never looked at')
+  const unasked = call.configuration.checks.find(({ shadow }) => !shadow)
+  return unasked ? unknown(`the check ${unasked.name} was never asked`) : null
+}
+
+const isRefusedByRule = ({ decision, authority, recorded }: LaidOver): boolean =>
+  REFUSED_BY_RULE.has(decision.reason ?? '') && !isRefusedByCheck(decision, authority, recorded)
+
+/** What was called is nothing that a change could be about. */
+const isOfNothing = ({ authority, reason }: Decision): boolean =>
+  authority?.resource === null && (reason === 'mcp_not_bound' || reason === 'mcp_tool_unknown')
+
+/** The refusals that another mode of proofs might not make. */
+const OF_PROOFS: ReadonlySet<string> = new Set(['proof_invalid', 'proof_replayed', 'use_dpop_nonce'])
+
+const PROOFS = 'of proofs that were not good the rows say nothing more'
+
+function unknown(why: string): never {
+  throw new NotRecomputable(why)
+}
+
+type Question = () => Verdict
+
+/**
+ * The first refusal. Whatever a question that cannot be answered would have said: a call that a later one refuses is
+ * refused.
+ */
+function firstOf(asked: readonly Question[]): Verdict {
+  let open: NotRecomputable | null = null
+  for (const question of asked) {
+    try {
+      const refusal = question()
+      if (refusal) return refusal
+    } catch (error) {
+      if (!(error instanceof NotRecomputable)) throw error
+      open ??= error
+    }
+  }
+  if (open) throw open
+  return null
+}
+
+const refused = (reason: string | null): Verdict => (reason === null ? null : { reason, capability: null })
+
+/** The questions of the rule in their order, but for the certificate: no change is about that. */
+const questions = (call: LaidOver): readonly Question[] => [
+  () => refused(call.principal.isActive ? null : 'principal_deactivated'),
+  () => refused(refusalOfProof(call)),
+  () => refused(refusalOfResource(call)),
+  () => refusalOfSet(call, demandedNow(call)),
+  () => refused(refusalOfApproval(call)),
+]
+
+/** A summary names neither certificate nor key, and one tool of many. */
+const questionsOfSummary = (call: LaidOver): readonly Question[] => [
+  () => refused(call.principal.isActive ? null : 'principal_deactivated'),
+  () => refused(refusalOfProof(call)),
+  () => {
+    const { authority, decision } = call
+    if (decision.reason === 'proof_required') return null
+    if (decision.reason !== 'capability_missing') return unknown('summaries of several causes')
+    if (authority.resource !== null) return unknown('summaries that name no tool')
+    return refusalOfSet(call, authority.demanded)
+  },
+]
+
+const hasSameProofs = ({ configuration, recorded }: LaidOver): boolean =>
+  recorded.mode === configuration.mode && recorded.noDowngrade === configuration.noDowngrade
+
+function refusalOfProof(call: LaidOver): string | null {
+  const { decision, authority, principal, configuration, recorded } = call
+  const { mode, noDowngrade } = configuration
+  const { row, at, reason } = decision
+  if (hasSameProofs(call)) return reason === 'proof_required' ? reason : null
+  if (mode === 'off') return null
+  if (recorded.mode === 'off') return unknown('proofs were not looked at while the mode was off')
+  const registered = thumbprintsAt(principal.dpopJkts, at)
+  return proofFault(mode, noDowngrade, row.dpop_jkt, registered, authority.tokenBound)
+}
+
+function refusalOfSet({ authority, principal }: LaidOver, demanded: readonly string[]): Verdict {
+  const capability = missingOf(demanded, principal.capabilities, authority.scope)
+  return capability === null ? null : { reason: 'capability_missing', capability }
+}
+
+/** What is demanded with the changes. Where the rule knows several, that which the row says was demanded. */
+function demandedNow(call: LaidOver): readonly string[] {
+  const [only, ...others] = demandedOf(call)
+  if (only === undefined || others.length === 0) return only ?? []
+  const said = call.authority.demanded.join(' ')
+  return (
+    [only, ...others].find((list) => list.join(' ') === said) ??
+    unknown('calls of which no row says what they demanded')
+  )
+}
+
+/** No change approves a definition: one that was refused so stays refused. */
+const refusalOfApproval = (call: LaidOver): string | null =>
+  call.decision.reason === 'mcp_tool_quarantined' ? call.decision.reason : refusalOfTool(call)

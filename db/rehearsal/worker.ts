@@ -1,0 +1,43 @@
+// The thread of one rehearsal: calls keep their loop, however long the ledger is (docs/rehearsal.md#cost).
+import { parentPort, workerData } from 'node:worker_threads'
+import { rehearser } from '../audit/rehearsal/rehearse.ts'
+import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
+import type { DatabaseLocation } from '../engine.ts'
+import type { FromRehearsal, RehearsalData } from './messages.ts'
+
+const port = parentPort
+if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only')
+
+/** Progress is told as often. ms. */
+const TELL_MS = 250
+
+// Proven by db/rehearsal/thread.ts, which starts this thread and nothing else.
+const { location, changes, wanted } = workerData as RehearsalData
+const tell = (message: FromRehearsal): void => port.postMessage(message)
+
+const walk = rehearser(changes, wanted)
+let toldAt = performance.now()
+for await (const { leaves, rows, of } of partsOf(location, wanted)) {
+  for (const leaf of leaves) walk.see(leaf)
+  if (performance.now() - toldAt < TELL_MS) continue
+  toldAt = performance.now()
+  tell({ kind: 'progress', rows, of })
+}
+tell({ kind: 'done', rehearsed: walk.result() })
+
+/** The rows, by the engine that holds them. Only its own driver is loaded. */
+async function* partsOf(from: DatabaseLocation, needed: Wanted): AsyncGenerator<WalkedPart> {
+  if (from.engine === 'sqlite') {
+    const { openReadOnly } = await import('../sqlite/ledger/rows.ts')
+    const sqlite = await import('../sqlite/rehearsal/walk.ts')
+    const db = openReadOnly(from.file)
+    yield* sqlite.walk(db, needed)
+    db.close()
+    return
+  }
+  const { openReading } = await import('../postgres/reading.ts')
+  const postgres = await import('../postgres/rehearsal/walk.ts')
+  const { kysely } = openReading(from.url)
+  yield* postgres.walk(kysely, needed)
+  await kysely.destroy()
+}
