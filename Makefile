@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
+.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -66,6 +66,9 @@ operator: ready ## enroll an operator: make operator NAME=alice ROLE=owner [OUT=
 
 mcp: ready ## MCP servers behind the gateway: make mcp ARGS="add files https://…", ARGS=--help
 	@exec node scripts/sallyport.ts mcp $(ARGS)
+
+rehearse: ready ## what a change would have done, before it is made: make rehearse ARGS="acme::bot --set llm.chat"
+	@exec node scripts/sallyport.ts rehearse $(ARGS)
 
 connect: ready ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
 	@exec node --disable-sigusr1 scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"

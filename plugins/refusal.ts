@@ -60,6 +60,10 @@ export const REASONS = {
   two_people_required: invalid(409, 'This change needs a second operator, and cannot wait for one.'),
   proposals_full: invalid(409, 'Too many changes wait for a second operator.'),
   last_owner: invalid(409, 'Nobody who holds admin.operators could reach this service any more.'),
+  rehearsal_required: invalid(
+    428,
+    'This change must be rehearsed first, and name the rehearsal in If-Rehearsed.',
+  ),
   precondition_failed: invalid(412, 'The object has changed since it was read. Read it again.'),
 
   certificate_required: unauthenticated('No client certificate was presented.'),

@@ -1,4 +1,6 @@
+import { databaseLocation } from '../db/engine.ts'
 import { type McpStanding, mcpStanding } from '../db/mcp/bindings.ts'
+import { rehearseOnThread } from '../db/rehearsal/thread.ts'
 import { audit, type CallRecorder } from '../plugins/audit/audit.ts'
 import type { Known } from '../plugins/audit/decision.ts'
 import type { Principal } from '../plugins/facts.ts'
@@ -155,7 +157,7 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime }: Services,
+  { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime, rehearsalPlaces }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
   recorder: CallRecorder,
@@ -166,6 +168,10 @@ function adminContext(
     twoPerson: configuration.operators.two_person.map((kind) => `admin.${kind}` as const),
     signsIn: signsInBy(database, configuration.operators),
     sessionRules: rulesOf(configuration.operators),
+    requireRehearsal: configuration.operators.require_rehearsal,
+    rehearse: (task, signal, onProgress) =>
+      rehearseOnThread({ ...task, location: databaseLocation(settings.databaseUrl) }, signal, onProgress),
+    rehearsalPlaces,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,
     ledger,

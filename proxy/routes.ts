@@ -1,6 +1,6 @@
 import { operatorOfNoTable } from '../plugins/operators/actor.ts'
 import type { Pipeline } from '../plugins/plugin.ts'
-import { bind, bindAs, docOf, type FactsOf } from './admin/http.ts'
+import { bind, bindAs, bindByAccept, docOf, type FactsOf } from './admin/http.ts'
 import type { Operation, Takes } from './admin/operation.ts'
 import { OPERATIONS } from './admin/operations.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
@@ -232,7 +232,7 @@ function adminRoutes(
 ): readonly BareRoute[] {
   const route = administering(s, recheck)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
-  const { cas, keys, secret, sessions, proposals, audit } = OPERATIONS
+  const { cas, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   return [
     route('POST', '/v1/admin/agents', write, agents.create),
@@ -285,6 +285,8 @@ function adminRoutes(
     route('GET', '/v1/admin/proposals/{id}', read, proposals.get),
     route('POST', '/v1/admin/proposals/{id}/confirm', read, proposals.confirm),
     route('POST', '/v1/admin/proposals/{id}/decline', read, proposals.decline),
+    route('POST', '/v1/admin/rehearsals', write, rehearsals.create, rehearsals.createInLines),
+    route('GET', '/v1/admin/rehearsals/{id}', read, rehearsals.get),
     route('GET', '/v1/admin/session', read, sessions.show),
     route('GET', '/v1/admin/sessions', read, sessions.list),
     route('DELETE', '/v1/admin/sessions/{id}', read, sessions.end),
@@ -298,17 +300,21 @@ function adminRoutes(
   ]
 }
 
-/** Makes the function that makes a route of administration: the gate asks for what the operation demands. */
+/**
+ * Makes the function that makes a route of administration: the gate asks for what the operation demands. `other`: the
+ * form of it in another media type.
+ */
 const administering =
   (s: Handlers, recheck: Pipelines['stillAdministers'] | null) =>
-  <T extends Takes, Output>(
+  <T extends Takes, Output, Other = never>(
     method: BareRoute['method'],
     path: string,
     pipelineFor: (asked: Pick<Operation<T, Output>, 'action' | 'demands'>) => Pipeline<FactsOf<T>>,
     operation: Operation<T, Output>,
+    other?: Operation<T, Other>,
   ): BareRoute => {
     const pipeline = pipelineFor(operation)
-    const handler = bind(operation, s.admin)
+    const handler = other ? bindByAccept(operation, other, s.admin) : bind(operation, s.admin)
     return documented(
       gated(method, path, { pipeline, recorder: s.operators, recheck }, handler),
       docOf(operation),

@@ -24,6 +24,7 @@ import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
 import { SecretUse } from './admin/operators/secret-use.ts'
 import { Renewals } from './admin/principals/renew.ts'
+import { RehearsalPlaces } from './admin/rehearsals/places.ts'
 import { beforeFirstSecret, Setup } from './admin/setup.ts'
 import { Logins } from './auth/login-challenge.ts'
 import { resourcesOf } from './auth/metadata.ts'
@@ -84,6 +85,7 @@ export interface Services {
   readonly subjectKeys: SubjectKeys
   /** The changes of one object, one after the other, whichever configuration is in force. */
   readonly oneAtATime: OneAtATime
+  readonly rehearsalPlaces: RehearsalPlaces
   readonly quota: Quota
   readonly renewals: Renewals
   readonly setup: Setup
@@ -183,6 +185,7 @@ export async function openServices(
     keys,
     subjectKeys,
     oneAtATime: new OneAtATime(),
+    rehearsalPlaces: new RehearsalPlaces(),
     logins: new Logins(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new Renewals(monotonic),

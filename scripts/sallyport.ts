@@ -46,6 +46,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'put MCP servers behind the gateway, and approve their tools',
     load: () => import('./verbs/mcp.ts'),
   },
+  rehearse: {
+    summary: 'say what a change would have done to the calls of the last days',
+    load: () => import('./verbs/rehearse.ts'),
+  },
   connect: {
     summary: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
     load: () => import('./verbs/connect.ts'),

@@ -1,6 +1,8 @@
+import { isObject } from '../../db/json.ts'
 import type { AdminContext, Caller } from './context.ts'
 import { type Given, type Operation, type Result, type Takes, understood } from './operation.ts'
 import { type Proposed, propose, waitsForSecond } from './proposals/propose.ts'
+import { checkRehearsed, namingOf } from './rehearsals/condition.ts'
 
 /**
  * Performs an operation for a caller that was let in, or stores it for a second operator where it needs one
@@ -14,8 +16,14 @@ export async function administer<T extends Takes, Output>(
   caller: Caller,
 ): Promise<Result<Output> | Proposed> {
   const { input, demanded } = await understood(bound, context, given, caller)
+  if (bound.preview && isDryRun(input)) return bound.preview(context, input, { ...caller, demanded })
+  const changes = (await bound.rehearses?.(context, input)) ?? []
+  const naming = namingOf(context, await checkRehearsed(context, changes, given.ifRehearsed, caller))
   const second = await waitsForSecond(bound, context, demanded, caller)
-  if (second.waits) return propose(bound, context, { given, input, demanded }, caller)
+  if (second.waits) return propose(bound, naming, { given, input, demanded }, caller)
   const actor = { ...caller.actor, standing: [...caller.actor.standing, ...second.standing] }
-  return bound.run(context, input, { ...caller, actor, demanded })
+  return bound.run(naming, input, { ...caller, actor, demanded })
 }
+
+const isDryRun = (input: object): boolean =>
+  'query' in input && isObject(input.query) && input.query.dry_run === true

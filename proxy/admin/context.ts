@@ -1,6 +1,9 @@
 import type { Authority } from '../../certs/authority/authority.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Changes } from '../../db/audit/rehearsal/changes.ts'
+import type { Rehearsed } from '../../db/audit/rehearsal/rehearse.ts'
+import type { Progress, Wanted } from '../../db/audit/rehearsal/task.ts'
 import type { Database } from '../../db/database.ts'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { Actor, Author } from '../../plugins/operators/actor.ts'
@@ -12,6 +15,7 @@ import type { Hangup } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
+import type { RehearsalPlaces } from './rehearsals/places.ts'
 
 /** The services that operations work with. One for each configuration in force. */
 export interface AdminContext {
@@ -40,6 +44,15 @@ export interface AdminContext {
   readonly twoPerson: readonly AdminCapability[]
   /** Whether the identity provider's people may sign in as the operator of this name. */
   readonly signsIn: (operatorName: string) => Promise<boolean>
+  /** Rehearses over the ledger, away from this thread. Rejects with the signal's reason when it fires. */
+  readonly rehearse: (
+    task: { readonly changes: Changes; readonly wanted: Wanted },
+    signal: AbortSignal,
+    onProgress?: (progress: Progress) => void,
+  ) => Promise<Rehearsed>
+  readonly rehearsalPlaces: RehearsalPlaces
+  /** Which changes of authority must name their rehearsal. */
+  readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
   /** What the configuration says of how long sessions last. */
   readonly sessionRules: Pick<SessionRules, 'idleMs' | 'absoluteMs'>
   /**

@@ -47,6 +47,17 @@ const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set([
   'machine_only',
 ])
 
+/** Binds two forms of one operation: the second where the caller accepts its media type. */
+export function bindByAccept<T extends Takes, Output, Other>(
+  usual: Operation<T, Output>,
+  other: Operation<T, Other>,
+  context: AdminContext,
+) {
+  const [plain, special] = [bind(usual, context), bind(other, context)]
+  return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
+    facts.headers.accept?.includes(other.media ?? '\0') ? special(facts) : plain(facts)
+}
+
 /** As {@link bind}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
 export const bindAs =
   <T extends Takes, Output>(actor: Actor, bound: Operation<T, Output>, context: AdminContext) =>
@@ -65,7 +76,8 @@ function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Give
   const { params, query, headers, json: body } = facts
   const given = { params, body, query: Object.fromEntries(new URLSearchParams(query)) }
   // Only what the operation has a schema for is looked at, and that only by its schema.
-  return { ...given, ifMatch: headers['if-match'] } as unknown as Given<T>
+  const ifRehearsed = headers['if-rehearsed']
+  return { ...given, ifMatch: headers['if-match'], ifRehearsed } as unknown as Given<T>
 }
 
 function replyOf<T extends Takes, Output>(
@@ -174,7 +186,7 @@ export function docOf<T extends Takes, Output>(
     caller,
     ...(caller === 'operator' && { demands: bound.demands }),
     ...(query && { query }),
-    ...(bound.conditional && { headers: { 'If-Match': 'The ETag of the object that was read.' } }),
+    ...conditionsOf(bound),
     ...(body && { body: { schema: body, ...(example !== undefined && { example }) } }),
     answers: {
       [status]:
@@ -195,12 +207,23 @@ export function docOf<T extends Takes, Output>(
     reasons: [
       ...(caller === 'operator' ? ADMISSION : []),
       ...(mayNeedTwo(bound) ? TWO : []),
+      ...(bound.rehearses ? REHEARSED : []),
       ...(body ? BODY : []),
       ...unprocessable,
       ...reasons,
     ],
   }
 }
+
+const conditionsOf = <T extends Takes, Output>({ conditional, rehearses }: Operation<T, Output>) => {
+  const headers = {
+    ...(conditional && { 'If-Match': 'The ETag of the object that was read.' }),
+    ...(rehearses && { 'If-Rehearsed': 'The rehearsal of this change, at most 15 minutes old.' }),
+  }
+  return Object.keys(headers).length > 0 ? { headers } : {}
+}
+
+const REHEARSED: readonly RefusalReason[] = ['rehearsal_required', 'not_found', 'precondition_failed']
 
 const TWO: readonly RefusalReason[] = [
   'two_people_required',

@@ -4,6 +4,7 @@ import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { AdminContext, Caller } from './context.ts'
 import { demandAlso } from './demands.ts'
 import { parse, type Revised } from './parse.ts'
+import type { Change } from './rehearsals/changes.ts'
 
 /** The schemas of an operation's input: the variable segments of its path, its query and its body. */
 export interface Takes {
@@ -17,6 +18,8 @@ interface Conditions {
    * The `If-Match` of RFC 9110 §13.1.1: the change is made only to the object that was read. Absent: to any.
    */
   readonly ifMatch?: string | undefined
+  /** `If-Rehearsed`: the rehearsal that a change rests on (docs/rehearsal.md#required). */
+  readonly ifRehearsed?: string | undefined
 }
 
 /** An input as its caller writes it. */
@@ -72,6 +75,17 @@ export interface Operation<T extends Takes, Output> {
    * the change. Absent: it makes one.
    */
   readonly object?: (context: AdminContext, input: Input<T>) => Promise<Revised>
+  /** The change of authority that this input makes, as a rehearsal has it; none where it makes none. */
+  readonly rehearses?: (
+    context: AdminContext,
+    input: Input<T>,
+  ) => readonly Change[] | Promise<readonly Change[]>
+  /** Does what `run` would do up to the change, which it does not make. Asked for by `?dry_run=true`. */
+  readonly preview?: (
+    context: AdminContext,
+    input: Input<T>,
+    caller: Caller,
+  ) => Promise<Result<NoInfer<Output>>>
   /** Why it cannot wait for a second operator, and what to do instead, in a sentence. Absent: it can. */
   readonly cannotWait?: string
   /** True: it needs no second operator, though it demands what others need one for. It lets nobody do more. */

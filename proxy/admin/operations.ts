@@ -30,6 +30,7 @@ import {
   reactivate,
 } from './principals/principals.ts'
 import { proposalOperations } from './proposals/operations.ts'
+import { getRehearsal, rehearse, rehearseInLines } from './rehearsals/operations.ts'
 
 /** The operations on principals of every type, enrollment and erasure aside: who has administered stays on record. */
 const ofKind = (kind: Kind) => ({
@@ -74,6 +75,7 @@ const DIRECT = {
   cas: { attach: attachCas, list: listCas, detach },
   keys: { rotateSigningKey },
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
+  rehearsals: { create: rehearse, createInLines: rehearseInLines, get: getRehearsal },
   sessions: { show: showSession, list: listSessions, end: endSession },
   audit: { list: listAudit, export: exportAudit, verify: verifyAudit },
 } as const

@@ -82,7 +82,13 @@ export const operatorsOptions = z.strictObject({
       'The kinds of changes that a second operator must confirm, from the second one on who could. Without operators ' +
         'among them, whoever holds admin.operators can make the second person.',
     ),
-  require_rehearsal: z.literal('never').default('never'),
+  require_rehearsal: z
+    .enum(['always', 'when_refusing', 'never'])
+    .default('never')
+    .describe(
+      'Which changes of authority must name their rehearsal in If-Rehearsed: all, or those that would refuse calls of the ' +
+        'last 30 days that were allowed.',
+    ),
 })
 
 export type OperatorsOptions = z.output<typeof operatorsOptions>

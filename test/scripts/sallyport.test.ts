@@ -22,6 +22,7 @@ const VERBS = [
   'agent',
   'enroll',
   'mcp',
+  'rehearse',
   'connect',
   'renew',
   'env',

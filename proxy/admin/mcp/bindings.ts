@@ -53,6 +53,9 @@ export const bindPrincipal = operation({
   action: 'mcp_binding.created',
   summary: 'Lets a principal reach an MCP resource. Its capabilities say what it may do there.',
   takes: { body: newBinding },
+  rehearses: (_context, { body: { agent_id: principal, resource_id: resource } }) => [
+    { principal, resource, bound: true },
+  ],
   output: binding,
   status: 201,
   revised: true,
@@ -143,6 +146,10 @@ export const revokeBinding = operation({
   },
   summary: "Revokes a binding. It holds at the principal's very next call.",
   takes: { params },
+  rehearses: async (context, { params: { binding_id: bindingId } }) => {
+    const { principal_id: principal, resource_id: resource } = await bindingOf(context, bindingId)
+    return [{ principal, resource, bound: false }]
+  },
   output: z.undefined(),
   status: 204,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],

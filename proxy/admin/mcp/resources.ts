@@ -133,6 +133,11 @@ export const patchMcpResource = operation({
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
   takes: { params, body: mcpResourcePatch },
+  rehearses: async (context, { params: { resource_id: id }, body }) => {
+    const { resource_id: resource } = await mcpResource(context, id)
+    const demands = Object.fromEntries(DEMANDS.flatMap((name) => (name in body ? [[name, body[name]]] : [])))
+    return Object.keys(demands).length > 0 ? [{ resource, ...demands }] : []
+  },
   output: resourceDetail,
   status: 200,
   conditional: true,
@@ -188,6 +193,9 @@ async function replace(
 
 const GRANT: AdminCapability = 'admin.grant'
 
+/** The fields that say who may call what. */
+const DEMANDS = ['required_capability', 'tool_capabilities', 'enabled'] as const
+
 type Field = keyof McpResourceFields
 
 /** The fields that decide who answers, and as whom it is patch. */
@@ -225,6 +233,10 @@ export const removeMcpResource = operation({
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Deletes an MCP server with its tools and its bindings.',
   takes: { params },
+  // To the calls of today it is as if it were switched off.
+  rehearses: async (context, { params: { resource_id: id } }) => [
+    { resource: (await mcpResource(context, id)).resource_id, enabled: false },
+  ],
   output: z.undefined(),
   status: 204,
   conditional: true,

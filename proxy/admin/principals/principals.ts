@@ -12,10 +12,12 @@ import { enrolling, granting } from '../demands.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
 import { notRaisedByItself, ofOperators, ownerStays } from '../operators/owners.ts'
-import { adminCapabilities, capabilities, displayName, shortName } from '../parse.ts'
+import { adminCapabilities, capabilities, checkIfMatch, displayName, shortName } from '../parse.ts'
+import type { Change } from '../rehearsals/changes.ts'
+import { previewOf } from '../rehearsals/run.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
-import { answer, objectOf, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
+import { answer, objectOf, PREVIEWED, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
 
 /** The variable segments of a principal's paths. */
 export const params = z.object({ id: z.string() })
@@ -42,6 +44,28 @@ const newPrincipal = (kind: Kind) => {
       .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipal)
   )
 }
+
+/** The change of a principal as a rehearsal has it: none of an operator, whose calls are of administration. */
+async function changeOf(
+  context: AdminContext,
+  kind: Kind,
+  id: string,
+  change: (principal: string) => Change,
+): Promise<readonly Change[]> {
+  await principalOf(context, kind, id)
+  return kind.type === 'operator' ? [] : [change(id)]
+}
+
+const dryRun = z
+  .enum(['true', 'false'])
+  .transform((text) => text === 'true')
+  .exactOptional()
+  .meta({
+    type: 'string',
+    enum: ['true', 'false'],
+    description:
+      'True: nothing is changed; `rehearsal` says what it would have done to the calls of 30 days.',
+  })
 
 /** What a principal of this kind may hold. */
 const setOf = ({ type }: Kind) => (type === 'operator' ? adminCapabilities : capabilities)
@@ -212,11 +236,25 @@ export const patchCapabilities = (kind: Kind) =>
     action: `${kind.type}.capabilities_patched`,
     object: objectOf(kind),
     summary: 'Replaces the whole set of capabilities.',
-    takes: { params, body: z.strictObject({ capabilities: setOf(kind) }) },
-    output: PRINCIPAL[kind.type],
+    takes: {
+      params,
+      query: z.object({ dry_run: dryRun }),
+      body: z.strictObject({ capabilities: setOf(kind) }),
+    },
+    output: PREVIEWED[kind.type],
     status: 200,
     conditional: true,
     revised: true,
+    rehearses: (context, { params: { id }, body: { capabilities: held } }) =>
+      changeOf(context, kind, id, (principal) => ({ principal, capabilities: held })),
+    preview: async (context, { params: { id }, body, ifMatch }, caller) => {
+      const record = await principalOf(context, kind, id)
+      checkIfMatch(ifMatch, record)
+      if (kind.type === 'operator') notRaisedByItself(caller, record, body.capabilities)
+      const next = { ...shown(kind, record), capabilities: body.capabilities }
+      const rehearsal = await previewOf(context, caller, record, body.capabilities)
+      return { value: { ...next, rehearsal } }
+    },
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...ofOperators(kind)],
     example: { capabilities: kind.type === 'operator' ? ['admin.read'] : ['llm.chat', 'mcp.tools.call'] },
     run: async (context, { params: { id }, body, ifMatch }, caller) => {
@@ -255,6 +293,8 @@ export const deactivate = (kind: Kind) =>
     output: z.undefined(),
     status: 204,
     conditional: true,
+    rehearses: (context, { params: { id } }) =>
+      changeOf(context, kind, id, (principal) => ({ principal, is_active: false })),
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...ofOperators(kind)],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await setActivity(context, kind, caller, id, ifMatch, false)

@@ -3,6 +3,7 @@ import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../context.ts'
+import { type Preview, preview } from '../rehearsals/view.ts'
 import { author, instant, sha256, token } from '../shapes.ts'
 import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from './kinds.ts'
 
@@ -61,12 +62,28 @@ const shapeOf = (kind: Kind): Shape<typeof MEMBERS> =>
     id: kind.noun,
   })
 
+const previewedOf = (kind: Kind) =>
+  withName(kind, {
+    ...(kind.type === 'user' ? { ...MEMBERS, principal_ref: PSEUDONYM } : MEMBERS),
+    rehearsal: preview.exactOptional(),
+  })
+
 /** The shape of a principal of each type. */
 export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> = {
   agent: shapeOf(AGENT),
   user: shapeOf(USER),
   workload: shapeOf(WORKLOAD),
   operator: shapeOf(OPERATOR),
+}
+
+/** The same, and what a change of its set would have done, where that was asked for. */
+export const PREVIEWED: Readonly<
+  Record<PrincipalType, z.ZodType<PrincipalView & { readonly rehearsal?: Preview }>>
+> = {
+  agent: previewedOf(AGENT),
+  user: previewedOf(USER),
+  workload: previewedOf(WORKLOAD),
+  operator: previewedOf(OPERATOR),
 }
 
 export type PrincipalView = z.output<(typeof PRINCIPAL)[PrincipalType]>

@@ -65,7 +65,7 @@ export async function propose<T extends Takes, Output>(
   const { actor, at } = caller
   const found = (await object?.(context, input)) ?? null
   if (found) checkIfMatch(given.ifMatch, found)
-  const { ifMatch: _, ...rest } = given
+  const { ifMatch: _, ifRehearsed: __, ...rest } = given
   const text = JSON.stringify(rest)
   if (Buffer.byteLength(text) > MAX_INPUT)
     throw new Refusal('proposals_full', { message: 'A proposal may hold at most 64 KiB.' })

@@ -68,7 +68,7 @@ await t.test(
     const set = await perform(
       users.setCapabilities,
       context,
-      { params, body: { capabilities: [] }, ifMatch: '"1"' },
+      { params, query: {}, body: { capabilities: [] }, ifMatch: '"1"' },
       CALLER,
     )
     t.match(set, { value: { capabilities: [] }, revision: 2 })

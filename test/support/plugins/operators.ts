@@ -1,5 +1,6 @@
 import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
 import type { SecretSource } from '../../../plugins/secrets/admin-secret.ts'
+import { RehearsalPlaces } from '../../../proxy/admin/rehearsals/places.ts'
 
 /** Whoever has the secret, in a test that calls operations without HTTP. */
 export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])
@@ -10,6 +11,9 @@ export const UNASKED = {
   twoPerson: [],
   signsIn: () => Promise.resolve(false),
   sessionRules: { idleMs: 900_000, absoluteMs: 28_800_000 },
+  rehearse: () => Promise.reject(new Error('nobody rehearses here')),
+  rehearsalPlaces: new RehearsalPlaces(),
+  requireRehearsal: 'never',
   recordDenied: () => Promise.resolve(),
 } as const
 

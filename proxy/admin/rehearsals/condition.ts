@@ -1,0 +1,64 @@
+import { findRehearsal, type StoredRehearsal } from '../../../db/rehearsal/store.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import type { Change } from './changes.ts'
+import { type Resolved, resolve } from './resolve.ts'
+import { run, usualWindow } from './run.ts'
+
+/** The age up to which a change may rest on a rehearsal. ms. */
+const FRESH_MS = 15 * 60_000
+
+/**
+ * Asks for the rehearsal of a change (docs/rehearsal.md#required). `named`: `If-Rehearsed`. Returns its id; null where
+ * the change names none, and needs none. Refuses with `not_found` and `precondition_failed` where it names one that is
+ * not its own, or old, and with `rehearsal_required` where it must name one.
+ */
+export async function checkRehearsed(
+  context: AdminContext,
+  changes: readonly Change[],
+  named: string | undefined,
+  caller: Caller,
+): Promise<string | null> {
+  const { requireRehearsal: required } = context
+  if (changes.length === 0 || (named === undefined && required === 'never')) return null
+  const resolved = await resolve(context, changes)
+  if (named !== undefined) return ofChange(await rehearsalNamed(context, named), resolved, caller.at)
+  if (required === 'always') throw new Refusal('rehearsal_required')
+  const { totals } = await run(context, caller, resolved, usualWindow(caller.at))
+  if (totals.newly_refused === 0) return null
+  throw new Refusal('rehearsal_required', {
+    message: `This would refuse ${totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,
+  })
+}
+
+async function rehearsalNamed({ database }: AdminContext, id: string): Promise<StoredRehearsal> {
+  const found = await findRehearsal(database, id)
+  if (!found) throw new Refusal('not_found', { message: 'There is no rehearsal of this id.' })
+  return found
+}
+
+function ofChange(found: StoredRehearsal, { text, etags }: Resolved, at: number): string {
+  const stale = (message: string) => new Refusal('precondition_failed', { message })
+  if (found.changes !== text) throw stale('This rehearsal is of another change.')
+  if (at - Date.parse(found.created_at) > FRESH_MS)
+    throw stale('This rehearsal is older than 15 minutes. Rehearse the change again.')
+  // Proven by record: an object of texts, written in the order of the changes, which are the same.
+  if (found.etags !== JSON.stringify(etags))
+    throw stale('What this rehearsal is about has changed since. Rehearse the change again.')
+  return found.rehearsal_id
+}
+
+/** The context of a change whose rows name its rehearsal. */
+export const namingOf = (context: AdminContext, rehearsal: string | null): AdminContext =>
+  rehearsal === null
+    ? context
+    : {
+        ...context,
+        ledger: {
+          commit: (unit) =>
+            context.ledger.commit({
+              ...unit,
+              entries: unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, rehearsal } })),
+            }),
+        },
+      }

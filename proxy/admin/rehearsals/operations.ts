@@ -1,0 +1,128 @@
+import { z } from 'zod'
+import type { Progress } from '../../../db/audit/rehearsal/task.ts'
+import { findRehearsal } from '../../../db/rehearsal/store.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { operation, type Takes } from '../operation.ts'
+import { changes } from './changes.ts'
+import { type Rehearsal, record } from './record.ts'
+import { resolve } from './resolve.ts'
+import { run, USUAL_MS } from './run.ts'
+import { rehearsal } from './view.ts'
+
+const moment = z.iso
+  .datetime({ offset: true, error: 'must be an instant as RFC 3339 writes it' })
+  .transform((text) => Date.parse(text))
+  .refine((at) => at >= 0 && at < 253_402_300_800_000, 'must be an instant as RFC 3339 writes it')
+  .meta({ type: 'string', format: 'date-time' })
+
+const asked = z.strictObject({
+  changes,
+  since: moment.exactOptional().meta({ description: 'Inclusive. Default: 30 days before `until`.' }),
+  until: moment.exactOptional().meta({ description: 'Exclusive. Default: now.' }),
+})
+
+type Asked = z.output<typeof asked>
+
+const takes = { body: asked } satisfies Takes
+
+const declared = {
+  demands: 'admin.grant',
+  action: 'rehearsal.done',
+  // It grants nothing: whoever may rehearse needs no second one.
+  harmless: true,
+  takes,
+  status: 200,
+  reasons: ['overloaded', 'audit_unavailable'],
+  example: { changes: [] },
+} as const
+
+/**
+ * POST /v1/admin/rehearsals: judges the decisions of a window once more, with changes laid over what was
+ * (docs/rehearsal.md). One row records what it came to.
+ */
+export const rehearse = operation({
+  ...declared,
+  name: 'rehearse',
+  summary: 'Says what changes of authority would have done to the calls of a window.',
+  output: rehearsal,
+  run: async (context, { body }, caller) => ({ value: await rehearsed(context, body, caller) }),
+})
+
+/** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the rehearsal. */
+export const rehearseInLines = operation({
+  ...declared,
+  name: 'rehearseWithProgress',
+  summary: 'The same, with lines of its progress before it.',
+  media: 'application/x-ndjson',
+  output: z.unknown(),
+  run: async (context, { body }, caller) => ({
+    value: await linesOf((onProgress) => rehearsed(context, body, caller, onProgress)),
+  }),
+})
+
+async function rehearsed(
+  context: AdminContext,
+  body: Asked,
+  caller: Caller,
+  onProgress?: (progress: Progress) => void,
+): Promise<Rehearsal> {
+  const { since, until = caller.at } = body
+  const from = since ?? until - USUAL_MS
+  if (from >= until) throw unprocessable([{ field: 'since', message: 'must be before until' }])
+  const window = { since: new Date(Math.max(from, 0)).toISOString(), until: new Date(until).toISOString() }
+  const resolved = await resolve(context, body.changes)
+  return record(context, caller, resolved, await run(context, caller, resolved, window, onProgress))
+}
+
+/**
+ * The lines of a work that tells its progress. Resolves once there is one, so that what cannot even begin is refused as
+ * everything else is.
+ */
+async function linesOf(
+  work: (onProgress: (progress: Progress) => void) => Promise<Rehearsal>,
+): Promise<AsyncIterable<Uint8Array>> {
+  let told: Progress | null = null
+  let wake = Promise.withResolvers<void>()
+  const done = work((progress) => {
+    told = progress
+    wake.resolve()
+  })
+  done.catch(() => undefined)
+  const ended = done.then(() => 'ended' as const)
+  await Promise.race([wake.promise, ended])
+  async function* lines(): AsyncGenerator<Uint8Array> {
+    for (;;) {
+      const progress = told
+      told = null
+      wake = Promise.withResolvers<void>()
+      if (progress !== null) yield lineOf({ progress })
+      if ((await Promise.race([wake.promise, ended])) === 'ended') break
+    }
+    yield lineOf(await done)
+  }
+  return lines()
+}
+
+const encoder = new TextEncoder()
+
+const lineOf = (value: unknown): Uint8Array => encoder.encode(`${JSON.stringify(value)}\n`)
+
+/** GET /v1/admin/rehearsals/{id}: the same object again, for 30 days. */
+export const getRehearsal = operation({
+  name: 'getRehearsal',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows a rehearsal once more, for 30 days.',
+  takes: { params: z.object({ id: z.string() }) },
+  output: rehearsal,
+  status: 200,
+  reasons: ['not_found'],
+  run: async ({ database }, { params: { id } }, { at }) => {
+    const found = await findRehearsal(database, id)
+    if (!found || at - Date.parse(found.created_at) > USUAL_MS)
+      throw new Refusal('not_found', { message: 'There is no rehearsal of this id.' })
+    // Proven by record, which alone stores them.
+    return { value: JSON.parse(found.result) as Rehearsal }
+  },
+})

@@ -1,0 +1,54 @@
+import type { Window } from '../../../db/audit/rehearsal/rehearse.ts'
+import type { Progress } from '../../../db/audit/rehearsal/task.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { etagOf } from '../parse.ts'
+import type { Resolved } from './resolve.ts'
+import { type Preview, shown } from './view.ts'
+
+/** The window where the caller says none. ms. */
+export const USUAL_MS = 30 * 86_400_000
+
+/** The window of the last 30 days. `at`: ms since the epoch. */
+export const usualWindow = (at: number): Window => ({
+  since: new Date(at - USUAL_MS).toISOString(),
+  until: new Date(at).toISOString(),
+})
+
+/**
+ * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` where it, or all, rehearse
+ * too much at once.
+ */
+export async function run(
+  { rehearse, rehearsalPlaces, database }: AdminContext,
+  { actor, at, hangup }: Caller,
+  { laid, principals, etags }: Resolved,
+  window: Window,
+  onProgress?: (progress: Progress) => void,
+): Promise<Preview> {
+  const task = { changes: laid, wanted: { ...window, principals } }
+  const rehearsed = await rehearsalPlaces.in(actor.id, () => rehearse(task, hangup.signal, onProgress))
+  return shown(database, { rehearsed, window, at, etags })
+}
+
+/** What another set of capabilities would have done to the calls of a principal in the last 30 days. */
+export function previewOf(
+  context: AdminContext,
+  caller: Caller,
+  principal: PrincipalRecord,
+  capabilities: readonly string[],
+): Promise<Preview> {
+  const { principal_id: id, principal_ref: ref } = principal
+  const resolved = {
+    laid: {
+      principals: new Map([[ref, { capabilities }]]),
+      resources: new Map(),
+      bindings: new Map(),
+      settings: {},
+    },
+    principals: [ref],
+    text: '',
+    etags: { [id]: etagOf(principal) },
+  }
+  return run(context, caller, resolved, usualWindow(caller.at))
+}

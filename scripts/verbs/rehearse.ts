@@ -1,0 +1,163 @@
+import { type Call, expect } from '../admin/call.ts'
+import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { columns, printable } from '../admin/printable.ts'
+import { verbOf, WrongUsage } from '../command.ts'
+
+const [REFUSES, UNDECIDED] = [3, 4]
+const REHEARSALS = '/v1/admin/rehearsals'
+
+export const verb = verbOf({
+  name: 'sallyport rehearse',
+  takes: '[PRINCIPAL]',
+  make: 'make rehearse ARGS="…"',
+  about: `Says what a change of authority would have done to the calls of the last days, before it is made: who would be stopped, at
+what, how often and since when. Changes nothing; the rehearsal is one row of the ledger, and a change may name it.`,
+  options: {
+    set: {
+      type: 'string',
+      value: 'CAP,CAP',
+      description: 'the whole new set of PRINCIPAL; --set "" is an empty one',
+    },
+    deactivate: { type: 'boolean', description: 'PRINCIPAL out of service' },
+    bind: { type: 'string', value: 'SERVER', description: 'PRINCIPAL may reach that MCP server' },
+    unbind: { type: 'string', value: 'SERVER', description: 'PRINCIPAL may not reach it any more' },
+    mode: { type: 'string', value: 'MODE', description: 'egress_dpop_mode: off, optional or required' },
+    'no-downgrade': { type: 'boolean', description: 'who has a proof key must always prove' },
+    'enforce-tools-call': { type: 'boolean', description: 'each call of a tool demands mcp.tools.call too' },
+    last: {
+      type: 'string',
+      value: 'TIME',
+      default: '30d',
+      description: 'the window, up to now: 90m, 24h, 30d',
+    },
+    json: { type: 'boolean', description: 'as the admin API says it' },
+    ...DOOR,
+  },
+  notes: `${DOOR_NOTES}
+Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot be decided, 2 wrong arguments, 1 any other failure.`,
+  failing: { as: 'sallyport', usage: 2, failed: 1 },
+  run: async ({ last, json, ...options }, [principal, ...more]) => {
+    if (more.length > 0) throw new WrongUsage('say one principal at most')
+    const changes = changesOf(principal, options)
+    const since = new Date(Date.now() - spanOf(last)).toISOString()
+    const found = await administering(options, (call) => rehearse(call, changes, since))
+    process.stdout.write(json ? `${JSON.stringify(found, null, 2)}\n` : printable(linesOf(found)))
+    const { newly_refused: refused, undecidable } = found.totals
+    return refused > 0 ? REFUSES : undecidable > 0 ? UNDECIDED : 0
+  },
+})
+
+/** A rehearsal as the admin API shows it (docs/rehearsal.md). */
+interface Rehearsal {
+  readonly id: string
+  readonly window: {
+    readonly since: string
+    readonly until: string
+    readonly decisions: number
+    readonly principals: number
+  }
+  readonly unchanged: number
+  readonly newly_refused: readonly Group[]
+  readonly newly_allowed: readonly Group[]
+  readonly undecidable: readonly { readonly why: string; readonly decisions: number }[]
+  readonly totals: Readonly<Record<'newly_refused' | 'newly_allowed' | 'undecidable', number>>
+  readonly disagreements: number
+  readonly truncated: boolean
+}
+
+interface Group {
+  readonly principal_id: string | null
+  readonly action: string
+  readonly tool: string | null
+  readonly model: string | null
+  readonly capability: string | null
+  readonly reason: string
+  readonly decisions: number
+  readonly first_at: string
+  readonly last_at: string
+}
+
+const rehearse = async (call: Call, changes: readonly object[], since: string): Promise<Rehearsal> =>
+  // The admin API's own shape, of the version that runs.
+  expect(await call('POST', REHEARSALS, { changes, since }), 200) as unknown as Rehearsal
+
+interface Options {
+  readonly set?: string
+  readonly deactivate?: boolean
+  readonly bind?: string
+  readonly unbind?: string
+  readonly mode?: string
+  readonly 'no-downgrade'?: boolean
+  readonly 'enforce-tools-call'?: boolean
+}
+
+function changesOf(principal: string | undefined, options: Options): readonly object[] {
+  const {
+    set,
+    deactivate,
+    bind,
+    unbind,
+    mode,
+    'no-downgrade': strict,
+    'enforce-tools-call': enforced,
+  } = options
+  const ofPrincipal = [
+    ...(set === undefined ? [] : [{ capabilities: set.split(',').flatMap((token) => token.trim() || []) }]),
+    ...(deactivate ? [{ is_active: false }] : []),
+    ...(bind === undefined ? [] : [{ resource: bind, bound: true }]),
+    ...(unbind === undefined ? [] : [{ resource: unbind, bound: false }]),
+  ]
+  if (principal === undefined ? ofPrincipal.length > 0 : ofPrincipal.length === 0)
+    throw new WrongUsage('say a principal and what becomes of it: acme::bot --set llm.chat')
+  const settings = {
+    ...(mode !== undefined && { egress_dpop_mode: mode }),
+    ...(strict && { no_downgrade: true }),
+    ...(enforced && { enforce_tools_call: true }),
+  }
+  const ofAll = Object.keys(settings).length > 0 ? [{ settings }] : []
+  return [...ofPrincipal.map((change) => ({ principal, ...change })), ...ofAll]
+}
+
+const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** ms. */
+function spanOf(text: string): number {
+  const [, count = '', unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(text) ?? []
+  if (count === '') throw new WrongUsage(`--last must be like 90m, 24h or 30d, got ${JSON.stringify(text)}`)
+  return Number(count) * (UNITS[unit] ?? 0)
+}
+
+function linesOf(found: Rehearsal): readonly string[] {
+  const {
+    window,
+    unchanged,
+    newly_refused: refused,
+    newly_allowed: allowed,
+    undecidable,
+    disagreements,
+  } = found
+  const { decisions, principals, since, until } = window
+  return [
+    `${decisions} decisions of ${principals} principals, ${since} to ${until}: ${unchanged} as they were`,
+    ...pileLines(`would be refused: ${found.totals.newly_refused}`, refused),
+    ...pileLines(`would be allowed, of those that were tried: ${found.totals.newly_allowed}`, allowed),
+    ...undecidable.map(({ why, decisions: count }) => `cannot be decided: ${count}, ${why}`),
+    ...(disagreements > 0 ? [`recorded decisions that do not follow from the ledger: ${disagreements}`] : []),
+    ...(found.truncated ? ['more kinds of calls than are shown'] : []),
+    `rehearsal ${found.id}`,
+  ]
+}
+
+function pileLines(title: string, groups: readonly Group[]): readonly string[] {
+  if (groups.length === 0) return [title]
+  const rows = groups.map((one) => [
+    one.principal_id ?? '',
+    one.tool ?? one.model ?? one.action,
+    one.capability ?? one.reason,
+    String(one.decisions),
+    one.first_at,
+    one.last_at,
+  ])
+  const titles = ['WHO', 'AT', 'LACKS', 'CALLS', 'SINCE', 'LAST']
+  return [title, ...columns([titles, ...rows]).map((line) => `  ${line}`)]
+}

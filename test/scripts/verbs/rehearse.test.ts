@@ -1,0 +1,46 @@
+import t from 'tap'
+import { CHAT, testGateway } from '../../support/gateway.ts'
+import { sallyport } from '../../support/run.ts'
+
+await t.test(
+  'sallyport rehearse tells a person who would be stopped, and a script by its exit code',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat', 'x'])
+    for (let call = 0; call < 3; call += 1)
+      await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    const env = {
+      MCP_PROXY_DATA_DIR: gateway.settings.dataDir,
+      MCP_PROXY_DATABASE_URL: gateway.settings.databaseUrl,
+    }
+    const rehearse = (...args: string[]) => sallyport(['rehearse', ...args], env)
+
+    const stops = await rehearse('acme::bot', '--set', 'x')
+    t.match(stops, { code: 3, err: '', out: /^3 decisions of 1 principals, .*: 0 as they were$/m })
+    t.match(
+      stops.out,
+      /^would be refused: 3\n {2}WHO +AT +LACKS +CALLS +SINCE +LAST\n {2}acme::bot +\S+ +llm\.chat +3 +20/m,
+    )
+    const [, id = ''] = /^rehearsal (reh_\w+)$/m.exec(stops.out) ?? []
+    t.equal((await gateway.admin('GET', `/v1/admin/rehearsals/${id}`)).status, 200)
+    t.match(await rehearse('acme::bot', '--set', 'llm.chat', '--last', '24h'), {
+      code: 0,
+      out: /^would be refused: 0$/m,
+    })
+    t.match(await rehearse('--mode', 'required'), { code: 3, out: / proof_required / })
+    t.match(JSON.parse((await rehearse('acme::bot', '--deactivate', '--json')).out), {
+      totals: { newly_refused: 3 },
+    })
+
+    for (const [args, err] of [
+      [['acme::bot'], /say a principal and what becomes of it/],
+      [['--set', 'x'], /say a principal and what becomes of it/],
+      [['acme::bot', '--set', 'x', '--last', 'ever'], /--last must be like 90m, 24h or 30d, got "ever"/],
+    ] as const)
+      t.match(await rehearse(...args), { code: 2, err })
+    t.match(await rehearse('acme::nobody', '--set', 'x'), {
+      code: 1,
+      err: /^sallyport: changes\[0\]\.principal: .*\n$/,
+    })
+  },
+)
