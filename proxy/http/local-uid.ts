@@ -38,9 +38,18 @@ const SO_PEERCRED = 17
 const UCRED_BYTES = 12
 const UID_AT = 4
 
-/** On Linux the kernel is asked (`SO_PEERCRED`, unix(7)); elsewhere nobody. */
+/** On Linux the kernel is asked (`SO_PEERCRED`, unix(7)); elsewhere, and where its interface does not load, nobody. */
 function uidReader(): UidReader {
-  if (process.platform !== 'linux') return () => null
+  try {
+    return process.platform === 'linux' ? byPeerCredentials() : () => null
+  } catch {
+    // Of a platform that it has no library for: who administers here is then `socket:unknown`.
+    return () => null
+  }
+}
+
+/** Throws where the foreign function interface cannot be loaded. */
+function byPeerCredentials(): UidReader {
   const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi
   // Of the C library that this process runs on, whichever it is.
   const getsockopt = koffi
