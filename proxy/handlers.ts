@@ -1,6 +1,6 @@
 import { databaseLocation } from '../db/engine.ts'
 import { type McpStanding, mcpStanding } from '../db/mcp/bindings.ts'
-import { rehearseOnThread } from '../db/rehearsal/thread.ts'
+import { walkOnThread } from '../db/rehearsal/thread.ts'
 import { audit, type CallRecorder } from '../plugins/audit/audit.ts'
 import type { Known } from '../plugins/audit/decision.ts'
 import type { Principal } from '../plugins/facts.ts'
@@ -169,8 +169,8 @@ function adminContext(
     signsIn: signsInBy(database, configuration.operators),
     sessionRules: rulesOf(configuration.operators),
     requireRehearsal: configuration.operators.require_rehearsal,
-    rehearse: (task, signal, onProgress) =>
-      rehearseOnThread({ ...task, location: databaseLocation(settings.databaseUrl) }, signal, onProgress),
+    walkCalls: (task, signal, onProgress) =>
+      walkOnThread(databaseLocation(settings.databaseUrl), task, signal, onProgress),
     rehearsalPlaces,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,

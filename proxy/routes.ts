@@ -243,9 +243,10 @@ function adminRoutes(
     route('GET', '/v1/admin/workloads', read, workloads.list),
     route('POST', '/v1/admin/operators', write, operators.create),
     route('GET', '/v1/admin/operators', read, operators.list),
-    ...Object.entries({ agents, users, workloads }).map(([plural, kind]) =>
+    ...Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => [
       route('POST', `/v1/admin/${plural}/{id}/erase`, read, kind.erase),
-    ),
+      route('GET', `/v1/admin/${plural}/{id}/usage`, read, kind.usage),
+    ]),
     ...Object.entries({ agents, users, workloads, operators }).flatMap(([plural, kind]) => {
       const one = `/v1/admin/${plural}/{id}`
       return [

@@ -50,6 +50,14 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'say what a change would have done to the calls of the last days',
     load: () => import('./verbs/rehearse.ts'),
   },
+  usage: {
+    summary: 'say which capabilities a principal has used, and which not',
+    load: () => import('./verbs/usage.ts'),
+  },
+  suggest: {
+    summary: 'print the least set of a principal as a rehearsal',
+    load: () => import('./verbs/suggest.ts'),
+  },
   connect: {
     summary: 'the sidecar: plain loopback HTTP in, mTLS and DPoP out',
     load: () => import('./verbs/connect.ts'),

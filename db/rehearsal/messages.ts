@@ -1,16 +1,24 @@
 import type { Changes } from '../audit/rehearsal/changes.ts'
 import type { Rehearsed } from '../audit/rehearsal/rehearse.ts'
 import type { Progress, Wanted } from '../audit/rehearsal/task.ts'
+import type { Used } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
 
-/** The start of a rehearsal's thread. */
-export interface RehearsalData {
-  readonly location: DatabaseLocation
-  readonly changes: Changes
-  readonly wanted: Wanted
+/** What is asked of the recorded calls. */
+export type WalkTask =
+  | { readonly kind: 'rehearse'; readonly wanted: Wanted; readonly changes: Changes }
+  | { readonly kind: 'usage'; readonly wanted: Wanted; readonly principal: string }
+
+/** The same, and where they are. */
+export type WalkData = WalkTask & { readonly location: DatabaseLocation }
+
+/** What it comes to, by what was asked. */
+export interface Walked {
+  readonly rehearse: Rehearsed
+  readonly usage: Used
 }
 
-/** A message from it. The last one is `done`; a thread that cannot go on ends with an error. */
-export type FromRehearsal =
+/** A message from the thread. The last one is `done`; a thread that cannot go on ends with an error. */
+export type FromWalk =
   | ({ readonly kind: 'progress' } & Progress)
-  | { readonly kind: 'done'; readonly rehearsed: Rehearsed }
+  | { readonly kind: 'done'; readonly result: Walked[keyof Walked] }

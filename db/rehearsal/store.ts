@@ -13,6 +13,20 @@ export const findRehearsal = ({ kysely }: Database, id: string): Promise<StoredR
 export const insertRehearsal = ({ kysely }: Database, rehearsal: StoredRehearsal): Statement =>
   statementOf(kysely.insertInto('rehearsals').values(rehearsal).compile(), 1)
 
-/** Forgets those that are older than an instant. `before`: ms since the epoch. */
-export const deleteRehearsals = ({ kysely }: Database, before: number): Statement =>
-  statementOf(kysely.deleteFrom('rehearsals').where('created_at', '<', timestamp(before)).compile())
+/** The rehearsals that are kept at most: each may take a megabyte. */
+const MOST = 1_000
+
+/** Forgets those that are older than an instant, and the oldest beyond a thousand. `before`: ms since the epoch. */
+export function deleteRehearsals({ kysely }: Database, before: number): Statement {
+  const newest = kysely
+    .selectFrom('rehearsals')
+    .select('rehearsal_id')
+    .orderBy('created_at', 'desc')
+    .limit(MOST)
+  const query = kysely
+    .deleteFrom('rehearsals')
+    .where((row) =>
+      row.or([row('created_at', '<', timestamp(before)), row('rehearsal_id', 'not in', newest)]),
+    )
+  return statementOf(query.compile())
+}

@@ -1,9 +1,10 @@
-// The thread of one rehearsal: calls keep their loop, however long the ledger is (docs/rehearsal.md#cost).
+// The thread of one walk over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
 import { parentPort, workerData } from 'node:worker_threads'
 import { rehearser } from '../audit/rehearsal/rehearse.ts'
 import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
+import { usage } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
-import type { FromRehearsal, RehearsalData } from './messages.ts'
+import type { FromWalk, WalkData } from './messages.ts'
 
 const port = parentPort
 if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only')
@@ -12,10 +13,11 @@ if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only'
 const TELL_MS = 250
 
 // Proven by db/rehearsal/thread.ts, which starts this thread and nothing else.
-const { location, changes, wanted } = workerData as RehearsalData
-const tell = (message: FromRehearsal): void => port.postMessage(message)
+const data = workerData as WalkData
+const { location, wanted } = data
+const tell = (message: FromWalk): void => port.postMessage(message)
 
-const walk = rehearser(changes, wanted)
+const walk = data.kind === 'usage' ? usage(data.principal, wanted) : rehearser(data.changes, wanted)
 let toldAt = performance.now()
 for await (const { leaves, rows, of } of partsOf(location, wanted)) {
   for (const leaf of leaves) walk.see(leaf)
@@ -23,7 +25,7 @@ for await (const { leaves, rows, of } of partsOf(location, wanted)) {
   toldAt = performance.now()
   tell({ kind: 'progress', rows, of })
 }
-tell({ kind: 'done', rehearsed: walk.result() })
+tell({ kind: 'done', result: walk.result() })
 
 /** The rows, by the engine that holds them. Only its own driver is loaded. */
 async function* partsOf(from: DatabaseLocation, needed: Wanted): AsyncGenerator<WalkedPart> {

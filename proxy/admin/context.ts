@@ -1,10 +1,10 @@
 import type { Authority } from '../../certs/authority/authority.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
-import type { Changes } from '../../db/audit/rehearsal/changes.ts'
-import type { Rehearsed } from '../../db/audit/rehearsal/rehearse.ts'
-import type { Progress, Wanted } from '../../db/audit/rehearsal/task.ts'
+import type { Progress } from '../../db/audit/rehearsal/task.ts'
 import type { Database } from '../../db/database.ts'
+import type { Walked, WalkTask } from '../../db/rehearsal/messages.ts'
+import type { WalkOf } from '../../db/rehearsal/thread.ts'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { Actor, Author } from '../../plugins/operators/actor.ts'
 import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
@@ -44,12 +44,12 @@ export interface AdminContext {
   readonly twoPerson: readonly AdminCapability[]
   /** Whether the identity provider's people may sign in as the operator of this name. */
   readonly signsIn: (operatorName: string) => Promise<boolean>
-  /** Rehearses over the ledger, away from this thread. Rejects with the signal's reason when it fires. */
-  readonly rehearse: (
-    task: { readonly changes: Changes; readonly wanted: Wanted },
+  /** Walks over the recorded calls, away from this thread. Rejects with the signal's reason when it fires. */
+  readonly walkCalls: <Kind extends WalkTask['kind']>(
+    task: WalkOf<Kind>,
     signal: AbortSignal,
     onProgress?: (progress: Progress) => void,
-  ) => Promise<Rehearsed>
+  ) => Promise<Walked[Kind]>
   readonly rehearsalPlaces: RehearsalPlaces
   /** Which changes of authority must name their rehearsal. */
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'

@@ -31,6 +31,7 @@ import {
 } from './principals/principals.ts'
 import { proposalOperations } from './proposals/operations.ts'
 import { getRehearsal, rehearse, rehearseInLines } from './rehearsals/operations.ts'
+import { usageOf } from './rehearsals/usage.ts'
 
 /** The operations on principals of every type, enrollment and erasure aside: who has administered stays on record. */
 const ofKind = (kind: Kind) => ({
@@ -48,15 +49,23 @@ const DIRECT = {
   agents: {
     ...ofKind(AGENT),
     erase: erase(AGENT),
+    usage: usageOf(AGENT),
     list: listAgents,
     create: mintAgent,
     enrollByoca,
     enrollSpiffe,
   },
-  users: { ...ofKind(USER), erase: erase(USER), list: listPrincipalsOf(USER), create: createPrincipal(USER) },
+  users: {
+    ...ofKind(USER),
+    erase: erase(USER),
+    usage: usageOf(USER),
+    list: listPrincipalsOf(USER),
+    create: createPrincipal(USER),
+  },
   workloads: {
     ...ofKind(WORKLOAD),
     erase: erase(WORKLOAD),
+    usage: usageOf(WORKLOAD),
     list: listPrincipalsOf(WORKLOAD),
     create: createPrincipal(WORKLOAD),
   },

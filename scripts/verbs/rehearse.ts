@@ -2,6 +2,7 @@ import { type Call, expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { columns, printable } from '../admin/printable.ts'
 import { verbOf, WrongUsage } from '../command.ts'
+import { LAST, sinceOf } from '../rehearsal.ts'
 
 const [REFUSES, UNDECIDED] = [3, 4]
 const REHEARSALS = '/v1/admin/rehearsals'
@@ -24,12 +25,7 @@ what, how often and since when. Changes nothing; the rehearsal is one row of the
     mode: { type: 'string', value: 'MODE', description: 'egress_dpop_mode: off, optional or required' },
     'no-downgrade': { type: 'boolean', description: 'who has a proof key must always prove' },
     'enforce-tools-call': { type: 'boolean', description: 'each call of a tool demands mcp.tools.call too' },
-    last: {
-      type: 'string',
-      value: 'TIME',
-      default: '30d',
-      description: 'the window, up to now: 90m, 24h, 30d',
-    },
+    ...LAST,
     json: { type: 'boolean', description: 'as the admin API says it' },
     ...DOOR,
   },
@@ -39,7 +35,7 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
   run: async ({ last, json, ...options }, [principal, ...more]) => {
     if (more.length > 0) throw new WrongUsage('say one principal at most')
     const changes = changesOf(principal, options)
-    const since = new Date(Date.now() - spanOf(last)).toISOString()
+    const since = sinceOf(last)
     const found = await administering(options, (call) => rehearse(call, changes, since))
     process.stdout.write(json ? `${JSON.stringify(found, null, 2)}\n` : printable(linesOf(found)))
     const { newly_refused: refused, undecidable } = found.totals
@@ -116,15 +112,6 @@ function changesOf(principal: string | undefined, options: Options): readonly ob
   }
   const ofAll = Object.keys(settings).length > 0 ? [{ settings }] : []
   return [...ofPrincipal.map((change) => ({ principal, ...change })), ...ofAll]
-}
-
-const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
-
-/** ms. */
-function spanOf(text: string): number {
-  const [, count = '', unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(text) ?? []
-  if (count === '') throw new WrongUsage(`--last must be like 90m, 24h or 30d, got ${JSON.stringify(text)}`)
-  return Number(count) * (UNITS[unit] ?? 0)
 }
 
 function linesOf(found: Rehearsal): readonly string[] {

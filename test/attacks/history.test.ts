@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
 import { databaseLocation } from '../../db/engine.ts'
-import { rehearseOnThread } from '../../db/rehearsal/thread.ts'
+import { walkOnThread } from '../../db/rehearsal/thread.ts'
 import { without } from '../support/certs/openssl.ts'
 import { databaseUrl } from '../support/db/engine.ts'
 import { ALL } from '../support/db/rehearsal.ts'
@@ -171,8 +171,9 @@ await t.test(
     const verified = await sallyport(['verify', database])
     t.equal(verified.code, 0, `the tables are what the rows say: ${verified.out}${verified.err}`)
     const nothing = { principals: new Map(), resources: new Map(), bindings: new Map(), settings: {} }
-    const rehearsed = await rehearseOnThread(
-      { location: databaseLocation(database), changes: nothing, wanted: { ...ALL, principals: null } },
+    const rehearsed = await walkOnThread(
+      databaseLocation(database),
+      { kind: 'rehearse', changes: nothing, wanted: { ...ALL, principals: null } },
       new AbortController().signal,
     )
     t.match(

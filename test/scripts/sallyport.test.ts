@@ -23,6 +23,8 @@ const VERBS = [
   'enroll',
   'mcp',
   'rehearse',
+  'usage',
+  'suggest',
   'connect',
   'renew',
   'env',

@@ -51,7 +51,7 @@ type Fate = { readonly row: StoredRow } & (
 )
 
 /** Kinds of calls whose fate is remembered between two changes. */
-const REMEMBERED = 50_000
+const REMEMBERED = 10_000
 
 /**
  * Judges the decisions of a window once more with changes laid over the state of each row's own time

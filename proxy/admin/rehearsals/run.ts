@@ -20,14 +20,14 @@ export const usualWindow = (at: number): Window => ({
  * too much at once.
  */
 export async function run(
-  { rehearse, rehearsalPlaces, database }: AdminContext,
+  { walkCalls, rehearsalPlaces, database }: AdminContext,
   { actor, at, hangup }: Caller,
   { laid, principals, etags }: Resolved,
   window: Window,
   onProgress?: (progress: Progress) => void,
 ): Promise<Preview> {
-  const task = { changes: laid, wanted: { ...window, principals } }
-  const rehearsed = await rehearsalPlaces.in(actor.id, () => rehearse(task, hangup.signal, onProgress))
+  const task = { kind: 'rehearse', changes: laid, wanted: { ...window, principals } } as const
+  const rehearsed = await rehearsalPlaces.in(actor.id, () => walkCalls(task, hangup.signal, onProgress))
   return shown(database, { rehearsed, window, at, etags })
 }
 

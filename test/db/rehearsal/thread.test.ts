@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { Changes } from '../../../db/audit/rehearsal/changes.ts'
 import { databaseLocation } from '../../../db/engine.ts'
-import { rehearseOnThread } from '../../../db/rehearsal/thread.ts'
+import { walkOnThread } from '../../../db/rehearsal/thread.ts'
 import { ALL, changes } from '../../support/db/rehearsal.ts'
 import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
 
@@ -13,8 +13,9 @@ const rehearse = (
   principals: readonly string[] | null,
   signal: AbortSignal = NEVER,
 ) =>
-  rehearseOnThread(
-    { location: databaseLocation(settings.databaseUrl), changes: told, wanted: { ...ALL, principals } },
+  walkOnThread(
+    databaseLocation(settings.databaseUrl),
+    { kind: 'rehearse', changes: told, wanted: { ...ALL, principals } },
     signal,
   )
 
@@ -48,6 +49,6 @@ await t.test('a rehearsal that nobody waits for ends, and what cannot be read is
   const asked = rehearse(gateway, changes({}), null, gone.signal)
   gone.abort(new Error('the caller has left'))
   await t.rejects(asked, { message: 'the caller has left' })
-  const nowhere = { location: databaseLocation('sqlite:/nowhere/at/all.db'), changes: changes({}) }
-  await t.rejects(rehearseOnThread({ ...nowhere, wanted: { ...ALL, principals: null } }, NEVER))
+  const task = { kind: 'rehearse', changes: changes({}), wanted: { ...ALL, principals: null } } as const
+  await t.rejects(walkOnThread(databaseLocation('sqlite:/nowhere/at/all.db'), task, NEVER))
 })

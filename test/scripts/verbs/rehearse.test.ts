@@ -38,6 +38,17 @@ await t.test(
       [['acme::bot', '--set', 'x', '--last', 'ever'], /--last must be like 90m, 24h or 30d, got "ever"/],
     ] as const)
       t.match(await rehearse(...args), { code: 2, err })
+    const usage = await sallyport(['usage', 'acme::bot'], env)
+    t.match(usage, { code: 0, out: /^acme::bot: 3 decisions since / })
+    t.match(usage.out, /^llm\.chat +held +3 +0 +20\S+ +\S+$/m)
+    t.match(usage.out, /^held in vain: x\nlacking: nothing$/m)
+    const suggested = await sallyport(['suggest', 'acme::bot', '--last', '24h'], env)
+    t.match(
+      suggested.out,
+      /used llm\.chat; in vain: x\nmake rehearse ARGS='acme::bot --set llm\.chat --last 24h'\n$/,
+    )
+    t.match(await sallyport(['usage'], env), { code: 1, err: /say one principal/ })
+
     t.match(await rehearse('acme::nobody', '--set', 'x'), {
       code: 1,
       err: /^sallyport: changes\[0\]\.principal: .*\n$/,

@@ -11,7 +11,7 @@ export const UNASKED = {
   twoPerson: [],
   signsIn: () => Promise.resolve(false),
   sessionRules: { idleMs: 900_000, absoluteMs: 28_800_000 },
-  rehearse: () => Promise.reject(new Error('nobody rehearses here')),
+  walkCalls: () => Promise.reject(new Error('nobody rehearses here')),
   rehearsalPlaces: new RehearsalPlaces(),
   requireRehearsal: 'never',
   recordDenied: () => Promise.resolve(),

@@ -1,0 +1,88 @@
+import { z } from 'zod'
+import type { Used } from '../../../db/audit/rehearsal/usage.ts'
+import { unprocessable } from '../../../plugins/refusal.ts'
+import { operation } from '../operation.ts'
+import type { Kind } from '../principals/kinds.ts'
+import { principalOf } from '../principals/view.ts'
+import { instant, token } from '../shapes.ts'
+import { USUAL_MS } from './run.ts'
+
+const since = z.iso
+  .datetime({ offset: true, error: 'must be an instant as RFC 3339 writes it' })
+  .transform((text) => Date.parse(text))
+  .meta({ type: 'string', format: 'date-time', description: 'Inclusive. Default: 30 days ago.' })
+  .exactOptional()
+
+const tokens = z.array(token)
+const count = z.int().min(0)
+
+const used = z.strictObject({
+  since: instant,
+  decisions: count,
+  capabilities: z.array(
+    z.strictObject({
+      capability: token,
+      held: z.boolean(),
+      allowed: count,
+      denied: count,
+      last_allowed_at: instant.nullable(),
+      last_denied_at: instant.nullable(),
+      tools: z.array(z.string()),
+      models: z.array(z.string()),
+    }),
+  ),
+  unused: tokens.meta({ description: 'Held now, and demanded by no allowed call.' }),
+  missing: tokens.meta({ description: 'Refused for the want of it, and not held now.' }),
+  suggested: tokens.meta({ description: 'The least set that would have allowed all that was allowed.' }),
+})
+
+/** GET /v1/admin/{agents,users,workloads}/{id}/usage: what it has used of what it holds (docs/rehearsal.md#usage). */
+export const usageOf = (kind: Kind) =>
+  operation({
+    name: `get${kind.noun}Usage`,
+    demands: 'admin.read',
+    action: 'admin.read',
+    summary: `Says which capabilities the calls of the ${kind.type} demanded, and which it holds in vain.`,
+    takes: { params: z.object({ id: z.string() }), query: z.object({ since }) },
+    output: used,
+    status: 200,
+    reasons: ['not_found', 'overloaded'],
+    run: async (context, { params: { id }, query }, { actor, at, hangup }) => {
+      const { principal_ref: principal, capabilities: held } = await principalOf(context, kind, id)
+      const from = query.since ?? at - USUAL_MS
+      if (from >= at) throw unprocessable([{ field: 'since', message: 'must be before now' }])
+      const window = { since: new Date(Math.max(from, 0)).toISOString(), until: new Date(at).toISOString() }
+      const task = { kind: 'usage', principal, wanted: { ...window, principals: [principal] } } as const
+      const found = await context.rehearsalPlaces.in(actor.id, () => context.walkCalls(task, hangup.signal))
+      return { value: { since: window.since, ...shown(found, held) } }
+    },
+  })
+
+function shown({ decisions, capabilities, undemanding }: Used, held: readonly string[]) {
+  const wanted = new Map(capabilities.map((one) => [one.capability, one]))
+  const needed = capabilities.filter(({ allowed }) => allowed > 0).map(({ capability }) => capability)
+  return {
+    decisions,
+    capabilities: [
+      ...capabilities.map((one) => ({
+        ...one,
+        tools: [...one.tools],
+        models: [...one.models],
+        held: held.includes(one.capability),
+      })),
+      ...held.filter((one) => !wanted.has(one)).map(neverUsed),
+    ],
+    unused: held.filter((one) => !needed.includes(one)),
+    missing: capabilities
+      .filter(({ capability, denied }) => denied > 0 && !held.includes(capability))
+      .map(({ capability }) => capability),
+    // Calls that demand nothing need some set, whichever: the one that is there.
+    suggested: needed.length === 0 && undemanding > 0 ? [...held] : needed.toSorted(),
+  }
+}
+
+const neverUsed = (capability: string) => ({
+  ...{ capability, held: true, allowed: 0, denied: 0, last_allowed_at: null, last_denied_at: null },
+  tools: [],
+  models: [],
+})

@@ -1,0 +1,56 @@
+import { type Call, expect } from './admin/call.ts'
+import { WrongUsage } from './command.ts'
+
+const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** The window of a verb that looks back. */
+export const LAST = {
+  last: {
+    type: 'string',
+    value: 'TIME',
+    default: '30d',
+    description: 'the window, up to now: 90m, 24h, 30d',
+  },
+} as const
+
+/** The beginning of a window that `--last` says: RFC 3339. Throws a WrongUsage. */
+export function sinceOf(last: string): string {
+  const [, count = '', unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(last) ?? []
+  if (count === '') throw new WrongUsage(`--last must be like 90m, 24h or 30d, got ${JSON.stringify(last)}`)
+  return new Date(Date.now() - Number(count) * (UNITS[unit] ?? 0)).toISOString()
+}
+
+/** What a principal has used, as the admin API shows it (docs/rehearsal.md#usage). */
+export interface ShownUsage {
+  readonly since: string
+  readonly decisions: number
+  readonly capabilities: readonly {
+    readonly capability: string
+    readonly held: boolean
+    readonly allowed: number
+    readonly denied: number
+    readonly last_allowed_at: string | null
+    readonly last_denied_at: string | null
+    readonly tools: readonly string[]
+    readonly models: readonly string[]
+  }[]
+  readonly unused: readonly string[]
+  readonly missing: readonly string[]
+  readonly suggested: readonly string[]
+}
+
+/** Asks for the usage of a principal, whose id says of which kind it is. Throws one sentence. */
+export async function usageOf(call: Call, principal: string, since: string): Promise<ShownUsage> {
+  const [, kind = ''] = /^[^:]+::(user|workload)::/.exec(principal) ?? []
+  const plural = kind === '' ? 'agents' : `${kind}s`
+  const path = `/v1/admin/${plural}/${encodeURIComponent(principal)}/usage`
+  const query = new URLSearchParams({ since }).toString()
+  // The admin API's own shape, of the version that runs.
+  return expect(await call('GET', `${path}?${query}`), 200) as unknown as ShownUsage
+}
+
+/** The one principal that a verb is about. Throws a WrongUsage. */
+export function principalIn([principal, ...rest]: readonly string[]): string {
+  if (!principal || rest.length > 0) throw new WrongUsage('say one principal: acme::bot')
+  return principal
+}

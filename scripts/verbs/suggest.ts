@@ -1,0 +1,27 @@
+import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { printable } from '../admin/printable.ts'
+import { commandOf, verbOf } from '../command.ts'
+import { LAST, principalIn, sinceOf, usageOf } from '../rehearsal.ts'
+
+export const verb = verbOf({
+  name: 'sallyport suggest',
+  takes: 'PRINCIPAL',
+  about:
+    'Prints the least set that would have allowed all that a principal was allowed, as a rehearsal that is ready to run.',
+  options: { ...LAST, ...DOOR },
+  notes: `${DOOR_NOTES} A window that was quiet suggests too little: look how many decisions it rests on.`,
+  run: async ({ last, ...door }, positionals) => {
+    const principal = principalIn(positionals)
+    const since = sinceOf(last)
+    const { decisions, suggested, unused } = await administering(door, (call) =>
+      usageOf(call, principal, since),
+    )
+    const words = `${principal} --set ${suggested.join(',') || '""'} --last ${last}`
+    const lines = [
+      `${decisions} decisions since ${since} used ${suggested.join(', ') || 'nothing'}; in vain: ${unused.join(', ') || 'nothing'}`,
+      commandOf(`rehearse ARGS='${words}'`, `rehearse ${words}`),
+    ]
+    process.stdout.write(printable(lines))
+    return 0
+  },
+})

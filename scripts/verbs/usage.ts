@@ -1,0 +1,38 @@
+import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { columns, printable } from '../admin/printable.ts'
+import { verbOf } from '../command.ts'
+import { LAST, principalIn, type ShownUsage, sinceOf, usageOf } from '../rehearsal.ts'
+
+export const verb = verbOf({
+  name: 'sallyport usage',
+  takes: 'PRINCIPAL',
+  about:
+    'Says which capabilities the calls of a principal demanded, which it holds in vain, and which it lacked.',
+  options: { ...LAST, json: { type: 'boolean', description: 'as the admin API says it' }, ...DOOR },
+  notes: DOOR_NOTES,
+  run: async ({ last, json, ...door }, positionals) => {
+    const principal = principalIn(positionals)
+    const since = sinceOf(last)
+    const found = await administering(door, (call) => usageOf(call, principal, since))
+    process.stdout.write(json ? `${JSON.stringify(found, null, 2)}\n` : printable(linesOf(principal, found)))
+    return 0
+  },
+})
+
+function linesOf(principal: string, found: ShownUsage): readonly string[] {
+  const rows = found.capabilities.map((one) => [
+    one.capability,
+    one.held ? 'held' : 'lacking',
+    String(one.allowed),
+    String(one.denied),
+    one.last_allowed_at ?? one.last_denied_at ?? 'never',
+    [...one.tools, ...one.models].join(' '),
+  ])
+  const titles = ['CAPABILITY', '', 'ALLOWED', 'REFUSED', 'LAST', 'AT']
+  return [
+    `${principal}: ${found.decisions} decisions since ${found.since}`,
+    ...(rows.length > 0 ? columns([titles, ...rows]) : []),
+    `held in vain: ${found.unused.join(', ') || 'nothing'}`,
+    `lacking: ${found.missing.join(', ') || 'nothing'}`,
+  ]
+}
