@@ -80,5 +80,6 @@ t.test('a proposal expires once, whichever replica sees to it', async (t) => {
   t.equal(await eventually(leaders, (count) => count > 0), 1)
   await Promise.all([...replicas, ...replicas].map((replica) => expireProposals(replica).run()))
   const rows = await one.rows({ action: 'proposal.expired' })
-  t.same(rows.map(({ detail }) => detail.proposal).toSorted(), made.toSorted())
+  t.equal(rows.length, made.length)
+  t.same(new Set(rows.map(({ detail }) => detail.proposal)), new Set(made))
 })

@@ -6,7 +6,7 @@ import type { ProposalStatus } from '../../../db/schema.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { type Actor, operatorOfNoTable, type Via } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change } from '../change.ts'
+import { change, isOvertaken } from '../change.ts'
 import type { AdminContext, By, Caller } from '../context.ts'
 import { demandAlso } from '../demands.ts'
 import { type Given, inputOf, type Operation, perform, type Result, type Takes } from '../operation.ts'
@@ -36,7 +36,7 @@ export async function confirmProposal<T extends Takes, Output>(
   proposal: Proposal,
   caller: Caller,
 ): Promise<Result<Output>> {
-  const { proposal_id: id, capabilities, proposed_by: proposedBy, etag } = proposal
+  const { capabilities, proposed_by: proposedBy, etag } = proposal
   if (proposedBy === caller.actor.id || caller.actor.via === 'secret') throw new Refusal('own_proposal')
   for (const capability of capabilities) demandAlso(caller, capability)
   const given = { ...JSON.parse(proposal.input), ...(etag !== null && { ifMatch: etag }) } as Given<T>
@@ -55,9 +55,8 @@ export async function confirmProposal<T extends Takes, Output>(
     if (!committing.confirmed) await end(context, caller, proposal, 'confirmed')
     return result
   } catch (error) {
-    if (!(error instanceof Refusal) || error.reason !== 'precondition_failed') throw error
-    // Somebody else may have decided it meanwhile, or changed the object.
-    await openProposal(context, id, caller.at)
+    if (!isOvertaken(error)) throw error
+    // Somebody else has decided it meanwhile, or changed the object.
     await end(context, caller, proposal, 'void')
     throw error
   }
@@ -95,19 +94,27 @@ async function isAsItWas<T extends Takes, Output>(
   }
 }
 
-/** Ends a proposal without its change, with one row. */
-export function end(
+/**
+ * Ends a proposal without its change, with one row. Refuses with `conflict` where somebody else has decided it meanwhile.
+ */
+export async function end(
   context: AdminContext,
   author: By,
   proposal: Proposal,
   status: Exclude<ProposalStatus, 'open'>,
 ): Promise<void> {
   const { at, actor } = author
-  return change(context, author, {
-    action: `proposal.${status}`,
-    detail: detailOf(proposal),
-    statements: [decideProposal(context.database, { id: proposal.proposal_id, status, by: actor.id, at })],
-  })
+  const { proposal_id: id } = proposal
+  try {
+    await change(context, author, {
+      action: `proposal.${status}`,
+      detail: detailOf(proposal),
+      statements: [decideProposal(context.database, { id, status, by: actor.id, at })],
+    })
+  } catch (error) {
+    if (isOvertaken(error)) await openProposal(context, id, at)
+    throw error
+  }
 }
 
 /** Puts the confirmation into the transaction of the change that is confirmed: both, or neither. */
