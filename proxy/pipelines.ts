@@ -282,7 +282,9 @@ export function pipelines({
       /** The operator of a session, or null: a page says where to sign in. */
       visitor: anyone.pass(pageVisitor(session)),
       secret: anyone.pass(adminPages).pass(form(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
+      /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
       signOut: anyone
+        .pass(adminPages)
         .pass(form(SIGN_IN_BODY_LIMIT))
         .pass(visitor((facts: Arrival & Form) => session(withFormToken(facts)))),
       logout: anyone.pass(form(LOGOUT_BODY_LIMIT)),

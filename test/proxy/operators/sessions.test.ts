@@ -123,6 +123,10 @@ await t.test('CSRF: a change needs the token of its own session, and a page of o
   t.equal((await made('cid', {})).status, 201, 'the token alone decides where a browser says nothing')
   const out = await jar.send('/proxy/sign-out', { csrf: others })
   t.equal(out.status, 403, 'nobody is signed out by another page')
+  // As a browser sends the form of another site: without the Strict cookie, and it would do what the answer says.
+  const strange = await new Jar(gateway).send('/proxy/sign-out', {}, { 'sec-fetch-site': 'cross-site' })
+  t.equal(strange.status, 403)
+  for (const header of ['set-cookie', 'clear-site-data']) t.equal(strange.headers[header], undefined, header)
   t.ok(jar.session)
 })
 
