@@ -150,13 +150,13 @@ await t.test('the host that a browser names is one of ours, or the answer goes t
   t.teardown(() => agent.destroy())
   const { port } = new URL(gateway.url)
   const callback = (host: string): string => `https://${host}/proxy/oidc/callback`
-  const own = [`localhost:${port}`, `127.0.0.1:${port}`]
+  const own = [`localhost:${port}`, `127.0.0.1:${port}`, `[::1]:${port}`]
   for (const host of [...own, 'evil.example', 'localhost:1']) {
     const asked = { headers: { host }, agent }
     const { status, headers } = await gateway.call(null, 'GET', '/proxy/oidc/start', asked)
     t.equal(status, 303)
     const redirect = new URL(String(headers.location)).searchParams.get('redirect_uri') ?? ''
     if (own.includes(host)) t.equal(redirect, callback(host), 'the browser has its cookies for no other')
-    else t.ok([...own, `[::1]:${port}`].map(callback).includes(redirect), `${host}: ${redirect}`)
+    else t.ok(own.map(callback).includes(redirect), host)
   }
 })

@@ -122,6 +122,12 @@ async function signIn(
   )
 }
 
+/** The provider's own page on which somebody says that the session there shall end, too. */
+function signOutPage(ctx: { body: string }, form: string): void {
+  const button = '<button name="logout" value="yes" form="op.logoutForm">Sign out</button>'
+  ctx.body = `<!doctype html><title>Provider</title>${form}${button}`
+}
+
 const CLAIMS = { email: ['email', 'email_verified'], groups: ['groups'], amr: null }
 
 // Made once: a key takes longer than all the rest.
@@ -145,6 +151,7 @@ async function configuration(
       devInteractions: { enabled: false },
       claimsParameter: { enabled: true },
       backchannelLogout: { enabled: true },
+      rpInitiatedLogout: { enabled: true, logoutSource: signOutPage },
     },
     pkce: { required: () => true },
     ttl: { AccessToken: 60, IdToken: 120, Interaction: 600, Session: 3600, Grant: 3600 },

@@ -101,6 +101,16 @@ export class Browser {
     return this.callback(await this.atProvider(await this.start(query), login))
   }
 
+  /** Signs out on the provider's own page. Resolves when the provider has told its clients. */
+  async endAtProvider(page: URL): Promise<void> {
+    const asked = await (await this.#visit(page, 'GET')).text()
+    const [, action = ''] = /action="([^"]+)"/.exec(asked) ?? []
+    const [, xsrf = ''] = /name="xsrf" value="([^"]+)"/.exec(asked) ?? []
+    const fields = new URLSearchParams({ xsrf, logout: 'yes' })
+    const { status } = await this.#visit(new URL(action), 'POST', fields)
+    if (status >= 400) throw new Error(`the provider does not sign out: ${status}`)
+  }
+
   #typed(url: URL, login: string): Promise<Response> {
     return this.#visit(url, 'POST', new URLSearchParams({ login }))
   }

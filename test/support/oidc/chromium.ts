@@ -1,0 +1,46 @@
+import { hash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { connect } from 'node:tls'
+import { type BrowserContext, chromium } from 'playwright-core'
+import type { Test } from 'tap'
+import type { TestGateway } from '../gateway.ts'
+
+/** The distribution's own. */
+const CHROMIUM = '/usr/bin/chromium'
+
+/** For what a page is to show. ms. */
+const PATIENCE_MS = 20_000
+
+/** Why a test that needs a browser is left out; false where there is one. */
+export const skipWithoutChromium = existsSync(CHROMIUM) ? false : 'no Chromium'
+
+/** Starts a browser that believes the gateway's certificate, as a machine does that knows its root. It ends with the test. */
+export async function openChromium(
+  t: Test,
+  gateway: Pick<TestGateway, 'url' | 'ca'>,
+): Promise<() => Promise<BrowserContext>> {
+  const browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: [`--ignore-certificate-errors-spki-list=${await keyOf(gateway)}`, '--no-proxy-server'],
+  })
+  t.teardown(() => browser.close())
+  return async () => {
+    const context = await browser.newContext()
+    context.setDefaultTimeout(PATIENCE_MS)
+    return context
+  }
+}
+
+/** The digest of the server's public key, which stands for its root: no root can be given to a browser by a flag. */
+function keyOf({ url, ca }: Pick<TestGateway, 'url' | 'ca'>): Promise<string> {
+  const { hostname, port } = new URL(url)
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: hostname, port: Number(port), servername: hostname, ca }, () => {
+      const key = socket.getPeerX509Certificate()?.publicKey.export({ type: 'spki', format: 'der' })
+      socket.destroy()
+      if (key) resolve(hash('sha256', key, 'base64'))
+      else reject(new Error('the gateway shows no certificate'))
+    })
+    socket.once('error', reject)
+  })
+}
