@@ -1,4 +1,4 @@
-import { hash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
 import { countOpen, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
 import { type Assertion, timestamp } from '../../../db/statement.ts'
@@ -90,14 +90,14 @@ export async function propose<T extends Takes, Output>(
     if (all >= MOST || own >= MOST_OWN) throw new Refusal('proposals_full')
     await change(context, caller, {
       action: 'proposal.created',
-      detail: { ...detailOf(proposal), input_sha256: hash('sha256', text) },
+      detail: detailOf(proposal),
       statements: [insertProposal(database, proposal)],
     })
   })
   return { proposed: proposal }
 }
 
-/** What each row about a proposal says of it. */
+/** What each row about a proposal says of it. Nothing of its input: a row outlives a person who is erased. */
 export const detailOf = ({ proposal_id, action, capabilities, proposed_by }: Proposal) => ({
   proposal: proposal_id,
   change: action,

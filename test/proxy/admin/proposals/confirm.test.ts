@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import t from 'tap'
 import { ADMIN_CAPABILITIES } from '../../../../plugins/operators/capabilities.ts'
 import { type TestGateway, testGateway } from '../../../support/gateway.ts'
@@ -186,4 +187,30 @@ await t.test('a binding is made, and revoked, by two', async (t) => {
   t.equal(await statusOf(other ?? ''), 'void')
   t.equal((await alice('DELETE', path)).status, 404, 'and nothing is proposed about it')
   t.equal((await machine('GET', bindings)).status, 200)
+})
+
+await t.test('docs/ledger.md#erasure no row about a proposal tells of a person who is erased', async (t) => {
+  const gateway = await testGateway(t, { files: files('grant') })
+  const { alice, bob } = await stageOfTwo(gateway)
+  const body = { user_name: 'ada', capabilities: ['llm.chat'] }
+  const made = await alice('POST', '/v1/admin/users', body)
+  const { json } = await bob(...confirm(made.json.proposal_id))
+  const params = { id: json.principal_id }
+  const lowered = { capabilities: [] }
+  const path = `/v1/admin/users/${params.id}/capabilities`
+  const declined = (await alice('PATCH', path, lowered)).json.proposal_id
+  t.equal((await bob(...decline(declined))).status, 204)
+  t.equal((await alice('POST', `/v1/admin/users/${params.id}/erase`)).status, 204)
+  const rows = (await gateway.rows()).filter(({ action }) => /^(proposal|user)\./.test(action))
+  t.equal(rows.length, 6)
+  const ledger = JSON.stringify(rows)
+  t.notMatch(ledger, /\bada\b/)
+  // Whoever guesses a name knows what would have been asked.
+  for (const input of [
+    { params: {}, body, query: {} },
+    { params, body: lowered, query: {} },
+  ])
+    t.notMatch(ledger, hash('sha256', JSON.stringify(input)))
+  const { proposals } = (await bob('GET', '/v1/admin/proposals')).json
+  t.notMatch(JSON.stringify(proposals), /\bada\b/)
 })
