@@ -35,14 +35,7 @@ await t.test(
       if (index % PUT_BACK === 0) await withdrawAll(machine)
     }
     t.comment(String(tally))
-    for (const answer of [
-      '202',
-      '403 own_proposal',
-      '409 two_people_required',
-      '204',
-      '409 conflict',
-      '404 not_found',
-    ])
+    for (const answer of ['202', '403 own_proposal', '409 two_people_required', '204', '409 conflict'])
       t.ok(tally.of(answer) > 0, `answered ${answer}`)
     const { people, differences } = await judged()
     t.same(people.faults, [])
@@ -77,7 +70,11 @@ await t.test(
     t.comment(`seed ${seed}`)
     const one = fc.record({
       who: fc.nat(askers.length - 1),
-      asking: fc.oneof(askings(things), deciding, shaking(things)),
+      asking: fc.oneof(
+        { arbitrary: askings(things), weight: 4 },
+        { arbitrary: deciding, weight: 3 },
+        { arbitrary: shaking(things), weight: 1 },
+      ),
     })
     const [groups = []] = fc.sample(
       fc.array(fc.array(one, { minLength: 1, maxLength: 5 }), { minLength: GROUPS, maxLength: GROUPS }),
