@@ -18,6 +18,9 @@ const PATH = '/v1/chat/completions'
 const ENGINES: readonly Engine[] = ['sqlite', 'postgres']
 const CALLERS = 12
 
+// Workers are killed and hang on each engine, three rounds each: most of a minute, and twice that beside other tests.
+t.setTimeout(300_000)
+
 /** What a caller was promised: its call, and the place of its decision in the ledger. */
 interface Promised {
   readonly model: string
