@@ -1,4 +1,4 @@
-import { visible } from '../../proxy/visible.ts'
+import { visible, visibleJson } from '../../proxy/visible.ts'
 
 /**
  * Joins lines as a terminal may have them. Names, differences and errors in them come from strangers, and a
@@ -6,6 +6,13 @@ import { visible } from '../../proxy/visible.ts'
  */
 export const printable = (lines: readonly string[]): string =>
   lines.map((line) => `${visible(line)}\n`).join('')
+
+/**
+ * Writes JSON, indented, with everything that hides or controls escaped as JSON does: it reads back as the
+ * same value.
+ */
+export const jsonLines = (value: unknown): readonly string[] =>
+  JSON.stringify(value, null, 2).split('\n').map(visibleJson)
 
 /** Writes rows as a table, each column as wide as its widest cell. */
 export function columns(rows: readonly (readonly string[])[]): readonly string[] {

@@ -1,14 +1,6 @@
-import { visibleJson } from '../../proxy/visible.ts'
-import { columns } from '../admin/printable.ts'
+import { columns, jsonLines } from '../admin/printable.ts'
 import { mcpCommand } from './command.ts'
 import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
-
-/**
- * Writes JSON, indented, with everything that hides or controls escaped as JSON does: it reads back as the
- * same value.
- */
-export const jsonLines = (value: unknown): readonly string[] =>
-  JSON.stringify(value, null, 2).split('\n').map(visibleJson)
 
 /** Writes a line for each server, under a line of titles. */
 export function resourceTable(

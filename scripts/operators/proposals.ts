@@ -1,5 +1,5 @@
 import { type Call, expect } from '../admin/call.ts'
-import { columns } from '../admin/printable.ts'
+import { columns, jsonLines } from '../admin/printable.ts'
 import { type Subcommand, subcommandOf } from '../admin/subcommand.ts'
 
 /** A proposal as the admin API shows it (docs/operators.md#two-people). */
@@ -40,7 +40,7 @@ export const proposals = subcommandOf({
     ({ status, json }) =>
     async (call, say) => {
       const all = await listed(call, status)
-      if (json) return say(JSON.stringify(all, null, 2))
+      if (json) return say(...jsonLines(all))
       if (all.length === 0) return say(status === 'open' ? 'nothing waits' : `none is ${status}`)
       const rows = all.map((one) => [one.id, one.by, one.action, one.expires_at, changeText(one)])
       say(...columns([['ID', 'BY', 'ACTION', 'UNTIL', 'CHANGE'], ...rows]))

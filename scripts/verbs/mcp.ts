@@ -1,5 +1,6 @@
 import { type Call, expect } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
+import { jsonLines } from '../admin/printable.ts'
 import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
 import { subcommandsOf } from '../admin/subcommands.ts'
 import { add } from '../mcp/add.ts'
@@ -7,7 +8,6 @@ import { approve } from '../mcp/approve.ts'
 import { bind, unbind } from '../mcp/bind.ts'
 import { mcpCommand, onServer } from '../mcp/command.ts'
 import {
-  jsonLines,
   resourceLines,
   resourceTable,
   toolLines,

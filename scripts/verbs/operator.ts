@@ -1,6 +1,6 @@
 import { type Call, expect } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
-import { columns } from '../admin/printable.ts'
+import { columns, jsonLines } from '../admin/printable.ts'
 import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
 import { subcommandsOf } from '../admin/subcommands.ts'
 import { operatorUrl } from '../admin/whereabouts.ts'
@@ -67,7 +67,7 @@ const list = subcommandOf({
     ({ json }) =>
     async (call, say) => {
       const all = await operators(call)
-      if (json) return say(JSON.stringify(all, null, 2))
+      if (json) return say(...jsonLines(all))
       if (all.length === 0)
         return say(
           `there is no operator yet: ${commandOf('operator NAME=alice ROLE=owner', 'operator add alice --role owner')}`,
@@ -85,7 +85,7 @@ const list = subcommandOf({
 })
 
 const show = onOperator('show', 'one operator, as the admin API says it', async (_call, say, operator) =>
-  say(JSON.stringify(operator, null, 2)),
+  say(...jsonLines(operator)),
 )
 
 const grant = subcommandOf({

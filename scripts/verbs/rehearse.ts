@@ -1,6 +1,6 @@
 import { type Call, expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
-import { columns, printable } from '../admin/printable.ts'
+import { columns, jsonLines, printable } from '../admin/printable.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { LAST, sinceOf } from '../rehearsal.ts'
 
@@ -37,7 +37,7 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
     const changes = changesOf(principal, options)
     const since = sinceOf(last)
     const found = await administering(options, (call) => rehearse(call, changes, since))
-    process.stdout.write(json ? `${JSON.stringify(found, null, 2)}\n` : printable(linesOf(found)))
+    process.stdout.write(printable(json ? jsonLines(found) : linesOf(found)))
     const { newly_refused: refused, undecidable } = found.totals
     return refused > 0 ? REFUSES : undecidable > 0 ? UNDECIDED : 0
   },

@@ -1,5 +1,5 @@
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
-import { columns, printable } from '../admin/printable.ts'
+import { columns, jsonLines, printable } from '../admin/printable.ts'
 import { verbOf } from '../command.ts'
 import { LAST, principalIn, type ShownUsage, sinceOf, usageOf } from '../rehearsal.ts'
 
@@ -14,7 +14,7 @@ export const verb = verbOf({
     const principal = principalIn(positionals)
     const since = sinceOf(last)
     const found = await administering(door, (call) => usageOf(call, principal, since))
-    process.stdout.write(json ? `${JSON.stringify(found, null, 2)}\n` : printable(linesOf(principal, found)))
+    process.stdout.write(printable(json ? jsonLines(found) : linesOf(principal, found)))
     return 0
   },
 })

@@ -1,7 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { printable } from '../../../scripts/admin/printable.ts'
-import { jsonLines } from '../../../scripts/mcp/lines.ts'
+import { jsonLines, printable } from '../../../scripts/admin/printable.ts'
 import { perform } from '../../../scripts/verbs/mcp.ts'
 import { scratch } from '../../support/gateway.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'

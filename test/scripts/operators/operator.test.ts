@@ -80,6 +80,9 @@ await t.test(
     t.match(await as(bob, 'operator', 'list'), { code: 1, out: '', err: /^sallyport: .*\n$/ })
     succeeded(t, await as(alice, 'operator', 'reactivate', 'bob'))
     succeeded(t, await as(bob, 'operator', 'show', 'bob'), /"operator_name": "bob"/)
+    t.match(JSON.parse((await as(bob, 'operator', 'show', 'bob')).out), { operator_name: 'bob' })
+    const listed = JSON.parse((await as(bob, 'operator', 'list', '--json')).out)
+    t.equal(listed.length, 2, 'a program reads it')
 
     t.same(await deeds(gateway, 'operator.created'), [
       `socket:${process.getuid?.()} acme::operator::alice`,
