@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
 import type { Schema } from '../schema.ts'
 import { timestamp } from '../statement.ts'
+import { FREQUENT } from './frequent.ts'
 import type { StoredRow } from './leaf.ts'
 
 /** The rows that a caller asks for: those that fit every member. */
@@ -132,10 +133,8 @@ export const rowsQuery = (db: Kysely<Schema>, filter: RowFilter, span: Span, lim
 
 type Row = ExpressionBuilder<Schema, 'audit_log'>
 
-/** The actions of nearly all rows. The index by action leaves them out: they are found by time. */
-const FREQUENT = ['egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list']
 // As it stands in the index: SQLite takes a partial one only where its condition is said again.
-const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT.map((action) => sql.lit(action)))})`
+export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT.map((action) => sql.lit(action)))})`
 
 const isRare = (action: string | undefined): action is string =>
   action !== undefined && !FREQUENT.includes(action)

@@ -51,6 +51,19 @@ export async function findPrincipal(
   return row && recordOf(type, row)
 }
 
+/** The principal of an id, of the first of these types that has one. */
+export async function findPrincipalOf(
+  db: Database,
+  types: readonly PrincipalType[],
+  id: string,
+): Promise<PrincipalRecord | undefined> {
+  for (const type of types) {
+    const found = await findPrincipal(db, type, id)
+    if (found) return found
+  }
+  return undefined
+}
+
 interface Page {
   /** The greatest number of them, at least 1. Absent: all of them. */
   readonly limit?: number | undefined

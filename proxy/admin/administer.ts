@@ -17,8 +17,7 @@ export async function administer<T extends Takes, Output>(
 ): Promise<Result<Output> | Proposed> {
   const { input, demanded } = await understood(bound, context, given, caller)
   if (bound.preview && isDryRun(input)) return bound.preview(context, input, { ...caller, demanded })
-  const changes = (await bound.rehearses?.(context, input)) ?? []
-  const naming = namingOf(context, await checkRehearsed(context, changes, given.ifRehearsed, caller))
+  const naming = namingOf(context, await checkRehearsed(bound, context, { input, given }, caller))
   const second = await waitsForSecond(bound, context, demanded, caller)
   if (second.waits) return propose(bound, naming, { given, input, demanded }, caller)
   const actor = { ...caller.actor, standing: [...caller.actor.standing, ...second.standing] }

@@ -48,7 +48,7 @@ const DECISION = /^(?:egress_llm_chat|mcp_[^.]*)$/
 /** Returns whether rows of this action are about calls: decisions and outcomes. */
 export const isOfCall = (action: string): boolean => DECISION.test(action)
 
-export const isDecision = ({ action, status }: Pick<StoredRow, 'action' | 'status'>): boolean =>
+export const isDecision = ({ action, status }: StoredRow): boolean =>
   (status === 'allowed' || status === 'denied') && isOfCall(action)
 
 export function decisionOf(row: StoredRow, detail: Members): Decision {

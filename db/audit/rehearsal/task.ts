@@ -19,6 +19,3 @@ export interface Progress {
 export interface WalkedPart extends Progress {
   readonly leaves: Iterable<string>
 }
-
-/** The calls that are of nearly all rows. An index by action leaves them out. */
-export const FREQUENT_CALLS = ['egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list'] as const

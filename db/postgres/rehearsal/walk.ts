@@ -1,11 +1,11 @@
 import { type Kysely, sql } from 'kysely'
-import { FREQUENT_CALLS, type WalkedPart, type Wanted } from '../../audit/rehearsal/task.ts'
+import { RARE_ACTION } from '../../audit/find.ts'
+import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
 import type { Schema } from '../../schema.ts'
 
 /** Rows that are asked for at once. */
 const STEP = 2_000
 
-const RARE = sql`action not in (${sql.join(FREQUENT_CALLS.map((action) => sql.lit(action)))})`
 interface Placed {
   readonly place: number
   readonly leaf: string
@@ -36,7 +36,7 @@ async function* walkOverAll(db: Kysely<Schema>, wanted: Wanted, last: number): A
   do {
     const { rows } = await sql<Placed>`
       select place, leaf from audit_rows
-      where place > ${place} and place <= ${last} and (${RARE} or (${decisionsOf(wanted)}))
+      where place > ${place} and place <= ${last} and (${RARE_ACTION} or (${decisionsOf(wanted)}))
       order by place limit ${sql.lit(STEP)}`.execute(db)
     page = rows
     place = Number(page.at(-1)?.place ?? last)
@@ -52,7 +52,7 @@ async function* walkAbout(
   last: number,
 ): AsyncGenerator<WalkedPart> {
   const { rows: found } = await sql<{ place: number }>`
-    select place from audit_rows where ${RARE} and place <= ${last}
+    select place from audit_rows where ${RARE_ACTION} and place <= ${last}
     union
     select place from audit_rows
     where principal_id = any(${principals}) and ${decisionsOf(wanted)} and place <= ${last}

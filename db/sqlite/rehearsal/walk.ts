@@ -1,11 +1,12 @@
 import type SQLite from 'better-sqlite3'
-import { FREQUENT_CALLS, type WalkedPart, type Wanted } from '../../audit/rehearsal/task.ts'
+import { FREQUENT } from '../../audit/frequent.ts'
+import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
 
 /** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
 const SPAN = 1_000
 
 // As it stands in the partial index (db/sqlite/ledger/form/table.ts).
-const RARE = `action not in (${FREQUENT_CALLS.map((action) => `'${action}'`).join(', ')})`
+const RARE = `action not in (${FREQUENT.map((action) => `'${action}'`).join(', ')})`
 // The status first: it tells most outcomes from the rest, and is the cheaper question.
 const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
 

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
-import type { Database } from '../../../db/database.ts'
 import {
   deleteMcpBinding,
   insertMcpBinding,
@@ -8,8 +7,7 @@ import {
   type NamedMcpBinding,
 } from '../../../db/mcp/bindings.ts'
 import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
-import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
-import type { PrincipalType } from '../../../db/schema.ts'
+import { findPrincipal, findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
@@ -63,7 +61,7 @@ export const bindPrincipal = operation({
   example: { agent_id: 'acme::daily-report', resource_id: 'mcpr_0123456789abcdef01234567' },
   run: async (context, { body: { agent_id, resource_id, principal_type: type } }, caller) => {
     const { database } = context
-    const principal = await principalOf(database, agent_id, type ? [type] : TYPES)
+    const principal = await findPrincipalOf(database, type ? [type] : TYPES, agent_id)
     const resource = await findMcpResource(database, resource_id)
     if (!principal || !resource) {
       throw unprocessable([
@@ -167,18 +165,6 @@ export const revokeBinding = operation({
 
 /** A binding is made and revoked, and never anything in between. */
 const REVISION = 1
-
-async function principalOf(
-  database: Database,
-  id: string,
-  types: readonly PrincipalType[],
-): Promise<PrincipalRecord | undefined> {
-  for (const type of types) {
-    const found = await findPrincipal(database, type, id)
-    if (found) return found
-  }
-  return undefined
-}
 
 async function bindingOf({ database }: AdminContext, bindingId: string): Promise<NamedMcpBinding> {
   const [found] = await listMcpBindings(database, { bindingId })

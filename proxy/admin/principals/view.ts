@@ -57,16 +57,14 @@ const PSEUDONYM = z
   .regex(/^usr_[a-z2-7]{26}$/)
   .meta({ description: 'The name that the ledger knows it by.' })
 
-const shapeOf = (kind: Kind): Shape<typeof MEMBERS> =>
-  withName(kind, kind.type === 'user' ? { ...MEMBERS, principal_ref: PSEUDONYM } : MEMBERS).meta({
-    id: kind.noun,
-  })
+const membersOf = ({ type }: Kind) => ({
+  ...MEMBERS,
+  ...(type === 'user' && { principal_ref: PSEUDONYM }),
+})
 
-const previewedOf = (kind: Kind) =>
-  withName(kind, {
-    ...(kind.type === 'user' ? { ...MEMBERS, principal_ref: PSEUDONYM } : MEMBERS),
-    rehearsal: preview.exactOptional(),
-  })
+const shapeOf = (kind: Kind): Shape<typeof MEMBERS> => withName(kind, membersOf(kind)).meta({ id: kind.noun })
+
+const previewedOf = (kind: Kind) => withName(kind, { ...membersOf(kind), rehearsal: preview.exactOptional() })
 
 /** The shape of a principal of each type. */
 export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> = {

@@ -1,30 +1,33 @@
 import { findRehearsal, type StoredRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext, Caller } from '../context.ts'
-import type { Change } from './changes.ts'
+import type { Given, Input, Operation, Takes } from '../operation.ts'
 import { type Resolved, resolve } from './resolve.ts'
-import { run, usualWindow } from './run.ts'
+import { run } from './run.ts'
+import { windowOf } from './window.ts'
 
 /** The age up to which a change may rest on a rehearsal. ms. */
 const FRESH_MS = 15 * 60_000
 
 /**
- * Asks for the rehearsal of a change (docs/rehearsal.md#required). `named`: `If-Rehearsed`. Returns its id; null where
+ * Asks for the rehearsal of a change (docs/rehearsal.md#required). Returns its id; null where
  * the change names none, and needs none. Refuses with `not_found` and `precondition_failed` where it names one that is
  * not its own, or old, and with `rehearsal_required` where it must name one.
  */
-export async function checkRehearsed(
+export async function checkRehearsed<T extends Takes, Output>(
+  { rehearses }: Operation<T, Output>,
   context: AdminContext,
-  changes: readonly Change[],
-  named: string | undefined,
+  { input, given: { ifRehearsed: named } }: { readonly input: Input<T>; readonly given: Given<T> },
   caller: Caller,
 ): Promise<string | null> {
   const { requireRehearsal: required } = context
-  if (changes.length === 0 || (named === undefined && required === 'never')) return null
+  if (!rehearses || (named === undefined && required === 'never')) return null
+  const changes = await rehearses(context, input)
+  if (changes.length === 0) return null
   const resolved = await resolve(context, changes)
   if (named !== undefined) return ofChange(await rehearsalNamed(context, named), resolved, caller.at)
   if (required === 'always') throw new Refusal('rehearsal_required')
-  const { totals } = await run(context, caller, resolved, usualWindow(caller.at))
+  const { totals } = await run(context, caller, resolved, windowOf(caller.at))
   if (totals.newly_refused === 0) return null
   throw new Refusal('rehearsal_required', {
     message: `This would refuse ${totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,

@@ -1,20 +1,15 @@
 import { z } from 'zod'
 import type { Progress } from '../../../db/audit/rehearsal/task.ts'
 import { findRehearsal } from '../../../db/rehearsal/store.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { operation, type Takes } from '../operation.ts'
 import { changes } from './changes.ts'
 import { type Rehearsal, record } from './record.ts'
 import { resolve } from './resolve.ts'
-import { run, USUAL_MS } from './run.ts'
+import { run } from './run.ts'
 import { rehearsal } from './view.ts'
-
-const moment = z.iso
-  .datetime({ offset: true, error: 'must be an instant as RFC 3339 writes it' })
-  .transform((text) => Date.parse(text))
-  .refine((at) => at >= 0 && at < 253_402_300_800_000, 'must be an instant as RFC 3339 writes it')
-  .meta({ type: 'string', format: 'date-time' })
+import { moment, USUAL_MS, windowOf } from './window.ts'
 
 const asked = z.strictObject({
   changes,
@@ -68,9 +63,7 @@ async function rehearsed(
   onProgress?: (progress: Progress) => void,
 ): Promise<Rehearsal> {
   const { since, until = caller.at } = body
-  const from = since ?? until - USUAL_MS
-  if (from >= until) throw unprocessable([{ field: 'since', message: 'must be before until' }])
-  const window = { since: new Date(Math.max(from, 0)).toISOString(), until: new Date(until).toISOString() }
+  const window = windowOf(until, since)
   const resolved = await resolve(context, body.changes)
   return record(context, caller, resolved, await run(context, caller, resolved, window, onProgress))
 }

@@ -5,8 +5,8 @@ import { timestamp } from '../../../db/statement.ts'
 import { change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import type { Resolved } from './resolve.ts'
-import { USUAL_MS } from './run.ts'
 import type { Preview, rehearsal } from './view.ts'
+import { USUAL_MS } from './window.ts'
 
 export type Rehearsal = z.output<typeof rehearsal>
 

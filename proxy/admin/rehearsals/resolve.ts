@@ -1,7 +1,7 @@
 import canonicalize from 'canonicalize'
 import { bindingName, type Changes } from '../../../db/audit/rehearsal/changes.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
-import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
+import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { unprocessable } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../context.ts'
 import { etagOf, type Revised } from '../parse.ts'
@@ -45,7 +45,8 @@ class Resolving {
 
   async take(context: AdminContext, change: Change, field: string): Promise<void> {
     if ('settings' in change) return this.#setting(change.settings, field)
-    const principal = 'principal' in change ? await principalOf(context, change.principal) : null
+    const principal =
+      'principal' in change ? await findPrincipalOf(context.database, TYPES, change.principal) : null
     const resource = 'resource' in change ? await resourceOf(context, change.resource) : null
     if (principal === undefined) this.#fault(`${field}.principal`, 'is not a principal of this service')
     if (resource === undefined) this.#fault(`${field}.resource`, 'is not an MCP server of this service')
@@ -132,14 +133,6 @@ class Resolving {
       etags: this.#etags,
     }
   }
-}
-
-async function principalOf({ database }: AdminContext, id: string): Promise<PrincipalRecord | undefined> {
-  for (const type of TYPES) {
-    const found = await findPrincipal(database, type, id)
-    if (found) return found
-  }
-  return undefined
 }
 
 async function resourceOf({ database }: AdminContext, idOrName: string): Promise<McpResource | undefined> {

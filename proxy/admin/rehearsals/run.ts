@@ -5,15 +5,7 @@ import type { AdminContext, Caller } from '../context.ts'
 import { etagOf } from '../parse.ts'
 import type { Resolved } from './resolve.ts'
 import { type Preview, shown } from './view.ts'
-
-/** The window where the caller says none. ms. */
-export const USUAL_MS = 30 * 86_400_000
-
-/** The window of the last 30 days. `at`: ms since the epoch. */
-export const usualWindow = (at: number): Window => ({
-  since: new Date(at - USUAL_MS).toISOString(),
-  until: new Date(at).toISOString(),
-})
+import { windowOf } from './window.ts'
 
 /**
  * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` where it, or all, rehearse
@@ -50,5 +42,5 @@ export function previewOf(
     text: '',
     etags: { [id]: etagOf(principal) },
   }
-  return run(context, caller, resolved, usualWindow(caller.at))
+  return run(context, caller, resolved, windowOf(caller.at))
 }

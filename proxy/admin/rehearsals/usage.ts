@@ -1,17 +1,12 @@
 import { z } from 'zod'
 import type { Used } from '../../../db/audit/rehearsal/usage.ts'
-import { unprocessable } from '../../../plugins/refusal.ts'
 import { operation } from '../operation.ts'
 import type { Kind } from '../principals/kinds.ts'
 import { principalOf } from '../principals/view.ts'
 import { instant, token } from '../shapes.ts'
-import { USUAL_MS } from './run.ts'
+import { moment, windowOf } from './window.ts'
 
-const since = z.iso
-  .datetime({ offset: true, error: 'must be an instant as RFC 3339 writes it' })
-  .transform((text) => Date.parse(text))
-  .meta({ type: 'string', format: 'date-time', description: 'Inclusive. Default: 30 days ago.' })
-  .exactOptional()
+const since = moment.exactOptional().meta({ description: 'Inclusive. Default: 30 days ago.' })
 
 const tokens = z.array(token)
 const count = z.int().min(0)
@@ -49,9 +44,7 @@ export const usageOf = (kind: Kind) =>
     reasons: ['not_found', 'overloaded'],
     run: async (context, { params: { id }, query }, { actor, at, hangup }) => {
       const { principal_ref: principal, capabilities: held } = await principalOf(context, kind, id)
-      const from = query.since ?? at - USUAL_MS
-      if (from >= at) throw unprocessable([{ field: 'since', message: 'must be before now' }])
-      const window = { since: new Date(Math.max(from, 0)).toISOString(), until: new Date(at).toISOString() }
+      const window = windowOf(at, query.since)
       const task = { kind: 'usage', principal, wanted: { ...window, principals: [principal] } } as const
       const found = await context.rehearsalPlaces.in(actor.id, () => context.walkCalls(task, hangup.signal))
       return { value: { since: window.since, ...shown(found, held) } }
