@@ -178,6 +178,10 @@ export const SIDECAR_OPTIONS = {
   gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
 } as const
 
+/** The capabilities of a list with commas. Blanks around each, and empty places, say nothing. */
+export const capabilitiesIn = (text: string): readonly string[] =>
+  text.split(',').flatMap((token) => token.trim() || [])
+
 /** A port number from the command line, 0 to 65535. Throws one sentence where it is none. */
 export function portOf(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY

@@ -1,5 +1,6 @@
 import { createPrivateKey, generateKeyPairSync, hash, type KeyObject } from 'node:crypto'
-import { access, mkdir } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writePrivate } from '../../certs/authority/key-store.ts'
 import { type Call, expect } from '../admin/call.ts'
@@ -65,7 +66,7 @@ interface Place {
 }
 
 async function place(directory: string): Promise<Place> {
-  if (await exists(join(directory, CERT)))
+  if (holdsIdentity(directory))
     return { key: await nextKey(directory), put: (chain) => putNext(directory, chain) }
   const path = join(directory, KEY)
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
@@ -75,11 +76,4 @@ async function place(directory: string): Promise<Place> {
 }
 
 /** Tells whether a directory holds an identity that is whole enough to be somebody's. */
-export const holdsIdentity = (directory: string): Promise<boolean> => exists(join(directory, CERT))
-
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  )
-}
+export const holdsIdentity = (directory: string): boolean => existsSync(join(directory, CERT))

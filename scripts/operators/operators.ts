@@ -1,6 +1,7 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { ADMIN_CAPABILITIES, isOperatorSet, OPERATOR_SETS } from '../../plugins/operators/capabilities.ts'
 import { type Call, expect } from '../admin/call.ts'
+import { capabilitiesIn } from '../command.ts'
 
 /** An operator as the admin API shows it (docs/protocol.md#principals). */
 export interface ShownOperator {
@@ -42,7 +43,7 @@ export async function operatorNamed(call: Call, name: string): Promise<ShownOper
 /** The set that `--role` or `--caps` says. Undefined where neither does. Throws one sentence. */
 export function setOf(role: string | undefined, caps: string | undefined): readonly string[] | undefined {
   if (role !== undefined && caps !== undefined) throw new Error('say --role or --caps, not both')
-  if (caps !== undefined) return caps.split(',').flatMap((token) => token.trim() || [])
+  if (caps !== undefined) return capabilitiesIn(caps)
   if (role === undefined) return undefined
   if (isOperatorSet(role)) return OPERATOR_SETS[role]
   throw new Error(

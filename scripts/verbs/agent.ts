@@ -1,11 +1,12 @@
-import { access, mkdir } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writePrivate } from '../../certs/authority/key-store.ts'
 import { expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES, type Door } from '../admin/door.ts'
 import { clientUrl, writeGateway, writeTrust } from '../admin/whereabouts.ts'
 import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
-import { commandOf, verbOf } from '../command.ts'
+import { capabilitiesIn, commandOf, verbOf } from '../command.ts'
 
 export const verb = verbOf({
   name: 'sallyport agent',
@@ -35,7 +36,7 @@ and an agent that holds none is refused everywhere`,
       throw new Error(
         `say one name: ${commandOf('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}`,
       )
-    const capabilities = caps.split(',').flatMap((token) => token.trim() || [])
+    const capabilities = capabilitiesIn(caps)
     await enrollAgent({ name, capabilities, directory: out ?? `agents/${name}`, door })
   },
 })
@@ -56,7 +57,7 @@ async function enrollAgent({ name, capabilities, directory, door }: Wanted): Pro
   const key = join(directory, 'agent.key')
   // Before anything is enrolled: the key is shown once, so there must be a place for it that holds no other.
   await mkdir(directory, { recursive: true, mode: 0o700 })
-  if (await exists(key))
+  if (existsSync(key))
     throw new Error(`${key} exists already: choose another NAME, or move that identity away`)
   const { agent, url } = await administering(door, async (call) => {
     const enrolled = expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201)
@@ -83,11 +84,4 @@ try it:
     -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'
 or let any client of this machine speak as it, by DPoP: ${commandOf(`connect IDENTITY=${directory}`, `connect --identity ${directory}`)}
 `
-}
-
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  )
 }

@@ -31,7 +31,7 @@ const add = subcommandOf({
     const directory = out ?? `operators/${name}`
     return async (call, say) => {
       // Before anything is enrolled.
-      if (await holdsIdentity(directory))
+      if (holdsIdentity(directory))
         throw new Error(`${directory} holds an identity already: choose another --out, or move it away`)
       const body = { operator_name: name, capabilities }
       const then = `then for its certificate: sallyport operator rotate ${name} --out ${directory}`

@@ -1,8 +1,9 @@
+import type { Rehearsal } from '../../proxy/admin/rehearsals/record.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { LAST, sinceOf } from '../admin/looking-back.ts'
 import { columns, jsonLines, printable } from '../admin/printable.ts'
-import { verbOf, WrongUsage } from '../command.ts'
-import { LAST, sinceOf } from '../rehearsal.ts'
+import { capabilitiesIn, verbOf, WrongUsage } from '../command.ts'
 
 const [REFUSES, UNDECIDED] = [3, 4]
 const REHEARSALS = '/v1/admin/rehearsals'
@@ -43,35 +44,7 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
   },
 })
 
-/** A rehearsal as the admin API shows it (docs/rehearsal.md). */
-interface Rehearsal {
-  readonly id: string
-  readonly window: {
-    readonly since: string
-    readonly until: string
-    readonly decisions: number
-    readonly principals: number
-  }
-  readonly unchanged: number
-  readonly newly_refused: readonly Group[]
-  readonly newly_allowed: readonly Group[]
-  readonly undecidable: readonly { readonly why: string; readonly decisions: number }[]
-  readonly totals: Readonly<Record<'newly_refused' | 'newly_allowed' | 'undecidable', number>>
-  readonly disagreements: number
-  readonly truncated: boolean
-}
-
-interface Group {
-  readonly principal_id: string | null
-  readonly action: string
-  readonly tool: string | null
-  readonly model: string | null
-  readonly capability: string | null
-  readonly reason: string
-  readonly decisions: number
-  readonly first_at: string
-  readonly last_at: string
-}
+type Group = Rehearsal['newly_refused'][number]
 
 const rehearse = async (call: Call, changes: readonly object[], since: string): Promise<Rehearsal> =>
   // The admin API's own shape, of the version that runs.
@@ -98,7 +71,7 @@ function changesOf(principal: string | undefined, options: Options): readonly ob
     'enforce-tools-call': enforced,
   } = options
   const ofPrincipal = [
-    ...(set === undefined ? [] : [{ capabilities: set.split(',').flatMap((token) => token.trim() || []) }]),
+    ...(set === undefined ? [] : [{ capabilities: capabilitiesIn(set) }]),
     ...(deactivate ? [{ is_active: false }] : []),
     ...(bind === undefined ? [] : [{ resource: bind, bound: true }]),
     ...(unbind === undefined ? [] : [{ resource: unbind, bound: false }]),

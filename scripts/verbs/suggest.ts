@@ -1,7 +1,7 @@
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { LAST, principalIn, sinceOf, usageOf } from '../admin/looking-back.ts'
 import { printable } from '../admin/printable.ts'
 import { commandOf, verbOf } from '../command.ts'
-import { LAST, principalIn, sinceOf, usageOf } from '../rehearsal.ts'
 
 export const verb = verbOf({
   name: 'sallyport suggest',

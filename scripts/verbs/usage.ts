@@ -1,7 +1,8 @@
+import type { Usage } from '../../proxy/admin/rehearsals/usage.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { LAST, principalIn, sinceOf, usageOf } from '../admin/looking-back.ts'
 import { columns, jsonLines, printable } from '../admin/printable.ts'
 import { verbOf } from '../command.ts'
-import { LAST, principalIn, type ShownUsage, sinceOf, usageOf } from '../rehearsal.ts'
 
 export const verb = verbOf({
   name: 'sallyport usage',
@@ -19,7 +20,7 @@ export const verb = verbOf({
   },
 })
 
-function linesOf(principal: string, found: ShownUsage): readonly string[] {
+function linesOf(principal: string, found: Usage): readonly string[] {
   const rows = found.capabilities.map((one) => [
     one.capability,
     one.held ? 'held' : 'lacking',

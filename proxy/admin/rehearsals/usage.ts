@@ -31,6 +31,8 @@ const used = z.strictObject({
   suggested: tokens.meta({ description: 'The least set that would have allowed all that was allowed.' }),
 })
 
+export type Usage = z.output<typeof used>
+
 /** GET /v1/admin/{agents,users,workloads}/{id}/usage: what it has used of what it holds (docs/rehearsal.md#usage). */
 export const usageOf = (kind: Kind) =>
   operation({

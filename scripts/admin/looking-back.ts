@@ -1,5 +1,6 @@
-import { type Call, expect } from './admin/call.ts'
-import { WrongUsage } from './command.ts'
+import type { Usage } from '../../proxy/admin/rehearsals/usage.ts'
+import { WrongUsage } from '../command.ts'
+import { type Call, expect } from './call.ts'
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
 
@@ -20,33 +21,14 @@ export function sinceOf(last: string): string {
   return new Date(Date.now() - Number(count) * (UNITS[unit] ?? 0)).toISOString()
 }
 
-/** What a principal has used, as the admin API shows it (docs/rehearsal.md#usage). */
-export interface ShownUsage {
-  readonly since: string
-  readonly decisions: number
-  readonly capabilities: readonly {
-    readonly capability: string
-    readonly held: boolean
-    readonly allowed: number
-    readonly denied: number
-    readonly last_allowed_at: string | null
-    readonly last_denied_at: string | null
-    readonly tools: readonly string[]
-    readonly models: readonly string[]
-  }[]
-  readonly unused: readonly string[]
-  readonly missing: readonly string[]
-  readonly suggested: readonly string[]
-}
-
 /** Asks for the usage of a principal, whose id says of which kind it is. Throws one sentence. */
-export async function usageOf(call: Call, principal: string, since: string): Promise<ShownUsage> {
+export async function usageOf(call: Call, principal: string, since: string): Promise<Usage> {
   const [, kind = ''] = /^[^:]+::(user|workload)::/.exec(principal) ?? []
   const plural = kind === '' ? 'agents' : `${kind}s`
   const path = `/v1/admin/${plural}/${encodeURIComponent(principal)}/usage`
   const query = new URLSearchParams({ since }).toString()
   // The admin API's own shape, of the version that runs.
-  return expect(await call('GET', `${path}?${query}`), 200) as unknown as ShownUsage
+  return expect(await call('GET', `${path}?${query}`), 200) as unknown as Usage
 }
 
 /** The one principal that a verb is about. Throws a WrongUsage. */
