@@ -64,6 +64,10 @@ interface PrincipalColumns extends WhoseWork {
   readonly last_seen_at: string | null
   /** JSON array of tokens (spec §2.1). */
   readonly capabilities: Generated<string>
+  /** The same of the set that is judged beside it; null where none is. */
+  readonly candidate: ColumnType<string | null, string | null | undefined, string | null>
+  /** Since when both are what they are. */
+  readonly candidate_since: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface AgentTable extends PrincipalColumns {

@@ -258,7 +258,8 @@ class State:
             else:
                 self.principal(said, what)
         elif kind in ("agent", "user", "workload", "operator"):
-            self.principal(said, what)
+            if not what.startswith("candidate_"):  # it is judged beside the real set, and changes nobody's authority
+                self.principal(said, what)
         elif kind == "mcp_resource":
             self.resource(said, what)
         elif kind == "mcp_binding":

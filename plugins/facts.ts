@@ -10,6 +10,9 @@ import type { PrincipalType } from '../db/schema.ts'
 
 export type { PrincipalType } from '../db/schema.ts'
 
+/** What a check said of a call: `failed` where it broke, or took too long. */
+export type Verdict = 'pass' | 'refuse' | 'failed'
+
 /** The caller: given by `pin`, read from the database on this very request. */
 export interface Principal {
   readonly id: string

@@ -5,7 +5,7 @@ import { isModulePath, type OperatorFile } from './operator-files/files.ts'
 /** Known before any plugin of a file runs: the route states what is asked for. */
 const FROM_THE_ROUTE: readonly string[] = ['demand', 'call']
 
-type Placed = Pick<OperatorFile, 'plugin' | 'file' | 'position'>
+type Placed = Pick<OperatorFile, 'plugin' | 'file' | 'shadow' | 'position'>
 
 /** The files to judge, and what is known of the plugins that they name. */
 export interface Order {
@@ -43,10 +43,13 @@ function missing({ files, catalogue }: Order): Problem[] {
 
 const inWords = (names: readonly string[]): string => `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
 
-/** Built-in plugins that stand in more than one file. An operator's own module may: its options differ. */
+/**
+ * Built-in plugins that stand in more than one file. An operator's own module may: its options differ. And so may one
+ * that watches, beside the one that judges.
+ */
 function repeated({ files }: Order): Problem[] {
   return files.flatMap((file, index) => {
-    const first = files.findIndex(({ plugin }) => plugin === file.plugin)
+    const first = files.findIndex(({ plugin, shadow }) => plugin === file.plugin && shadow === file.shadow)
     if (isModulePath(file.plugin) || first === index) return []
     return [
       problem(

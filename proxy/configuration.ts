@@ -46,27 +46,38 @@ export interface Configuration {
 }
 
 /** A check, and the hex SHA-256 of its code; null where that lies elsewhere. */
-export type ConfiguredCheck = Pick<OpenedCheck, 'check' | 'digest'>
+export interface ConfiguredCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
+  /** True: it only watches (docs/rehearsal.md#shadow). */
+  readonly shadow: boolean
+}
 
 /** What judges, as decision rows say it, and the row of the configuration itself (docs/ledger.md#authority). */
 export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configuration): Judging => ({
   configDigest: digest,
   mode: { egress_dpop_mode: dpopMode, no_downgrade: noDowngrade },
-  checks: checks.map(({ check: { name }, digest: code }) => ({ name, digest: code })),
+  checks: checks.map(({ check: { name }, digest: code, shadow }) => ({ name, digest: code, shadow })),
 })
 
 /** The `detail` of the row `config.loaded`: what every decision under its digest is judged by. */
 export const loadedDetail = (configuration: Configuration): JsonObject => {
   const { mode, checks, configDigest } = judgingOf(configuration)
   const { enforce_tools_call, list } = configuration.mcp
-  const named = checks.map((check) => ({ ...check, shadow: false }))
-  return { digest: configDigest, ...mode, enforce_tools_call, list, checks: named }
+  return {
+    digest: configDigest,
+    ...mode,
+    enforce_tools_call,
+    list,
+    checks: checks.map((check) => ({ ...check })),
+  }
 }
 
 /** Every plugin that a file may name. */
 export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions, operators: operatorsOptions })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
+const CHECKS = new Set(
+  Object.entries(CATALOGUE).flatMap(([plugin, { place }]) => (place === 'check' ? [plugin] : [])),
+)
 
 /**
  * Reads, checks and loads a directory of operator files (docs/protocol.md#operator-files). All or nothing:
@@ -75,7 +86,7 @@ const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) =>
  * half the files would make false alarms.
  */
 export async function loadConfiguration(directory: string, env: Environment): Promise<Configuration> {
-  const read = await readOperatorFiles({ directory, schemas: SCHEMAS, env })
+  const read = await readOperatorFiles({ directory, schemas: SCHEMAS, checks: CHECKS, env })
   const problems: Problem[] = []
   const checks = await loadChecks(read.files, directory, problems)
   const moduleNeeds = new Map([...checks].map(([file, { needs }]) => [file, needs]))
@@ -98,13 +109,13 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
-    checks: [...checks.values()].map(({ check, digest }) => ({ check, digest })),
+    checks: [...checks.values()].map(({ check, digest, shadow }) => ({ check, digest, shadow })),
     files: read.files,
     close: () => closeAll(checks),
   }
 }
 
-interface LoadedCheck extends OpenedCheck {
+interface LoadedCheck extends OpenedCheck, ConfiguredCheck {
   /**
    * The facts that a module of an operator's own declares; those of a built-in check stand in the catalogue.
    */
@@ -136,13 +147,14 @@ async function loadChecks(
 }
 
 async function loadCheck(
-  { plugin, options }: OperatorFile,
+  { plugin, options, shadow }: OperatorFile,
   directory: string,
 ): Promise<LoadedCheck | undefined> {
   const row = rowOf(CATALOGUE, plugin)
-  if (row?.place === 'check') return { ...(await row.open(options, directory)), needs: [] }
+  if (row?.place === 'check') return { ...(await row.open(options, directory)), shadow, needs: [] }
   if (!isModulePath(plugin)) return undefined
-  return { ...(await loadOperatorModule({ path: plugin, directory, options })), close: async () => {} }
+  const module = await loadOperatorModule({ path: plugin, directory, options })
+  return { ...module, shadow, close: async () => {} }
 }
 
 async function closeAll(checks: Checks): Promise<void> {

@@ -100,7 +100,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
 }
 
 function recorders(
-  { dataDirectory, ledger, outcomes, anonymous, summaries, seen }: Services,
+  { dataDirectory, ledger, outcomes, anonymous, summaries, seen, metrics }: Services,
   configuration: Configuration,
 ): Pick<Handlers, 'recorder' | 'anonymous' | 'operators'> {
   const recorder = audit({
@@ -111,6 +111,10 @@ function recorders(
     anonymous,
     summaries,
     seen,
+    watching: {
+      shadow: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
+      candidate: (result) => metrics.candidateVerdicts.inc({ result }),
+    },
   })
   return {
     recorder,

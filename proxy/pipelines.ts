@@ -3,6 +3,8 @@ import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
+import type { Check } from '../plugins/operator-files/module.ts'
+import { shadow } from '../plugins/operator-files/shadow.ts'
 import { localOperator } from '../plugins/operators/local-operator.ts'
 import {
   type Administered,
@@ -107,6 +109,14 @@ interface Gated<Target> extends Arrival {
   readonly granted: Granted<Target>
 }
 
+/** The organisation's own checks in their order, and behind them those that only watch. */
+function ownChecks({ checks }: Configuration): readonly Check[] {
+  const of = (isShadow: boolean) =>
+    checks.filter(({ shadow: watches }) => watches === isShadow).map(({ check }) => check)
+  const [judging, watching] = [of(false), of(true)]
+  return watching.length === 0 ? judging : [...judging, shadow(watching)]
+}
+
 /**
  * Makes the pipelines of all kinds of endpoints, each with its plugins in order. The first refusal ends a
  * pipeline.
@@ -126,7 +136,8 @@ export function pipelines({
   claims,
   mcp,
 }: PipelineSources) {
-  const { dpopMode: mode, noDowngrade, checks, mcp: mcpOptions } = configuration
+  const { dpopMode: mode, noDowngrade, mcp: mcpOptions } = configuration
+  const own = ownChecks(configuration)
   const { nonces, baseUrls } = constrained
   const proof = dpop({ ...constrained, mode, noDowngrade })
   const anyone = Pipeline.start()
@@ -198,7 +209,7 @@ export function pipelines({
       .pass(mcpGate)
       .pass(mcpTool)
       .pass(mcpState(mcp.states))
-    return checks.reduce<typeof call>((pipeline, { check }) => pipeline.pass(check), call)
+    return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
   }
 
   return {
@@ -240,7 +251,7 @@ export function pipelines({
         // (docs/threats.md#m-06). Where it came at once, the record sees to that alone.
         .pass(again)
         .pass(llmGate)
-      return checks.reduce<typeof call>((pipeline, { check }) => pipeline.pass(check), call)
+      return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
     /** MCP: only the message tells whether it is about the connection or asks for work. */

@@ -246,6 +246,10 @@ function adminRoutes(
     ...Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => [
       route('POST', `/v1/admin/${plural}/{id}/erase`, read, kind.erase),
       route('GET', `/v1/admin/${plural}/{id}/usage`, read, kind.usage),
+      route('PUT', `/v1/admin/${plural}/{id}/candidate`, write, kind.setCandidate),
+      route('GET', `/v1/admin/${plural}/{id}/candidate`, read, kind.getCandidate),
+      route('DELETE', `/v1/admin/${plural}/{id}/candidate`, read, kind.removeCandidate),
+      route('POST', `/v1/admin/${plural}/{id}/candidate/promote`, read, kind.promoteCandidate),
     ]),
     ...Object.entries({ agents, users, workloads, operators }).flatMap(([plural, kind]) => {
       const one = `/v1/admin/${plural}/{id}`

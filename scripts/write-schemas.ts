@@ -20,14 +20,24 @@ export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
 /** The JSON Schema of each operator file (2020-12), by file name: for completion and checks in editors. */
 export function schemaFiles(): ReadonlyMap<string, string> {
   return new Map(
-    Object.entries(CATALOGUE).map(([plugin, { options }]) => [
+    Object.entries(CATALOGUE).map(([plugin, { options, place }]) => [
       `${plugin}.schema.json`,
-      `${JSON.stringify(schemaOf(plugin, options), null, 2)}\n`,
+      `${JSON.stringify(schemaOf(plugin, options, place === 'check' ? SHADOW : {}), null, 2)}\n`,
     ]),
   )
 }
 
-function schemaOf(plugin: string, options: z.ZodType): object {
+/** What the file of a check may say beside the check's own options. */
+const SHADOW = {
+  shadow: {
+    type: 'boolean',
+    default: false,
+    description:
+      'True: it only watches. What it says stands in the ledger and in metrics, and decides nothing.',
+  },
+}
+
+function schemaOf(plugin: string, options: z.ZodType, ofPlace: object): object {
   const { $schema, properties = {}, required = [], ...rest } = z.toJSONSchema(options, { io: 'input' })
   return {
     $schema,
@@ -35,6 +45,7 @@ function schemaOf(plugin: string, options: z.ZodType): object {
     ...rest,
     properties: {
       plugin: { const: plugin, description: 'The plugin that this file configures.' },
+      ...ofPlace,
       ...properties,
     },
     required: ['plugin', ...required],

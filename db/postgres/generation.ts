@@ -24,6 +24,15 @@ export const operatorGeneration: Migration = {
   },
 }
 
+/** The same of candidate sets. A change of the real set, which moves the instant beside them, is told already. */
+export const candidateGeneration: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const table of ['internal_agents', 'local_user_principals', 'local_workload_principals'])
+      for (const statement of triggerOf(table, ['candidate'], `${table}_candidate_changed`))
+        await sql.raw(statement).execute(db)
+  },
+}
+
 const PRINCIPAL = [
   ...[
     'principal_ref',
@@ -55,12 +64,12 @@ const TABLES: Readonly<Record<string, readonly string[]>> = {
   mcp_bindings: [],
 }
 
-function triggerOf(table: string, columns: readonly string[]): readonly string[] {
+function triggerOf(table: string, columns: readonly string[], name = `${table}_changed`): readonly string[] {
   const changed = columns.length > 0 ? ` of ${columns.join(', ')}` : ''
   return [
-    `create trigger ${table}_changed after insert or delete or truncate or update${changed} on ${table}
+    `create trigger ${name} after insert or delete or truncate or update${changed} on ${table}
   for each statement execute function authority_changed()`,
-    `alter table ${table} enable always trigger ${table}_changed`,
+    `alter table ${table} enable always trigger ${name}`,
   ]
 }
 

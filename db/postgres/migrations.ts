@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import { COMMON, inOrder, type Migrations } from '../migrate.ts'
-import { authorityGeneration, operatorGeneration } from './generation.ts'
+import { authorityGeneration, candidateGeneration, operatorGeneration } from './generation.ts'
 import { auditGuards } from './ledger/guards.ts'
 import { auditPlaces } from './ledger/places.ts'
 import { auditLog } from './ledger/table.ts'
@@ -24,4 +24,5 @@ export const MIGRATIONS: Migrations = inOrder({
   '0053_audit_places': auditPlaces,
   '0060_authority_generation': authorityGeneration,
   '0062_operator_generation': operatorGeneration,
+  '0065_candidate_generation': candidateGeneration,
 })

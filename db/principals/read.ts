@@ -3,7 +3,7 @@ import { type Cursor, printCursor } from '../cursor.ts'
 import type { Database } from '../database.ts'
 import { allPages, noPause, type Pause } from '../pages.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
-import { storedCapabilities } from './pins.ts'
+import { type CandidateSet, candidateOf, storedCapabilities } from './pins.ts'
 import { TABLES } from './tables.ts'
 
 /**
@@ -17,6 +17,7 @@ export interface PrincipalRecord {
   readonly name: string
   readonly display_name: string | null
   readonly capabilities: readonly string[]
+  readonly candidate: CandidateSet | null
   readonly is_active: boolean
   readonly enrollment_method: EnrollmentMethod
   readonly spiffe_id: string | null
@@ -123,6 +124,8 @@ function principals(db: Database, type: PrincipalType) {
       'p.name',
       'p.display_name',
       'p.capabilities',
+      'p.candidate',
+      'p.candidate_since',
       'p.is_active',
       'p.enrollment_method',
       'p.spiffe_id',
@@ -136,9 +139,10 @@ function principals(db: Database, type: PrincipalType) {
 
 type Row = InferResult<ReturnType<typeof principals>>[number]
 
-function recordOf(type: PrincipalType, row: Row): PrincipalRecord {
+function recordOf(type: PrincipalType, { candidate_since: since, ...row }: Row): PrincipalRecord {
   return {
     ...row,
+    candidate: candidateOf(row.candidate, since),
     principal_type: type,
     capabilities: storedCapabilities(row.capabilities),
     is_active: row.is_active === 1,

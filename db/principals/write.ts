@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type Statement, statementOf, timestamp } from '../statement.ts'
@@ -67,15 +68,45 @@ interface Change {
 
 /**
  * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no
- * row.
+ * row. What was counted of its candidate set is of another set now.
  */
 export function setCapabilities(
   db: Database,
   change: Change & { readonly revision: number; readonly capabilities: readonly string[] },
 ): Statement {
-  const query = updated(db, change).set({ capabilities: JSON.stringify(change.capabilities) })
+  const query = updated(db, change).set({
+    capabilities: JSON.stringify(change.capabilities),
+    candidate_since: sql`case when candidate is null then null else ${timestamp(change.at)} end`,
+  })
   return statementOf(query.compile(), 1)
 }
+
+/**
+ * Sets the set that is judged beside the real one, or removes it with null, if the principal is as it was read. No change
+ * of its authority.
+ */
+export function setCandidate(
+  db: Database,
+  change: Change & { readonly revision: number; readonly capabilities: readonly string[] | null },
+): Statement {
+  const { capabilities } = change
+  return statementOf(
+    changed(db, change)
+      .set({
+        candidate: capabilities && JSON.stringify(capabilities),
+        candidate_since: capabilities && timestamp(change.at),
+      })
+      .compile(),
+    1,
+  )
+}
+
+/** Removes a candidate set along with another change of its principal, in the same unit. */
+export function dropCandidate(db: Database, change: Change): Statement {
+  return statementOf(one(db, change).set(NO_CANDIDATE).compile(), 1)
+}
+
+const NO_CANDIDATE = { candidate: null, candidate_since: null } as const
 
 /** Deactivates or reactivates. Deactivating twice is no fault. The row is never deleted. */
 export function setActive(db: Database, change: Change & { readonly active: boolean }): Statement {
@@ -127,6 +158,7 @@ export function reEnroll(db: Database, principal: ReEnrollment): Statement {
     .set({
       display_name: principal.displayName,
       capabilities: JSON.stringify(principal.capabilities),
+      ...NO_CANDIDATE,
       enrollment_method: principal.enrollmentMethod,
       spiffe_id: principal.spiffeId,
       dpop_jkt: principal.dpopJkt,
@@ -147,6 +179,7 @@ export function blankPrincipal(db: Database, change: Change & { readonly revisio
   const query = updated(db, change).set({
     display_name: null,
     capabilities: '[]',
+    ...NO_CANDIDATE,
     spiffe_id: null,
     dpop_jkt: null,
     previous_dpop_jkt: null,
@@ -193,18 +226,24 @@ function one({ kysely }: Database, { type, id }: Change) {
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
+/** Counts a change of the object, and says whose it is. */
+function changed(db: Database, change: Change) {
+  const { revision } = change
+  const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
+  return found.set((row) => ({
+    revision: row('revision', '+', 1),
+    updated_at: timestamp(change.at),
+    changed_by: change.by ?? null,
+  }))
+}
+
 // An agent's `federation_revision` counts up with each change of its object and not only of its capabilities
 // (spec §3): who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that
 // was replaced.
 function updated(db: Database, change: Change) {
-  const { revision } = change
-  const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
-  const query = found.set((row) => ({
-    revision: row('revision', '+', 1),
-    // Each of these changes is one of authority, and each unit makes one of them.
+  // Each of these changes is one of authority, and each unit makes one of them.
+  const query = changed(db, change).set((row) => ({
     authority_revision: row('authority_revision', '+', 1),
-    updated_at: timestamp(change.at),
-    changed_by: change.by ?? null,
   }))
   if (change.type !== 'agent') return query
   return query.set((row) => ({ federation_revision: row('federation_revision', '+', 1) }))

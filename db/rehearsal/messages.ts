@@ -1,3 +1,4 @@
+import type { Watched } from '../audit/rehearsal/candidate.ts'
 import type { Changes } from '../audit/rehearsal/changes.ts'
 import type { Rehearsed } from '../audit/rehearsal/rehearse.ts'
 import type { Progress, Wanted } from '../audit/rehearsal/task.ts'
@@ -8,6 +9,13 @@ import type { DatabaseLocation } from '../engine.ts'
 export type WalkTask =
   | { readonly kind: 'rehearse'; readonly wanted: Wanted; readonly changes: Changes }
   | { readonly kind: 'usage'; readonly wanted: Wanted; readonly principal: string }
+  // `since` names the set.
+  | {
+      readonly kind: 'candidate'
+      readonly wanted: Wanted
+      readonly principal: string
+      readonly since: string
+    }
 
 /** The same, and where they are. */
 export type WalkData = WalkTask & { readonly location: DatabaseLocation }
@@ -16,6 +24,7 @@ export type WalkData = WalkTask & { readonly location: DatabaseLocation }
 export interface Walked {
   readonly rehearse: Rehearsed
   readonly usage: Used
+  readonly candidate: Watched
 }
 
 /** A message from the thread. The last one is `done`; a thread that cannot go on ends with an error. */

@@ -1,10 +1,11 @@
 // The thread of one walk over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
 import { parentPort, workerData } from 'node:worker_threads'
+import { candidateWatch } from '../audit/rehearsal/candidate.ts'
 import { rehearser } from '../audit/rehearsal/rehearse.ts'
 import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
 import { usage } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
-import type { FromWalk, WalkData } from './messages.ts'
+import type { FromWalk, WalkData, WalkTask } from './messages.ts'
 
 const port = parentPort
 if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only')
@@ -17,7 +18,7 @@ const data = workerData as WalkData
 const { location, wanted } = data
 const tell = (message: FromWalk): void => port.postMessage(message)
 
-const walk = data.kind === 'usage' ? usage(data.principal, wanted) : rehearser(data.changes, wanted)
+const walk = walkOf(data)
 let toldAt = performance.now()
 for await (const { leaves, rows, of } of partsOf(location, wanted)) {
   for (const leaf of leaves) walk.see(leaf)
@@ -26,6 +27,12 @@ for await (const { leaves, rows, of } of partsOf(location, wanted)) {
   tell({ kind: 'progress', rows, of })
 }
 tell({ kind: 'done', result: walk.result() })
+
+function walkOf(task: WalkTask) {
+  if (task.kind === 'usage') return usage(task.principal, task.wanted)
+  if (task.kind === 'candidate') return candidateWatch(task.principal, task.since)
+  return rehearser(task.changes, task.wanted)
+}
 
 /** The rows, by the engine that holds them. Only its own driver is loaded. */
 async function* partsOf(from: DatabaseLocation, needed: Wanted): AsyncGenerator<WalkedPart> {

@@ -32,6 +32,7 @@ import {
   type Why,
 } from './decision.ts'
 import type { RefusalSummaries } from './summaries.ts'
+import { type Watching, watchedBy } from './watched.ts'
 
 export type { Recorded } from './decision.ts'
 
@@ -47,6 +48,7 @@ export interface AuditSources {
   readonly summaries: Pick<RefusalSummaries, 'takeRow' | 'count'>
   /** Principals whose calls were served, by id; a task writes down when they were last seen. */
   readonly seen: Map<string, Principal>
+  readonly watching: Watching
 }
 
 export interface CallRecorder extends Recorder<Arrival & Recorded> {
@@ -81,7 +83,9 @@ export function audit({
   anonymous,
   summaries,
   seen,
+  watching,
 }: AuditSources): CallRecorder {
+  const watched = watchedBy(watching, judging.checks)
   const unchanged = authorityUnchanged(database)
   // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
   // decision was, a proof has been seen once: what is refused now must not pass when it comes again after a
@@ -139,7 +143,9 @@ export function audit({
       if (isIdentified(facts)) {
         const assertions = isOfAuthority(reason) && asserted(facts.holder ?? facts.principal, standing)
         const why = { reason, by, passed, requiredCapability: requiredBy(refusal) }
-        return deny(facts, why, assertions ? { assertions } : {})
+        const receipt = await deny(facts, why, assertions ? { assertions } : {})
+        if (isWatched(facts)) watched(facts, why)
+        return receipt
       }
       anonymous.count(reason)
       return null
@@ -147,6 +153,7 @@ export function audit({
     current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
       seen.set(facts.principal.id, facts.principal)
+      if (isWatched(facts)) watched(facts, null)
       outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest), settlement.at - facts.at)
     },
   }
@@ -157,6 +164,9 @@ const currentBy =
   (current: NonNullable<Database['current']>): CallRecorder['current'] =>
   ({ peer, pinnedAt = Number.NEGATIVE_INFINITY }) =>
     peer ? current(Number.isFinite(pinnedAt) ? pinnedAt : performance.now()) : Promise.resolve(true)
+
+const isWatched = ({ candidate, shadows }: Known): boolean =>
+  (candidate ?? null) !== null || shadows !== undefined
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
 

@@ -1,10 +1,21 @@
 import { REFUSED_BY_RULE } from '../../db/audit/authority/rule.ts'
 import type { Entry } from '../../db/audit/entry.ts'
 import type { JsonObject } from '../../db/json.ts'
-import type { AccessToken, CallSummary, Commitments, Demand, Principal, Proof, Reached } from '../facts.ts'
+import type { CandidateSet } from '../../db/principals/pins.ts'
+import type {
+  AccessToken,
+  CallSummary,
+  Commitments,
+  Demand,
+  Principal,
+  Proof,
+  Reached,
+  Verdict,
+} from '../facts.ts'
 import type { Author } from '../operators/actor.ts'
 import type { Arrival } from '../plugin.ts'
 import { REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
+import { candidateVerdict } from './watched.ts'
 
 /** The facts that a decision row is made of. */
 export interface Recorded {
@@ -12,6 +23,8 @@ export interface Recorded {
   readonly commitments: Commitments
   /** The same principal as the gate judged it, where the call came so far. */
   readonly holder?: Principal
+  /** The set that is judged beside the real one; null where there is none. */
+  readonly candidate?: CandidateSet | null
   /** When it was looked up. ms of the monotonic clock. */
   readonly pinnedAt?: number
   readonly proof: Proof | null
@@ -21,6 +34,8 @@ export interface Recorded {
   /** The MCP resource that was reached, where it is one. */
   readonly reached?: Reached | null
   readonly body: Buffer
+  /** The verdicts of the checks that only watch, in their order, where there are any and they were asked. */
+  readonly shadows?: readonly Verdict[]
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
   /** The operator, where it is administration that was asked for. */
@@ -43,6 +58,8 @@ export interface Judging {
 export interface JudgingCheck {
   readonly name: string
   readonly digest: string | null
+  /** True: it only watches. */
+  readonly shadow: boolean
 }
 
 /** The refusal of a call, as its row says it. */
@@ -100,7 +117,8 @@ export function identity(
  */
 export function authorityOf(facts: Known, { mode, checks }: Judging, why: Why | null): JsonObject {
   const { principal, holder = principal, token, reached, demand } = facts
-  const asked = verdictsOf(checks, why)
+  const candidate = facts.candidate ? candidateVerdict(facts, why) : null
+  const asked = checks.length === 0 ? [] : verdictsOf(checks, facts.shadows ?? [], why)
   return {
     demanded: demandedOf(demand, why),
     mode,
@@ -111,6 +129,7 @@ export function authorityOf(facts: Known, { mode, checks }: Judging, why: Why | 
     ...(reached?.binding && { binding: reached.binding }),
     ...(reached?.pin && { pin: reached.pin }),
     ...(asked.length > 0 && { checks: asked }),
+    ...(candidate && { candidate }),
   }
 }
 
@@ -121,15 +140,26 @@ function demandedOf(demand: Demand | undefined, why: Why | null): readonly strin
 }
 
 /** The verdicts of the checks that were asked: all of them, or those up to the one that refused. */
-function verdictsOf(checks: readonly JudgingCheck[], why: Why | null): readonly JsonObject[] {
-  if (checks.length === 0) return []
-  const names = new Set(checks.map(({ name }) => name))
-  const passed = why ? why.passed.filter((name) => names.has(name)).length : checks.length
-  const refused = why !== null && names.has(why.by)
-  return checks.slice(0, refused ? passed + 1 : passed).map(({ name, digest }, index) => {
-    const failed = why?.reason === 'plugin_failed' ? 'failed' : 'refuse'
-    return { name, digest, verdict: index < passed ? 'pass' : failed }
+function verdictsOf(
+  checks: readonly JudgingCheck[],
+  shadows: readonly Verdict[],
+  why: Why | null,
+): readonly JsonObject[] {
+  const own = judgments(checks, why)
+  const [judged, watched] = [own.values(), shadows.values()]
+  return checks.flatMap(({ name, digest, shadow }) => {
+    const { value: verdict } = (shadow ? watched : judged).next()
+    return verdict === undefined ? [] : [{ name, digest, verdict, ...(shadow && { shadow }) }]
   })
+}
+
+/** What those that judge have said, in their order. */
+function judgments(checks: readonly JudgingCheck[], why: Why | null): readonly Verdict[] {
+  const names = checks.filter(({ shadow }) => !shadow).map(({ name }) => name)
+  if (why === null) return names.map(() => 'pass')
+  const passed = why.passed.filter((name) => names.includes(name)).map(() => 'pass' as const)
+  if (!names.includes(why.by)) return passed
+  return [...passed, why.reason === 'plugin_failed' ? 'failed' : 'refuse']
 }
 
 function contentOf({ body, bodySha256, commitments, call }: Known): JsonObject {

@@ -17,6 +17,8 @@ export interface OperatorFile {
   readonly file: string
   /** The rest as the plugin's schema read it; for an operator's own module, the rest as it stands. */
   readonly options: Readonly<Record<string, unknown>>
+  /** `shadow: true` of a check: it only watches. */
+  readonly shadow: boolean
   /** The place of the plugin's name. */
   readonly position: Position
   /** Returns the scalar at `path` as the operator wrote it, never expanded. */
@@ -34,6 +36,8 @@ interface Source {
   readonly directory: string
   /** The options of each built-in plugin, by its name, without the `plugin` key. */
   readonly schemas: ReadonlyMap<string, ZodType>
+  /** Those of them that are checks, as every module of an operator is: they may be shadows. */
+  readonly checks: ReadonlySet<string>
   readonly env: Environment
 }
 
@@ -47,7 +51,8 @@ const MAX_FILE_BYTES = 1_048_576
  * (docs/threats.md#threat-34). Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's
  * own module.
  */
-export async function readOperatorFiles({ directory, schemas, env }: Source): Promise<OperatorFiles> {
+export async function readOperatorFiles(source: Source): Promise<OperatorFiles> {
+  const { directory } = source
   const problems: Problem[] = []
   const files: OperatorFile[] = []
   const digest = createHash('sha256')
@@ -56,7 +61,7 @@ export async function readOperatorFiles({ directory, schemas, env }: Source): Pr
     const bytes = await readBytes(directory, file, faults)
     if (bytes) {
       digest.update(`${file}\0${bytes.length}\0`).update(bytes)
-      const read = readOne(file, bytes, schemas, env, faults)
+      const read = readOne(file, bytes, source, faults)
       if (read) files.push(read)
     }
     problems.push(...faults.map((fault) => ({ file, ...fault })))
@@ -106,28 +111,41 @@ async function readBytes(directory: string, file: string, faults: Fault[]): Prom
 function readOne(
   file: string,
   bytes: Buffer,
-  schemas: ReadonlyMap<string, ZodType>,
-  env: Environment,
+  { schemas, checks, env }: Source,
   faults: Fault[],
 ): OperatorFile | null {
   const text = decode(bytes, faults)
   const yaml = text === null ? null : readOperatorYaml(text, env, faults)
   if (!yaml) return null
-  const { plugin, ...options } = yaml.value
+  const { plugin, ...rest } = yaml.value
   const position = yaml.positionOf(['plugin'])
   const { written } = yaml
   if (typeof plugin !== 'string') {
     faults.push({ ...position, message: 'must begin with plugin: NAME, such as plugin: pin' })
     return null
   }
-  if (isModulePath(plugin)) return { plugin, file, options, position, written }
+  const isModule = isModulePath(plugin)
+  const { shadow, options } =
+    isModule || checks.has(plugin) ? shadowOf(rest, yaml, faults) : { shadow: false, options: rest }
+  if (isModule) return { plugin, file, options, shadow, position, written }
   const schema = schemas.get(plugin)
   if (!schema) {
     faults.push({ ...position, message: unknownPlugin(plugin, schemas) })
     return null
   }
   const checked = validate(options, { plugin, schema, yaml }, faults)
-  return checked && { plugin, file, options: checked, position, written }
+  return checked && { plugin, file, options: checked, shadow, position, written }
+}
+
+/** Takes out of a check's file what is said of it to us, and not to the check. */
+function shadowOf(
+  { shadow = false, ...options }: Readonly<Record<string, unknown>>,
+  yaml: OperatorYaml,
+  faults: Fault[],
+): Pick<OperatorFile, 'shadow' | 'options'> {
+  if (typeof shadow === 'boolean') return { shadow, options }
+  faults.push({ ...yaml.positionOf(['shadow']), message: 'shadow must be true or false' })
+  return { shadow: true, options }
 }
 
 function decode(bytes: Buffer, faults: Fault[]): string | null {

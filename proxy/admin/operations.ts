@@ -30,6 +30,7 @@ import {
   reactivate,
 } from './principals/principals.ts'
 import { proposalOperations } from './proposals/operations.ts'
+import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from './rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseInLines } from './rehearsals/operations.ts'
 import { usageOf } from './rehearsals/usage.ts'
 
@@ -44,28 +45,33 @@ const ofKind = (kind: Kind) => ({
   rotateCertificate: rotateCertificate(kind),
 })
 
+/** Those on whoever calls models and tools. */
+const ofCallers = (kind: Kind) => ({
+  ...ofKind(kind),
+  erase: erase(kind),
+  usage: usageOf(kind),
+  setCandidate: putCandidate(kind),
+  getCandidate: getCandidate(kind),
+  removeCandidate: deleteCandidate(kind),
+  promoteCandidate: promoteCandidate(kind),
+})
+
 /** Those that may be proposed: all but those on proposals. */
 const DIRECT = {
   agents: {
-    ...ofKind(AGENT),
-    erase: erase(AGENT),
-    usage: usageOf(AGENT),
+    ...ofCallers(AGENT),
     list: listAgents,
     create: mintAgent,
     enrollByoca,
     enrollSpiffe,
   },
   users: {
-    ...ofKind(USER),
-    erase: erase(USER),
-    usage: usageOf(USER),
+    ...ofCallers(USER),
     list: listPrincipalsOf(USER),
     create: createPrincipal(USER),
   },
   workloads: {
-    ...ofKind(WORKLOAD),
-    erase: erase(WORKLOAD),
-    usage: usageOf(WORKLOAD),
+    ...ofCallers(WORKLOAD),
     list: listPrincipalsOf(WORKLOAD),
     create: createPrincipal(WORKLOAD),
   },

@@ -17,6 +17,8 @@ export interface Metrics {
   readonly faults: Counter<'step'>
   readonly handshakeFaults: Counter<'reason'>
   readonly secretUses: Counter
+  readonly shadowVerdicts: Counter<'check' | 'verdict'>
+  readonly candidateVerdicts: Counter<'result'>
   readonly overBudget: Counter
 }
 
@@ -140,6 +142,18 @@ export function createMetrics(ask: Ask): Metrics {
     secretUses: new Counter({
       name: 'sallyport_admin_secret_uses_total',
       help: 'Requests that the operator secret has opened.',
+      registers,
+    }),
+    shadowVerdicts: new Counter({
+      name: 'sallyport_shadow_verdicts_total',
+      help: 'Calls that a check which only watches has judged, by check and verdict.',
+      labelNames: ['check', 'verdict'],
+      registers,
+    }),
+    candidateVerdicts: new Counter({
+      name: 'sallyport_candidate_verdicts_total',
+      help: 'Calls of principals that have a candidate set, by what it would have changed.',
+      labelNames: ['result'],
       registers,
     }),
     overBudget: new Counter({

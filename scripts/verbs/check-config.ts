@@ -61,7 +61,12 @@ async function report(configuration: Configuration): Promise<string> {
   const { files } = configuration
   const width = Math.max(...files.map(({ file }) => file.length))
   const linesOf = (some: readonly OperatorFile[]) =>
-    some.map(({ file, plugin }) => `  ${file.padEnd(width)}  ${plugin}\n`).join('')
+    some
+      .map(
+        ({ file, plugin, shadow }) =>
+          `  ${file.padEnd(width)}  ${plugin}${shadow ? ', which only watches' : ''}\n`,
+      )
+      .join('')
   const isService = ({ plugin }: OperatorFile) => rowOf(CATALOGUE, plugin)?.place === 'service'
   const steps = await stepsOf(configuration)
   const calls = Math.max(...steps.map(({ call }) => call.length))

@@ -11,10 +11,18 @@ const CATALOGUE = catalogue({
   operators: z.strictObject({}),
 })
 
-/** Judges files that are given by name and plugin; what an operator's module needs stands behind its name. */
+/**
+ * Judges files that are given by name and plugin, `shadow ` before one that only watches; what an operator's module needs
+ * stands behind its name.
+ */
 function judge(order: readonly (readonly [file: string, plugin: string, ...needs: string[]])[]): string[] {
   const moduleNeeds = new Map(order.map(([file, , ...needs]) => [file, needs]))
-  const files = order.map(([file, plugin]) => ({ file, plugin, position: { line: 2, column: 9 } }))
+  const files = order.map(([file, plugin]) => ({
+    file,
+    plugin: plugin.replace('shadow ', ''),
+    shadow: plugin.startsWith('shadow '),
+    position: { line: 2, column: 9 },
+  }))
   return checkOrder({ files, catalogue: CATALOGUE, moduleNeeds }).map(
     ({ file, line, column, message }) => `${file}:${line}:${column}: ${message}`,
   )
@@ -85,3 +93,14 @@ await t.test('every plugin that can never be removed is shipped with the file th
   for (const file of shipped) t.ok(existsSync(join(import.meta.dirname, '../../plugins/config', file)), file)
   t.end()
 })
+
+await t.test(
+  'a policy that watches may stand beside the one that judges, and no second of either',
+  async (t) => {
+    const [judging, watching] = [['35-a.yaml', 'policy'] as const, ['36-b.yaml', 'shadow policy'] as const]
+    t.strictSame(judge([PIN, DPOP, CAPABILITY, judging, watching, AUDIT]), [])
+    t.match(judge([PIN, DPOP, CAPABILITY, watching, judging, ['37-c.yaml', 'shadow policy'], AUDIT]), [
+      /^37-c.yaml:2:9: plugin policy stands twice, in 36-b.yaml and in 37-c.yaml/,
+    ])
+  },
+)

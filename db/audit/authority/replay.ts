@@ -62,7 +62,7 @@ export class Replay {
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
-    return TYPES.has(family) ? this.#seePrincipal(what, detail) : null
+    return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null
   }
 
   #seeBefore({ subject, resource_id: id }: Members): null {
@@ -171,6 +171,9 @@ export class Replay {
 
 /** What begins the action of every row that changes a principal. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
+
+/** What changes a candidate set changes nobody's authority. */
+const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
 
 type Numbered = PrincipalState | ResourceState
 

@@ -97,6 +97,7 @@ export const shown = (
     principal_ref: ref,
     revision: _,
     authority_revision: __,
+    candidate: _____,
     previous_dpop_jkt: ___,
     previous_dpop_jkt_until: ____,
     ...rest
@@ -114,6 +115,7 @@ type Inner =
   | 'principal_ref'
   | 'revision'
   | 'authority_revision'
+  | 'candidate'
   | 'previous_dpop_jkt'
   | 'previous_dpop_jkt_until'
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Group } from '../../../db/audit/rehearsal/piles.ts'
+import type { Group, Pile } from '../../../db/audit/rehearsal/piles.ts'
 import type { Rehearsed, Window } from '../../../db/audit/rehearsal/rehearse.ts'
 import type { Database } from '../../../db/database.ts'
 import { instant, token } from '../shapes.ts'
@@ -23,7 +23,8 @@ const group = z
   })
   .meta({ id: 'RehearsalGroup' })
 
-const pile = z.array(group).meta({ description: 'Most calls first, at most 500.' })
+/** The groups of a pile. */
+export const groups = z.array(group).meta({ description: 'Most calls first, at most 500.' })
 
 const members = {
   at: instant,
@@ -36,8 +37,8 @@ const members = {
     last: place,
   }),
   unchanged: count,
-  newly_refused: pile,
-  newly_allowed: pile,
+  newly_refused: groups,
+  newly_allowed: groups,
   undecidable: z.array(z.strictObject({ why: z.string(), decisions: count })),
   totals: z.strictObject({ newly_refused: count, newly_allowed: count, undecidable: count }),
   disagreements: count,
@@ -65,18 +66,13 @@ interface Shown {
 /** A rehearsal as callers see it: users by their readable ids, as long as they exist. */
 export async function shown(database: Database, { rehearsed, window, at, etags }: Shown): Promise<Preview> {
   const { newlyRefused, newlyAllowed, undecidable, decisions, principals, first, last } = rehearsed
-  const names = await namesOf(database, [...newlyRefused.groups, ...newlyAllowed.groups])
-  const named = (one: Group) => {
-    const name = names.get(one.principal_id ?? '')
-    const who = name === undefined ? {} : { principal_id: name, principal_ref: one.principal_id ?? '' }
-    return { ...one, samples: [...one.samples], ...who }
-  }
+  const [refused = [], allowed = []] = await shownPiles(database, [newlyRefused, newlyAllowed])
   return {
     at: new Date(at).toISOString(),
     window: { ...window, decisions, principals, first, last },
     unchanged: rehearsed.unchanged,
-    newly_refused: newlyRefused.groups.map(named),
-    newly_allowed: newlyAllowed.groups.map(named),
+    newly_refused: refused,
+    newly_allowed: allowed,
     undecidable: undecidable.map((one) => ({ ...one })),
     totals: {
       newly_refused: newlyRefused.decisions,
@@ -90,9 +86,26 @@ export async function shown(database: Database, { rehearsed, window, at, etags }
   }
 }
 
+/** The groups of each pile as callers see them. */
+export async function shownPiles(
+  database: Database,
+  piles: readonly Pile[],
+): Promise<readonly z.output<typeof groups>[]> {
+  const names = await namesOf(
+    database,
+    piles.flatMap((pile) => pile.groups),
+  )
+  const named = (one: Group) => {
+    const name = names.get(one.principal_id ?? '')
+    const who = name === undefined ? {} : { principal_id: name, principal_ref: one.principal_id ?? '' }
+    return { ...one, samples: [...one.samples], ...who }
+  }
+  return piles.map((pile) => pile.groups.map(named))
+}
+
 /** The readable ids of the users among the principals of groups. */
-async function namesOf({ kysely }: Database, groups: readonly Group[]): Promise<ReadonlyMap<string, string>> {
-  const refs = [...new Set(groups.flatMap(({ principal_id: id }) => (id?.startsWith('usr_') ? [id] : [])))]
+async function namesOf({ kysely }: Database, of: readonly Group[]): Promise<ReadonlyMap<string, string>> {
+  const refs = [...new Set(of.flatMap(({ principal_id: id }) => (id?.startsWith('usr_') ? [id] : [])))]
   if (refs.length === 0) return new Map()
   const found = await kysely
     .selectFrom('subject_keys')

@@ -34,7 +34,7 @@ const schemas = new Map<string, z.ZodType>([
 ])
 
 const read = (directory: string, env: Record<string, string> = {}) =>
-  readOperatorFiles({ directory, schemas, env })
+  readOperatorFiles({ directory, schemas, checks: new Set(['list']), env })
 
 /** The problems of a directory as an operator reads them, without the directory. */
 async function problems(directory: string, env: Record<string, string> = {}): Promise<string[]> {
@@ -62,12 +62,14 @@ await t.test('§8 files are read in file-name order, with the defaults of what t
       plugin: 'pin',
       file: '10-pin.yml',
       options: { rotation_grace_hours: 48 },
+      shadow: false,
       position: { line: 2, column: 9 },
     },
     {
       plugin: 'dpop',
       file: '20-dpop.yaml',
       options: { egress_dpop_mode: 'required', no_downgrade: false },
+      shadow: false,
       position: { line: 1, column: 9 },
     },
   ])
@@ -301,4 +303,31 @@ await t.test('§8 a reference that cannot be expanded is refused', async (t) => 
     [`\${file:${directory}}`, /is not a regular file/],
   ]
   for (const [text, message] of cases) t.throws(() => expand(text, {}), { message }, text)
+})
+
+await t.test('a check may only watch; what is no check may not, and shadow is true or false', async (t) => {
+  const watching = t.testdir({
+    '35-list.yaml': 'plugin: list\nshadow: true\n',
+    '36-own.yaml': 'plugin: ./own.ts\nshadow: true\nlimit: 3\n',
+    '37-other.yaml': 'plugin: ./own.ts\nshadow: false\n',
+  })
+  t.match(
+    (await read(watching)).files.map(({ shadow, options }) => ({ shadow, options })),
+    [
+      { shadow: true, options: { items: [] } },
+      { shadow: true, options: { limit: 3, shadow: undefined } },
+      { shadow: false, options: {} },
+    ],
+    'and a module is not told',
+  )
+  const wrong = t.testdir({
+    '10-pin.yaml': 'plugin: pin\nshadow: true\n',
+    '35-list.yaml': 'plugin: list\nshadow: maybe\n',
+    '36-own.yaml': 'plugin: ./own.ts\nshadow: 1\n',
+  })
+  t.match(await problems(wrong), [
+    /10-pin.yaml:2:1: unknown key "shadow"/,
+    '35-list.yaml:2:9: shadow must be true or false',
+    '36-own.yaml:2:9: shadow must be true or false',
+  ])
 })

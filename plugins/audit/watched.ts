@@ -1,0 +1,66 @@
+import { missingOf } from '../../db/audit/authority/rule.ts'
+import type { JsonObject } from '../../db/json.ts'
+import type { CandidateSet } from '../../db/principals/pins.ts'
+import type { AccessToken, Demand, Verdict } from '../facts.ts'
+
+/** What is known of a call that some only watch. */
+interface Watched {
+  readonly candidate?: CandidateSet | null
+  readonly shadows?: readonly Verdict[]
+  readonly token?: AccessToken | null
+  readonly demand?: Demand
+}
+
+interface Why {
+  readonly reason: string
+  readonly passed: readonly string[]
+}
+
+/** What the candidate set of a call's principal says at the gate (docs/rehearsal.md#candidates). */
+export interface CandidateVerdict extends JsonObject {
+  /** Names the set: since when it and the real one are what they are. RFC 3339. */
+  readonly since: string
+  readonly verdict: 'pass' | 'refuse'
+}
+
+/**
+ * Judges a call by the candidate set of its principal, by the rule of the gate itself. Null where there is no such set, and
+ * where the call never came to the gate: it is refused whatever the set.
+ */
+export function candidateVerdict(
+  { candidate, token, demand }: Watched,
+  why: Why | null,
+): CandidateVerdict | null {
+  if (!candidate || !demand || (why && !hasComeToGate(why))) return null
+  const { since, capabilities } = candidate
+  const missing = missingOf(demand.demanded, capabilities, token?.scope ?? null)
+  if (missing === null) return { since, verdict: 'pass' }
+  return { since, verdict: 'refuse', required_capability: missing }
+}
+
+const hasComeToGate = ({ passed, reason }: Why): boolean =>
+  reason === 'capability_missing' || passed.includes('capability')
+
+/** Called with what those said that only watch a call, once it is recorded: for metrics. */
+export interface Watching {
+  readonly shadow: (check: string, verdict: Verdict) => void
+  readonly candidate: (result: 'same' | 'would_refuse' | 'would_allow') => void
+}
+
+/** Makes a function that tells what was watched of a call. */
+export function watchedBy(
+  { shadow, candidate }: Watching,
+  checks: readonly { readonly name: string; readonly shadow: boolean }[],
+) {
+  const names = checks.filter((check) => check.shadow).map(({ name }) => name)
+  return (facts: Watched, why: Why | null): void => {
+    for (const [index, verdict] of (facts.shadows ?? []).entries()) shadow(names[index] ?? '', verdict)
+    const watched = candidateVerdict(facts, why)
+    if (watched) candidate(resultOf(watched, why))
+  }
+}
+
+function resultOf({ verdict }: CandidateVerdict, why: Why | null) {
+  if (why === null) return verdict === 'pass' ? 'same' : 'would_refuse'
+  return verdict === 'pass' && why.reason === 'capability_missing' ? 'would_allow' : 'same'
+}

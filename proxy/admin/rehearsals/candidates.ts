@@ -1,0 +1,204 @@
+import { z } from 'zod'
+import type { Watched } from '../../../db/audit/rehearsal/candidate.ts'
+import type { CandidateSet } from '../../../db/principals/pins.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import { dropCandidate, setCandidate, setCapabilities } from '../../../db/principals/write.ts'
+import { timestamp } from '../../../db/statement.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { by, change, onLatest } from '../change.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { DONE, operation } from '../operation.ts'
+import { capabilities, checkIfMatch, etagOf } from '../parse.ts'
+import { alone, changeAuthority } from '../principals/authority.ts'
+import type { Kind } from '../principals/kinds.ts'
+import { answer, objectOf, PRINCIPAL, principalOf } from '../principals/view.ts'
+import { instant, token } from '../shapes.ts'
+import { groups, shownPiles } from './view.ts'
+
+const params = z.object({ id: z.string() })
+
+const set = { capabilities: z.array(token), since: instant }
+
+const count = z.int().min(0)
+
+const watched = z.strictObject({
+  ...set,
+  decisions: count.meta({ description: 'The calls that it has judged.' }),
+  would_refuse: groups,
+  would_allow: groups.meta({
+    description: 'Of the calls that the gate has refused; what stands behind was not asked.',
+  }),
+})
+
+/**
+ * PUT …/{id}/candidate: a set that is judged beside the real one on every call, and decides nothing
+ * (docs/rehearsal.md#candidates). What was counted of another one is left behind.
+ */
+export const putCandidate = (kind: Kind) =>
+  operation({
+    name: `set${kind.noun}Candidate`,
+    demands: 'admin.grant',
+    action: `${kind.type}.candidate_set`,
+    // It grants nothing.
+    harmless: true,
+    summary: `Sets a set of capabilities that is judged beside the real one of the ${kind.type}, and decides nothing.`,
+    takes: { params, body: z.strictObject({ capabilities }) },
+    output: z.strictObject(set),
+    status: 200,
+    conditional: true,
+    revised: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    example: { capabilities: ['llm.chat'] },
+    run: async (context, { params: { id }, body, ifMatch }, caller) => {
+      await changeCandidate(context, kind, caller, { id, ifMatch, capabilities: body.capabilities })
+      const { candidate, revision } = await principalOf(context, kind, id)
+      return { value: shownSet(candidate ?? none()), revision }
+    },
+  })
+
+/** GET …/{id}/candidate: the set, and what it would have changed since it is there. */
+export const getCandidate = (kind: Kind) =>
+  operation({
+    name: `get${kind.noun}Candidate`,
+    demands: 'admin.read',
+    action: 'admin.read',
+    summary: `Shows the candidate set of the ${kind.type}, and what it would have changed so far.`,
+    takes: { params },
+    output: watched,
+    status: 200,
+    revised: true,
+    reasons: ['not_found', 'overloaded'],
+    run: async (context, { params: { id } }, caller) => {
+      const record = await principalOf(context, kind, id)
+      const candidate = record.candidate ?? none()
+      const { decisions, wouldRefuse, wouldAllow } = await watch(context, caller, record, candidate)
+      const [refused = [], allowed = []] = await shownPiles(context.database, [wouldRefuse, wouldAllow])
+      const value = { ...shownSet(candidate), decisions, would_refuse: refused, would_allow: allowed }
+      return { value, revision: record.revision }
+    },
+  })
+
+/** DELETE …/{id}/candidate */
+export const deleteCandidate = (kind: Kind) =>
+  operation({
+    name: `remove${kind.noun}Candidate`,
+    demands: 'admin.grant',
+    action: `${kind.type}.candidate_removed`,
+    harmless: true,
+    summary: `Removes the candidate set of the ${kind.type}.`,
+    takes: { params },
+    output: z.undefined(),
+    status: 204,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id }, ifMatch }, caller) => {
+      await changeCandidate(context, kind, caller, { id, ifMatch, capabilities: null })
+      return DONE
+    },
+  })
+
+/**
+ * POST …/{id}/candidate/promote: makes the candidate set the real one, as a PATCH of the set does (spec §4.4). Its one row
+ * says what was observed of it. Refuses with `precondition_failed` where either set has changed meanwhile.
+ */
+export const promoteCandidate = (kind: Kind) =>
+  operation({
+    name: `promote${kind.noun}Candidate`,
+    demands: 'admin.grant',
+    action: `${kind.type}.capabilities_patched`,
+    object: objectOf(kind),
+    summary: `Makes the candidate set of the ${kind.type} the real one.`,
+    takes: { params },
+    output: PRINCIPAL[kind.type],
+    status: 200,
+    conditional: true,
+    revised: true,
+    rehearses: async (context, { params: { id } }) => {
+      const { candidate } = await principalOf(context, kind, id)
+      return candidate ? [{ principal: id, capabilities: candidate.capabilities }] : []
+    },
+    reasons: ['not_found', 'precondition_failed', 'overloaded', 'audit_unavailable'],
+    run: async (context, { params: { id }, ifMatch }, caller) => {
+      const { type } = kind
+      const record = await principalOf(context, kind, id)
+      checkIfMatch(ifMatch, record)
+      const candidate = record.candidate ?? none()
+      const observed = await watch(context, caller, record, candidate)
+      const { capabilities: held } = candidate
+      // What was observed is of these two sets.
+      const found = { id, ifMatch: etagOf(record) }
+      await changeAuthority(context, kind, caller, found, ({ revision }, { capabilities: previous }) => ({
+        action: `${type}.capabilities_patched`,
+        next: { capabilities: held },
+        detail: { previous, candidate: inRow(candidate, observed) },
+        statements: [
+          setCapabilities(context.database, { type, id, revision, capabilities: held, ...by(caller) }),
+          dropCandidate(context.database, { type, id, at: caller.at }),
+        ],
+      }))
+      return answer(kind, await principalOf(context, kind, id))
+    },
+  })
+
+const shownSet = ({ capabilities: held, since }: CandidateSet) => ({ capabilities: [...held], since })
+
+const inRow = ({ since }: CandidateSet, { decisions, wouldRefuse, wouldAllow }: Watched) => ({
+  since,
+  decisions,
+  would_refuse: wouldRefuse.decisions,
+  would_allow: wouldAllow.decisions,
+})
+
+function none(): never {
+  throw new Refusal('not_found', { message: 'This principal has no candidate set.' })
+}
+
+/** Reads what a set has judged, on a thread: the record is long. */
+function watch(
+  { rehearsalPlaces, walkCalls }: AdminContext,
+  { actor, at, hangup }: Caller,
+  { principal_ref: principal }: PrincipalRecord,
+  { since }: CandidateSet,
+): Promise<Watched> {
+  const wanted = { since, until: timestamp(Math.max(at, Date.parse(since)) + 1), principals: [principal] }
+  const task = { kind: 'candidate', principal, since, wanted } as const
+  return rehearsalPlaces.in(actor.id, () => walkCalls(task, hangup.signal))
+}
+
+/** Sets the candidate set, or removes it with null, with one row. */
+function changeCandidate(
+  context: AdminContext,
+  kind: Kind,
+  caller: Caller,
+  to: {
+    readonly id: string
+    readonly ifMatch: string | undefined
+    readonly capabilities: readonly string[] | null
+  },
+): Promise<void> {
+  const { type } = kind
+  const { id, ifMatch, capabilities: held } = to
+  const find = async (): Promise<PrincipalRecord> => {
+    const record = await principalOf(context, kind, id)
+    checkIfMatch(ifMatch, record)
+    if (held === null && !record.candidate) none()
+    return record
+  }
+  return alone(context, kind, id, () =>
+    onLatest(find, ({ principal_ref: subject, revision, candidate }) => {
+      // It names the set: no two have the same.
+      const at = Math.max(caller.at, candidate ? Date.parse(candidate.since) + 1 : 0)
+      return change(context, caller, {
+        action: `${type}.candidate_${held === null ? 'removed' : 'set'}`,
+        detail: {
+          subject,
+          ...(held !== null && { candidate: held, since: timestamp(at) }),
+          previous: candidate?.capabilities ?? null,
+        },
+        statements: [
+          setCandidate(context.database, { type, id, revision, capabilities: held, ...by(caller), at }),
+        ],
+      })
+    }),
+  )
+}
