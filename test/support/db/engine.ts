@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { openDatabase } from '../../../db/engine.ts'
 import { server } from './postgres/server.ts'
 
 /** The engine that this run of the tests is for: `TEST_ENGINE=postgres make test`. */
@@ -21,7 +22,19 @@ export async function databaseUrl(directory: string): Promise<string> {
 /** The settings that give the gateway of a data directory its database. On SQLite it finds it by itself. */
 export async function databaseSettings(dataDir: string): Promise<Record<string, string>> {
   if (ENGINE === 'sqlite') return {}
-  return { MCP_PROXY_DATABASE_URL: await databaseUrl(dataDir), MCP_PROXY_KEY_PASSPHRASE: PASSPHRASE }
+  template ??= migrated()
+  const url = urls.get(dataDir) ?? (await (await server()).fresh(await template))
+  urls.set(dataDir, url)
+  return { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: PASSPHRASE }
 }
+
+/** An empty database of this process that has run all migrations: a gateway would run them, each one anew. */
+async function migrated(): Promise<string> {
+  const url = await (await server()).fresh()
+  await (await openDatabase(url)).close()
+  return url
+}
+
+let template: Promise<string> | null = null
 
 const PASSPHRASE = 'the passphrase of all replicas'

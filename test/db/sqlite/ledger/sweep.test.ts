@@ -124,16 +124,16 @@ async function sweep(t: Test, { start, call, fault, apart }: Sweep): Promise<num
 
 /** Every system call by which the writer changes a file, as `strace` of a run without a fault shows them. */
 const SWEEPS: readonly Sweep[] = (['KILL', 'EIO', 'ENOSPC'] as const).flatMap((fault) => [
-  { start: EMPTY, call: 'pwrite64', fault, apart: 11 },
-  { start: EMPTY, call: 'fsync', fault, apart: 3 },
+  { start: EMPTY, call: 'pwrite64', fault, apart: 17 },
+  { start: EMPTY, call: 'fsync', fault, apart: 5 },
   { start: EMPTY, call: 'ftruncate', fault, apart: 1 },
   { start: EMPTY, call: 'unlink', fault, apart: 1 },
-  { start: GROWN, call: 'pwrite64', fault, apart: 60 },
+  { start: GROWN, call: 'pwrite64', fault, apart: 90 },
   { start: GROWN, call: 'fsync', fault, apart: 3 },
 ])
 // What the process says to its other threads and on standard output goes through this one: no disk, so it cannot fail
 // like one.
-const BETWEEN: Sweep = { start: EMPTY, call: 'write', fault: 'KILL', apart: 9 }
+const BETWEEN: Sweep = { start: EMPTY, call: 'write', fault: 'KILL', apart: 15 }
 
 t.test(
   'F-01 F-03 F-04 a kill, an I/O error or a full disk at any write of the ledger loses no acknowledged row',

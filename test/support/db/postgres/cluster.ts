@@ -18,8 +18,8 @@ import {
 export interface Cluster {
   /** The URL of one of its databases. */
   readonly url: (database: string) => string
-  /** Makes an empty database, and returns its URL. */
-  readonly fresh: () => Promise<string>
+  /** Makes an empty database, or a copy of one that nobody uses, by its URL. Returns its URL. */
+  readonly fresh: (template?: string) => Promise<string>
   /** Where it listens: the folder of its Unix socket, of its data (`data`) and its libraries (`lib`). */
   readonly directory: string
   /** The folder of the server's own programs. */
@@ -62,17 +62,20 @@ async function made(): Promise<Cluster> {
     while (existsSync(join(data, 'postmaster.pid'))) await sleep(5)
   }
   const url = (database: string): string => socketUrl(directory, database)
-  const fresh = async (): Promise<string> => {
+  const fresh = async (template?: string): Promise<string> => {
     const name = `t_${randomBytes(6).toString('hex')}`
     const client = new Client(url('postgres'))
     await client.connect()
-    await client.query(`create database ${name}`)
+    await client.query(`create database ${name}${template ? ` template ${databaseOf(template)}` : ''}`)
     await client.end()
     return url(name)
   }
   await start()
   return { url, fresh, start, stop, postmaster, directory, programs: dirname(program('postgres')) }
 }
+
+/** The name of a database in its URL. */
+export const databaseOf = (url: string): string => new URL(url).pathname.slice(1)
 
 // With fsync: the ledger asks for it.
 const SETTINGS = ['max_connections=200', 'shared_buffers=16MB', 'max_wal_size=64MB']

@@ -3,12 +3,15 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { Client } from 'pg'
-import { cluster } from './cluster.ts'
+import { cluster, databaseOf } from './cluster.ts'
 
 /** A PostgreSQL server that a test has databases on, and is not the only one to use. */
 export interface Server {
-  /** Makes an empty database, and returns its URL. It is gone after this process. */
-  readonly fresh: () => Promise<string>
+  /**
+   * Makes an empty database, or a copy of one that nobody uses, by its URL. Returns its URL. It is gone after this
+   * process.
+   */
+  readonly fresh: (template?: string) => Promise<string>
 }
 
 /** The server of TEST_DATABASE_URL, whose role may make databases, or else one of this process's own. */
@@ -21,16 +24,23 @@ export async function server(): Promise<Server> {
 
 let shared: Server | null = null
 
+/** Set where somebody drops the databases of processes that are gone: test/support/db/postgres/one-server.ts. */
+export const SWEPT = 'TEST_DATABASES_SWEPT'
+
+/** The names of the databases of a process. */
+export const PREFIX = 'sallyport_test_'
+
 function on(url: string): Server {
-  const dropping = dropper(url)
+  const dropping = process.env[SWEPT] === undefined ? dropper(url) : null
   return {
-    fresh: async () => {
-      const name = `sallyport_test_${randomBytes(6).toString('hex')}`
+    fresh: async (template) => {
+      const name = `${PREFIX}${process.pid}_${randomBytes(6).toString('hex')}`
       const client = new Client(url)
       await client.connect()
       // Said before it is made: whatever ends this process then, it is dropped.
-      dropping.write(`${name}\n`)
-      await client.query(`create database ${name} template template0 encoding 'UTF8'`)
+      dropping?.write(`${name}\n`)
+      const copied = template === undefined ? 'template0' : databaseOf(template)
+      await client.query(`create database ${name} template ${copied} encoding 'UTF8'`)
       await client.end()
       const own = new URL(url)
       own.pathname = `/${name}`
