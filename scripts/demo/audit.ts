@@ -59,6 +59,8 @@ function outcomeOf({ http_status: http, latency_ms: ms, ...detail }: JsonObject)
 function changeOf(detail: JsonObject): string {
   const { subject, name, resource, capabilities, approved, required_capability: demanded } = detail
   if (Array.isArray(capabilities)) return `${text(subject)} [${texts(...capabilities)}]`
+  if (detail.newly_refused !== undefined)
+    return `${text(detail.newly_refused)} of ${text(detail.decisions)} calls refused`
   if (Array.isArray(approved)) return `${text(name)}: pinned ${texts(...approved)}`
   if (demanded !== undefined) return `${text(name)} demands ${text(demanded ?? 'a binding only')}`
   return resource === undefined ? '' : `${text(subject)} to ${text(resource)}`

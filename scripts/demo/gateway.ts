@@ -17,9 +17,18 @@ export interface DemoGateway {
   readonly directory: string
   readonly adminSecret: string
   /** Calls the admin API with the operator's secret. Rejects where the status is not 2xx. */
-  readonly admin: (method: string, path: string, body?: unknown) => Promise<unknown>
+  readonly admin: (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers?: Readonly<Record<string, string>>,
+  ) => Promise<unknown>
   /** Runs a verb of `sallyport` beside the gateway and gives its standard output. Rejects where it fails. */
   readonly sallyport: (verb: string, ...args: readonly string[]) => Promise<string>
+  /** Runs `sallyport rehearse`. Rejects where that fails; that calls would be stopped is no failure of it. */
+  readonly rehearse: (
+    ...args: readonly string[]
+  ) => Promise<{ readonly stops: boolean; readonly out: string }>
   /** Resolves with a sentence when the process has ended. */
   readonly ended: Promise<string>
   readonly stop: () => Promise<void>
@@ -62,7 +71,11 @@ export async function startDemoGateway({ directory, port, provider }: Wanted): P
     directory,
     adminSecret,
     admin: adminOf(url, directory, adminSecret),
-    sallyport: (verb, ...args) => runVerb(verb, args, env),
+    sallyport: async (verb, ...args) => (await runVerb(verb, args, env)).out,
+    rehearse: async (...args) => {
+      const { code, out } = await runVerb('rehearse', args, env, [0, WOULD_REFUSE])
+      return { stops: code === WOULD_REFUSE, out }
+    },
     ended,
     stop: () => stop(child),
   }
@@ -70,10 +83,19 @@ export async function startDemoGateway({ directory, port, provider }: Wanted): P
 
 const fileOf = (path: string): string => join(import.meta.dirname, path)
 
-async function runVerb(verb: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
+/** The exit code of a rehearsal that has found calls which would be refused. */
+const WOULD_REFUSE = 3
+
+async function runVerb(
+  verb: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  accepted: readonly number[] = [0],
+): Promise<{ readonly code: number; readonly out: string }> {
   const child = spawn(process.execPath, [fileOf('../sallyport.ts'), verb, ...args], { env, stdio: 'pipe' })
   const [out, err] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
-  if (child.exitCode === 0) return out
+  const code = child.exitCode ?? -1
+  if (accepted.includes(code)) return { code, out }
   throw new Error(`${verb} failed: ${(out + err).trim().split('\n').at(-1)}`)
 }
 
@@ -130,11 +152,11 @@ async function stop(child: ChildProcess): Promise<void> {
 }
 
 function adminOf(url: string, directory: string, secret: string): DemoGateway['admin'] {
-  return async (method, path, body) => {
+  return async (method, path, body, more = {}) => {
     // The root stands in the file that operators hand to clients.
     const ca = await readFile(join(directory, 'data', 'org-ca.crt'), 'utf8')
     const dispatcher = new Agent({ connect: { ca } })
-    const headers = { 'x-admin-secret': secret, 'content-type': 'application/json' }
+    const headers = { 'x-admin-secret': secret, 'content-type': 'application/json', ...more }
     try {
       const payload = body === undefined ? {} : { body: JSON.stringify(body) }
       const response = await fetch(url + path, { method, headers, dispatcher, ...payload })

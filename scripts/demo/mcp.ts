@@ -11,14 +11,15 @@ const NOTE = 'Water the plants.'
 
 /**
  * Puts two MCP servers behind the gateway, binds the agent to one of them, and plays calls, denied calls and
- * a tool that changes under the gateway's eyes. Rejects at the first step that goes otherwise than it should.
+ * a tool that changes under the gateway's eyes. Rejects at the first step that goes otherwise than it should. Resolves to
+ * the agent's client, which goes on.
  */
 export async function playMcp(
   gateway: DemoGateway,
   agent: DemoAgent,
   stage: AsyncDisposableStack,
   say: Say,
-): Promise<void> {
+): Promise<Client> {
   const notes = await startDemoMcpServer('notes', {
     read_note: { description: READ, answer: NOTE },
     delete_note: { description: 'Deletes the note of the day.', answer: 'Deleted.' },
@@ -34,6 +35,7 @@ export async function playMcp(
   await playToolCalls(client, agent, say)
   await playRugPull(gateway, { client, agent, notes }, say)
   checkCalled(notes, payroll, say)
+  return client
 }
 
 /** Registers both servers as an operator does, with `sallyport mcp` and the admin API. */
@@ -116,7 +118,7 @@ async function list(client: Client, agent: DemoAgent, expected: readonly string[
   say(row('listed', agent, 'mcp', `${names}, of 3 tools: what it is bound to, and is approved`))
 }
 
-async function allowed(client: Client, agent: DemoAgent, say: Say): Promise<void> {
+export async function allowed(client: Client, agent: DemoAgent, say: Say): Promise<void> {
   const { content } = await client.callTool({ name: 'notes.read_note' })
   const [block] = content
   if (block?.type !== 'text' || block.text !== NOTE)

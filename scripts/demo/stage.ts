@@ -10,6 +10,7 @@ import { startDemoGateway } from './gateway.ts'
 import { curlLines } from './lines.ts'
 import { playMcp } from './mcp.ts'
 import { startMockProvider } from './provider.ts'
+import { playRehearsal } from './rehearsal.ts'
 
 interface Wanted {
   /** True: the gateway stays until SIGINT or SIGTERM. */
@@ -58,7 +59,8 @@ async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interru
   say(`  gateway   ${gateway.url}, with a CA and an audit ledger of its own, made in ${seconds} s`)
 
   const writer = await playCalls(gateway, provider, stage, say)
-  await playMcp(gateway, writer, stage, say)
+  const client = await playMcp(gateway, writer, stage, say)
+  await playRehearsal(gateway, { client, agent: writer }, say)
   await showAudit(gateway, say)
   if (!stay) return
   say(curlLines(gateway))

@@ -98,7 +98,7 @@ function linesOf(found: Rehearsal): readonly string[] {
   } = found
   const { decisions, principals, since, until } = window
   return [
-    `${decisions} decisions of ${principals} principals, ${since} to ${until}: ${unchanged} as they were`,
+    `${decisions} decisions of ${principals} principal${principals === 1 ? '' : 's'}, ${since} to ${until}: ${unchanged} as they were`,
     ...pileLines(`would be refused: ${found.totals.newly_refused}`, refused),
     ...pileLines(`would be allowed, of those that were tried: ${found.totals.newly_allowed}`, allowed),
     ...undecidable.map(({ why, decisions: count }) => `cannot be decided: ${count}, ${why}`),

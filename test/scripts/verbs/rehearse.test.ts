@@ -16,7 +16,7 @@ await t.test(
     const rehearse = (...args: string[]) => sallyport(['rehearse', ...args], env)
 
     const stops = await rehearse('acme::bot', '--set', 'x')
-    t.match(stops, { code: 3, err: '', out: /^3 decisions of 1 principals, .*: 0 as they were$/m })
+    t.match(stops, { code: 3, err: '', out: /^3 decisions of 1 principal, .*: 0 as they were$/m })
     t.match(
       stops.out,
       /^would be refused: 3\n {2}WHO +AT +LACKS +CALLS +SINCE +LAST\n {2}acme::bot +\S+ +llm\.chat +3 +20/m,
