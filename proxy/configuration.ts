@@ -49,6 +49,8 @@ export interface Configuration {
 export interface ConfiguredCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
   /** True: it only watches (docs/rehearsal.md#shadow). */
   readonly shadow: boolean
+  /** Hex SHA-256 of what its file says to it. */
+  readonly options: string
 }
 
 /** What judges, as decision rows say it, and the row of the configuration itself (docs/ledger.md#authority). */
@@ -60,16 +62,20 @@ export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configurati
 
 /** The `detail` of the row `config.loaded`: what every decision under its digest is judged by. */
 export const loadedDetail = (configuration: Configuration): JsonObject => {
-  const { mode, checks, configDigest } = judgingOf(configuration)
+  const { mode, configDigest } = judgingOf(configuration)
   const { enforce_tools_call, list } = configuration.mcp
   return {
     digest: configDigest,
     ...mode,
     enforce_tools_call,
     list,
-    checks: checks.map((check) => ({ ...check })),
+    checks: namedChecks(configuration),
   }
 }
+
+/** The checks, in order, by all that tells one from another. */
+export const namedChecks = ({ checks }: Pick<Configuration, 'checks'>) =>
+  checks.map(({ check: { name }, digest, shadow, options }) => ({ name, digest, shadow, options }))
 
 /** Every plugin that a file may name. */
 export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions, operators: operatorsOptions })
@@ -109,7 +115,12 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
-    checks: [...checks.values()].map(({ check, digest, shadow }) => ({ check, digest, shadow })),
+    checks: [...checks.values()].map(({ check, digest, shadow, options }) => ({
+      check,
+      digest,
+      shadow,
+      options,
+    })),
     files: read.files,
     close: () => closeAll(checks),
   }
@@ -147,14 +158,15 @@ async function loadChecks(
 }
 
 async function loadCheck(
-  { plugin, options, shadow }: OperatorFile,
+  { plugin, options, shadow, digest }: OperatorFile,
   directory: string,
 ): Promise<LoadedCheck | undefined> {
   const row = rowOf(CATALOGUE, plugin)
-  if (row?.place === 'check') return { ...(await row.open(options, directory)), shadow, needs: [] }
+  if (row?.place === 'check')
+    return { ...(await row.open(options, directory)), shadow, options: digest, needs: [] }
   if (!isModulePath(plugin)) return undefined
   const module = await loadOperatorModule({ path: plugin, directory, options })
-  return { ...module, shadow, close: async () => {} }
+  return { ...module, shadow, options: digest, close: async () => {} }
 }
 
 async function closeAll(checks: Checks): Promise<void> {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { constants, open, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ZodType } from 'zod'
@@ -19,6 +19,8 @@ export interface OperatorFile {
   readonly options: Readonly<Record<string, unknown>>
   /** `shadow: true` of a check: it only watches. */
   readonly shadow: boolean
+  /** Hex SHA-256 of its text as the operator wrote it, but for the line that says `shadow`. */
+  readonly digest: string
   /** The place of the plugin's name. */
   readonly position: Position
   /** Returns the scalar at `path` as the operator wrote it, never expanded. */
@@ -120,6 +122,7 @@ function readOne(
   const { plugin, ...rest } = yaml.value
   const position = yaml.positionOf(['plugin'])
   const { written } = yaml
+  const digest = hash('sha256', (text ?? '').replace(/^shadow:.*\n?/m, ''))
   if (typeof plugin !== 'string') {
     faults.push({ ...position, message: 'must begin with plugin: NAME, such as plugin: pin' })
     return null
@@ -127,14 +130,14 @@ function readOne(
   const isModule = isModulePath(plugin)
   const { shadow, options } =
     isModule || checks.has(plugin) ? shadowOf(rest, yaml, faults) : { shadow: false, options: rest }
-  if (isModule) return { plugin, file, options, shadow, position, written }
+  if (isModule) return { plugin, file, options, shadow, digest, position, written }
   const schema = schemas.get(plugin)
   if (!schema) {
     faults.push({ ...position, message: unknownPlugin(plugin, schemas) })
     return null
   }
   const checked = validate(options, { plugin, schema, yaml }, faults)
-  return checked && { plugin, file, options: checked, shadow, position, written }
+  return checked && { plugin, file, options: checked, shadow, digest, position, written }
 }
 
 /** Takes out of a check's file what is said of it to us, and not to the check. */

@@ -1,4 +1,5 @@
 import type { Rehearsal } from '../../proxy/admin/rehearsals/record.ts'
+import { loadConfiguration, namedChecks } from '../../proxy/configuration.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { LAST, sinceOf } from '../admin/looking-back.ts'
@@ -25,6 +26,11 @@ what, how often and since when. Changes nothing; the rehearsal is one row of the
     unbind: { type: 'string', value: 'SERVER', description: 'PRINCIPAL may not reach it any more' },
     mode: { type: 'string', value: 'MODE', description: 'egress_dpop_mode: off, optional or required' },
     'no-downgrade': { type: 'boolean', description: 'who has a proof key must always prove' },
+    config: {
+      type: 'string',
+      value: 'DIR',
+      description: "the operators' files in DIR, in place of those in force",
+    },
     'enforce-tools-call': { type: 'boolean', description: 'each call of a tool demands mcp.tools.call too' },
     ...LAST,
     json: { type: 'boolean', description: 'as the admin API says it' },
@@ -35,7 +41,7 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
   failing: { as: 'sallyport', usage: 2, failed: 1 },
   run: async ({ last, json, ...options }, [principal, ...more]) => {
     if (more.length > 0) throw new WrongUsage('say one principal at most')
-    const changes = changesOf(principal, options)
+    const changes = changesOf(principal, options, await settingsOf(options))
     const since = sinceOf(last)
     const found = await administering(options, (call) => rehearse(call, changes, since))
     process.stdout.write(printable(json ? jsonLines(found) : linesOf(found)))
@@ -58,18 +64,38 @@ interface Options {
   readonly mode?: string
   readonly 'no-downgrade'?: boolean
   readonly 'enforce-tools-call'?: boolean
+  readonly config?: string
 }
 
-function changesOf(principal: string | undefined, options: Options): readonly object[] {
-  const {
-    set,
-    deactivate,
-    bind,
-    unbind,
-    mode,
-    'no-downgrade': strict,
-    'enforce-tools-call': enforced,
-  } = options
+/** How everybody would be judged: what the options say of it, or a directory of files. Rejects where that cannot be used. */
+async function settingsOf(options: Options): Promise<object> {
+  const { mode, 'no-downgrade': strict, 'enforce-tools-call': enforced, config } = options
+  const said = {
+    ...(mode !== undefined && { egress_dpop_mode: mode }),
+    ...(strict && { no_downgrade: true }),
+    ...(enforced && { enforce_tools_call: true }),
+  }
+  if (config === undefined) return said
+  if (Object.keys(said).length > 0)
+    throw new WrongUsage('--config says what --mode, --no-downgrade and --enforce-tools-call would')
+  const configuration = await loadConfiguration(config, process.env)
+  try {
+    return {
+      egress_dpop_mode: process.env.MCP_PROXY_EGRESS_DPOP_MODE || configuration.dpopMode,
+      no_downgrade: configuration.noDowngrade,
+      enforce_tools_call: configuration.mcp.enforce_tools_call,
+      checks: namedChecks(configuration),
+    }
+  } finally {
+    await configuration.close()
+  }
+}
+
+function changesOf(
+  principal: string | undefined,
+  { set, deactivate, bind, unbind }: Options,
+  settings: object,
+): readonly object[] {
   const ofPrincipal = [
     ...(set === undefined ? [] : [{ capabilities: capabilitiesIn(set) }]),
     ...(deactivate ? [{ is_active: false }] : []),
@@ -78,11 +104,6 @@ function changesOf(principal: string | undefined, options: Options): readonly ob
   ]
   if (principal === undefined ? ofPrincipal.length > 0 : ofPrincipal.length === 0)
     throw new WrongUsage('say a principal and what becomes of it: acme::bot --set llm.chat')
-  const settings = {
-    ...(mode !== undefined && { egress_dpop_mode: mode }),
-    ...(strict && { no_downgrade: true }),
-    ...(enforced && { enforce_tools_call: true }),
-  }
   const ofAll = Object.keys(settings).length > 0 ? [{ settings }] : []
   return [...ofPrincipal.map((change) => ({ principal, ...change })), ...ofAll]
 }

@@ -27,12 +27,18 @@ export interface CheckDigest {
   readonly shadow: boolean
 }
 
+/** A check of a configuration. */
+export interface ConfiguredCheck extends CheckDigest {
+  /** Of what its file says to it; null in rows that do not say it. */
+  readonly options: string | null
+}
+
 /** What judged, as `config.loaded` says it. */
 export interface ConfigurationState {
   readonly mode: DpopMode
   readonly noDowngrade: boolean
   readonly enforceToolsCall: boolean
-  readonly checks: readonly CheckDigest[]
+  readonly checks: readonly ConfiguredCheck[]
 }
 
 // Each returns null where the row does not carry all of it. Strict: a member of another type is a forged one.
@@ -57,8 +63,13 @@ export function configurationOf(detail: Members): ConfigurationState | null {
   const { enforce_tools_call: enforceToolsCall, checks } = detail
   const mode = modeOf(detail)
   if (!mode || typeof enforceToolsCall !== 'boolean' || !Array.isArray(checks)) return null
-  const read = checks.map((check) => (isObject(check) && check.shadow !== undefined ? checkOf(check) : null))
+  const read = checks.map(configuredOf)
   return read.every((check) => check !== null) ? { ...mode, enforceToolsCall, checks: read } : null
+}
+
+function configuredOf(value: unknown): ConfiguredCheck | null {
+  const check = isObject(value) && value.shadow !== undefined ? checkOf(value) : null
+  return check && isObject(value) ? { ...check, options: isText(value.options) ? value.options : null } : null
 }
 
 export function modeOf(value: unknown): Pick<ConfigurationState, 'mode' | 'noDowngrade'> | null {

@@ -12,7 +12,7 @@ export interface Changes {
   >
   /** Whether a principal is bound to a resource: by {@link bindingName}. */
   readonly bindings: ReadonlyMap<string, boolean>
-  readonly settings: Partial<Pick<ConfigurationState, 'mode' | 'noDowngrade' | 'enforceToolsCall'>>
+  readonly settings: Partial<Pick<ConfigurationState, 'mode' | 'noDowngrade' | 'enforceToolsCall' | 'checks'>>
 }
 
 export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`

@@ -6,6 +6,7 @@ import { refusalOfResource, refusalOfTool } from '../authority/reached.ts'
 import type { Replay } from '../authority/replay.ts'
 import { missingOf, proofFault, REFUSED_BY_RULE, thumbprintsAt } from '../authority/rule.ts'
 import { type Changes, concerns } from './changes.ts'
+import { hasSameChecks, refusalOfCheck } from './checks.ts'
 import { type LaidOver, laidOver } from './laid-over.ts'
 
 /** The verdict on a call: null, it is allowed; else why it is refused, and what it lacks where that is why. */
@@ -27,22 +28,22 @@ export function verdictWith(decision: Decision, replay: Replay, changes: Changes
   const { principal_id: subject } = decision.row
   const reached = decision.authority?.resource?.id ?? null
   if (subject === null || !concerns(changes, subject, reached) || isOfNothing(decision)) return recorded
-  const { reason, allowed, row, summarised } = decision
+  const { reason, summarised } = decision
   const call = laidOver(decision, subject, replay, changes)
-  if (!allowed && !isRefusedByRule(call)) {
-    // Whatever had refused it still does, or something before it.
-    return OF_PROOFS.has(reason ?? '') && !hasSameProofs(call) ? unknown(PROOFS) : recorded
-  }
-  const refusal = firstOf(summarised === null ? questions(call) : questionsOfSummary(call))
-  if (refusal || allowed) return refusal
-  // The rule lets it through now: what stands behind was never asked.
-  if (row.action === 'mcp_tools_call') return unknown('its arguments were never looked at')
-  const unasked = call.configuration.checks.find(({ shadow }) => !shadow)
-  return unasked ? unknown(`the check ${unasked.name} was never asked`) : null
+  const by = refuserOf(call)
+  if (by === 'check' && hasSameChecks(call.recorded.checks, call.configuration.checks)) return recorded
+  // Whatever had refused it still does, or something before it.
+  if (by === 'other') return OF_PROOFS.has(reason ?? '') && !hasSameProofs(call) ? unknown(PROOFS) : recorded
+  const asked = summarised === null ? questions(call) : questionsOfSummary(call)
+  return firstOf([...asked, ...questionsBehind(call, by)])
 }
 
-const isRefusedByRule = ({ decision, authority, recorded }: LaidOver): boolean =>
-  REFUSED_BY_RULE.has(decision.reason ?? '') && !isRefusedByCheck(decision, authority, recorded)
+/** What had refused a call; null where nothing did. */
+function refuserOf({ decision, authority, recorded }: LaidOver): 'rule' | 'check' | 'other' | null {
+  if (decision.allowed) return null
+  if (isRefusedByCheck(decision, authority, recorded)) return 'check'
+  return REFUSED_BY_RULE.has(decision.reason ?? '') ? 'rule' : 'other'
+}
 
 /** What was called is nothing that a change could be about. */
 const isOfNothing = ({ authority, reason }: Decision): boolean =>
@@ -87,6 +88,20 @@ const questions = (call: LaidOver): readonly Question[] => [
   () => refused(refusalOfResource(call)),
   () => refusalOfSet(call, demandedNow(call)),
   () => refused(refusalOfApproval(call)),
+]
+
+/** What stands behind the rule. A call that the rule had refused never came so far. */
+const questionsBehind = (call: LaidOver, by: ReturnType<typeof refuserOf>): readonly Question[] => [
+  () =>
+    by === 'rule' && call.decision.row.action === 'mcp_tools_call'
+      ? unknown('its arguments were never looked at')
+      : null,
+  ...call.configuration.checks
+    .filter(({ shadow }) => !shadow)
+    .map(
+      (check) => () =>
+        refused(refusalOfCheck(check, { known: call.recorded.checks, asked: call.authority.checks })),
+    ),
 ]
 
 /** A summary names neither certificate nor key, and one tool of many. */

@@ -4,10 +4,24 @@ import { capabilities } from '../parse.ts'
 
 const id = z.string().min(1).max(256)
 
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in lower-case hex')
+
+const check = z.strictObject({
+  name: z.string().min(1).max(64),
+  digest: digest.nullable().meta({ description: 'Of its code; null where that lies elsewhere.' }),
+  options: digest.meta({ description: 'Of what its file says to it.' }),
+  shadow: z.boolean(),
+})
+
 const SETTINGS = z.strictObject({
   egress_dpop_mode: z.enum(['off', 'optional', 'required']).exactOptional(),
   no_downgrade: z.boolean().exactOptional(),
   enforce_tools_call: z.boolean().exactOptional(),
+  checks: z
+    .array(check)
+    .max(64)
+    .exactOptional()
+    .meta({ description: 'All the checks of your own, in order, as `config.loaded` has them.' }),
 })
 
 /** Every member that a change may have. Which of them go together, {@link change} says. */

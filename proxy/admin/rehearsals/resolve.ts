@@ -91,11 +91,17 @@ class Resolving {
 
   #setting(settings: Extract<Change, { settings: unknown }>['settings'], field: string): void {
     if (!this.#once('settings', { settings }, field)) return
-    const { egress_dpop_mode: mode, no_downgrade: noDowngrade, enforce_tools_call: enforced } = settings
+    const {
+      egress_dpop_mode: mode,
+      no_downgrade: noDowngrade,
+      enforce_tools_call: enforced,
+      checks,
+    } = settings
     this.#settings = {
       ...(mode !== undefined && { mode }),
       ...(noDowngrade !== undefined && { noDowngrade }),
       ...(enforced !== undefined && { enforceToolsCall: enforced }),
+      ...(checks !== undefined && { checks }),
     }
   }
 

@@ -56,7 +56,7 @@ await t.test('§8 files are read in file-name order, with the defaults of what t
     examples: { '11-inner.yaml': 'not: read' },
   })
   const { files } = await read(directory)
-  const told = files.map(({ written, ...file }) => ({ ...file, plugin: written(['plugin']) }))
+  const told = files.map(({ written, digest: _, ...file }) => ({ ...file, plugin: written(['plugin']) }))
   t.strictSame(told, [
     {
       plugin: 'pin',
@@ -303,6 +303,14 @@ await t.test('§8 a reference that cannot be expanded is refused', async (t) => 
     [`\${file:${directory}}`, /is not a regular file/],
   ]
   for (const [text, message] of cases) t.throws(() => expand(text, {}), { message }, text)
+})
+
+await t.test('what a file says to its check is the same whether that watches or judges', async (t) => {
+  const files = ['plugin: list\nitems: []\n', 'plugin: list\nshadow: true\nitems: []\n', 'plugin: list\n']
+  const directory = t.testdir(Object.fromEntries(files.map((text, at) => [`3${at}-list.yaml`, text])))
+  const [judges, watches, other] = (await read(directory)).files.map(({ digest }) => digest)
+  t.equal(watches, judges)
+  t.not(other, judges)
 })
 
 await t.test('a check may only watch; what is no check may not, and shadow is true or false', async (t) => {

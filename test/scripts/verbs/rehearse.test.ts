@@ -1,3 +1,5 @@
+import { cp, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
 import { CHAT, testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
@@ -53,5 +55,47 @@ await t.test(
       code: 1,
       err: /^sallyport: changes\[0\]\.principal: .*\n$/,
     })
+  },
+)
+
+await t.test(
+  'sallyport rehearse --config tries a directory of files on the calls that were made',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const call = () => gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    const env = {
+      MCP_PROXY_DATA_DIR: gateway.settings.dataDir,
+      MCP_PROXY_DATABASE_URL: gateway.settings.databaseUrl,
+    }
+    const next = t.testdir()
+    await cp(gateway.pluginsDir, next, { recursive: true })
+    const rehearse = (...more: string[]) => sallyport(['rehearse', '--config', next, ...more], env)
+    await call()
+    t.match(await rehearse(), { code: 0, err: '', out: /: 1 as they were$/m }, 'the files in force')
+
+    // A check is watched first, and what it said is what the rehearsal goes by.
+    const own = 'plugin: ./none.ts\nmodel: gpt-test\n'
+    const code = `export const plugin = ({ model }, { Refusal }) => ({
+  name: 'none', needs: ['call'],
+  admit: ({ call }) => { if (call.model === model) throw new Refusal('policy_denied') },
+})\n`
+    for (const directory of [gateway.pluginsDir, next]) await writeFile(join(directory, 'none.ts'), code)
+    await writeFile(join(next, '35-none.yaml'), own)
+    t.match(await rehearse(), { code: 4, out: /^cannot be decided: 1, the check none was never asked$/m })
+    await writeFile(join(gateway.pluginsDir, '35-none.yaml'), `shadow: true\n${own}`)
+    t.equal(await gateway.reload(), true)
+    t.equal((await call()).status, 200)
+    const found = await rehearse()
+    t.match(found, { code: 3, out: /^would be refused: 1$/m })
+    t.match(found.out, /acme::bot +gpt-test +policy_denied +1 /)
+    t.match(found.out, /^cannot be decided: 1, the check none was never asked$/m)
+    await writeFile(join(gateway.pluginsDir, '35-none.yaml'), own)
+    t.equal(await gateway.reload(), true)
+    t.equal((await call()).status, 403, 'and so it is')
+
+    t.match(await rehearse('--mode', 'off'), { code: 2, err: /--config says what --mode/ })
+    await writeFile(join(next, '20-dpop.yaml'), 'plugin: dpop\negress_dpop_mode: requird\n')
+    t.match(await rehearse(), { code: 1, err: /20-dpop\.yaml:2:19: / }, 'nothing is rehearsed')
   },
 )

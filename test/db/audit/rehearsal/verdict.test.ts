@@ -214,3 +214,60 @@ t.test('docs/rehearsal.md#window: since is inclusive, until is not; outcomes are
     },
   })
 })
+
+t.test(
+  'docs/rehearsal.md#config: another list of checks is judged by what its checks are on record to have said',
+  async (t) => {
+    const check = (name: string, more: JsonObject = {}) => ({
+      ...{ name, digest: `${name} code`, options: `${name} file`, shadow: false },
+      ...more,
+    })
+    const said = (name: string, verdict: string, shadow = false) => ({
+      ...{ name, digest: `${name} code`, verdict },
+      ...(shadow && { shadow }),
+    })
+    const START_WITH = [started, loaded({ checks: [check('old'), check('next', { shadow: true })] })]
+    const calls = (...entries: readonly Entry[]) => [...START_WITH, changed('agent.created', 1), ...entries]
+    const settings = (...checks: readonly ReturnType<typeof check>[]) => ({ settings: { checks } })
+    const next = check('next')
+    const watched = (verdict: string) =>
+      calls(decided(1, { authority: { checks: [said('old', 'pass'), said('next', verdict, true)] } }))
+
+    t.equal(fate(watched('refuse'), {}), 'unchanged')
+    t.equal(fate(watched('refuse'), settings(check('old'))), 'unchanged', 'without the one that watches')
+    t.equal(fate(watched('refuse'), settings(check('old'), next)), 'refused: policy_denied')
+    t.equal(fate(watched('failed'), settings(next)), 'refused: plugin_failed')
+    t.equal(fate(watched('pass'), settings(next)), 'unchanged')
+    const unasked = 'undecidable: the check next was never asked'
+    t.equal(fate(watched('pass'), settings(check('next', { digest: 'other code' }))), unasked)
+    t.equal(fate(watched('pass'), settings(check('next', { options: 'another file' }))), unasked)
+    t.equal(fate(watched('pass'), settings(check('third'))), 'undecidable: the check third was never asked')
+    t.equal(
+      fate(watched('refuse'), settings(check('third'), next)),
+      'refused: policy_denied',
+      'whatever the third one says',
+    )
+    t.equal(
+      fate(watched('pass'), { capabilities: [], ...settings(check('third')) }),
+      'refused: capability_missing llm.chat',
+    )
+    const refused = (more: JsonObject[] = []) =>
+      calls(
+        decided(1, {
+          ...refusal('policy_denied', { refused_by: 'old' }),
+          authority: { checks: [said('old', 'refuse'), ...more] },
+        }),
+      )
+    t.equal(fate(refused(), settings()), 'allowed: policy_denied', 'nobody refuses it any more')
+    t.equal(fate(refused(), settings(next)), unasked, 'which stood behind')
+    t.equal(fate(refused(), settings(check('old'), next)), 'unchanged')
+    t.equal(fate(refused(), settings(check('old', { shadow: true }))), 'allowed: policy_denied')
+    t.equal(fate(refused(), { ...settings(), capabilities: [] }), 'unchanged', 'it is refused all the same')
+    // Rows of earlier versions do not say what a check's file said.
+    const { options: _, ...older } = check('old')
+    const before = [started, loaded({ checks: [older] }), changed('agent.created', 1)]
+    const passed = [...before, decided(1, { authority: { checks: [said('old', 'pass')] } })]
+    t.equal(fate(passed, {}), 'unchanged')
+    t.equal(fate(passed, settings(check('old'))), 'undecidable: the check old was never asked')
+  },
+)

@@ -1,0 +1,55 @@
+import { NotRecomputable } from '../authority/call.ts'
+import type { AskedCheck } from '../authority/decision.ts'
+import type { CheckDigest, ConfiguredCheck } from '../authority/states.ts'
+
+/** What became of each check of a configuration on one call. */
+interface Judged {
+  /** Those of the configuration that the call was judged by, in order. */
+  readonly known: readonly ConfiguredCheck[]
+  /** Those that its row says were asked: some of the known ones, in their order. */
+  readonly asked: readonly AskedCheck[]
+}
+
+/**
+ * The reason for which a check refuses a call, or null. Whether it only watched then or does now: what it said is what it
+ * says. Throws {@link NotRecomputable} of one that was not asked, by that code and with those options.
+ */
+export function refusalOfCheck(check: ConfiguredCheck, judged: Judged): string | null {
+  const verdict = verdicts(judged).find(([one]) => isSame(one, check))?.[1]
+  if (verdict === undefined) throw new NotRecomputable(`the check ${check.name} was never asked`)
+  if (verdict === 'pass') return null
+  return verdict === 'failed' ? 'plugin_failed' : 'policy_denied'
+}
+
+/** Returns whether two configurations have the same checks, and the same of them judge. */
+export const hasSameChecks = (
+  some: readonly ConfiguredCheck[],
+  others: readonly ConfiguredCheck[],
+): boolean =>
+  some.length === others.length &&
+  some.every((check, at) => {
+    const other = others[at]
+    return other !== undefined && isSame(check, other) && check.shadow === other.shadow
+  })
+
+const isSame = (one: ConfiguredCheck, other: ConfiguredCheck): boolean =>
+  one === other ||
+  (one.name === other.name &&
+    one.digest === other.digest &&
+    one.options !== null &&
+    one.options === other.options)
+
+/** The checks that were asked, with what each said, by their places: two may have one name. */
+function verdicts({ known, asked }: Judged): readonly (readonly [ConfiguredCheck, string])[] {
+  let from = 0
+  return asked.flatMap((said) => {
+    const at = known.findIndex((check, index) => index >= from && isNamed(check, said))
+    const check = known[at]
+    if (!check) return []
+    from = at + 1
+    return [[check, said.verdict] as const]
+  })
+}
+
+const isNamed = (check: CheckDigest, said: CheckDigest): boolean =>
+  check.name === said.name && check.digest === said.digest && check.shadow === said.shadow
