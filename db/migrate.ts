@@ -13,6 +13,7 @@ import * as record from './migrations/0050_record.ts'
 import * as operators from './migrations/0061_operators.ts'
 import * as rehearsals from './migrations/0063_rehearsals.ts'
 import * as candidates from './migrations/0064_candidates.ts'
+import * as proposalRehearsals from './migrations/0066_proposal_rehearsals.ts'
 import type { Schema } from './schema.ts'
 
 /** Migrations by name. They run in the order of the names. */
@@ -24,7 +25,7 @@ export const inOrder = (migrations: Migrations): Migrations =>
 
 /**
  * The migrations that both engines run. What no common SQL can say stands with the engine
- * (`db/<engine>/migrations.ts`). The next one is 0066 or later: a name that sorts before one that has run is refused.
+ * (`db/<engine>/migrations.ts`). The next one is 0067 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON: Migrations = {
   '0001_principals': principals,
@@ -39,6 +40,7 @@ export const COMMON: Migrations = {
   '0061_operators': operators,
   '0063_rehearsals': rehearsals,
   '0064_candidates': candidates,
+  '0066_proposal_rehearsals': proposalRehearsals,
 }
 
 /**

@@ -275,6 +275,8 @@ interface ProposalTable {
   readonly input: ColumnType<string, string, string>
   /** The ETag of the object when it was proposed; null where there is none. */
   readonly etag: string | null
+  /** Of what it would do; null where nobody can say. */
+  readonly rehearsal_id: string | null
   readonly proposed_by: string
   /** The door by which the proposer came. */
   readonly via: string

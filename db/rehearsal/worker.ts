@@ -1,5 +1,5 @@
-// The thread of one walk over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
-import { parentPort, workerData } from 'node:worker_threads'
+// The thread of walks over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
+import { parentPort } from 'node:worker_threads'
 import { candidateWatch } from '../audit/rehearsal/candidate.ts'
 import { rehearser } from '../audit/rehearsal/rehearse.ts'
 import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
@@ -13,20 +13,24 @@ if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only'
 /** Progress is told as often. ms. */
 const TELL_MS = 250
 
-// Proven by db/rehearsal/thread.ts, which starts this thread and nothing else.
-const data = workerData as WalkData
-const { location, wanted } = data
 const tell = (message: FromWalk): void => port.postMessage(message)
 
-const walk = walkOf(data)
-let toldAt = performance.now()
-for await (const { leaves, rows, of } of partsOf(location, wanted)) {
-  for (const leaf of leaves) walk.see(leaf)
-  if (performance.now() - toldAt < TELL_MS) continue
-  toldAt = performance.now()
-  tell({ kind: 'progress', rows, of })
+// One task after the other: db/rehearsal/thread.ts, which sends nothing else, waits for the result of each. What goes wrong
+// ends the thread.
+port.on('message', (data: WalkData) => void walkOver(data))
+
+async function walkOver(data: WalkData): Promise<void> {
+  const { location, wanted } = data
+  const walk = walkOf(data)
+  let toldAt = performance.now()
+  for await (const { leaves, rows, of } of partsOf(location, wanted)) {
+    for (const leaf of leaves) walk.see(leaf)
+    if (performance.now() - toldAt < TELL_MS) continue
+    toldAt = performance.now()
+    tell({ kind: 'progress', rows, of })
+  }
+  tell({ kind: 'done', result: walk.result() })
 }
-tell({ kind: 'done', result: walk.result() })
 
 function walkOf(task: WalkTask) {
   if (task.kind === 'usage') return usage(task.principal, task.wanted)

@@ -17,9 +17,10 @@ export async function administer<T extends Takes, Output>(
 ): Promise<Result<Output> | Proposed> {
   const { input, demanded } = await understood(bound, context, given, caller)
   if (bound.preview && isDryRun(input)) return bound.preview(context, input, { ...caller, demanded })
-  const naming = namingOf(context, await checkRehearsed(bound, context, { input, given }, caller))
+  const named = await checkRehearsed(bound, context, { input, given }, caller)
   const second = await waitsForSecond(bound, context, demanded, caller)
-  if (second.waits) return propose(bound, naming, { given, input, demanded }, caller)
+  if (second.waits) return propose(bound, context, { given, input, demanded, rehearsal: named }, caller)
+  const naming = namingOf(context, named)
   const actor = { ...caller.actor, standing: [...caller.actor.standing, ...second.standing] }
   return bound.run(naming, input, { ...caller, actor, demanded })
 }

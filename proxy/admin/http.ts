@@ -66,11 +66,15 @@ export const bindAs =
 
 /** The answer to a change that waits for a second operator. */
 const proposal = z
-  .strictObject({ proposal_id: z.string(), expires_at: instant, rehearsal: z.null() })
+  .strictObject({ proposal_id: z.string(), expires_at: instant, rehearsal: z.string().nullable() })
   .meta({ id: 'Proposed' })
 
 const proposedReply = ({ proposed }: Proposed): Reply =>
-  json(202, { proposal_id: proposed.proposal_id, expires_at: proposed.expires_at, rehearsal: null })
+  json(202, {
+    proposal_id: proposed.proposal_id,
+    expires_at: proposed.expires_at,
+    rehearsal: proposed.rehearsal_id,
+  })
 
 function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Given<T> {
   const { params, query, headers, json: body } = facts

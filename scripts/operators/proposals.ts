@@ -1,3 +1,4 @@
+import type { Rehearsal } from '../../proxy/admin/rehearsals/record.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { columns, jsonLines } from '../admin/printable.ts'
 import { type Subcommand, subcommandOf } from '../admin/subcommand.ts'
@@ -9,6 +10,7 @@ interface ShownProposal {
   readonly expires_at: string
   readonly action: string
   readonly change: Readonly<Record<string, unknown>>
+  readonly rehearsal: string | null
   readonly status: string
 }
 
@@ -42,10 +44,24 @@ export const proposals = subcommandOf({
       const all = await listed(call, status)
       if (json) return say(...jsonLines(all))
       if (all.length === 0) return say(status === 'open' ? 'nothing waits' : `none is ${status}`)
-      const rows = all.map((one) => [one.id, one.by, one.action, one.expires_at, changeText(one)])
-      say(...columns([['ID', 'BY', 'ACTION', 'UNTIL', 'CHANGE'], ...rows]))
+      const refused = await Promise.all(all.map((one) => refusedBy(call, one)))
+      const rows = all.map((one, at) => [
+        ...[one.id, one.by, one.action, one.expires_at, refused[at] ?? '', changeText(one)],
+      ])
+      say(...columns([['ID', 'BY', 'ACTION', 'UNTIL', 'WOULD REFUSE', 'CHANGE'], ...rows]))
     },
 })
+
+/** How many calls its rehearsal says that it would refuse. */
+async function refusedBy(call: Call, { rehearsal }: ShownProposal): Promise<string> {
+  if (rehearsal === null) return 'not known'
+  const { status, body } = await call('GET', `/v1/admin/rehearsals/${encodeURIComponent(rehearsal)}`)
+  // Kept for 30 days.
+  if (status !== 200) return 'not known'
+  const { totals } = body as Pick<Rehearsal, 'totals'>
+  const open = totals.undecidable > 0 ? `, ${totals.undecidable} undecided` : ''
+  return `${totals.newly_refused} calls${open}`
+}
 
 /** What is asked for, on one line: its operation, of what, and to what. */
 const changeText = ({ change: { operation, params, body } }: ShownProposal): string =>

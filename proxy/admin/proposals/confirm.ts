@@ -124,7 +124,12 @@ class Confirming {
 
   constructor(context: AdminContext, proposal: Proposal, { id, at, actor }: Caller) {
     const { database, ledger, configDigest } = context
-    const detail = { proposal: proposal.proposal_id, confirmed_by: actor.id }
+    const { rehearsal_id: rehearsal } = proposal
+    const detail = {
+      proposal: proposal.proposal_id,
+      confirmed_by: actor.id,
+      ...(rehearsal !== null && { rehearsal }),
+    }
     const confirmation = {
       ...noteEntry(
         { action: 'proposal.confirmed', detail: { ...detailOf(proposal), via: actor.via } },

@@ -21,7 +21,7 @@ const view = z
     change: z
       .looseObject({ operation: z.string() })
       .meta({ description: 'What was asked for; once it is decided only which operation.' }),
-    rehearsal: z.null(),
+    rehearsal: z.string().nullable().meta({ description: 'Of what it would do; null where nobody can say.' }),
     etag: z.string().nullable(),
     status: z.enum(STATUSES),
     decided_by: z.string().nullable(),
@@ -39,7 +39,7 @@ const shown = (proposal: Proposal): z.output<typeof view> => ({
   capabilities: [...proposal.capabilities],
   // Proven by propose: an object.
   change: { operation: proposal.operation, ...(JSON.parse(proposal.input) as object) },
-  rehearsal: null,
+  rehearsal: proposal.rehearsal_id,
   etag: proposal.etag,
   status: proposal.status,
   decided_by: proposal.decided_by,

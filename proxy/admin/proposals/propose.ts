@@ -8,6 +8,7 @@ import { change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import type { Given, Input, Operation, Takes } from '../operation.ts'
 import { checkIfMatch, etagOf } from '../parse.ts'
+import { rehearsedFor } from '../rehearsals/condition.ts'
 
 /** The time in which a proposal must be confirmed. ms. */
 const OPEN_MS = 24 * 3_600_000
@@ -18,7 +19,7 @@ const MAX_INPUT = 65_536
 
 /** The outcome of an operation that waits for a second operator. */
 export interface Proposed {
-  readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at'>
+  readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at' | 'rehearsal_id'>
 }
 
 /** What a change comes to: it waits for a second operator; or it need not, as long as `standing` holds. */
@@ -48,18 +49,21 @@ interface Asked<T extends Takes> {
   readonly given: Given<T>
   readonly input: Input<T>
   readonly demanded: readonly AdminCapability[]
+  /** The rehearsal that it names; null: none. */
+  readonly rehearsal: string | null
 }
 
 /**
- * Stores a change for a second operator, with one row. Refuses with `two_people_required` what cannot wait, with
+ * Stores a change for a second operator, with its rehearsal and one row. Refuses with `two_people_required` what cannot wait, with
  * `not_found` and `precondition_failed` as the change itself would be, and with `proposals_full`.
  */
 export async function propose<T extends Takes, Output>(
-  { name, action, object, cannotWait }: Operation<T, Output>,
+  operation: Operation<T, Output>,
   context: AdminContext,
-  { given, input, demanded }: Asked<T>,
+  { given, input, demanded, rehearsal }: Asked<T>,
   caller: Caller,
 ): Promise<Proposed> {
+  const { name, action, object, cannotWait } = operation
   if (cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
   const { database } = context
   const { actor, at } = caller
@@ -76,6 +80,7 @@ export async function propose<T extends Takes, Output>(
     capabilities: demanded,
     input: text,
     etag: found && etagOf(found),
+    rehearsal_id: rehearsal ?? (await rehearsedFor(operation, context, input, caller)),
     proposed_by: actor.id,
     via: actor.via,
     status: 'open',
@@ -98,8 +103,15 @@ export async function propose<T extends Takes, Output>(
 }
 
 /** What each row about a proposal says of it. Nothing of its input: a row outlives a person who is erased. */
-export const detailOf = ({ proposal_id, action, capabilities, proposed_by }: Proposal) => ({
+export const detailOf = ({
+  proposal_id,
+  action,
+  capabilities,
+  proposed_by,
+  rehearsal_id: rehearsal,
+}: Proposal) => ({
   proposal: proposal_id,
+  ...(rehearsal !== null && { rehearsal }),
   change: action,
   capabilities,
   proposed_by,

@@ -1,7 +1,8 @@
 import { findRehearsal, type StoredRehearsal } from '../../../db/rehearsal/store.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import type { Given, Input, Operation, Takes } from '../operation.ts'
+import { record } from './record.ts'
 import { type Resolved, resolve } from './resolve.ts'
 import { run } from './run.ts'
 import { windowOf } from './window.ts'
@@ -33,6 +34,30 @@ export async function checkRehearsed<T extends Takes, Output>(
     message: `This would refuse ${totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,
   })
 }
+
+/**
+ * Rehearses a change that waits for a second operator, who is to see what it would do. Returns the rehearsal's id; null of a
+ * change that no rehearsal can describe, or that is about nobody, and where too many rehearse: it waits all the same.
+ */
+export async function rehearsedFor<T extends Takes, Output>(
+  { rehearses }: Operation<T, Output>,
+  context: AdminContext,
+  input: Input<T>,
+  caller: Caller,
+): Promise<string | null> {
+  const changes = (await rehearses?.(context, input)) ?? []
+  const resolved = changes.length === 0 ? null : await resolve(context, changes).catch(nobody)
+  if (!resolved) return null
+  const made = await run(context, caller, resolved, windowOf(caller.at)).catch(nobody)
+  return made && (await record(context, caller, resolved, made)).id
+}
+
+function nobody(error: unknown): null {
+  if (error instanceof Refusal && NO_ANSWER.has(error.reason)) return null
+  throw error
+}
+
+const NO_ANSWER: ReadonlySet<RefusalReason> = new Set(['body_unprocessable', 'overloaded'])
 
 async function rehearsalNamed({ database }: AdminContext, id: string): Promise<StoredRehearsal> {
   const found = await findRehearsal(database, id)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { controlPath } from '../../../../proxy/http/control-socket.ts'
 import { overSocket } from '../../../support/control.ts'
-import { PLUGIN_FILES, testGateway } from '../../../support/gateway.ts'
+import { CHAT, PLUGIN_FILES, testGateway } from '../../../support/gateway.ts'
 import { as, operatorNamed } from '../../../support/operators.ts'
 
 const files = (two: string) => ({
@@ -19,7 +19,7 @@ await t.test('a change that needs two people is applied by the word of another o
   const proposed = await alice('PATCH', path, { capabilities: ['llm.chat'] })
   t.equal(proposed.status, 202, proposed.text)
   const { proposal_id: id } = proposed.json
-  t.match(proposed.json, { proposal_id: /^prop_/, expires_at: /Z$/, rehearsal: null })
+  t.match(proposed.json, { proposal_id: /^prop_/, expires_at: /Z$/, rehearsal: /^reh_/ })
   t.same((await alice('GET', `/v1/admin/agents/${bot.id}`)).json.capabilities, [], 'nothing has changed')
   const own = await alice('POST', `/v1/admin/proposals/${id}/confirm`)
   t.equal(own.status, 403)
@@ -165,4 +165,37 @@ await t.test('what holds a secret is not kept for somebody to confirm', async (t
   )
   const { json } = await gateway.admin('GET', '/v1/admin/proposals')
   t.same(json.proposals, [])
+})
+
+await t.test('a proposal comes with its rehearsal, or with the one that its proposer names', async (t) => {
+  const gateway = await testGateway(t, { files: files('grant') })
+  const alice = as(gateway, await operatorNamed(gateway, 'alice', GRANTER))
+  const bob = as(gateway, await operatorNamed(gateway, 'bob', GRANTER))
+  const bot = await gateway.enroll('bot', [])
+  await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+  const path = `/v1/admin/agents/${bot.id}/capabilities`
+  const { json: proposed } = await alice('PATCH', path, { capabilities: ['llm.chat'] })
+  const rehearsal = await bob('GET', `/v1/admin/rehearsals/${proposed.rehearsal}`)
+  t.match(
+    rehearsal,
+    { status: 200, json: { totals: { newly_allowed: 1 } } },
+    'the second person sees what it does',
+  )
+  t.match((await bob('GET', `/v1/admin/proposals/${proposed.proposal_id}`)).json, {
+    rehearsal: proposed.rehearsal,
+  })
+  t.equal((await bob('POST', `/v1/admin/proposals/${proposed.proposal_id}/confirm`)).status, 200)
+  const [row] = await gateway.rows({ action: 'agent.capabilities_patched' })
+  t.match(row?.detail, { proposal: proposed.proposal_id, rehearsal: proposed.rehearsal })
+
+  const changes = [{ principal: bot.id, capabilities: ['x'] }]
+  const own = await alice('POST', '/v1/admin/rehearsals', { changes })
+  const named = await alice('PATCH', path, { capabilities: ['x'] }, { 'if-rehearsed': own.json.id })
+  t.match(named, { status: 202, json: { rehearsal: own.json.id } })
+  t.equal((await gateway.rows({ action: 'rehearsal.done' })).length, 2, 'and no third')
+  // What a rehearsal cannot describe has none.
+  const created = await alice('POST', '/v1/admin/agents', { agent_name: 'new', capabilities: ['x'] })
+  t.match(created, { status: 409, json: { reason: 'two_people_required' } })
+  const user = await alice('POST', '/v1/admin/users', { user_name: 'new', capabilities: ['x'] })
+  t.match(user, { status: 202, json: { rehearsal: null } })
 })

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { RehearsalPlaces } from '../../../../proxy/admin/rehearsals/places.ts'
 import { CHAT, type Identity, PLUGIN_FILES, type TestGateway, testGateway } from '../../../support/gateway.ts'
 import { as, operatorNamed } from '../../../support/operators.ts'
 
@@ -216,11 +217,25 @@ for (const [mode, harmless] of [
     )
   })
 
-await t.test('two rehearsals of one operator at once, and no third', async (t) => {
-  const { gateway, bot } = await lived(t)
-  const granter = as(gateway, await operatorNamed(gateway, 'greta', ['admin.read', 'admin.grant']))
-  const asked = Array.from({ length: 3 }, () => granter('POST', REHEARSALS, { changes: [setOf(bot, [])] }))
-  const statuses = (await Promise.all(asked)).map(({ status }) => status).toSorted((a, b) => a - b)
-  t.same(statuses, [200, 200, 503])
-  t.equal((await granter('POST', REHEARSALS, { changes: [] })).status, 200, 'and again when they are done')
+await t.test('two rehearsals of one operator at once, and no third; four of all', async (t) => {
+  const places = new RehearsalPlaces()
+  const under: PromiseWithResolvers<void>[] = []
+  const begin = (operator: string) =>
+    places.in(operator, () => {
+      const work = Promise.withResolvers<void>()
+      under.push(work)
+      return work.promise
+    })
+  const full = { reason: 'overloaded', headers: { 'retry-after': '5' } }
+  const asked = [begin('greta'), begin('greta')]
+  await t.rejects(begin('greta'), { ...full, message: /^2 rehearsals of yours/ })
+  asked.push(begin('hans'), begin('ida'))
+  await t.rejects(begin('jan'), { ...full, message: /^4 rehearsals/ })
+  under[0]?.resolve()
+  under[1]?.reject(new Error('it cannot be read'))
+  await asked[0]
+  await t.rejects(asked[1] ?? Promise.resolve(), { message: 'it cannot be read' })
+  asked.push(begin('greta'), begin('jan'))
+  for (const { resolve } of under) resolve()
+  t.equal((await Promise.allSettled(asked)).length, 6, 'and again when they are done')
 })
