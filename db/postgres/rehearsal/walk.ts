@@ -44,7 +44,7 @@ async function* walkOverAll(db: Kysely<Schema>, wanted: Wanted, last: number): A
   } while (page.length === STEP)
 }
 
-/** By the indexes: what is rare, and what a few principals have called. */
+/** By the indexes: the changes, whose actions have a dot and are rare, and what a few principals have called. */
 async function* walkAbout(
   db: Kysely<Schema>,
   wanted: Wanted,
@@ -52,7 +52,7 @@ async function* walkAbout(
   last: number,
 ): AsyncGenerator<WalkedPart> {
   const { rows: found } = await sql<{ place: number }>`
-    select place from audit_rows where ${RARE_ACTION} and place <= ${last}
+    select place from audit_rows where ${RARE_ACTION} and action like '%.%' and place <= ${last}
     union
     select place from audit_rows
     where principal_id = any(${principals}) and ${decisionsOf(wanted)} and place <= ${last}

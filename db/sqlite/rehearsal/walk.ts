@@ -30,22 +30,24 @@ function* walkOverAll(db: SQLite.Database, { since, until }: Wanted, last: numbe
   }
 }
 
-/** By the indexes: what is rare, and what a few principals have called. */
+/** By the indexes: the changes, whose actions have a dot and are rare, and what a few principals have called. */
 function* walkAbout(
   db: SQLite.Database,
   { since, until }: Wanted,
   principals: readonly string[],
   last: number,
 ): Generator<WalkedPart> {
-  const rare = db
-    .prepare<[], number>(`select seq from audit_rows indexed by audit_rows_action where ${RARE}`)
+  const changes = db
+    .prepare<[], number>(
+      `select seq from audit_rows indexed by audit_rows_action where ${RARE} and action like '%.%'`,
+    )
     .pluck()
   const about = db
     .prepare<[string, string, string], number>(
       `select seq from audit_rows indexed by audit_rows_principal where principal_id = ? and ${DECISIONS}`,
     )
     .pluck()
-  const found = new Set([...rare.all(), ...principals.flatMap((name) => about.all(name, since, until))])
+  const found = new Set([...changes.all(), ...principals.flatMap((name) => about.all(name, since, until))])
   const places = [...found].filter((seq) => seq <= last).toSorted((a, b) => a - b)
   const select = db.prepare<[number], string>('select leaf from audit_rows where seq = ?').pluck()
   for (let from = 0; from < places.length; from += SPAN) {

@@ -4,6 +4,7 @@ import { databaseLocation } from '../../../db/engine.ts'
 import { walkOnThread } from '../../../db/rehearsal/thread.ts'
 import { ALL, changes } from '../../support/db/rehearsal.ts'
 import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { request } from '../../support/mcp/stage.ts'
 
 const NEVER = new AbortController().signal
 
@@ -42,6 +43,19 @@ await t.test('docs/rehearsal.md#rule: the same over all rows and by the indexes,
   t.match((await rehearse(gateway, granted, ['acme::guest'])).newlyAllowed, { decisions: 1 })
   t.match(await rehearse(gateway, changes({}), null), { decisions: 4, unchanged: 4, disagreements: 0 })
 })
+
+await t.test(
+  'docs/rehearsal.md#window: what others have called is not counted, however rare it is',
+  async (t) => {
+    const gateway = await lived(t)
+    const other = await gateway.enroll('other', ['mcp.prompts.get'])
+    await gateway.call(other, 'POST', '/v1/mcp', request('prompts/list', {}))
+    const told = changes({ subject: 'acme::bot', capabilities: ['x'] })
+    t.match(await rehearse(gateway, told, null), { decisions: 5, principals: 3 })
+    t.match(await rehearse(gateway, told, ['acme::bot']), { decisions: 3, principals: 1 })
+    t.match(await rehearse(gateway, told, ['acme::other']), { decisions: 1, principals: 1, unchanged: 1 })
+  },
+)
 
 await t.test('a rehearsal that nobody waits for ends, and what cannot be read is an error', async (t) => {
   const gateway = await lived(t)
