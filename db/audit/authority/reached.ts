@@ -7,6 +7,8 @@ import type { ResourceState } from './states.ts'
 /** The doors of one resource. There the binding is asked before anything is said of its tools. */
 const DOOR_OF_RESOURCE = /^\/v1\/(?:mcp\/[^/]+|[^/]+\/mcp)$/
 
+export const isAtDoor = ({ path }: Decision): boolean => DOOR_OF_RESOURCE.test(path)
+
 const LISTS = /^mcp_(?:tools|prompts|resources|resources_templates)_list$/
 
 /** Calls that need not name a resource: lists of all of them, and the built-in tool. */
@@ -16,7 +18,7 @@ const reachesNone = ({ row }: Decision): boolean =>
 /** Asks questions 4 and 5 (docs/ledger.md#rule): the resource, its tool, and the binding to it. */
 export function refusalOfResource(call: Call): string | null {
   const { decision } = call
-  const { row, path } = decision
+  const { row } = decision
   if (!row.action.startsWith('mcp_')) return null
   const found = resourceOf(call)
   if (!found) return refusalOfNone(decision)
@@ -25,7 +27,7 @@ export function refusalOfResource(call: Call): string | null {
   const tool = namesTool(decision) ? toolOf(row.tool, state) : null
   const unknown = isUnknown(decision, tool, known) ? 'mcp_tool_unknown' : null
   // There the resource itself is what is not bound.
-  if (DOOR_OF_RESOURCE.test(path) || row.action === 'mcp_response')
+  if (isAtDoor(decision) || row.action === 'mcp_response')
     return refusalOfBinding(call) ?? (state.enabled ? unknown : 'mcp_not_bound')
   return (state.enabled ? unknown : 'mcp_tool_unknown') ?? refusalOfBinding(call)
 }

@@ -2,12 +2,13 @@ import { NotRecomputable } from '../authority/call.ts'
 import { isRefusedByCheck } from '../authority/checks.ts'
 import type { Decision } from '../authority/decision.ts'
 import { demandedOf } from '../authority/demands.ts'
-import { refusalOfResource, refusalOfTool } from '../authority/reached.ts'
+import { refusalOfTool } from '../authority/reached.ts'
 import type { Replay } from '../authority/replay.ts'
 import { missingOf, proofFault, REFUSED_BY_RULE, thumbprintsAt } from '../authority/rule.ts'
 import { type Changes, concerns } from './changes.ts'
 import { hasSameChecks, refusalOfCheck } from './checks.ts'
 import { type LaidOver, laidOver } from './laid-over.ts'
+import { reachesElsewhere, refusalOfReached } from './reach.ts'
 
 /** The verdict on a call: null, it is allowed; else why it is refused, and what it lacks where that is why. */
 export type Verdict = { readonly reason: string; readonly capability: string | null } | null
@@ -27,7 +28,10 @@ export function verdictWith(decision: Decision, replay: Replay, changes: Changes
   const recorded = recordedVerdict(decision)
   const { principal_id: subject } = decision.row
   const reached = decision.authority?.resource?.id ?? null
-  if (subject === null || !concerns(changes, subject, reached) || isOfNothing(decision)) return recorded
+  if (subject === null) return recorded
+  if (reachesElsewhere(decision, subject, replay, changes))
+    return unknown('calls that go to the only server there is, which would be another one, or none')
+  if (!concerns(changes, subject, reached) || isOfNothing(decision)) return recorded
   const { reason, summarised } = decision
   const call = laidOver(decision, subject, replay, changes)
   const by = refuserOf(call)
@@ -85,7 +89,7 @@ const refused = (reason: string | null): Verdict => (reason === null ? null : { 
 const questions = (call: LaidOver): readonly Question[] => [
   () => refused(call.principal.isActive ? null : 'principal_deactivated'),
   () => refused(refusalOfProof(call)),
-  () => refused(refusalOfResource(call)),
+  () => refused(refusalOfReached(call)),
   () => refusalOfSet(call, demandedNow(call)),
   () => refused(refusalOfApproval(call)),
 ]

@@ -1,9 +1,12 @@
 import t from 'tap'
 import type { Entry } from '../../../../db/audit/entry.ts'
+import { bindingName } from '../../../../db/audit/rehearsal/changes.ts'
+import { rehearser } from '../../../../db/audit/rehearsal/rehearse.ts'
 import type { JsonObject } from '../../../../db/json.ts'
 import {
   BOT,
   binding,
+  chainOf,
   changed,
   decided,
   decidedTool,
@@ -14,7 +17,7 @@ import {
   resource,
   started,
 } from '../../../support/db/history.ts'
-import { rehearsed, type Told } from '../../../support/db/rehearsal.ts'
+import { ALL, changes, rehearsed, type Told } from '../../../support/db/rehearsal.ts'
 
 const START = [started, loaded()]
 const LLM = [...START, changed('agent.created', 1)]
@@ -159,6 +162,50 @@ t.test(
     const bad = [...LLM, decided(1, refusal('proof_invalid'))]
     t.match(fate(bad, { settings: { mode: 'off' } }), /^undecidable: of proofs that were not good/)
     t.equal(fate(bad, { capabilities: ['llm.chat', 'x'] }), 'unchanged')
+  },
+)
+
+t.test(
+  'docs/rehearsal.md#undecidable: a call that names no server goes to the only one there is',
+  async (t) => {
+    const other = { resource_id: 'mcpr_2', name: 'notes' }
+    const two = [...mcp(['mcp.resources.read']), resource('created', 1, other)]
+    const called = { action: 'mcp_resources_read', tool: null }
+    const read = decidedTool(1, { ...called, authority: { demanded: ['mcp.resources.read'] } })
+    const elsewhere = /^undecidable: calls that go to the only server there is/
+    t.equal(fate([...two, read], { resource: { requiredCapability: 'x' } }), 'unchanged')
+    t.equal(fate([...two, read], { bound: true }), 'unchanged')
+    t.match(fate([...two, read], { bound: false }), elsewhere)
+    t.match(fate([...two, read], { resource: { enabled: false } }), elsewhere)
+    const second = { ...changes({}), bindings: new Map([[bindingName(BOT, 'mcpr_2'), true]]) }
+    const walk = rehearser(second, ALL)
+    for (const { leaf } of chainOf([...two, read])) walk.see(leaf)
+    t.match(walk.result(), {
+      unchanged: 0,
+      undecidable: [{ why: /^calls that go to the only server/, decisions: 1 }],
+    })
+    const nowhere = decided(1, {
+      ...{ ...called, model: null, ...refusal('mcp_not_bound') },
+      ...{
+        more: { path: '/v1/mcp', reason: 'mcp_not_bound' },
+        authority: { demanded: ['mcp.resources.read'] },
+      },
+    })
+    const unbound = two.filter(({ action }) => action !== 'mcp_binding.created')
+    t.match(fate([...unbound, nowhere], { bound: true }), elsewhere)
+    t.equal(fate([...unbound, nowhere], { capabilities: [] }), 'unchanged')
+    const atDoor = decidedTool(1, {
+      ...called,
+      authority: { demanded: ['mcp.resources.read'] },
+      more: { path: '/v1/mcp/files' },
+    })
+    t.equal(fate([...two, atDoor], { bound: false }), 'refused: mcp_not_bound')
+    const prompt = decidedTool(1, {
+      ...{ action: 'mcp_prompts_get', tool: null },
+      authority: { demanded: ['mcp.prompts.get'] },
+    })
+    const prompts = mcp(['mcp.prompts.get'])
+    t.equal(fate([...prompts, prompt], { resource: { enabled: false } }), 'refused: mcp_params_invalid')
   },
 )
 
