@@ -54,9 +54,10 @@ const isOfNothing = ({ authority, reason }: Decision): boolean =>
   authority?.resource === null && (reason === 'mcp_not_bound' || reason === 'mcp_tool_unknown')
 
 /** The refusals that another mode of proofs might not make. */
-const OF_PROOFS: ReadonlySet<string> = new Set(['proof_invalid', 'proof_replayed', 'use_dpop_nonce'])
+const OF_PROOFS: ReadonlySet<string> = new Set(['proof_invalid', 'token_invalid'])
 
 const PROOFS = 'of proofs that were not good the rows say nothing more'
+const TOKENS = 'of what lacked a proof the rows do not say whether a token narrowed it'
 
 function unknown(why: string): never {
   throw new NotRecomputable(why)
@@ -125,10 +126,16 @@ const hasSameProofs = ({ configuration, recorded }: LaidOver): boolean =>
   recorded.mode === configuration.mode && recorded.noDowngrade === configuration.noDowngrade
 
 function refusalOfProof(call: LaidOver): string | null {
-  const { decision, authority, principal, configuration, recorded } = call
-  const { mode, noDowngrade } = configuration
-  const { row, at, reason } = decision
+  const { reason } = call.decision
   if (hasSameProofs(call)) return reason === 'proof_required' ? reason : null
+  const fault = faultOfProof(call)
+  // It may have brought an access token, which narrows what it may do in any mode.
+  return fault === null && reason === 'proof_required' ? unknown(TOKENS) : fault
+}
+
+function faultOfProof({ decision, authority, principal, configuration, recorded }: LaidOver): string | null {
+  const { mode, noDowngrade } = configuration
+  const { row, at } = decision
   if (mode === 'off') return null
   if (recorded.mode === 'off') return unknown('proofs were not looked at while the mode was off')
   const registered = thumbprintsAt(principal.dpopJkts, at)

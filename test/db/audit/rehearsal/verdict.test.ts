@@ -157,11 +157,15 @@ t.test(
       changed('agent.created', 1),
       decided(1, { ...refusal('proof_required'), authority: { mode: strict } }),
     ]
-    t.equal(fate(asked, { settings: { mode: 'optional' } }), 'allowed: proof_required')
+    t.match(fate(asked, { settings: { mode: 'optional' } }), /^undecidable: .* a token narrowed it$/)
     t.equal(fate(asked, { settings: { mode: 'optional' }, capabilities: [] }), 'unchanged')
     const bad = [...LLM, decided(1, refusal('proof_invalid'))]
     t.match(fate(bad, { settings: { mode: 'off' } }), /^undecidable: of proofs that were not good/)
     t.equal(fate(bad, { capabilities: ['llm.chat', 'x'] }), 'unchanged')
+    // Its key is not asked for while the mode is off.
+    const token = [...LLM, decided(1, refusal('token_invalid'))]
+    t.match(fate(token, { settings: { mode: 'off' } }), /^undecidable: of proofs that were not good/)
+    t.equal(fate(token, { capabilities: [] }), 'unchanged')
   },
 )
 
