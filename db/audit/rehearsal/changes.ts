@@ -17,6 +17,10 @@ export interface Changes {
 
 export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`
 
+/** Whether they change nothing. */
+export const isNothing = ({ principals, resources, bindings, settings }: Changes): boolean =>
+  principals.size + resources.size + bindings.size + Object.keys(settings).length === 0
+
 /** Whether the changes say anything of the calls of a principal to a resource; null: to none. */
 export const concerns = (
   { principals, resources, bindings, settings }: Changes,

@@ -5,7 +5,7 @@ import { demandedOf } from '../authority/demands.ts'
 import { refusalOfTool } from '../authority/reached.ts'
 import type { Replay } from '../authority/replay.ts'
 import { missingOf, proofFault, REFUSED_BY_RULE, thumbprintsAt } from '../authority/rule.ts'
-import { type Changes, concerns } from './changes.ts'
+import { type Changes, concerns, isNothing } from './changes.ts'
 import { hasSameChecks, refusalOfCheck } from './checks.ts'
 import { type LaidOver, laidOver } from './laid-over.ts'
 import { reachesElsewhere, refusalOfReached } from './reach.ts'
@@ -28,7 +28,7 @@ export function verdictWith(decision: Decision, replay: Replay, changes: Changes
   const recorded = recordedVerdict(decision)
   const { principal_id: subject } = decision.row
   const reached = decision.authority?.resource?.id ?? null
-  if (subject === null) return recorded
+  if (subject === null) return isNothing(changes) ? recorded : unknown('summaries of several principals')
   if (reachesElsewhere(decision, subject, replay, changes))
     return unknown('calls that go to the only server there is, which would be another one, or none')
   if (!concerns(changes, subject, reached) || isOfNothing(decision)) return recorded
@@ -112,15 +112,26 @@ const questionsBehind = (call: LaidOver, by: ReturnType<typeof refuserOf>): read
 /** A summary names neither certificate nor key, and one tool of many. */
 const questionsOfSummary = (call: LaidOver): readonly Question[] => [
   () => refused(call.principal.isActive ? null : 'principal_deactivated'),
-  () => refused(refusalOfProof(call)),
+  () => refused(refusalOfProofs(call)),
   () => {
     const { authority, decision } = call
-    if (decision.reason === 'proof_required') return null
-    if (decision.reason !== 'capability_missing') return unknown('summaries of several causes')
+    const { reason, row } = decision
+    if (reason === 'proof_required' && row.action !== 'egress_llm_chat')
+      return unknown('messages that nobody has read')
+    if (reason !== 'capability_missing' && reason !== 'proof_required')
+      return unknown('summaries of several causes')
     if (authority.resource !== null) return unknown('summaries that name no tool')
     return refusalOfSet(call, authority.demanded)
   },
 ]
+
+/** The same of a summary. Those that lacked no proof may have brought one, of whichever key. */
+function refusalOfProofs(call: LaidOver): string | null {
+  const isKnown = call.decision.reason === 'proof_required' || hasSameProofs(call)
+  return isKnown || call.configuration.mode === 'off'
+    ? refusalOfProof(call)
+    : unknown('summaries that name no key')
+}
 
 const hasSameProofs = ({ configuration, recorded }: LaidOver): boolean =>
   recorded.mode === configuration.mode && recorded.noDowngrade === configuration.noDowngrade

@@ -213,6 +213,44 @@ t.test(
   },
 )
 
+t.test('docs/rehearsal.md#undecidable: a summary that does not say enough', async (t) => {
+  const summarised = {
+    count: 7,
+    since: '2026-01-01T00:00:00.000Z',
+    until: '2026-01-01T00:01:00.000Z',
+    digest: 'd',
+  }
+  const [strict, optional] = [
+    { ...MODE, egress_dpop_mode: 'required' },
+    { settings: { mode: 'optional' } } as const,
+  ]
+  const asked = (action: string, capabilities: readonly string[]) => [
+    ...[started, loaded(strict), changed('agent.created', 1, { capabilities })],
+    decided(1, {
+      ...{ action, request_id: null, ...refusal('proof_required', { summarised }) },
+      authority: { mode: strict, demanded: action === 'egress_llm_chat' ? ['llm.chat'] : [] },
+    }),
+  ]
+  t.equal(fate(asked('egress_llm_chat', ['x']), optional), 'unchanged', 'it lacks the capability, too')
+  t.match(fate(asked('egress_llm_chat', ['llm.chat']), optional), /^undecidable: .* a token narrowed it$/)
+  t.match(fate(asked('mcp_request', ['llm.chat']), optional), /^undecidable: /)
+  const lacks = refusal('capability_missing', { required_capability: 'llm.chat', summarised })
+  const poor = [
+    ...[...START, changed('agent.created', 1, { capabilities: ['x'] })],
+    decided(1, { ...lacks, request_id: null }),
+  ]
+  const granted = { capabilities: ['llm.chat'] }
+  const required = { settings: { mode: 'required' } } as const
+  t.equal(fate(poor, granted), 'allowed: capability_missing llm.chat')
+  t.equal(fate(poor, { ...granted, ...required }), 'undecidable: summaries that name no key')
+  t.equal(fate(poor, required), 'unchanged')
+  const nobody = { request_id: null, principal_id: null, principal_type: null, status: 'denied' }
+  const detail = { reason: 'capability_missing', summarised }
+  const ofMany = [...LLM, { ...decided(1), ...nobody, detail }]
+  t.equal(fate(ofMany, granted), 'undecidable: summaries of several principals')
+  t.equal(fate(ofMany, {}), 'unchanged')
+})
+
 t.test('docs/rehearsal.md#rule: a summary counts as often as it says', async (t) => {
   const lacks = refusal('capability_missing', {
     required_capability: 'llm.chat',
