@@ -1,4 +1,5 @@
 import type { Database } from './database.ts'
+import type { MigrationState } from './migrate.ts'
 
 /** Which engine holds the rows, and where. */
 export type DatabaseLocation =
@@ -46,4 +47,15 @@ export async function openDatabase(
   }
   const { openPostgresDatabase } = await import('./postgres/database.ts')
   return openPostgresDatabase(location.url)
+}
+
+/** Reads which migrations the database of a URL has run, and which it needs. Changes nothing. */
+export async function migrationsOf(url: string): Promise<MigrationState> {
+  const location = databaseLocation(url)
+  if (location.engine === 'sqlite') {
+    const { sqliteMigrations } = await import('./sqlite/database.ts')
+    return sqliteMigrations(location.file)
+  }
+  const { postgresMigrations } = await import('./postgres/database.ts')
+  return postgresMigrations(location.url)
 }

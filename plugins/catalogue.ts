@@ -12,10 +12,16 @@ import { openPolicy } from './policy/policy.ts'
  * new plugin is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas
  * of services come from above: they are no plugins of a pipeline, only files.
  */
-export const catalogue = <Llm extends ZodType, Mcp extends ZodType, Operators extends ZodType>(services: {
+export const catalogue = <
+  Llm extends ZodType,
+  Mcp extends ZodType,
+  Operators extends ZodType,
+  Expect extends ZodType,
+>(services: {
   llm: Llm
   mcp: Mcp
   operators: Operators
+  expect: Expect
 }) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
@@ -44,6 +50,7 @@ export const catalogue = <Llm extends ZodType, Mcp extends ZodType, Operators ex
     llm: { place: 'service', options: services.llm, needs: [], gives: [] },
     mcp: { place: 'service', options: services.mcp, needs: [], gives: [] },
     operators: { place: 'service', options: services.operators, needs: [], gives: [] },
+    expect: { place: 'service', options: services.expect, needs: [], gives: [] },
   }) as const satisfies Catalogue
 
 /** The rows by the plugin's name, as a file writes it. */

@@ -60,6 +60,7 @@ export const REASONS = {
   two_people_required: invalid(409, 'This change needs a second operator, and cannot wait for one.'),
   proposals_full: invalid(409, 'Too many changes wait for a second operator.'),
   last_owner: invalid(409, 'Nobody who holds admin.operators could reach this service any more.'),
+  expectation_broken: invalid(409, 'This change would break what the operators expect.'),
   rehearsal_required: invalid(
     428,
     'This change must be rehearsed first, and name the rehearsal in If-Rehearsed.',

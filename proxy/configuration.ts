@@ -16,6 +16,8 @@ import {
 import { loadOperatorModule } from '../plugins/operator-files/module.ts'
 import { checkOrder } from '../plugins/order.ts'
 import type { PinOptions } from '../plugins/pin/options.ts'
+import type { Expectation, Expected } from './admin/expectations/expected.ts'
+import { expectOptions } from './admin/expectations/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from './operators/options.ts'
@@ -40,6 +42,8 @@ export interface Configuration {
   readonly operators: OperatorsOptions
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly ConfiguredCheck[]
+  /** The sentences of `90-expect.yaml`, in their order. */
+  readonly expectations: readonly Expectation[]
   readonly files: readonly OperatorFile[]
   /** Releases the resources of the checks. Calls under way that still reach them are judged all the same. */
   readonly close: () => Promise<void>
@@ -77,8 +81,20 @@ export const loadedDetail = (configuration: Configuration): JsonObject => {
 export const namedChecks = ({ checks }: Pick<Configuration, 'checks'>) =>
   checks.map(({ check: { name }, digest, shadow, options }) => ({ name, digest, shadow, options }))
 
+/** What must stay true, and what of the configuration it is judged by. */
+export const expectedOf = ({ expectations, mcp }: Pick<Configuration, 'expectations' | 'mcp'>): Expected => ({
+  sentences: expectations,
+  enforceToolsCall: mcp.enforce_tools_call,
+  httpGet: mcp.http_get.enabled,
+})
+
 /** Every plugin that a file may name. */
-export const CATALOGUE = catalogue({ llm: llmOptions, mcp: mcpOptions, operators: operatorsOptions })
+export const CATALOGUE = catalogue({
+  llm: llmOptions,
+  mcp: mcpOptions,
+  operators: operatorsOptions,
+  expect: expectOptions,
+})
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
 const CHECKS = new Set(
@@ -121,9 +137,18 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
       shadow,
       options,
     })),
+    expectations: expectationsIn(fileOf('expect')),
     files: read.files,
     close: () => closeAll(checks),
   }
+}
+
+function expectationsIn(file: OperatorFile | undefined): readonly Expectation[] {
+  const { expect } = expectOptions.parse(file?.options ?? {})
+  return expect.map((sentence, at) => ({
+    sentence,
+    line: file?.positionOf(['expect', at]).line ?? 1,
+  }))
 }
 
 interface LoadedCheck extends OpenedCheck, ConfiguredCheck {

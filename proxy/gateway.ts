@@ -4,9 +4,10 @@ import type { Registry } from 'prom-client'
 import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { type Monotonic, monotonic } from '../plugins/secrets/throttle.ts'
+import { tellBroken } from './admin/expectations/tell.ts'
 import { bringRecordUpToDate } from './admin/record-version.ts'
 import { startTasks } from './background.ts'
-import { type Configuration, loadConfiguration, loadedDetail } from './configuration.ts'
+import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
 import { type DataDirectory, openDataDirectory } from './data-directory.ts'
 import { type Control, joinControl, openControl } from './http/control-socket.ts'
 import { openListeners } from './http/listeners.ts'
@@ -152,6 +153,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
   await begin(services, note, opening)
+  await told(services, opening.configuration)
   if (!options.controlOnly) {
     const handle = {
       runtime: serving('runtime'),
@@ -173,7 +175,11 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   }
 
   const { listeners } = services.open
-  const { use } = inForce
+  const { use: swap } = inForce
+  const use = (configuration: Configuration): void => {
+    swap(configuration)
+    void told(services, configuration)
+  }
   const steps = reloadSteps({ load, use, note, log: logs.log, metrics, renew: services.renewCertificate })
   return {
     url: listeners?.url ?? '',
@@ -188,6 +194,16 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     failed: ledger.failed,
     close,
   }
+}
+
+/** Says which sentences of the files do not hold. */
+function told(
+  { dataDirectory: { database }, logs: { log }, metrics }: Services,
+  configuration: Configuration,
+): Promise<void> {
+  const { file = '' } = configuration.files.find(({ plugin }) => plugin === 'expect') ?? {}
+  const count = (broken: number): void => metrics.expectationsBroken.set(broken)
+  return tellBroken(expectedOf(configuration), file, { database, log, count })
 }
 
 const STARTED = { node: process.versions.node }

@@ -12,7 +12,7 @@ import type { Setup } from './admin/setup.ts'
 import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
 import type { TokenKeys } from './auth/token-keys.ts'
-import { type Configuration, judgingOf } from './configuration.ts'
+import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
 import { readiness } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
 import { type LlmFacts, llmHandler } from './llm/handler.ts'
@@ -173,6 +173,7 @@ function adminContext(
     signsIn: signsInBy(database, configuration.operators),
     sessionRules: rulesOf(configuration.operators),
     requireRehearsal: configuration.operators.require_rehearsal,
+    expected: expectedOf(configuration),
     walkCalls: (task, signal, onProgress) =>
       walkOnThread(databaseLocation(settings.databaseUrl), task, signal, onProgress),
     rehearsalPlaces,

@@ -23,7 +23,6 @@ const OPEN_NONE = [
   'test/plugins/policy/config.test.ts',
   'test/proxy/configuration.test.ts',
   'test/proxy/settings.test.ts',
-  'test/scripts/verbs/check-config.test.ts',
 ]
 
 const files = testFiles()

@@ -1,8 +1,10 @@
 import { isObject } from '../../db/json.ts'
+import { saying } from './change.ts'
 import type { AdminContext, Caller } from './context.ts'
+import { checkExpected } from './expectations/condition.ts'
 import { type Given, type Operation, type Result, type Takes, understood } from './operation.ts'
 import { type Proposed, propose, waitsForSecond } from './proposals/propose.ts'
-import { checkRehearsed, namingOf } from './rehearsals/condition.ts'
+import { checkRehearsed } from './rehearsals/condition.ts'
 
 /**
  * Performs an operation for a caller that was let in, or stores it for a second operator where it needs one
@@ -18,9 +20,13 @@ export async function administer<T extends Takes, Output>(
   const { input, demanded } = await understood(bound, context, given, caller)
   if (bound.preview && isDryRun(input)) return bound.preview(context, input, { ...caller, demanded })
   const named = await checkRehearsed(bound, context, { input, given }, caller)
+  const forced = await checkExpected(bound, context, { input, given })
   const second = await waitsForSecond(bound, context, demanded, caller)
   if (second.waits) return propose(bound, context, { given, input, demanded, rehearsal: named }, caller)
-  const naming = namingOf(context, named)
+  const naming = saying(context, {
+    ...(named !== null && { rehearsal: named }),
+    ...(forced && { forced }),
+  })
   const actor = { ...caller.actor, standing: [...caller.actor.standing, ...second.standing] }
   return bound.run(naming, input, { ...caller, actor, demanded })
 }

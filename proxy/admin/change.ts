@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LedgerError } from '../../db/audit/entry.ts'
+import type { JsonObject } from '../../db/json.ts'
 import type { Assertion, Statement } from '../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../plugins/audit/entries.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
@@ -10,6 +11,21 @@ interface Change extends AuditNote {
   /** What must be so when it is stored, beside the authority of its author. */
   readonly assertions?: readonly Assertion[]
 }
+
+/** The context of a change whose rows say more of it. */
+export const saying = (context: AdminContext, more: JsonObject): AdminContext =>
+  Object.keys(more).length === 0
+    ? context
+    : {
+        ...context,
+        ledger: {
+          commit: (unit) =>
+            context.ledger.commit({
+              ...unit,
+              entries: unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, ...more } })),
+            }),
+        },
+      }
 
 /** What a changed object says of its change. */
 export const by = ({ at, actor }: By) => ({ at, by: actor.id })

@@ -14,6 +14,7 @@ import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import type { Hangup } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
+import type { Expected } from './expectations/expected.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './rehearsals/places.ts'
 
@@ -53,6 +54,8 @@ export interface AdminContext {
   readonly rehearsalPlaces: RehearsalPlaces
   /** Which changes of authority must name their rehearsal. */
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
+  /** What must stay true of authority. */
+  readonly expected: Expected
   /** What the configuration says of how long sessions last. */
   readonly sessionRules: Pick<SessionRules, 'idleMs' | 'absoluteMs'>
   /**

@@ -5,7 +5,7 @@ import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Actor } from '../../plugins/operators/actor.ts'
 import type { Administered, BrowserSession } from '../../plugins/operators/operator.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
-import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import { Refusal, type RefusalReason, unprocessable } from '../../plugins/refusal.ts'
 import { turn } from '../../plugins/turns.ts'
 import type { RouteDoc } from '../http/doc.ts'
 import { json, type Reply, type Streamed } from '../http/reply.ts'
@@ -13,7 +13,7 @@ import { visibleJson } from '../visible.ts'
 import { administer } from './administer.ts'
 import type { AdminContext } from './context.ts'
 import type { Given, Operation, Result, Takes } from './operation.ts'
-import { etagOf } from './parse.ts'
+import { etagOf, parse } from './parse.ts'
 import type { Proposed } from './proposals/propose.ts'
 import { instant } from './shapes.ts'
 
@@ -81,7 +81,37 @@ function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Give
   const given = { params, body, query: Object.fromEntries(new URLSearchParams(query)) }
   // Only what the operation has a schema for is looked at, and that only by its schema.
   const ifRehearsed = headers['if-rehearsed']
-  return { ...given, ifMatch: headers['if-match'], ifRehearsed } as unknown as Given<T>
+  const forced = forcedIn(given.query)
+  return {
+    ...given,
+    ifMatch: headers['if-match'],
+    ifRehearsed,
+    ...(forced !== undefined && { forced }),
+  } as unknown as Given<T>
+}
+
+const FORCE = {
+  force: z.enum(['true', 'false']).exactOptional().meta({
+    description: 'True: the change is made even where it breaks what is expected. Its row says so.',
+  }),
+  reason: z
+    .string()
+    .regex(
+      /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,500}$/u,
+      'must say why in 1 to 500 characters, none of them a control character',
+    )
+    .exactOptional()
+    .meta({ description: 'Why, where it is forced.' }),
+}
+
+/** Why a change is forced; undefined: it is not. Refuses with `body_unprocessable` where nobody says why. */
+function forcedIn(query: Readonly<Record<string, string>>): string | undefined {
+  if (query.force === undefined) return undefined
+  const { force, reason } = parse(z.object(FORCE), query)
+  if (force !== 'true') return undefined
+  if (reason === undefined)
+    throw unprocessable([{ field: 'reason', message: 'must say why, where force is true' }])
+  return reason
 }
 
 function replyOf<T extends Takes, Output>(
@@ -182,8 +212,12 @@ export function docOf<T extends Takes, Output>(
   caller: 'operator' | 'anyone' = 'operator',
 ): RouteDoc {
   const { name, summary, takes, status, output: schema, media, reasons, example } = bound
-  const { query, body } = takes
-  const unprocessable: readonly RefusalReason[] = query || body ? ['body_unprocessable'] : []
+  const { body } = takes
+  const mayBreak = bound.rehearses !== undefined || bound.gives !== undefined
+  // Every query of an operation is an object.
+  const own = takes.query as z.ZodObject | undefined
+  const query = mayBreak ? z.object({ ...own?.shape, ...FORCE }) : takes.query
+  const wrong: readonly RefusalReason[] = query || body ? ['body_unprocessable'] : []
   return {
     name,
     summary,
@@ -213,7 +247,8 @@ export function docOf<T extends Takes, Output>(
       ...(mayNeedTwo(bound) ? TWO : []),
       ...(bound.rehearses ? REHEARSED : []),
       ...(body ? BODY : []),
-      ...unprocessable,
+      ...wrong,
+      ...(mayBreak ? BROKEN : []),
       ...reasons,
     ],
   }
@@ -228,6 +263,8 @@ const conditionsOf = <T extends Takes, Output>({ conditional, rehearses }: Opera
 }
 
 const REHEARSED: readonly RefusalReason[] = ['rehearsal_required', 'not_found', 'precondition_failed']
+
+const BROKEN: readonly RefusalReason[] = ['expectation_broken']
 
 const TWO: readonly RefusalReason[] = [
   'two_people_required',

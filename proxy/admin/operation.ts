@@ -3,6 +3,7 @@ import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { AdminContext, Caller } from './context.ts'
 import { demandAlso } from './demands.ts'
+import type { Gives } from './expectations/known.ts'
 import { parse, type Revised } from './parse.ts'
 import type { Change } from './rehearsals/changes.ts'
 
@@ -20,6 +21,8 @@ interface Conditions {
   readonly ifMatch?: string | undefined
   /** `If-Rehearsed`: the rehearsal that a change rests on (docs/rehearsal.md#required). */
   readonly ifRehearsed?: string | undefined
+  /** Why it is made even where it breaks what is expected (docs/rehearsal.md#expectations). */
+  readonly forced?: string | undefined
 }
 
 /** An input as its caller writes it. */
@@ -80,6 +83,8 @@ export interface Operation<T extends Takes, Output> {
     context: AdminContext,
     input: Input<T>,
   ) => readonly Change[] | Promise<readonly Change[]>
+  /** The same where no rehearsal can describe it: it gives what nobody has used yet. */
+  readonly gives?: (context: AdminContext, input: Input<T>) => Gives | Promise<Gives>
   /** Does what `run` would do up to the change, which it does not make. Asked for by `?dry_run=true`. */
   readonly preview?: (
     context: AdminContext,

@@ -19,6 +19,7 @@ export interface Metrics {
   readonly secretUses: Counter
   readonly shadowVerdicts: Counter<'check' | 'verdict'>
   readonly candidateVerdicts: Counter<'result'>
+  readonly expectationsBroken: Gauge
   readonly overBudget: Counter
 }
 
@@ -154,6 +155,12 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_candidate_verdicts_total',
       help: 'Calls of principals that have a candidate set, by what it would have changed.',
       labelNames: ['result'],
+      registers,
+    }),
+    expectationsBroken: new Gauge({
+      name: 'sallyport_expectations_broken',
+      help: 'Sentences of 90-expect.yaml that did not hold when the files were read last.',
+      aggregator: 'max',
       registers,
     }),
     overBudget: new Counter({

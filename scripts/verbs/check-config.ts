@@ -1,8 +1,11 @@
+import { migrationsOf, openDatabase } from '../../db/engine.ts'
 import { rowOf } from '../../plugins/catalogue.ts'
 import { ConfigError } from '../../plugins/operator-files/config-error.ts'
 import type { Environment } from '../../plugins/operator-files/expand.ts'
 import type { OperatorFile } from '../../plugins/operator-files/files.ts'
-import { CATALOGUE, type Configuration, loadConfiguration } from '../../proxy/configuration.ts'
+import { judgedBy } from '../../proxy/admin/expectations/condition.ts'
+import { CATALOGUE, type Configuration, expectedOf, loadConfiguration } from '../../proxy/configuration.ts'
+import { readSettings } from '../../proxy/settings.ts'
 import { stepsOf } from '../../proxy/steps.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 
@@ -13,6 +16,7 @@ export const verb = verbOf({
   about: `Checks the operators' plugin files without starting the gateway: reads every NN-name.yaml in DIR
 (default: MCP_PROXY_PLUGINS_DIR, or plugins/config), loads the modules they name, and tries their order.
 Prints every step that an LLM and an MCP call must pass under them, by the names that stand in the ledger.
+Sentences of an expect file are judged by the database of MCP_PROXY_DATABASE_URL, or the one in the data directory, where it is there.
 References such as \${env:NAME} are expanded with the environment of this command.`,
   options: {},
   notes: `Exit code: 0 the files work; 1 they do not, each problem on a line file:line:column: message; 2 wrong usage.`,
@@ -44,6 +48,9 @@ export async function checkConfig(
   try {
     const configuration = await loadConfiguration(directory, env)
     try {
+      const broken = await brokenIn(configuration, env, out)
+      for (const one of broken) err(`${one}\n`)
+      if (broken.length > 0) return 1
       out(`${await report(configuration)}${directory}: ok (digest ${configuration.digest})\n`)
       return 0
     } finally {
@@ -53,6 +60,32 @@ export async function checkConfig(
     if (!(error instanceof ConfigError)) throw error
     err(`${error.message}\n`)
     return 1
+  }
+}
+
+/** The sentences of the files that do not hold, each with its place: none where there is no database to judge them by. */
+async function brokenIn(
+  configuration: Configuration,
+  env: Environment,
+  out: Output['out'],
+): Promise<readonly string[]> {
+  const expected = expectedOf(configuration)
+  if (expected.sentences.length === 0) return []
+  const { databaseUrl } = readSettings(env, process.cwd())
+  const { applied, pending } = await migrationsOf(databaseUrl)
+  if (applied.length === 0 || pending.length > 0) {
+    out(
+      `${expected.sentences.length} expectations are not judged: the database is not there, or of an earlier version\n`,
+    )
+    return []
+  }
+  const database = await openDatabase(databaseUrl)
+  try {
+    const { file = '' } = configuration.files.find(({ plugin }) => plugin === 'expect') ?? {}
+    const broken = await judgedBy({ database, expected }, null)
+    return broken.map(({ line, sentence }) => `${file}:${line}: does not hold: ${sentence}`)
+  } finally {
+    await database.close()
   }
 }
 

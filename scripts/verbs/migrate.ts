@@ -1,9 +1,6 @@
 import { readFile } from 'node:fs/promises'
-import { databaseLocation, openDatabase } from '../../db/engine.ts'
-import type { MigrationState } from '../../db/migrate.ts'
+import { databaseLocation, migrationsOf, openDatabase } from '../../db/engine.ts'
 import { withClient } from '../../db/postgres/connection.ts'
-import { postgresMigrations } from '../../db/postgres/database.ts'
-import { sqliteMigrations } from '../../db/sqlite/database.ts'
 import { makeDataDirectory } from '../../proxy/prepare-directory.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
@@ -38,7 +35,7 @@ migrates, the others find nothing left to do.`,
       throw new WrongUsage('--grants goes with up, on PostgreSQL')
     // Before anything is changed: a file that is not there.
     const statements = grants === undefined ? null : await readFile(grants, 'utf8')
-    const { applied, pending } = await stateOf(settings.databaseUrl)
+    const { applied, pending } = await migrationsOf(settings.databaseUrl)
     const says = (word: string, names: readonly string[]): void => {
       for (const name of names) process.stdout.write(`${word} ${name}\n`)
     }
@@ -56,8 +53,3 @@ migrates, the others find nothing left to do.`,
     return 0
   },
 })
-
-function stateOf(url: string): Promise<MigrationState> {
-  const location = databaseLocation(url)
-  return location.engine === 'sqlite' ? sqliteMigrations(location.file) : postgresMigrations(location.url)
-}

@@ -9,6 +9,7 @@ const CATALOGUE = catalogue({
   llm: z.strictObject({}),
   mcp: z.strictObject({}),
   operators: z.strictObject({}),
+  expect: z.strictObject({}),
 })
 
 /**

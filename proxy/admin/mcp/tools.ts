@@ -29,6 +29,10 @@ export const approveTool = operation({
   conditional: true,
   summary: 'Approves the definition of a tool that waits. With digest: only the one that was looked at.',
   takes: { params: z.object({ resource_id: z.string(), tool: z.string() }), body: approval },
+  gives: async (context, { params: { resource_id: id, tool } }) => ({
+    resourceId: (await mcpResource(context, id)).resource_id,
+    tool,
+  }),
   output: resourceDetail,
   status: 200,
   revised: true,

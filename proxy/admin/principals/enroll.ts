@@ -60,6 +60,18 @@ const granted = (
 
 const ENROLL_EMPTY = 'Enroll it with an empty set, and grant what it shall hold afterwards.'
 
+/** What an enrollment makes of authority. */
+const enrolled = (
+  { organisation }: AdminContext,
+  { body }: { readonly body: { readonly agent_name: string; readonly capabilities: readonly string[] } },
+) => ({
+  principal: {
+    principal_id: idOf(AGENT, organisation, body.agent_name),
+    capabilities: body.capabilities,
+    is_active: true,
+  },
+})
+
 /**
  * POST /v1/admin/agents: mints a certificate and shows its key this once (spec §4.1). The service keeps no
  * copy of it.
@@ -72,6 +84,7 @@ export const mintAgent = operation({
   cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent and mints its certificate, whose key is shown this once.',
   takes: { body: minted },
+  gives: enrolled,
   output: withName(AGENT, {
     ...MEMBERS,
     cert_pem: shownPem,
@@ -114,6 +127,7 @@ export const enrollByoca = operation({
   cannotWait: ENROLL_EMPTY,
   summary: "Enrolls an agent by a certificate of the organisation's own CA, and shows an API key this once.",
   takes: { body: byoca },
+  gives: enrolled,
   output: withName(AGENT, { ...MEMBERS, api_key: z.string() }),
   status: 201,
   revised: true,
@@ -147,6 +161,7 @@ export const enrollSpiffe = operation({
   cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent by a SPIFFE SVID under the given bundle or the attached ones.',
   takes: { body: spiffe },
+  gives: enrolled,
   output: PRINCIPAL.agent,
   status: 201,
   revised: true,

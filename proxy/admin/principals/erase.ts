@@ -28,6 +28,7 @@ export const erase = (kind: Kind) =>
     object: objectOf(kind),
     summary: `Takes the ${kind.type} out of service for good, and destroys its personal data and keys.`,
     takes: { params },
+    gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: false } }),
     output: z.undefined(),
     status: 204,
     conditional: true,

@@ -85,6 +85,11 @@ export const createPrincipal = (kind: Kind) =>
     output: PRINCIPAL[kind.type],
     status: 201,
     revised: true,
+    ...(kind.type !== 'operator' && {
+      gives: ({ organisation }: AdminContext, { body }: { readonly body: NewPrincipal }) => ({
+        principal: { principal_id: idOf(kind, organisation, body.name), capabilities: body.capabilities },
+      }),
+    }),
     reasons: ['conflict', 'audit_unavailable'],
     example: {
       [kind.nameField]: 'ada',
@@ -311,6 +316,7 @@ export const reactivate = (kind: Kind) =>
     object: objectOf(kind),
     summary: `Takes the ${kind.type} back into service.`,
     takes: { params },
+    gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: true } }),
     output: PRINCIPAL[kind.type],
     status: 200,
     conditional: true,

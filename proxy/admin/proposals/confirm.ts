@@ -6,9 +6,10 @@ import type { ProposalStatus } from '../../../db/schema.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { type Actor, operatorOfNoTable, type Via } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change, isOvertaken } from '../change.ts'
+import { change, isOvertaken, saying } from '../change.ts'
 import type { AdminContext, By, Caller } from '../context.ts'
 import { demandAlso } from '../demands.ts'
+import { checkExpected } from '../expectations/condition.ts'
 import { type Given, inputOf, type Operation, perform, type Result, type Takes } from '../operation.ts'
 import { etagOf } from '../parse.ts'
 import { detailOf } from './propose.ts'
@@ -47,7 +48,8 @@ export async function confirmProposal<T extends Takes, Output>(
       message: 'What this proposal rests on has changed since. Propose the change again.',
     })
   }
-  const committing = new Confirming(context, proposal, caller)
+  const forced = await checkExpected(bound, context, { input: inputOf(bound.takes, given), given })
+  const committing = new Confirming(saying(context, forced ? { forced } : {}), proposal, caller)
   const actor: Actor = { ...proposer, standing: [...proposer.standing, ...caller.actor.standing] }
   try {
     const result = await perform(bound, committing.context, given, { ...caller, actor })

@@ -75,18 +75,3 @@ function ofChange(found: StoredRehearsal, { text, etags }: Resolved, at: number)
     throw stale('What this rehearsal is about has changed since. Rehearse the change again.')
   return found.rehearsal_id
 }
-
-/** The context of a change whose rows name its rehearsal. */
-export const namingOf = (context: AdminContext, rehearsal: string | null): AdminContext =>
-  rehearsal === null
-    ? context
-    : {
-        ...context,
-        ledger: {
-          commit: (unit) =>
-            context.ledger.commit({
-              ...unit,
-              entries: unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, rehearsal } })),
-            }),
-        },
-      }

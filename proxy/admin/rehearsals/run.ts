@@ -2,6 +2,7 @@ import type { Window } from '../../../db/audit/rehearsal/rehearse.ts'
 import type { Progress } from '../../../db/audit/rehearsal/task.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import type { AdminContext, Caller } from '../context.ts'
+import { judgedWith } from '../expectations/condition.ts'
 import { etagOf } from '../parse.ts'
 import type { Resolved } from './resolve.ts'
 import { type Preview, shown } from './view.ts'
@@ -12,15 +13,17 @@ import { windowOf } from './window.ts'
  * too much at once.
  */
 export async function run(
-  { walkCalls, rehearsalPlaces, database }: AdminContext,
+  context: AdminContext,
   { actor, at, hangup }: Caller,
   { laid, principals, etags }: Resolved,
   window: Window,
   onProgress?: (progress: Progress) => void,
 ): Promise<Preview> {
+  const { walkCalls, rehearsalPlaces, database } = context
   const task = { kind: 'rehearse', changes: laid, wanted: { ...window, principals } } as const
   const rehearsed = await rehearsalPlaces.in(actor.id, () => walkCalls(task, hangup.signal, onProgress))
-  return shown(database, { rehearsed, window, at, etags })
+  const expectations = await judgedWith(context, laid)
+  return shown(database, { rehearsed, window, at, etags, expectations })
 }
 
 /** What another set of capabilities would have done to the calls of a principal in the last 30 days. */

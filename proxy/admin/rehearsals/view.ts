@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { Group, Pile } from '../../../db/audit/rehearsal/piles.ts'
 import type { Rehearsed, Window } from '../../../db/audit/rehearsal/rehearse.ts'
 import type { Database } from '../../../db/database.ts'
+import type { Judged } from '../expectations/expected.ts'
 import { instant, token } from '../shapes.ts'
 
 const count = z.int().min(0)
@@ -42,7 +43,9 @@ const members = {
   undecidable: z.array(z.strictObject({ why: z.string(), decisions: count })),
   totals: z.strictObject({ newly_refused: count, newly_allowed: count, undecidable: count }),
   disagreements: count,
-  expectations: z.array(z.never()),
+  expectations: z
+    .array(z.strictObject({ line: z.int(), sentence: z.string(), before: z.boolean(), after: z.boolean() }))
+    .meta({ description: 'Of what is expected, what is false before or after.' }),
   etags: z.record(z.string(), z.string()),
   truncated: z.boolean(),
 }
@@ -61,10 +64,14 @@ interface Shown {
   /** ms since the epoch. */
   readonly at: number
   readonly etags: Readonly<Record<string, string>>
+  readonly expectations: readonly Judged[]
 }
 
 /** A rehearsal as callers see it: users by their readable ids, as long as they exist. */
-export async function shown(database: Database, { rehearsed, window, at, etags }: Shown): Promise<Preview> {
+export async function shown(
+  database: Database,
+  { rehearsed, window, at, etags, expectations }: Shown,
+): Promise<Preview> {
   const { newlyRefused, newlyAllowed, undecidable, decisions, principals, first, last } = rehearsed
   const [refused = [], allowed = []] = await shownPiles(database, [newlyRefused, newlyAllowed])
   return {
@@ -80,7 +87,7 @@ export async function shown(database: Database, { rehearsed, window, at, etags }
       undecidable: undecidable.reduce((sum, one) => sum + one.decisions, 0),
     },
     disagreements: rehearsed.disagreements,
-    expectations: [],
+    expectations: expectations.map((one) => ({ ...one })),
     etags: { ...etags },
     truncated: newlyRefused.truncated || newlyAllowed.truncated,
   }

@@ -56,7 +56,10 @@ await t.test('§8 files are read in file-name order, with the defaults of what t
     examples: { '11-inner.yaml': 'not: read' },
   })
   const { files } = await read(directory)
-  const told = files.map(({ written, digest: _, ...file }) => ({ ...file, plugin: written(['plugin']) }))
+  const told = files.map(({ written, digest: _, positionOf: __, ...file }) => ({
+    ...file,
+    plugin: written(['plugin']),
+  }))
   t.strictSame(told, [
     {
       plugin: 'pin',

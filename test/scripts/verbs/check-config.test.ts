@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkConfig } from '../../../scripts/verbs/check-config.ts'
+import { testGateway } from '../../support/gateway.ts'
 import { copyShipped, SHIPPED } from '../../support/plugins/shipped-files.ts'
 import { sallyport } from '../../support/run.ts'
 
@@ -106,4 +107,34 @@ await t.test('check-config as a command says plugins/config: ok', async (t) => {
     code: 1,
     err: '/gone:1:1: the directory of plugin files cannot be read (ENOENT)\n',
   })
+})
+
+await t.test('what is expected is judged by the database, where there is one', async (t) => {
+  const gateway = await testGateway(t)
+  await gateway.enroll('bot', ['llm.chat'])
+  const env = {
+    MCP_PROXY_DATA_DIR: gateway.settings.dataDir,
+    MCP_PROXY_DATABASE_URL: gateway.settings.databaseUrl,
+  }
+  const directory = t.testdir()
+  copyShipped(directory)
+  const put = (...sentences: readonly string[]) =>
+    writeFileSync(
+      join(directory, '90-expect.yaml'),
+      `plugin: expect\nexpect:\n${sentences.map((text) => `  - ${text}\n`).join('')}`,
+    )
+  put('acme::bot may use model gpt-*', 'acme::bot may not call *')
+  t.match(await sallyport(['check-config', directory], env), { code: 0, err: '', out: /: ok \(digest / })
+  put('acme::bot may use model gpt-*', 'acme::* may not use model *', 'acme::bot may call http.get')
+  t.match(await sallyport(['check-config', directory], env), {
+    code: 1,
+    err: /^90-expect\.yaml:4: does not hold: acme::\* may not use model \*\n90-expect\.yaml:5: does not hold: /,
+  })
+  const nowhere = { MCP_PROXY_DATA_DIR: join(t.testdirName, 'none') }
+  t.match(await sallyport(['check-config', directory], nowhere), {
+    code: 0,
+    out: /^3 expectations are not judged: the database is not there/,
+  })
+  put('acme::bot should use model gpt-*')
+  t.match(await sallyport(['check-config', directory], env), { code: 1, err: /90-expect\.yaml:3:5: / })
 })

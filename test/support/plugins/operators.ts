@@ -9,6 +9,7 @@ export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])
 export const UNASKED = {
   hasEnvironmentSecret: false,
   twoPerson: [],
+  expected: { sentences: [], enforceToolsCall: false, httpGet: false },
   signsIn: () => Promise.resolve(false),
   sessionRules: { idleMs: 900_000, absoluteMs: 28_800_000 },
   walkCalls: () => Promise.reject(new Error('nobody rehearses here')),

@@ -1,0 +1,22 @@
+/** What of the configuration sentences are judged by. */
+export interface Modes {
+  readonly enforceToolsCall: boolean
+  readonly httpGet: boolean
+}
+
+/** A sentence of the operators' file that must stay true. */
+export interface Expectation {
+  readonly line: number
+  readonly sentence: string
+}
+
+/** The sentences in force, and what beside authority they are judged by. */
+export interface Expected extends Modes {
+  readonly sentences: readonly Expectation[]
+}
+
+/** An expectation before a change, and after it. */
+export interface Judged extends Expectation {
+  readonly before: boolean
+  readonly after: boolean
+}

@@ -1,0 +1,39 @@
+/** A sentence that must stay true (docs/rehearsal.md#expectations). */
+export interface Sentence {
+  readonly text: string
+  /** Whose calls: an id, or a glob of ids. */
+  readonly who: string
+  /** False: `may not`. */
+  readonly may: boolean
+  readonly at: { readonly kind: 'tool' | 'model'; readonly glob: string }
+}
+
+const FORM = /^(\S+) may (not )?(call|use model) (\S+)$/
+const WHO = /^[A-Za-z0-9._:*-]{1,256}$/
+const AT = /^[!-~]{1,256}$/
+
+/** Reads a sentence; null where it is none. */
+export function sentenceOf(text: string): Sentence | null {
+  const [, who = '', not, verb, glob = ''] = FORM.exec(text.trim().replaceAll(/ +/g, ' ')) ?? []
+  if (!WHO.test(who) || !AT.test(glob)) return null
+  return { text, who, may: not === undefined, at: { kind: verb === 'call' ? 'tool' : 'model', glob } }
+}
+
+export const isGlob = (text: string): boolean => text.includes('*')
+
+/** Makes a test of names by a glob, in which `*` stands for any text. Linear in the name, whatever the glob. */
+export function matching(glob: string): (name: string) => boolean {
+  const [first = '', ...rest] = glob.split('*')
+  const last = rest.pop()
+  if (last === undefined) return (name) => name === glob
+  return (name) => {
+    if (!name.startsWith(first)) return false
+    let from = first.length
+    for (const part of rest) {
+      const at = name.indexOf(part, from)
+      if (at < 0) return false
+      from = at + part.length
+    }
+    return name.length - last.length >= from && name.endsWith(last)
+  }
+}
