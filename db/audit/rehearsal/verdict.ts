@@ -114,13 +114,15 @@ const questionsOfSummary = (call: LaidOver): readonly Question[] => [
   () => refused(call.principal.isActive ? null : 'principal_deactivated'),
   () => refused(refusalOfProofs(call)),
   () => {
-    const { authority, decision } = call
+    const { authority, decision, configuration, recorded } = call
     const { reason, row } = decision
+    const isSameDemand = configuration.enforceToolsCall === recorded.enforceToolsCall
     if (reason === 'proof_required' && row.action !== 'egress_llm_chat')
       return unknown('messages that nobody has read')
     if (reason !== 'capability_missing' && reason !== 'proof_required')
       return unknown('summaries of several causes')
-    if (authority.resource !== null) return unknown('summaries that name no tool')
+    if (authority.resource !== null || (row.action === 'mcp_tools_call' && !isSameDemand))
+      return unknown('summaries that name no tool')
     return refusalOfSet(call, authority.demanded)
   },
 ]

@@ -244,6 +244,23 @@ t.test('docs/rehearsal.md#undecidable: a summary that does not say enough', asyn
   t.equal(fate(poor, granted), 'allowed: capability_missing llm.chat')
   t.equal(fate(poor, { ...granted, ...required }), 'undecidable: summaries that name no key')
   t.equal(fate(poor, required), 'unchanged')
+  const fetched = [
+    ...[
+      started,
+      loaded({ enforce_tools_call: true }),
+      changed('agent.created', 1, { capabilities: ['http.get'] }),
+    ],
+    decided(1, {
+      ...{ action: 'mcp_tools_call', model: null, request_id: null },
+      ...refusal('capability_missing', { required_capability: 'mcp.tools.call', summarised }),
+      authority: { demanded: ['http.get', 'mcp.tools.call'] },
+    }),
+  ]
+  t.equal(
+    fate(fetched, { settings: { enforceToolsCall: false } }),
+    'undecidable: summaries that name no tool',
+  )
+  t.equal(fate(fetched, { capabilities: ['http.get', 'x'] }), 'unchanged')
   const nobody = { request_id: null, principal_id: null, principal_type: null, status: 'denied' }
   const detail = { reason: 'capability_missing', summarised }
   const ofMany = [...LLM, { ...decided(1), ...nobody, detail }]
