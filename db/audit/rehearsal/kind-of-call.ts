@@ -1,9 +1,10 @@
 /**
- * What of the leaf of an allowed decision its verdict rests on, beside the state and the time: two leaves of one kind
- * are judged alike. Null of any other leaf. A leaf is canonical (RFC 8785), so that its members stand in their order,
- * and in no text of it is a quotation mark bare.
+ * The parts of the leaf of an allowed decision that its verdict rests on, beside the state and the time: two leaves of
+ * which these parts are the same are judged alike. Where each begins and ends, in turn; the fifth ends in front of the
+ * time. Null of any other leaf. A leaf is canonical (RFC 8785), so that its members stand in their order, and in no text
+ * of it is a quotation mark bare.
  */
-export function kindOfCall(leaf: string): string | null {
+export function partsOfCall(leaf: string): readonly number[] | null {
   const status = leaf.lastIndexOf('"status":"')
   if (!leaf.startsWith('allowed"', status + STATUS_LENGTH)) return null
   const detail = leaf.indexOf('"detail":{')
@@ -16,15 +17,13 @@ export function kindOfCall(leaf: string): string | null {
   const principal = leaf.indexOf('"principal_id":', previous)
   const at = leaf.indexOf('"recorded_at":', principal)
   if (path < 0 || who < end || previous < 0 || principal < 0 || at < 0) return null
-  return (
-    leaf.slice(0, detail) +
-    leaf.slice(authority, end) +
-    leaf.slice(path, leaf.indexOf('"', path + PATH_LENGTH)) +
-    leaf.slice(who, previous) +
-    leaf.slice(principal, at) +
-    leaf.slice(status)
-  )
+  const pathEnd = leaf.indexOf('"', path + PATH_LENGTH) + 1
+  return [0, detail, authority, end, path, pathEnd, who, previous, principal, at, status, leaf.length]
 }
+
+/** The texts of some parts of a leaf. */
+export const textsOf = (leaf: string, parts: readonly number[]): readonly string[] =>
+  Array.from({ length: parts.length / 2 }, (_, part) => leaf.slice(parts[part * 2], parts[part * 2 + 1]))
 
 const STATUS_LENGTH = '"status":"'.length
 const AUTHORITY_LENGTH = '"authority":'.length

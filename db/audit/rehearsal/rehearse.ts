@@ -5,7 +5,9 @@ import { judge } from '../authority/judge.ts'
 import { Replay } from '../authority/replay.ts'
 import type { LeafVersion, StoredRow } from '../leaf.ts'
 import type { Changes } from './changes.ts'
-import { kindOfCall, textOf } from './kind-of-call.ts'
+import { mayChange } from './changing-rows.ts'
+import { textOf } from './kind-of-call.ts'
+import { type KindOfCalls, KnownCalls } from './known-calls.ts'
 import { Grouping, type Pile } from './piles.ts'
 import { recordedVerdict, type Verdict, verdictWith } from './verdict.ts'
 
@@ -50,9 +52,6 @@ type Fate = { readonly row: StoredRow } & (
   | { readonly pile: 'undecidable'; readonly why: string; readonly disagrees: boolean }
 )
 
-/** Kinds of calls whose fate is remembered between two changes. */
-const REMEMBERED = 10_000
-
 /**
  * Judges the decisions of a window once more with changes laid over the state of each row's own time
  * (docs/rehearsal.md#rule). Takes rows in the order in which they were written; outcomes may be left out, and so may
@@ -63,7 +62,7 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
   const [refused, allowed] = [new Grouping(), new Grouping()]
   const undecidable = new Map<string, number>()
   const principals = new Set<string>()
-  const fates = new Map<string, Fate>()
+  const known = new KnownCalls<Fate>()
   let [decisions, unchanged, disagreements] = [0, 0, 0]
   let [first, last]: [string | null, string | null] = [null, null]
 
@@ -105,29 +104,28 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
     return state === undefined || [...state.thumbprints, ...state.dpopJkts].some(([, end]) => end !== null)
   }
 
-  function seeWhole(leaf: string, kind: string | null): void {
+  function seeWhole(leaf: string, kind: KindOfCalls<Fate> | null): void {
     const { row, detail, version } = rowOf(leaf)
     const { action, status, recorded_at: at } = row
     if (!isOfCall(action)) {
       // A change that was refused has changed nothing.
-      if (status === 'denied' || isNoState(action)) return
+      if (status === 'denied' || !mayChange(action)) return
       replay.see(row, version, detail)
-      fates.clear()
+      known.forget(version === 2 ? principalOf(action, detail) : null)
     } else if (isDecision(row) && at >= since && at < until) {
       const decision = decisionOf(row, detail)
       const fate = fateOf(decision, version)
       decide(leaf, fate, decision.summarised ?? 1, at)
-      if (kind !== null && fates.size < REMEMBERED && !hasGrace(row.principal_id)) fates.set(kind, fate)
+      if (kind !== null && !hasGrace(row.principal_id)) known.judged(row.principal_id ?? '', kind, fate)
     }
   }
 
   return {
     see: (leaf) => {
-      const kind = kindOfCall(leaf)
-      const fate = kind === null ? undefined : fates.get(kind)
-      if (!fate) return seeWhole(leaf, kind)
+      const kind = known.of(leaf)
+      if (!kind?.fate) return seeWhole(leaf, kind)
       const at = textOf(leaf, 'recorded_at') ?? ''
-      if (at >= since && at < until) decide(leaf, fate, 1, at)
+      if (at >= since && at < until) decide(leaf, kind.fate, 1, at)
     },
     result: () => ({
       ...{ decisions, principals: principals.size, first: placeOf(first), last: placeOf(last), unchanged },
@@ -141,9 +139,11 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
   }
 }
 
-/** What is written often, and says nothing of who may do what. */
-const isNoState = (action: string): boolean =>
-  /^(?:token|auth|service|admin|proposal|rehearsal)\./.test(action)
+/** The one principal whose calls a change of version 2 can touch; null where it may be any. */
+const principalOf = (action: string, { subject }: Members): string | null =>
+  OF_PRINCIPALS.test(action) && typeof subject === 'string' ? subject : null
+
+const OF_PRINCIPALS = /^(?:agent|user|workload|operator)\./
 
 function placeOf(leaf: string | null): Place | null {
   if (leaf === null) return null

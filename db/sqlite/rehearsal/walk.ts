@@ -1,12 +1,14 @@
 import type SQLite from 'better-sqlite3'
-import { FREQUENT } from '../../audit/frequent.ts'
+import { CHANGING, RARE } from '../../audit/rehearsal/changing-rows.ts'
 import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
 
 /** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
 const SPAN = 1_000
+/** Pages that are kept while all are read once: those that fit the processor's cache. */
+const PAGES_IN_TURN = 64
+/** Memory for pages that are come by again, here and there in the file. KiB. */
+const PAGES_KIB = 65_536
 
-// As it stands in the partial index (db/sqlite/ledger/form/table.ts).
-const RARE = `action not in (${FREQUENT.map((action) => `'${action}'`).join(', ')})`
 // The status first: it tells most outcomes from the rest, and is the cheaper question.
 const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
 
@@ -18,41 +20,81 @@ export function* walk(db: SQLite.Database, wanted: Wanted): Generator<WalkedPart
     : walkAbout(db, wanted, wanted.principals, last)
 }
 
-function* walkOverAll(db: SQLite.Database, { since, until }: Wanted, last: number): Generator<WalkedPart> {
+function* walkOverAll(db: SQLite.Database, wanted: Wanted, last: number): Generator<WalkedPart> {
+  db.pragma(`cache_size = ${PAGES_IN_TURN}`)
+  const [first, end] = boundsOf(db, wanted, last)
+  for (const { leaves } of walkTo(db, changesBefore(db, first))) yield { leaves, rows: 0, of: end }
   const select = db
     .prepare<[number, number, string, string], string>(
-      `select leaf from audit_rows where seq > ? and seq <= ? and ((${DECISIONS}) or ${RARE}) order by seq`,
+      `select leaf from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE}) order by seq`,
     )
     .pluck()
-  for (let from = 0; from < last; from += SPAN) {
-    const to = Math.min(from + SPAN, last)
-    yield { leaves: select.all(from, to, since, until), rows: to, of: last }
+  for (let from = first; from <= end; from += SPAN) {
+    const to = Math.min(from + SPAN, end + 1)
+    yield { leaves: select.all(from, to, wanted.since, wanted.until), rows: to - 1, of: end }
   }
 }
 
-/** By the indexes: the changes, whose actions have a dot and are rare, and what a few principals have called. */
+/**
+ * The places between which all rows of a window lie: a row may be written later than one that was recorded after it. The
+ * index alone tells; it is not asked where the window is all there is.
+ */
+function boundsOf(db: SQLite.Database, { since, until }: Wanted, last: number): readonly [number, number] {
+  const others = db
+    .prepare<[string, string], number>(
+      'select exists (select 1 from audit_rows where recorded_at < ?) or exists (select 1 from audit_rows where recorded_at >= ?)',
+    )
+    .pluck()
+  if (others.get(since, until) === 0) return [1, last]
+  const found = db
+    .prepare<[string, string], { first: number | null; end: number | null }>(
+      `select min(seq) as first, max(seq) as end from audit_rows indexed by audit_rows_time
+      where recorded_at >= ? and recorded_at < ?`,
+    )
+    .get(since, until)
+  return [found?.first ?? last + 1, Math.min(found?.end ?? last, last)]
+}
+
+/** The places of the rows that say what was so at a place. */
+const changesBefore = (db: SQLite.Database, place: number): readonly number[] =>
+  db
+    .prepare<[number], number>(
+      `select seq from audit_rows indexed by audit_rows_action where ${CHANGING} and seq < ? order by seq`,
+    )
+    .pluck()
+    .all(place)
+
+/** By the indexes: what changes, and what a few principals have called. */
 function* walkAbout(
   db: SQLite.Database,
   { since, until }: Wanted,
   principals: readonly string[],
   last: number,
 ): Generator<WalkedPart> {
-  const changes = db
-    .prepare<[], number>(
-      `select seq from audit_rows indexed by audit_rows_action where ${RARE} and action like '%.%'`,
-    )
-    .pluck()
+  db.pragma(`cache_size = -${PAGES_KIB}`)
   const about = db
-    .prepare<[string, string, string], number>(
-      `select seq from audit_rows indexed by audit_rows_principal where principal_id = ? and ${DECISIONS}`,
+    .prepare<[string, string, string, number], number>(
+      `select seq from audit_rows indexed by audit_rows_principal
+      where principal_id = ? and ${DECISIONS} and seq <= ?`,
     )
     .pluck()
-  const found = new Set([...changes.all(), ...principals.flatMap((name) => about.all(name, since, until))])
-  const places = [...found].filter((seq) => seq <= last).toSorted((a, b) => a - b)
-  const select = db.prepare<[number], string>('select leaf from audit_rows where seq = ?').pluck()
+  const calls = principals.flatMap((name) => about.all(name, since, until, last))
+  const places = new Set([...changesBefore(db, last + 1), ...calls])
+  yield* walkTo(
+    db,
+    [...places].toSorted((a, b) => a - b),
+  )
+}
+
+/** Reads the rows at some places. */
+function* walkTo(db: SQLite.Database, places: readonly number[]): Generator<WalkedPart> {
+  const select = db
+    .prepare<[string], string>(
+      'select leaf from json_each(?) cross join audit_rows on seq = value order by id',
+    )
+    .pluck()
   for (let from = 0; from < places.length; from += SPAN) {
-    const to = Math.min(from + SPAN, places.length)
-    const leaves = places.slice(from, to).flatMap((seq) => select.get(seq) ?? [])
-    yield { leaves, rows: to, of: places.length }
+    const part = places.slice(from, from + SPAN)
+    yield { leaves: select.all(JSON.stringify(part)), rows: from + part.length, of: places.length }
   }
 }

@@ -1,0 +1,113 @@
+import { partsOfCall, textsOf } from './kind-of-call.ts'
+
+/** Kinds that are remembered, and leaves of them that new ones are held against. */
+const [MOST_KINDS, MOST_SAMPLES] = [10_000, 40_000]
+/** Samples that look alike at a glance: a caller who chooses models could make them many. */
+const MOST_ALIKE = 8
+
+/** A kind of calls, and what judging one of them has come to; null where that is not known, or not any more. */
+export interface KindOfCalls<Fate> {
+  fate: Fate | null
+}
+
+/** The parts of a leaf that make its kind. */
+interface Sample<Fate> {
+  readonly length: number
+  readonly parts: readonly number[]
+  readonly texts: readonly string[]
+  readonly kind: KindOfCalls<Fate>
+}
+
+/**
+ * Tells calls of one kind from others (kind-of-call.ts). Nearly all leaves are as one before them, but for digests and
+ * numbers of the same length: so they are held against that, which takes a fifth of the time of finding their parts and
+ * looking them up.
+ * Memory by kinds, and bounded.
+ */
+export class KnownCalls<Fate> {
+  readonly #kinds = new Map<string, KindOfCalls<Fate>>()
+  readonly #samples = new Map<number, Sample<Fate>[]>()
+  readonly #judged = new Map<string, Set<KindOfCalls<Fate>>>()
+  #sampled = 0
+
+  /** The kind of a leaf; null of one that is of none, or where no more kinds are remembered. */
+  of(leaf: string): KindOfCalls<Fate> | null {
+    const glance = glanceAt(leaf)
+    const alike = this.#samples.get(glance)
+    return alike?.find((sample) => isLike(leaf, sample))?.kind ?? this.#newLook(leaf, glance, alike)
+  }
+
+  #newLook(leaf: string, glance: number, alike: Sample<Fate>[] | undefined): KindOfCalls<Fate> | null {
+    const parts = partsOfCall(leaf)
+    if (parts === null) return null
+    const kind = this.#kindOf(textsOf(leaf, parts).join('\n'))
+    if (kind === null || this.#sampled === MOST_SAMPLES) return kind
+    const sample = sampleOf(leaf, parts, kind)
+    if (alike === undefined) this.#samples.set(glance, [sample])
+    else if (alike.length < MOST_ALIKE) alike.push(sample)
+    else return kind
+    this.#sampled += 1
+    return kind
+  }
+
+  #kindOf(name: string): KindOfCalls<Fate> | null {
+    const known = this.#kinds.get(name)
+    if (known || this.#kinds.size === MOST_KINDS) return known ?? null
+    const made = { fate: null }
+    this.#kinds.set(name, made)
+    return made
+  }
+
+  /** Remembers the fate of a kind of calls of a principal. */
+  judged(principal: string, kind: KindOfCalls<Fate>, fate: Fate): void {
+    kind.fate = fate
+    const kinds = this.#judged.get(principal)
+    if (kinds) kinds.add(kind)
+    else this.#judged.set(principal, new Set([kind]))
+  }
+
+  /** Forgets the fates of the calls of a principal; null: of all. */
+  forget(principal: string | null): void {
+    const gone = principal === null ? [...this.#judged.values()] : [this.#judged.get(principal) ?? []]
+    for (const kinds of gone) for (const kind of kinds) kind.fate = null
+    if (principal === null) this.#judged.clear()
+    else this.#judged.delete(principal)
+  }
+}
+
+/** What stands between two parts, and is not of this call alone: then they are compared as one. */
+const NO_NUMBER = /^[^0-9]*$/
+
+function sampleOf<Fate>(leaf: string, parts: readonly number[], kind: KindOfCalls<Fate>): Sample<Fate> {
+  const joined: number[] = []
+  for (const at of parts) {
+    const isBegin = joined.length % 2 === 0
+    if (isBegin && joined.length > 0 && NO_NUMBER.test(leaf.slice(joined.at(-1), at))) joined.pop()
+    else joined.push(at)
+  }
+  return { length: leaf.length, parts: joined, texts: textsOf(leaf, joined).map(flat), kind }
+}
+
+// A slice holds on to the whole leaf, and is compared more slowly.
+const flat = (text: string): string => Buffer.from(text).toString()
+
+function isLike<Fate>(leaf: string, { length, parts, texts }: Sample<Fate>): boolean {
+  if (leaf.length !== length) return false
+  for (let part = 0; part < texts.length; part += 1)
+    if (leaf.slice(parts[part * 2], parts[part * 2 + 1]) !== texts[part]) return false
+  return true
+}
+
+/** Where leaves are looked at, in parts that make their kind: the certificate's digest from the front, the tool from the end. */
+const [FROM_FRONT, FROM_END] = [
+  [60, 66, 72, 78, 84, 90, 96, 102, 109, 110],
+  [26, 29, 32, 35, 38, 41, 44, 47, 50],
+]
+
+/** A number that leaves of one kind and length share, and others hardly. */
+function glanceAt(leaf: string): number {
+  let sum = leaf.length
+  for (const at of FROM_FRONT) sum = (Math.imul(sum, 31) + leaf.charCodeAt(at)) | 0
+  for (const at of FROM_END) sum = (Math.imul(sum, 31) + leaf.charCodeAt(leaf.length - at)) | 0
+  return sum
+}
