@@ -67,6 +67,24 @@ export const ledgerClient = (url: string, questionMs: number, lockMs: number): C
   return new Client(config)
 }
 
+/** The time that a question about many rows may take. ms. */
+const WALK_MS = 60_000
+/** Memory in which rows are put in order. */
+const WALK_MEMORY = '32MB'
+
+/**
+ * One connection, not yet open, by which recorded calls are read at length, on a thread of its own. A question is sent
+ * without a wait for the answer to the one before it. Does NOT look whether the server is a standby.
+ */
+export const walkingClient = (url: string): Client => {
+  const settings = ['default_transaction_read_only=on', `work_mem=${WALK_MEMORY}`, 'jit=off']
+  const config: ClientConfig & { readonly pipeline: true } = {
+    ...configOf(url, WALK_MS, ...settings),
+    pipeline: true,
+  }
+  return new Client(config)
+}
+
 /** Does work on a connection of its own, which ends with it, and all that it holds. `questionMs`: as above. */
 export async function withClient<Made>(
   url: string,

@@ -5,6 +5,7 @@ import { rehearser } from '../audit/rehearsal/rehearse.ts'
 import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
 import { usage } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
+import { giveWay } from '../give-way.ts'
 import type { FromWalk, WalkData, WalkTask } from './messages.ts'
 
 const port = parentPort
@@ -13,10 +14,13 @@ if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only'
 /** Progress is told as often. ms. */
 const TELL_MS = 250
 
+// Calls have the processor first.
+giveWay()
+
 const tell = (message: FromWalk): void => port.postMessage(message)
 
-// One task after the other: db/rehearsal/thread.ts, which sends nothing else, waits for the result of each. What goes wrong
-// ends the thread.
+// One task at a time: db/rehearsal/thread.ts, which alone starts this thread, waits for the end of it. What a task fails
+// with ends the thread.
 port.on('message', (data: WalkData) => void walkOver(data))
 
 async function walkOver(data: WalkData): Promise<void> {
@@ -48,9 +52,10 @@ async function* partsOf(from: DatabaseLocation, needed: Wanted): AsyncGenerator<
     db.close()
     return
   }
-  const { openReading } = await import('../postgres/reading.ts')
+  const { walkingClient } = await import('../postgres/connection.ts')
   const postgres = await import('../postgres/rehearsal/walk.ts')
-  const { kysely } = openReading(from.url)
-  yield* postgres.walk(kysely, needed)
-  await kysely.destroy()
+  const client = walkingClient(from.url)
+  await client.connect()
+  yield* postgres.walk(client, needed)
+  await client.end()
 }

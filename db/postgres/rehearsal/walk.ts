@@ -1,66 +1,81 @@
-import { type Kysely, sql } from 'kysely'
-import { RARE_ACTION } from '../../audit/find.ts'
+import type { Client } from 'pg'
+import { CHANGING, RARE } from '../../audit/rehearsal/changing-rows.ts'
 import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
-import type { Schema } from '../../schema.ts'
 
-/** Rows that are asked for at once. */
-const STEP = 2_000
+/** Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds. */
+const SPAN = 2_000
+/** Rows that are fetched at once. */
+const FETCHED = 1_000
 
-interface Placed {
-  readonly place: number
+interface Leaf {
   readonly leaf: string
 }
 
-const leavesOf = (rows: readonly Pick<Placed, 'leaf'>[]): readonly string[] => rows.map(({ leaf }) => leaf)
+const leavesOf = (rows: readonly Leaf[]): readonly string[] => rows.map(({ leaf }) => leaf)
+
+const decisions = (since: string, until: string): string =>
+  `status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
 
 /**
  * Walks over the rows of all streams that a rehearsal needs, in the order of their places (docs/ledger.md#places), up to
- * those that are there when it begins.
+ * those that are there when it begins. The next rows are on their way while the last ones are looked at. Rejects where
+ * the server is a standby, which may be behind.
  */
-export async function* walk(db: Kysely<Schema>, wanted: Wanted): AsyncGenerator<WalkedPart> {
-  const found = await sql<{ last: number }>`select coalesce(max(place), 0) as last from audit_rows`.execute(
-    db,
+export async function* walk(client: Client, wanted: Wanted): AsyncGenerator<WalkedPart> {
+  const { rows } = await client.query<{ last: number; standby: boolean }>(
+    'select coalesce(max(place), 0) as last, pg_is_in_recovery() as standby from audit_rows',
   )
-  const last = Number(found.rows[0]?.last ?? 0)
+  const { last = 0, standby = false } = rows[0] ?? {}
+  if (standby) throw new Error('the database is a standby')
   yield* wanted.principals === null
-    ? walkOverAll(db, wanted, last)
-    : walkAbout(db, wanted, wanted.principals, last)
+    ? walkOverAll(client, wanted, last)
+    : walkAbout(client, wanted, wanted.principals, last)
 }
 
-const decisionsOf = ({ since, until }: Wanted) =>
-  sql`status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
-
-async function* walkOverAll(db: Kysely<Schema>, wanted: Wanted, last: number): AsyncGenerator<WalkedPart> {
-  let page: readonly Placed[] = []
-  let place = 0
-  do {
-    const { rows } = await sql<Placed>`
-      select place, leaf from audit_rows
-      where place > ${place} and place <= ${last} and (${RARE_ACTION} or (${decisionsOf(wanted)}))
-      order by place limit ${sql.lit(STEP)}`.execute(db)
-    page = rows
-    place = Number(page.at(-1)?.place ?? last)
-    yield { leaves: leavesOf(page), rows: place, of: last }
-  } while (page.length === STEP)
+async function* walkOverAll(
+  client: Client,
+  { since, until }: Wanted,
+  last: number,
+): AsyncGenerator<WalkedPart> {
+  const span = (from: number) =>
+    client.query<Leaf>(
+      `select leaf from audit_rows
+      where place > $1 and place <= $2 and ((${decisions('$3', '$4')}) or ${RARE}) order by place`,
+      [from, Math.min(from + SPAN, last), since, until],
+    )
+  let coming = span(0)
+  for (let from = 0; from < last; from += SPAN) {
+    const { rows } = await coming
+    coming = span(from + SPAN)
+    yield { leaves: leavesOf(rows), rows: Math.min(from + SPAN, last), of: last }
+  }
 }
 
-/** By the indexes: the changes, whose actions have a dot and are rare, and what a few principals have called. */
+/** By the indexes: what changes, and what a few principals have called, in one reading that is fetched in parts. */
 async function* walkAbout(
-  db: Kysely<Schema>,
-  wanted: Wanted,
+  client: Client,
+  { since, until }: Wanted,
   principals: readonly string[],
   last: number,
 ): AsyncGenerator<WalkedPart> {
-  const { rows: found } = await sql<{ place: number }>`
-    select place from audit_rows where ${RARE_ACTION} and action like '%.%' and place <= ${last}
-    union
-    select place from audit_rows
-    where principal_id = any(${principals}) and ${decisionsOf(wanted)} and place <= ${last}
-    order by place`.execute(db)
-  for (let from = 0; from < found.length; from += STEP) {
-    const places = found.slice(from, from + STEP).map(({ place }) => place)
-    const { rows } = await sql<Pick<Placed, 'leaf'>>`
-      select leaf from audit_rows where place = any(${places}) order by place`.execute(db)
-    yield { leaves: leavesOf(rows), rows: from + places.length, of: found.length }
+  await client.query('begin')
+  await client.query(
+    `declare walk no scroll cursor for
+    select place, leaf from audit_rows where ${CHANGING} and place <= $1
+    union all
+    select place, leaf from audit_rows
+    where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING}) and place <= $1
+    order by place`,
+    [last, principals, since, until],
+  )
+  const part = () => client.query<Leaf>(`fetch ${FETCHED} from walk`)
+  let coming = part()
+  for (let seen = 0; ; ) {
+    const { rows } = await coming
+    if (rows.length === 0) break
+    coming = part()
+    seen += rows.length
+    yield { leaves: leavesOf(rows), rows: seen, of: seen }
   }
+  await client.query('commit')
 }

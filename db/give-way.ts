@@ -7,12 +7,19 @@ const NICER = 10
 
 /**
  * Where this process has one core, lets its other threads go before this one. Else each batch that arrives takes
- * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. An idle
- * core is had at once all the same. Does nothing on several cores, on other systems than Linux, and where the
- * system does not allow it.
+ * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. Does nothing on
+ * several cores.
  */
 export function giveWayOnOneCore(): void {
-  if (process.platform !== 'linux' || availableParallelism() > 1) return
+  if (availableParallelism() === 1) giveWay()
+}
+
+/**
+ * Lets other threads go before this one, for good. An idle core is had at once all the same. Does nothing on other
+ * systems than Linux, and where the system does not allow it.
+ */
+export function giveWay(): void {
+  if (process.platform !== 'linux') return
   try {
     // On Linux a thread has a priority of its own, by its own id.
     const thread = Number(basename(readlinkSync('/proc/thread-self')))

@@ -1,0 +1,63 @@
+import t from 'tap'
+import { isDecision } from '../../../db/audit/authority/decision.ts'
+import type { Entry } from '../../../db/audit/entry.ts'
+import type { StoredRow } from '../../../db/audit/leaf.ts'
+import { openLedger } from '../../../db/audit/ledger.ts'
+import { databaseLocation, openDatabase } from '../../../db/engine.ts'
+import { walkOnThread } from '../../../db/rehearsal/thread.ts'
+import { databaseUrl } from '../../support/db/engine.ts'
+import { allRows, BOT, changed, decided, ended, loaded, note } from '../../support/db/history.ts'
+import { ALL, changes, rehearsedRows } from '../../support/db/rehearsal.ts'
+import { AT } from '../../support/db/scratch-ledger.ts'
+
+const OTHER = 'acme::other'
+const NEVER = new AbortController().signal
+const at = (minutes: number): string => new Date(AT + minutes * 60_000).toISOString()
+
+/** Calls of two, a change of one now and then; some rows come later than others that were recorded after them. */
+function history(): readonly Entry[] {
+  const calls = Array.from({ length: 300 }, (_, n): readonly Entry[] => {
+    const revision = 1 + Math.floor(n / 100)
+    const when = AT + (n % 7 === 0 ? n - 20 : n) * 60_000
+    const mine = decided(n, { at: when, authority: { revision } })
+    const theirs = decided(1_000 + n, { at: when, principal_id: OTHER })
+    const change = n > 0 && n % 100 === 0 ? [changed('agent.capabilities_patched', revision)] : []
+    return [...change, note('token.issued'), mine, theirs, ended(mine), ended(theirs)]
+  })
+  const others = [changed('agent.created', 1), changed('agent.created', 1, { subject: OTHER })]
+  return [loaded({ config_digest: 'cd'.repeat(32) }), ...others, ...calls.flat()]
+}
+
+await t.test('docs/rehearsal.md#window: a walk over a window comes to what all rows come to', async (t) => {
+  const url = await databaseUrl(t.testdir())
+  const database = await openDatabase(url)
+  t.teardown(database.close)
+  const ledger = await openLedger({ database, version: 'test' })
+  await ledger.commit({ entries: history() })
+  await ledger.close()
+  const rows: StoredRow[] = []
+  for await (const row of allRows(database)) if (!('damaged' in row)) rows.push(row)
+  const told = { capabilities: ['x'] }
+  const windows = [
+    ...[ALL, { since: at(0), until: at(400) }, { since: at(90), until: at(110) }],
+    ...[
+      { since: at(-100), until: at(95) },
+      { since: at(290), until: at(900) },
+      { since: at(800), until: at(900) },
+    ],
+  ]
+  for (const window of windows)
+    for (const principals of [null, [BOT], [BOT, OTHER], []]) {
+      const wanted = rows.filter(
+        (row) => principals === null || !isDecision(row) || principals.includes(row.principal_id ?? ''),
+      )
+      const walked = await walkOnThread(
+        databaseLocation(url),
+        { kind: 'rehearse', changes: changes(told), wanted: { ...window, principals } },
+        NEVER,
+      )
+      const expected = rehearsedRows(wanted, told, window)
+      t.same(walked, expected, `${window.since} to ${window.until}, ${principals?.join() ?? 'all'}`)
+    }
+  t.match(rehearsedRows(rows, told), { decisions: 600, unchanged: 300, disagreements: 0 }, 'it is a history')
+})
