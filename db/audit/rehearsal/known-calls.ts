@@ -21,8 +21,7 @@ interface Sample<Fate> {
 /**
  * Tells calls of one kind from others (kind-of-call.ts). Nearly all leaves are as one before them, but for digests and
  * numbers of the same length: so they are held against that, which takes a fifth of the time of finding their parts and
- * looking them up.
- * Memory by kinds, and bounded.
+ * looking them up. Memory by kinds, and bounded.
  */
 export class KnownCalls<Fate> {
   readonly #kinds = new Map<string, KindOfCalls<Fate>>()
@@ -30,32 +29,38 @@ export class KnownCalls<Fate> {
   readonly #judged = new Map<string, Set<KindOfCalls<Fate>>>()
   #sampled = 0
 
-  /** The kind of a leaf; null of one that is of none, or where no more kinds are remembered. */
+  /** The kind of a leaf; null of one that is of none. */
   of(leaf: string): KindOfCalls<Fate> | null {
     const glance = glanceAt(leaf)
     const alike = this.#samples.get(glance)
-    return alike?.find((sample) => isLike(leaf, sample))?.kind ?? this.#newLook(leaf, glance, alike)
+    return alike?.find((sample) => isLike(leaf, sample))?.kind ?? this.#newLook(leaf, glance)
   }
 
-  #newLook(leaf: string, glance: number, alike: Sample<Fate>[] | undefined): KindOfCalls<Fate> | null {
+  #newLook(leaf: string, glance: number): KindOfCalls<Fate> | null {
     const parts = partsOfCall(leaf)
     if (parts === null) return null
+    // Each change of a principal makes new kinds, and those before it are of no more use.
+    if (this.#kinds.size === MOST_KINDS || this.#sampled === MOST_SAMPLES) this.#beginAnew()
     const kind = this.#kindOf(textsOf(leaf, parts).join('\n'))
-    if (kind === null || this.#sampled === MOST_SAMPLES) return kind
-    const sample = sampleOf(leaf, parts, kind)
-    if (alike === undefined) this.#samples.set(glance, [sample])
-    else if (alike.length < MOST_ALIKE) alike.push(sample)
-    else return kind
+    const alike = this.#samples.get(glance) ?? []
+    if (alike.length === MOST_ALIKE) return kind
+    alike.push(sampleOf(leaf, parts, kind))
+    this.#samples.set(glance, alike)
     this.#sampled += 1
     return kind
   }
 
-  #kindOf(name: string): KindOfCalls<Fate> | null {
+  #kindOf(name: string): KindOfCalls<Fate> {
     const known = this.#kinds.get(name)
-    if (known || this.#kinds.size === MOST_KINDS) return known ?? null
+    if (known) return known
     const made = { fate: null }
     this.#kinds.set(name, made)
     return made
+  }
+
+  #beginAnew(): void {
+    for (const map of [this.#kinds, this.#samples, this.#judged]) map.clear()
+    this.#sampled = 0
   }
 
   /** Remembers the fate of a kind of calls of a principal. */
