@@ -13,6 +13,7 @@ import { openFilesLimit } from './ground/proc.ts'
 import { inScratch } from './ground/scratch.ts'
 import { openGenerator } from './load/generator.ts'
 import { measurePostgres } from './postgres.ts'
+import { measureRehearsals } from './rehearsals.ts'
 import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
@@ -79,6 +80,8 @@ async function measure(
     startUp: measured.at(-1)?.startUp ?? null,
     fullStart: await measureFullStart(bench),
     ledger: ledger?.points ?? [],
+    // Before the other rows that come into the same database: these are of no history.
+    rehearsals: await measureRehearsals(bench),
     postgres: await measurePostgres(bench),
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),

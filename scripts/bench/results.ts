@@ -5,6 +5,7 @@ import type { Fault } from './fault.ts'
 import type { Found } from './ground/peers/peers.ts'
 import type { Pair } from './pairs.ts'
 import type { PostgresPoint } from './postgres.ts'
+import type { RehearsalPoint } from './rehearsals.ts'
 import { type Row, rowOf } from './row.ts'
 import type { Round } from './run.ts'
 import type { StartUp } from './start-up.ts'
@@ -35,6 +36,8 @@ export interface Results {
   readonly ledger: readonly LedgerPoint[]
   /** On PostgreSQL. */
   readonly postgres: readonly PostgresPoint[]
+  /** Over a month of calls, on each engine that was asked for. */
+  readonly rehearsals: readonly RehearsalPoint[]
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
   readonly es256: Es256 | null

@@ -15,7 +15,9 @@ export interface Plan {
   /** Connections that hardly ask, and rows at a start; 0: not measured. Both take minutes. */
   readonly idle: number
   readonly startRows: number
-  /** The URL of the database on which the ledger on PostgreSQL is measured. Undefined: it is not. */
+  /** The decisions over which is rehearsed; 0: not measured. Takes minutes. */
+  readonly rehearse: number
+  /** The URL of the database on which PostgreSQL is measured. Undefined: it is not. */
   readonly postgres: string | undefined
   /**
    * The directory of the measured Node processes' processor profiles. Undefined: none are made, which costs

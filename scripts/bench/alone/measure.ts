@@ -38,6 +38,24 @@ export async function fillLedger(
   await runAlone(children, directory, { name: 'fill', args: [file, String(rows)], core: null, limitS })
 }
 
+/** Runs fill-history.ts on a database that a gateway has begun, and that nobody else writes. No measurement either. */
+export async function fillHistory(
+  children: Children,
+  {
+    directory,
+    url,
+    decisions,
+  }: { readonly directory: string; readonly url: string; readonly decisions: number },
+): Promise<void> {
+  const limitS = 120 + decisions / 1_000
+  await runAlone(children, directory, {
+    name: 'fill-history',
+    args: [url, String(decisions)],
+    core: null,
+    limitS,
+  })
+}
+
 /** Runs ledger-postgres.ts, as one of several processes at once. `args`: its own. */
 export async function measurePostgresPart(
   { children, ground, plan }: Pick<Bench, 'children' | 'ground' | 'plan'>,

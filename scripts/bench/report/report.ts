@@ -17,6 +17,7 @@ import { reportDpop } from './dpop.ts'
 import { reportFault } from './fault.ts'
 import { reportMcp } from './mcp.ts'
 import { reportPostgres } from './postgres.ts'
+import { reportRehearsals } from './rehearsals.ts'
 import { reportRungs } from './rungs.ts'
 import { cells, HEADINGS, optional, table } from './table.ts'
 import { reportTargets } from './targets.ts'
@@ -47,6 +48,8 @@ export function report(results: Results): string {
     resources(results),
     '### The ledger on PostgreSQL\n',
     reportPostgres(results),
+    '### Rehearsals\n',
+    reportRehearsals(results),
     '### The record after kill -9\n',
     reportFault(results),
     '### Targets\n',

@@ -134,7 +134,23 @@ export function targetsOf(results: Results): readonly Target[] {
     target('memory, 256 connections under load', 'MiB', most(250, 200), at(GATEWAY, 'json', 256)?.rssMb),
     target('memory, 10,000 idle connections', 'MiB', most(1_024), at(GATEWAY_IDLE, 'idle', 10_000)?.rssMb),
     target('ready on an existing data directory', 'ms', most(1_000), startUp?.readyMs),
+    ...results.rehearsals.flatMap(targetsOfRehearsals),
     target('ready with 5,000,000 rows', 'ms', most(2_000), of5M(fullStart)?.readyMs),
+  ]
+}
+
+function targetsOfRehearsals({
+  engine,
+  decisions,
+  ...found
+}: Results['rehearsals'][number]): readonly Target[] {
+  if (decisions < 1_000_000) return []
+  const target = (figure: string, ms: number, reached: number): Target => ({
+    ...{ figure: `${figure}, ${engine}`, unit: 'ms', wanted: most(ms), reached },
+  })
+  return [
+    target('rehearsal of 1,000,000 decisions', 3_000, found.wholeMs),
+    target('preview of one principal, 30 days', 100, found.previewMs),
   ]
 }
 

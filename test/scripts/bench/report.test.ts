@@ -31,6 +31,7 @@ const NOTHING: Results = {
     fullStart: null,
     ledger: [],
     postgres: [],
+    rehearsals: [],
     callCost: null,
     es256: null,
     fault: null,
@@ -78,7 +79,11 @@ t.test('a target is judged by the points of the same run, and by the worst of th
 })
 
 t.test('the short form measures every point that a target asks for', (t) => {
-  const plan = { ...{ warmupS: 1, seconds: 2, rounds: 1, only: '', idle: 10_000, startRows: 0 }, short: true }
+  const plan = {
+    ...{ warmupS: 1, seconds: 2, rounds: 1, only: '', idle: 10_000, startRows: 0 },
+    rehearse: 0,
+    short: true,
+  }
   const all = { ...plan, profileDir: undefined, peers: undefined, postgres: undefined }
   const chosen = subjects(all.idle).flatMap(({ name, points }) =>
     points
@@ -125,5 +130,20 @@ t.test('the ledger on PostgreSQL is a table, with the sum of its processes', (t)
     /a decision: assertion, claim, row +\| +2 \| +64 \| +12,346 \| +5,000 \| +9,000/,
   )
   t.match(report(NOTHING), /### The ledger on PostgreSQL\n\nnot measured/)
+  t.end()
+})
+
+t.test('rehearsals are tables, and judged by a million decisions alone', (t) => {
+  const calls = { perSecond: 300, p50: 1_000, p99: 3_000 }
+  const found = {
+    ...{ engine: 'sqlite' as const, decisions: 1_000_000, wholeMs: 2_900, wholeCpuMs: 2_800, grownMb: 40 },
+    ...{ firstPreviewMs: 180, previewMs: 120, calls, callsBeside: { ...calls, p99: 4_000 }, besideMs: 5_000 },
+  }
+  const whole = report({ ...NOTHING, rehearsals: [found] })
+  t.match(whole, /SQLite +\| +1,000,000 \| +2,900 \| +2,800 \| +40 \| +180 \| +120 \|/)
+  t.match(whole, /SQLite, beside rehearsals \| +300 \| +1,000 \| +4,000 \| +5,000 \|/)
+  t.match(whole, /rehearsal of 1,000,000 decisions, sqlite, ms +\| +≤ 3,000 .* yes/)
+  t.match(whole, /preview of one principal, 30 days, sqlite, ms +\| +≤ 100 .* NO/)
+  t.notMatch(report({ ...NOTHING, rehearsals: [{ ...found, decisions: 5 }] }), /rehearsal of 1,000,000/)
   t.end()
 })
