@@ -14,9 +14,6 @@ if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only'
 /** Progress is told as often. ms. */
 const TELL_MS = 250
 
-// Calls have the processor first.
-giveWay()
-
 const tell = (message: FromWalk): void => port.postMessage(message)
 
 // One task at a time: db/rehearsal/thread.ts, which alone starts this thread, waits for the end of it. What a task fails
@@ -25,6 +22,8 @@ port.on('message', (data: WalkData) => void walkOver(data))
 
 async function walkOver(data: WalkData): Promise<void> {
   const { location, wanted } = data
+  // Calls have the processor before what takes seconds. Such a thread ends with its task.
+  if (wanted.principals === null) giveWay()
   const walk = walkOf(data)
   let toldAt = performance.now()
   for await (const { leaves, rows, of } of partsOf(location, wanted)) {
