@@ -11,6 +11,10 @@ interface Leaf {
   readonly leaf: string
 }
 
+interface PlacedLeaf extends Leaf {
+  readonly place: number
+}
+
 const leavesOf = (rows: readonly Leaf[]): readonly string[] => rows.map(({ leaf }) => leaf)
 
 const decisions = (since: string, until: string): string =>
@@ -68,14 +72,14 @@ async function* walkAbout(
     order by place`,
     [last, principals, since, until],
   )
-  const part = () => client.query<Leaf>(`fetch ${FETCHED} from walk`)
+  const part = () => client.query<PlacedLeaf>(`fetch ${FETCHED} from walk`)
   let coming = part()
-  for (let seen = 0; ; ) {
+  for (;;) {
     const { rows } = await coming
-    if (rows.length === 0) break
+    const furthest = rows.at(-1)
+    if (!furthest) break
     coming = part()
-    seen += rows.length
-    yield { leaves: leavesOf(rows), rows: seen, of: seen }
+    yield { leaves: leavesOf(rows), rows: furthest.place, of: last }
   }
   await client.query('commit')
 }
