@@ -80,10 +80,7 @@ await t.test(
       fc.array(fc.array(one, { minLength: 1, maxLength: 5 }), { minLength: GROUPS, maxLength: GROUPS }),
       { numRuns: 1, seed },
     )
-    for (const [index, group] of groups.entries()) {
-      const asked = group.map(({ who, asking }) => (askers[who] ?? byMachine)(asking))
-      for (const answer of await Promise.all(asked)) tally.count(answer)
-      if (index % PUT_BACK > 0) continue
+    const putBack = async (): Promise<void> => {
       await withdrawAll(machine)
       for (const { id } of [mallory, bob]) {
         await machine('POST', `/v1/admin/operators/${id}/reactivate`)
@@ -91,6 +88,25 @@ await t.test(
       }
       for (const id of things.agents) await machine('POST', `/v1/admin/agents/${id}/reactivate`)
     }
+    for (const [index, group] of groups.entries()) {
+      const asked = group.map(({ who, asking }) => (askers[who] ?? byMachine)(asking))
+      for (const answer of await Promise.all(asked)) tally.count(answer)
+      if (index % PUT_BACK === 0) await putBack()
+    }
+    // What chance may have left out: changes made alone, and one that is confirmed.
+    await putBack()
+    const grant: Asking = {
+      method: 'PATCH',
+      path: `/v1/admin/agents/${things.agents[0]}/capabilities`,
+      body: { capabilities: ['llm.chat'] },
+    }
+    await machine('DELETE', `/v1/admin/operators/${bob.id}`)
+    for (let times = 0; times < 4; times += 1) t.equal((await as(mallory)(grant)).status, 200)
+    await machine('POST', `/v1/admin/operators/${bob.id}/reactivate`)
+    const { status, json: proposed } = await as(mallory)(grant)
+    t.equal(status, 202)
+    const path = `/v1/admin/proposals/${proposed.proposal_id}/confirm`
+    t.equal((await as(bob)({ method: 'POST', path })).status, 200)
     t.comment(String(tally))
     const { people, differences } = await judged()
     t.comment(`${people.confirmed} confirmed, ${people.alone} alone`)
