@@ -26,9 +26,9 @@ import {
   getOne,
   listAgents,
   listPrincipalsOf,
-  patchCapabilities,
   reactivate,
 } from './principals/principals.ts'
+import { patchCapabilities } from './principals/set-capabilities.ts'
 import { proposalOperations } from './proposals/operations.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from './rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseInLines } from './rehearsals/operations.ts'

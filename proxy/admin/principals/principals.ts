@@ -3,7 +3,7 @@ import { parseCursor } from '../../../db/cursor.ts'
 import { endSessionsOf } from '../../../db/operators/sessions.ts'
 import { authorityDetail } from '../../../db/principals/authority.ts'
 import { countPrincipals, listPrincipals } from '../../../db/principals/read.ts'
-import { insertPrincipal, setActive, setCapabilities } from '../../../db/principals/write.ts'
+import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { newPseudonym } from '../../../db/pseudonym.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
@@ -11,13 +11,12 @@ import type { AdminContext, Caller } from '../context.ts'
 import { enrolling, granting } from '../demands.ts'
 import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
-import { notRaisedByItself, ofOperators, ownerStays } from '../operators/owners.ts'
-import { adminCapabilities, capabilities, checkIfMatch, displayName, shortName } from '../parse.ts'
+import { ofOperators, ownerStays } from '../operators/owners.ts'
+import { adminCapabilities, capabilities, displayName, shortName } from '../parse.ts'
 import type { Change } from '../rehearsals/changes.ts'
-import { previewOf } from '../rehearsals/run.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
-import { answer, objectOf, PREVIEWED, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
+import { answer, objectOf, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
 
 /** The variable segments of a principal's paths. */
 export const params = z.object({ id: z.string() })
@@ -46,7 +45,7 @@ const newPrincipal = (kind: Kind) => {
 }
 
 /** The change of a principal as a rehearsal has it: none of an operator, whose calls are of administration. */
-async function changeOf(
+export async function changeOf(
   context: AdminContext,
   kind: Kind,
   id: string,
@@ -56,19 +55,8 @@ async function changeOf(
   return kind.type === 'operator' ? [] : [change(id)]
 }
 
-const dryRun = z
-  .enum(['true', 'false'])
-  .transform((text) => text === 'true')
-  .exactOptional()
-  .meta({
-    type: 'string',
-    enum: ['true', 'false'],
-    description:
-      'True: nothing is changed; `rehearsal` says what it would have done to the calls of 30 days.',
-  })
-
 /** What a principal of this kind may hold. */
-const setOf = ({ type }: Kind) => (type === 'operator' ? adminCapabilities : capabilities)
+export const setOf = ({ type }: Kind) => (type === 'operator' ? adminCapabilities : capabilities)
 
 /**
  * POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate, which it gets by a request of its own
@@ -228,62 +216,6 @@ export const getOne = (kind: Kind) =>
     revised: true,
     reasons: ['not_found'],
     run: async (context, { params: { id } }) => answer(kind, await principalOf(context, kind, id)),
-  })
-
-/**
- * PATCH …/{id}/capabilities: replaces the whole set (spec §4.4), with one audit row in the same transaction.
- * With `ifMatch` a set that changed since it was read is refused with `precondition_failed` and left alone.
- */
-export const patchCapabilities = (kind: Kind) =>
-  operation({
-    name: `set${kind.noun}Capabilities`,
-    demands: granting(kind),
-    action: `${kind.type}.capabilities_patched`,
-    object: objectOf(kind),
-    summary: 'Replaces the whole set of capabilities.',
-    takes: {
-      params,
-      query: z.object({ dry_run: dryRun }),
-      body: z.strictObject({ capabilities: setOf(kind) }),
-    },
-    output: PREVIEWED[kind.type],
-    status: 200,
-    conditional: true,
-    revised: true,
-    rehearses: (context, { params: { id }, body: { capabilities: held } }) =>
-      changeOf(context, kind, id, (principal) => ({ principal, capabilities: held })),
-    preview: async (context, { params: { id }, body, ifMatch }, caller) => {
-      const record = await principalOf(context, kind, id)
-      checkIfMatch(ifMatch, record)
-      if (kind.type === 'operator') notRaisedByItself(caller, record, body.capabilities)
-      const next = { ...shown(kind, record), capabilities: body.capabilities }
-      const rehearsal = await previewOf(context, caller, record, body.capabilities)
-      return { value: { ...next, rehearsal } }
-    },
-    reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...ofOperators(kind)],
-    example: { capabilities: kind.type === 'operator' ? ['admin.read'] : ['llm.chat', 'mcp.tools.call'] },
-    run: async (context, { params: { id }, body, ifMatch }, caller) => {
-      const { type } = kind
-      await changeAuthority(
-        context,
-        kind,
-        caller,
-        { id, ifMatch },
-        async (record, { capabilities: previous }) => {
-          const { revision } = record
-          const next = { capabilities: body.capabilities }
-          if (type === 'operator') notRaisedByItself(caller, record, body.capabilities)
-          return {
-            action: `${type}.capabilities_patched`,
-            next,
-            detail: { previous },
-            assertions: await ownerStays(context, caller.at, record, next),
-            statements: [setCapabilities(context.database, { type, id, revision, ...next, ...by(caller) })],
-          }
-        },
-      )
-      return answer(kind, await principalOf(context, kind, id))
-    },
   })
 
 /** DELETE …/{id}: takes a principal out of service. Its row is kept. */
