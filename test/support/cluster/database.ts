@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -38,26 +38,37 @@ export async function sharedDatabase(scope: Scope): Promise<SharedDatabase> {
   }
   const url = await server.fresh()
   const name = new URL(url).pathname.slice(1)
-  const tell = (signal: NodeJS.Signals): void => {
-    // The first process first: nobody is to be made anew meanwhile.
-    for (const pid of [server.postmaster(), ...childrenOf(server.postmaster())]) {
-      try {
-        process.kill(pid, signal)
-      } catch {
-        // It has ended meanwhile.
-      }
-    }
+  const stopped = new Set<number>()
+  const stop = (pid: number): void => {
+    if (tell(pid, 'SIGSTOP')) stopped.add(pid)
   }
-  scope.teardown(() => {
-    if (existsSync(join(server.directory, 'data', 'postmaster.pid'))) tell('SIGCONT')
-  })
+  const thaw = (): void => {
+    // Those that were stopped: once some go on and end, the list of children that is read meanwhile may leave one out,
+    // which would stand for ever.
+    for (const pid of stopped) tell(pid, 'SIGCONT')
+    stopped.clear()
+  }
+  scope.teardown(thaw)
   return {
     server,
     name,
     socket: socketIn(server.directory),
     url,
-    freeze: () => tell('SIGSTOP'),
-    thaw: () => tell('SIGCONT'),
+    freeze: () => {
+      // The first process first: nobody is to be made anew meanwhile.
+      stop(server.postmaster())
+      for (const pid of childrenOf(server.postmaster())) stop(pid)
+    },
+    thaw,
+  }
+}
+
+/** Returns whether the process was there. */
+function tell(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal)
+  } catch {
+    return false
   }
 }
 
