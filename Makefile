@@ -43,7 +43,7 @@ dev: ready ## the same, started anew whenever a source changes: make dev [PORT=9
 # On PostgreSQL, what has no database is not run again (test/engines.test.ts).
 test: ready ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
 	exec $(if $(filter postgres,$(TEST_ENGINE)),$(if $(TEST_DATABASE_URL),,node test/support/db/postgres/one-server.ts)) \
-	tap $(or $(T),$(if $(filter postgres,$(TEST_ENGINE)),$$(node test/support/db/on-both-engines.ts)))
+	node test/run.ts $(or $(T),$(if $(filter postgres,$(TEST_ENGINE)),$$(node test/support/db/on-both-engines.ts)))
 
 coverage: ready ## what the tests reach, child processes included: make coverage [T=test/plugins]
 	exec tap --no-disable-coverage --allow-incomplete-coverage --coverage-report=text --coverage-report=lcov --no-browser $(T)

@@ -1,0 +1,53 @@
+// node test/run.ts [FILE or FOLDER…]: runs the tests in them, or all, two files at once. What they say comes out as TAP,
+// and where a person looks, as tap's reporter shows it (docs/decisions/029-tests-without-taps-loaders.md).
+import { type ChildProcess, spawn } from 'node:child_process'
+import { globSync, statSync } from 'node:fs'
+import { constants } from 'node:os'
+import t from 'tap'
+
+/** Tests that measure hold on two cores beside one other, and no more. */
+const AT_ONCE = 2
+/** The time that a file may take whose tests do not ask for more (`t.setTimeout`). s. */
+const TIMEOUT_S = 120
+
+const [, , ...asked] = process.argv
+const paths = asked.length > 0 ? asked : ['test']
+const empty = paths.filter((path) => testsIn(path).length === 0)
+if (empty.length > 0) {
+  process.stderr.write(`there is no test in ${empty.join(', ')}\n`)
+  process.exit(1)
+}
+const files = [...new Set(paths.flatMap(testsIn))]
+
+t.setTimeout(0)
+t.jobs = AT_ONCE
+t.plan(files.length)
+if (process.stdout.isTTY) t.pipe(spawn('tap', ['-'], { stdio: ['pipe', 'inherit', 'inherit'] }).stdin)
+const running = new Set<ChildProcess>()
+// Whoever ends this ends them.
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const)
+  process.once(signal, () => {
+    for (const child of running) child.kill(signal)
+    process.exit(128 + constants.signals[signal])
+  })
+const env = { ...process.env, TAP_TIMEOUT: String(TIMEOUT_S) }
+for (const file of files) {
+  // By that variable tap has its loader in whatever is started.
+  const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]
+  const { subtest } = t.spawn(
+    '/bin/sh',
+    args,
+    { env, timeout: TIMEOUT_S * 1_000, buffered: true, at: null },
+    file,
+  )
+  subtest?.once('process', (child: ChildProcess) => {
+    running.add(child)
+    child.once('close', () => running.delete(child))
+  })
+}
+
+function testsIn(path: string): readonly string[] {
+  const found = statSync(path, { throwIfNoEntry: false })
+  if (!found?.isDirectory()) return found ? [path] : []
+  return globSync(`${path}/**/*.test.ts`).toSorted()
+}
