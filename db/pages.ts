@@ -5,7 +5,7 @@ export type Pause = () => Promise<void>
 const PAGE = 100
 
 /**
- * Reads a list page by page, at most `most` rows. `read` gets the row that the page before has ended with, and
+ * Reads a list page by page, at most `most` rows of those that are `wanted`. `read` gets the row that the page before has ended with, and
  * the greatest number of rows. The list is of no one instant: what changes while it is read is in it as it was
  * before or as it is after.
  */
@@ -13,12 +13,15 @@ export async function allPages<Row>(
   read: (after: Row | undefined, limit: number) => Promise<readonly Row[]>,
   pause: Pause,
   most = Number.POSITIVE_INFINITY,
+  wanted?: (row: Row) => boolean,
 ): Promise<Row[]> {
   const all: Row[] = []
+  let last: Row | undefined
   for (;;) {
-    const limit = Math.min(PAGE, most - all.length)
-    const page = await read(all.at(-1), limit)
-    all.push(...page)
+    const limit = wanted ? PAGE : Math.min(PAGE, most - all.length)
+    const page = await read(last, limit)
+    last = page.at(-1)
+    for (const row of page) if (all.length < most && (wanted?.(row) ?? true)) all.push(row)
     if (page.length < limit || all.length === most) return all
     await pause()
   }

@@ -139,6 +139,7 @@ export const REASONS = {
   machine_only: forbidden('Only the machine of the gateway itself may do that: over its control socket.'),
   own_proposal: forbidden('Another operator confirms a proposal, by a certificate or a sign-in of its own.'),
   policy_denied: forbidden('A policy of this organisation refuses the call.'),
+  signed_out: unauthenticated('Nobody is signed in with this browser.'),
   csrf_invalid: forbidden('X-Csrf-Token is missing, or is not the one of this session.'),
   sign_in_not_begun: invalid(
     400,

@@ -13,6 +13,7 @@ import { issueToken } from './auth/issue-token.ts'
 import type { Logins } from './auth/login-challenge.ts'
 import type { TokenKeys } from './auth/token-keys.ts'
 import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
+import type { Dashboard } from './dashboard/dashboard.ts'
 import { readiness } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
 import { type LlmFacts, llmHandler } from './llm/handler.ts'
@@ -59,6 +60,7 @@ export interface Handlers {
   readonly admin: AdminContext
   readonly setup: Setup
   readonly signIn: SigningIn
+  readonly dashboard: Dashboard
   readonly readiness: ReturnType<typeof readiness>
   readonly scrape: Metrics['scrape']
 }
@@ -70,6 +72,8 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const made = recorders(services, configuration)
   const admin = adminContext(services, configuration, mcpUpstream, made.recorder)
+  const signIn = signingIn(services, configuration, admin)
+  const proofRequired = configuration.dpopMode === 'required'
   return {
     ...made,
     llm: llmHandler(configuration.llm, upstream),
@@ -89,11 +93,12 @@ export function handlers(services: Services, configuration: Configuration): Hand
       logins,
       keys,
       baseUrls,
-      proofRequired: configuration.dpopMode === 'required',
+      proofRequired,
     },
     admin,
     setup: services.setup,
-    signIn: signingIn(services, configuration, admin),
+    signIn,
+    dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired },
     readiness: readiness({ database, ledger, drain, authority, disk: services.disk, clock }),
     scrape: services.metrics.scrape,
   }

@@ -10,7 +10,8 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
     ...((await gateway.hasAdminSecret())
       ? []
       : [
-          'no operator secret is set: in another terminal, make admin-secret (until then the admin API refuses everyone),',
+          `set it up, in a browser: ${gateway.adminUrl}/proxy/setup?code=${gateway.setupCode}`,
+          'or in another terminal, make admin-secret (no operator secret is set: until then the admin API refuses everyone),',
           `or from elsewhere, once: POST ${gateway.adminUrl}/v1/admin/setup with setup_code ${gateway.setupCode} and new_secret`,
         ]),
     ...keyless(gateway),

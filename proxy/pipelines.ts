@@ -13,7 +13,8 @@ import {
   operator,
   stillMay,
 } from '../plugins/operators/operator.ts'
-import { type Sessions, sessionOf } from '../plugins/operators/sessions.ts'
+import { type Sessions, sessionHere, sessionOf } from '../plugins/operators/sessions.ts'
+import { signedIn } from '../plugins/operators/signed-in.ts'
 import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
 import type { Pinned } from '../plugins/pin/pin.ts'
@@ -31,8 +32,8 @@ import { type DoorFound, mcpDoor, mcpResourcePath, type ResourcePath } from './m
 import { type McpTarget, mcpTarget, mcpTargetFound } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
-import { type Form, form, secretInForm, withFormToken } from './operators/pages/form.ts'
-import { pageVisitor, visitor } from './operators/pages/visitor.ts'
+import { type Form, form, formToken, secretInForm, withFormToken } from './operators/pages/form.ts'
+import { isFromElsewhere, visitor } from './operators/pages/visitor.ts'
 import { rulesOf } from './operators/sessions/rules.ts'
 
 const MIB = 1024 * 1024
@@ -48,6 +49,8 @@ const SETUP_BODY_LIMIT = 4096
 const CSR_BODY_LIMIT = 80 * 1024
 /** The limit of the forms of signing in and out, of whoever comes. Bytes. */
 const SIGN_IN_BODY_LIMIT = 4096
+/** The limit of the forms of who is signed in: one holds a CA's certificates in PEM. Bytes. */
+const FORM_LIMIT = 512 * 1024
 /** The limit of what an identity provider says of a logout. Bytes. */
 const LOGOUT_BODY_LIMIT = 64 * 1024
 /** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
@@ -160,6 +163,9 @@ export function pipelines({
     session,
   })
   const local = localOperator
+  // A browser that comes from another site sends no Strict cookie, or one that nobody listens to.
+  const here = sessionHere(sessions, rules, adminPages)
+  const browser = signedIn((arrival) => (isFromElsewhere(arrival) ? Promise.resolve(null) : here(arrival)))
 
   /** Makes the pipelines of administration for those that `who` finds. */
   const administration = (who: Plugin<Arrival, KnownOperator>) => {
@@ -174,6 +180,11 @@ export function pipelines({
       metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
     }
   }
+
+  const pageGate = capability<null>()
+  /** A page of the dashboard: what it shows demands what the API demands for the same. */
+  const page = ({ action, demands }: Administering) =>
+    anyone.pass(demand(action, demands)).pass(NO_TARGET).pass(browser).pass(pageGate).pass(singleUse(claims))
 
   const llmGate = capability<LlmTarget>()
   const mcpGate = capability<McpTarget>()
@@ -288,10 +299,24 @@ export function pipelines({
     admin: administration(known),
     control: administration(local),
 
-    /** The pages by which people sign in with a browser, and out: open to anybody, and stored for nobody. */
+    /** Pages for people with a browser: signing in and out, open to anybody, and what a session opens. */
     pages: {
-      /** The operator of a session, or null: a page says where to sign in. */
-      visitor: anyone.pass(pageVisitor(session)),
+      page,
+      /** The first page of all, and its form, while no secret is stored: by the code on the terminal. */
+      setup: anyone.pass(beforeFirstSecret),
+      setUp: anyone.pass(beforeFirstSecret).pass(adminPages).pass(form(SETUP_BODY_LIMIT)),
+      /** A form of such a page, which comes with its session's token; asked once more behind its body. */
+      form: (operation: Administering): Pipeline<Administered & Form> =>
+        anyone
+          .pass(adminPages)
+          .pass(demand(operation.action, operation.demands))
+          .pass(NO_TARGET)
+          .pass(browser)
+          .pass(pageGate)
+          .pass(form(FORM_LIMIT))
+          .pass(formToken)
+          .pass(stillMay(browser, pageGate))
+          .pass(singleUse(claims)),
       secret: anyone.pass(adminPages).pass(form(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
       /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
       signOut: anyone

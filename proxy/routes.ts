@@ -1,14 +1,38 @@
 import { operatorOfNoTable } from '../plugins/operators/actor.ts'
+import type { AdminCapability } from '../plugins/operators/capabilities.ts'
 import type { Pipeline } from '../plugins/plugin.ts'
+import type { RefusalReason } from '../plugins/refusal.ts'
 import { bind, bindAs, bindByAccept, docOf, type FactsOf } from './admin/http.ts'
 import type { Operation, Takes } from './admin/operation.ts'
 import { OPERATIONS } from './admin/operations.ts'
+import { suggestCapabilities } from './admin/principals/capabilities.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
+import { acting, named, type Submitted } from './dashboard/acting.ts'
+import { activityPage } from './dashboard/activity/activity.ts'
+import { whyPage } from './dashboard/activity/why.ts'
+import { ASSETS } from './dashboard/assets.ts'
+import { attentionPage, proposalForms } from './dashboard/attention.ts'
+import { capabilitiesJson, capabilitiesPage } from './dashboard/capabilities.ts'
+import { type Page, showing } from './dashboard/page.ts'
+import { pathOf } from './dashboard/parts.ts'
+import { pkiForms, pkiPage } from './dashboard/pki.ts'
+import { setCapabilitiesForm } from './dashboard/principals/capabilities-form.ts'
+import { detailPage, usagePage } from './dashboard/principals/detail.ts'
+import { enrollForm } from './dashboard/principals/enroll.ts'
+import { firstCallPage } from './dashboard/principals/first-call.ts'
+import { PAGES } from './dashboard/principals/kinds.ts'
+import { listPage } from './dashboard/principals/list.ts'
+import { proofPage, verifyForm } from './dashboard/proof.ts'
+import { refusedPage } from './dashboard/refused.ts'
+import { rotateForm, settingsForms, settingsPage } from './dashboard/settings.ts'
+import { setupForm, setupPage, setupRefused } from './dashboard/setup.ts'
+import { toolForms, toolPage, toolsPage } from './dashboard/tools.ts'
 import type { Handlers } from './handlers.ts'
 import { type Router, router } from './http/arrival.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
+import type { Reply } from './http/reply.ts'
 import {
   type BareRoute,
   documented,
@@ -30,12 +54,13 @@ import { serveOpenapi } from './openapi/document.ts'
 import * as llm from './openapi/llm.ts'
 import * as mcp from './openapi/mcp.ts'
 import * as operators from './openapi/operators.ts'
+import { formDoc, jsonDoc, openDoc, pageDoc } from './openapi/pages.ts'
 import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
-import { home, signOut } from './operators/pages/home.ts'
 import { refusalPage } from './operators/pages/page.ts'
 import { signInBySecret, signInPage } from './operators/pages/sign-in.ts'
+import { signOut } from './operators/pages/sign-out.ts'
 import type { Pipelines } from './pipelines.ts'
 
 /**
@@ -66,6 +91,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...adminRoutes(p.admin, h, p.stillAdministers),
     ...setupRoutes(p, h),
     ...operatorPages(p.pages, p.anyone, h),
+    ...dashboardRoutes(p, h),
   ])
   const control = onSurface('admin', adminRoutes(p.control, h, null))
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
@@ -186,7 +212,6 @@ function operatorPages(
   { signIn, anonymous }: Handlers,
 ): readonly BareRoute[] {
   return [
-    documented(open('GET', '/proxy', p.visitor, home, anonymous, refusalPage), operators.HOME),
     documented(
       open('GET', '/proxy/sign-in', anyone, signInPage(signIn), anonymous, refusalPage),
       operators.SIGN_IN_PAGE,
@@ -220,6 +245,131 @@ function operatorPages(
     ),
   ]
 }
+
+/**
+ * Makes the pages of the dashboard and their forms (docs/dashboard.md): behind a browser's session and the same gate as
+ * the API, each by the operation that the API has.
+ */
+function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+  const { dashboard: d } = s
+  const gate = { recorder: s.operators, recheck: null, refuse: refusedPage }
+  const page = (
+    path: string,
+    name: string,
+    demands: AdminCapability,
+    shown: Page,
+    ...reasons: RefusalReason[]
+  ) =>
+    documented(
+      gated(
+        'GET',
+        path,
+        { pipeline: p.pages.page({ action: 'admin.read', demands }), ...gate },
+        showing(shown, d),
+      ),
+      pageDoc(name, `The page ${path}.`, demands, ...reasons),
+    )
+  const form = (path: string, operation: Asked, handler: (facts: Submitted) => Promise<Reply>) =>
+    documented(
+      gated('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
+      formDoc(`${operation.name}By${path.endsWith('/capabilities') ? 'Rehearsed' : ''}Form`, operation),
+    )
+  const { mcpResources, mcpBindings, cas, secret, sessions, proposals, audit } = OPERATIONS
+  const [tools, pki, settings, people] = [toolForms(d), pkiForms(d), settingsForms(d), proposalForms(d)]
+  const callers = ['agents', 'users', 'workloads'] as const
+  const server = '/proxy/tools/{resource}'
+  const asset = ({ path, serve }: (typeof ASSETS)[keyof typeof ASSETS], name: string, media: string) =>
+    documented(open('GET', path, p.anyone, serve), openDoc(name, 'What the pages load.', media))
+  return [
+    asset(ASSETS.style, 'getStyle', 'text/css'),
+    asset(ASSETS.script, 'getScript', 'text/javascript'),
+    documented(
+      open('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
+      openDoc('getSetup', 'The first page of all.', 'text/html', ...OF_SETUP),
+    ),
+    documented(
+      open('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
+      openDoc('setUpByForm', 'Sets the operator secret.', 'text/html', ...OF_SETUP, ...OF_SETUP_FORM),
+    ),
+    page('/proxy', 'getAttention', 'admin.read', attentionPage),
+    page('/proxy/activity', 'getActivity', 'admin.audit', activityPage, 'body_unprocessable'),
+    page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),
+    ...([...callers, 'operators'] as const).flatMap((plural) => {
+      const { operations } = PAGES[plural]
+      const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
+      const back = { given: named, to: ({ params }: Submitted) => pathOf(plural, params.id ?? '') }
+      return [
+        page(list, `get${plural}Page`, 'admin.read', listPage(plural), 'body_unprocessable'),
+        form(list, operations.create, enrollForm(plural, d)),
+        page(one, `get${plural}DetailPage`, 'admin.read', detailPage(plural), 'not_found'),
+        form(`${one}/capabilities`, operations.setCapabilitiesInForm, setCapabilitiesForm(plural, d)),
+        form(
+          `${one}/deactivate`,
+          operations.deactivate,
+          acting(d, operations.deactivate, { ...back, notice: 'deactivated' }),
+        ),
+        form(
+          `${one}/reactivate`,
+          operations.reactivate,
+          acting(d, operations.reactivate, { ...back, notice: 'reactivated' }),
+        ),
+      ]
+    }),
+    ...callers.map((plural) =>
+      page(
+        `/proxy/${plural}/{id}/usage`,
+        `get${plural}UsagePage`,
+        'admin.read',
+        usagePage(plural),
+        'not_found',
+      ),
+    ),
+    page('/proxy/agents/{id}/first-call', 'getFirstCall', 'admin.audit', firstCallPage, 'not_found'),
+    page('/proxy/tools', 'getTools', 'admin.read', toolsPage),
+    page(server, 'getTool', 'admin.read', toolPage, 'not_found'),
+    form(`${server}/refresh`, mcpResources.refresh, tools.refresh),
+    form(`${server}/tools/{tool}/approve`, mcpResources.approveTool, tools.approve),
+    form(`${server}/bindings`, mcpBindings.create, tools.bind),
+    form(`${server}/bindings/{binding_id}/revoke`, mcpBindings.revoke, tools.revoke),
+    page('/proxy/capabilities', 'getCapabilitiesPage', 'admin.read', capabilitiesPage),
+    documented(
+      gated(
+        'GET',
+        '/proxy/capabilities.json',
+        {
+          pipeline: p.pages.page({ action: 'admin.read', demands: 'admin.read' }),
+          recorder: s.operators,
+          recheck: null,
+        },
+        capabilitiesJson(d),
+      ),
+      jsonDoc(suggestCapabilities),
+    ),
+    page('/proxy/pki', 'getPki', 'admin.read', pkiPage),
+    form('/proxy/pki', cas.attach, pki.attach),
+    form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
+    page('/proxy/proof', 'getProof', 'admin.read', proofPage),
+    form('/proxy/proof/verify', audit.verify, verifyForm(d)),
+    page('/proxy/settings', 'getSettings', 'admin.read', settingsPage),
+    form('/proxy/settings/secret', secret.rotate, rotateForm(d)),
+    form('/proxy/settings/secret/disable', secret.disable, settings.disable),
+    form('/proxy/settings/sessions/{id}/end', sessions.end, settings.end),
+    form('/proxy/proposals/{id}/confirm', proposals.confirm, people.confirm),
+    form('/proxy/proposals/{id}/decline', proposals.decline, people.decline),
+  ]
+}
+
+/** As much of an operation as its form looks at. */
+type Asked = Pick<Operation<Takes, unknown>, 'name' | 'action' | 'demands' | 'summary' | 'reasons'>
+
+const OF_SETUP: readonly RefusalReason[] = ['not_found', 'admin_secret_invalid', 'admin_throttled']
+const OF_SETUP_FORM: readonly RefusalReason[] = [
+  'origin_not_allowed',
+  'body_invalid',
+  'body_too_large',
+  'body_unprocessable',
+  'audit_unavailable',
+]
 
 /**
  * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the

@@ -57,7 +57,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
-  openapi: ['http', 'auth', 'llm', 'mcp', 'operators'],
+  dashboard: ['http', 'admin', 'operators'],
+  openapi: ['http', 'auth', 'llm', 'mcp', 'operators', 'admin', 'dashboard'],
   workers: ['http', 'telemetry'],
 }
 const LEAVES = [

@@ -38,6 +38,17 @@ export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<P
   return JSON.parse(text) as Page
 }
 
+/** The place and the hash of the row that was recorded last; undefined where there is none. */
+export const newestRow = (db: Kysely<Schema>) =>
+  db
+    .selectFrom('audit_log')
+    .select(['stream', 'seq', 'recorded_at', 'row_hash'])
+    .orderBy('recorded_at', 'desc')
+    .orderBy('stream', 'desc')
+    .orderBy('seq', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+
 /**
  * One page of the ledger as the text of a {@link Page}, row by row. However few rows fit the filter, the work
  * is done in short questions, each by an index, with a turn of the loop between two: whoever asks beside it

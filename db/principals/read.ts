@@ -70,6 +70,8 @@ interface Page {
   readonly limit?: number | undefined
   /** The end of the page before. Absent: the newest. */
   readonly cursor?: Cursor | undefined
+  /** Which of them. Absent: all. */
+  readonly wanted?: ((record: PrincipalRecord) => boolean) | undefined
 }
 
 /**
@@ -78,7 +80,7 @@ interface Page {
 export async function listPrincipals(
   db: Database,
   type: PrincipalType,
-  { limit, cursor }: Page = {},
+  { limit, cursor, wanted }: Page = {},
   pause: Pause = noPause,
 ): Promise<{ readonly items: readonly PrincipalRecord[]; readonly nextCursor: string | null }> {
   const read = async (before: PrincipalRecord | undefined, count: number): Promise<PrincipalRecord[]> => {
@@ -88,7 +90,8 @@ export async function listPrincipals(
     return (await query.limit(count).execute()).map((row) => recordOf(type, row))
   }
   // One more than asked for, to know whether there is a next page.
-  const found = await allPages(read, pause, limit === undefined ? undefined : limit + 1)
+  const most = limit === undefined ? undefined : limit + 1
+  const found = await allPages(read, pause, most, wanted)
   const items = found.slice(0, limit)
   const last = items.at(-1)
   const more = last !== undefined && items.length < found.length

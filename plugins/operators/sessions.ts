@@ -173,18 +173,27 @@ const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 
 /**
  * Makes the question whose session a request comes with. A browser sends its cookie for whatever page makes it call:
- * refuses the pages of other sites with `origin_not_allowed`, and what changes something without the session's own
- * token in `X-Csrf-Token` with `csrf_invalid`.
+ * refuses the pages of other sites with `origin_not_allowed`. Does NOT ask for the session's token.
  */
-export const sessionOf =
+export const sessionHere =
   (sessions: Sessions, rules: SessionRules, page: Plugin<Arrival, object>) =>
   async (arrival: Arrival): Promise<SignedIn | null> => {
     const found = await sessions.find(arrival, rules)
-    if (!found) return null
-    await page.admit(arrival)
-    if (!SAFE.has(arrival.method)) checkCsrf(found.session, arrival.headers['x-csrf-token'])
+    if (found) await page.admit(arrival)
     return found
   }
+
+/**
+ * The same, and refuses what changes something without the session's own token in `X-Csrf-Token` with `csrf_invalid`.
+ */
+export const sessionOf = (sessions: Sessions, rules: SessionRules, page: Plugin<Arrival, object>) => {
+  const here = sessionHere(sessions, rules, page)
+  return async (arrival: Arrival): Promise<SignedIn | null> => {
+    const found = await here(arrival)
+    if (found && !SAFE.has(arrival.method)) checkCsrf(found.session, arrival.headers['x-csrf-token'])
+    return found
+  }
+}
 
 /** Refuses with `csrf_invalid` what is not this session's token. */
 export function checkCsrf({ csrf }: Pick<BrowserSession, 'csrf'>, given: unknown): void {

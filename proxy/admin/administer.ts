@@ -1,4 +1,8 @@
 import { isObject } from '../../db/json.ts'
+import type { Known } from '../../plugins/audit/decision.ts'
+import type { Actor } from '../../plugins/operators/actor.ts'
+import type { BrowserSession } from '../../plugins/operators/operator.ts'
+import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { saying } from './change.ts'
 import type { AdminContext, Caller } from './context.ts'
 import { checkExpected } from './expectations/condition.ts'
@@ -33,3 +37,33 @@ export async function administer<T extends Takes, Output>(
 
 const isDryRun = (input: object): boolean =>
   'query' in input && isObject(input.query) && input.query.dry_run === true
+
+/** A request of an operator who was let in. */
+export type AdminRequest = Known & { readonly actor: Actor; readonly session?: BrowserSession }
+
+/**
+ * The same for a request, with a denied row where the caller may not do what the input asks for: the gate could not see
+ * that.
+ */
+export async function administerOnRecord<T extends Takes, Output>(
+  bound: Operation<T, Output>,
+  context: AdminContext,
+  given: Given<T>,
+  facts: AdminRequest,
+): Promise<Result<Output> | Proposed> {
+  try {
+    return await administer(bound, context, given, facts)
+  } catch (error) {
+    if (error instanceof Refusal && OF_AUTHORITY.has(error.reason))
+      await context.recordDenied(facts, bound.action, error)
+    throw error
+  }
+}
+
+/** The refusals of an operation that say what its caller may not do: each is a row, as the gate's own is. */
+const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set([
+  'capability_missing',
+  'own_authority',
+  'own_proposal',
+  'machine_only',
+])

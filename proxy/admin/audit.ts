@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import { z } from 'zod'
 import { LedgerError } from '../../db/audit/entry.ts'
-import type { AuditRow, Page } from '../../db/audit/read.ts'
+import { type AuditRow, newestRow, type Page } from '../../db/audit/read.ts'
 import type { Members } from '../../db/json.ts'
 import { ledgerNameOf } from '../../db/principals/subject-keys.ts'
 import { commitmentsBy } from '../../plugins/pin/pin.ts'
@@ -66,6 +66,13 @@ const row = z
   })
   .meta({ id: 'AuditRow' })
 
+const place = z.strictObject({
+  stream: z.string(),
+  seq: z.int().min(1),
+  recorded_at: instant,
+  row_hash: sha256,
+})
+
 /** A text in pieces. `shape`: what it is, when it is whole. */
 const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable<Uint8Array>>
 
@@ -97,8 +104,7 @@ async function* withSalts(
   pieces: AsyncIterable<Uint8Array>,
   keys: AdminContext['subjectKeys'],
 ): AsyncGenerator<Uint8Array> {
-  // Proven by pageTexts.
-  const page = (await json(Readable.from(pieces))) as Page
+  const page = await rowsOf(pieces)
   const rows: object[] = []
   for (const row of page.rows) rows.push({ ...row, salts: await saltsOf(row, keys) })
   yield Buffer.from(JSON.stringify({ ...page, rows }))
@@ -159,6 +165,30 @@ export const verifyAudit = operation({
     return { value: first_bad ? { ok, rows, first_bad } : { ok, rows } }
   },
 })
+
+/** The row that was recorded last, in whichever stream; null where there is none. */
+export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)
+
+/**
+ * GET /v1/admin/audit/head: where the ledger stands. Whoever keeps it elsewhere can tell later that nothing before it
+ * was rewritten.
+ */
+export const showHead = operation({
+  name: 'getAuditHead',
+  demands: 'admin.audit',
+  action: 'admin.read',
+  summary: 'Shows the row that was recorded last: its place and its hash.',
+  takes: {},
+  output: z.strictObject({ head: place.nullable() }),
+  status: 200,
+  reasons: [],
+  run: async (context) => ({ value: { head: (await ledgerHead(context)) ?? null } }),
+})
+
+/** A page of the ledger as a value: for pages that show it. */
+export const rowsOf = async (pieces: AsyncIterable<Uint8Array>): Promise<Page> =>
+  // Proven by pageTexts.
+  (await json(Readable.from(pieces))) as Page
 
 function notRead(error: unknown): never {
   if (error instanceof RangeError)

@@ -1,23 +1,20 @@
 import { Readable } from 'node:stream'
 import { z } from 'zod'
-import type { Known } from '../../plugins/audit/decision.ts'
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
 import type { Actor } from '../../plugins/operators/actor.ts'
-import type { Administered, BrowserSession } from '../../plugins/operators/operator.ts'
+import type { Administered } from '../../plugins/operators/operator.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
-import { Refusal, type RefusalReason, unprocessable } from '../../plugins/refusal.ts'
+import { type RefusalReason, unprocessable } from '../../plugins/refusal.ts'
 import { turn } from '../../plugins/turns.ts'
 import type { RouteDoc } from '../http/doc.ts'
 import { json, type Reply, type Streamed } from '../http/reply.ts'
 import { visibleJson } from '../visible.ts'
-import { administer } from './administer.ts'
+import { type AdminRequest, administerOnRecord } from './administer.ts'
 import type { AdminContext } from './context.ts'
 import type { Given, Operation, Result, Takes } from './operation.ts'
 import { etagOf, parse } from './parse.ts'
 import type { Proposed } from './proposals/propose.ts'
 import { instant } from './shapes.ts'
-
-type AdminRequest = Known & { readonly actor: Actor; readonly session?: BrowserSession }
 
 /** The facts that an operation's route must have established: a body where the operation takes one. */
 export type FactsOf<T extends Takes> = T extends { readonly body: unknown }
@@ -28,24 +25,9 @@ export type FactsOf<T extends Takes> = T extends { readonly body: unknown }
 export const bind =
   <T extends Takes, Output>(bound: Operation<T, Output>, context: AdminContext) =>
   async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
-    try {
-      const done = await administer(bound, context, givenBy(facts), facts)
-      return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
-    } catch (error) {
-      // What the gate could not see: the input has asked for more.
-      if (error instanceof Refusal && OF_AUTHORITY.has(error.reason))
-        await context.recordDenied(facts, bound.action, error)
-      throw error
-    }
+    const done = await administerOnRecord(bound, context, givenBy(facts), facts)
+    return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
   }
-
-/** The refusals of an operation that say what its caller may not do: each is a row, as the gate's own is. */
-const OF_AUTHORITY: ReadonlySet<RefusalReason> = new Set([
-  'capability_missing',
-  'own_authority',
-  'own_proposal',
-  'machine_only',
-])
 
 /** Binds two forms of one operation: the second where the caller accepts its media type. */
 export function bindByAccept<T extends Takes, Output, Other>(

@@ -1,4 +1,4 @@
-import { exportAudit, listAudit, verifyAudit } from './audit.ts'
+import { exportAudit, listAudit, showHead, verifyAudit } from './audit.ts'
 import { attachCas, detach, listCas } from './keys/cas.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from './keys/secret.ts'
 import { rotateSigningKey } from './keys/signing-key.ts'
@@ -28,7 +28,7 @@ import {
   listPrincipalsOf,
   reactivate,
 } from './principals/principals.ts'
-import { patchCapabilities } from './principals/set-capabilities.ts'
+import { patchCapabilities, setCapabilitiesInForm } from './principals/set-capabilities.ts'
 import { proposalOperations } from './proposals/operations.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from './rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseInLines } from './rehearsals/operations.ts'
@@ -40,6 +40,7 @@ const ofKind = (kind: Kind) => ({
   deactivate: deactivate(kind),
   reactivate: reactivate(kind),
   setCapabilities: patchCapabilities(kind),
+  setCapabilitiesInForm: setCapabilitiesInForm(kind),
   setDpopKey: registerDpopJwk(kind),
   certify: certifyRequest(kind),
   rotateCertificate: rotateCertificate(kind),
@@ -92,7 +93,7 @@ const DIRECT = {
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
   rehearsals: { create: rehearse, createInLines: rehearseInLines, get: getRehearsal },
   sessions: { show: showSession, list: listSessions, end: endSession },
-  audit: { list: listAudit, export: exportAudit, verify: verifyAudit },
+  audit: { list: listAudit, head: showHead, export: exportAudit, verify: verifyAudit },
 } as const
 
 // Each is found again by its name, with an input that its own schemas parse.

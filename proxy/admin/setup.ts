@@ -60,16 +60,10 @@ export class Setup {
     status: 204,
     reasons: ['admin_throttled', 'admin_secret_invalid', 'conflict', 'audit_unavailable'],
     example: { setup_code: 'ABCDE-FGHJK-LMNPQ-RSTUV', new_secret: 'correct-horse-battery' },
-    guard: ({ remoteAddress }) => {
-      const wait = this.#throttle.waitS(senderOf(remoteAddress))
-      if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
-    },
+    guard: ({ remoteAddress }) => this.#guard(remoteAddress),
     run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
       const { at, remoteAddress } = caller
-      if (!this.#matches(code)) {
-        this.#throttle.failed(senderOf(remoteAddress))
-        throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
-      }
+      this.check(code, remoteAddress)
       const statements = [firstSetting(context.database, 'admin_secret_hash', await hashSecret(secret), at)]
       await change(context, caller, { action: 'admin.secret_rotated', detail: {}, statements })
       return DONE
@@ -80,6 +74,19 @@ export class Setup {
   constructor(seed: Buffer, throttle = new Throttle()) {
     this.#throttle = throttle
     this.code = [0, 5, 10, 15].map((from) => wordOf(seed.subarray(from, from + 5))).join('-')
+  }
+
+  /** Refuses with `admin_secret_invalid` what is not the code, and with `admin_throttled` who has failed too often. */
+  check(code: string, remoteAddress: string): void {
+    this.#guard(remoteAddress)
+    if (this.#matches(code)) return
+    this.#throttle.failed(senderOf(remoteAddress))
+    throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
+  }
+
+  #guard(remoteAddress: string): void {
+    const wait = this.#throttle.waitS(senderOf(remoteAddress))
+    if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
   }
 
   #matches(code: string): boolean {

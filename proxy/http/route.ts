@@ -124,10 +124,10 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
   path: string,
-  route: Omit<GatedRoute<Facts, Arrival>, 'refuse'>,
+  route: Omit<GatedRoute<Facts, Arrival>, 'refuse'> & { readonly refuse?: Refuse },
   handler: Handler<Facts>,
 ): BareRoute {
-  return { method, path, answer: gatedBranch({ ...route, refuse: overHttp }, handler) }
+  return { method, path, answer: gatedBranch({ refuse: overHttp, ...route }, handler) }
 }
 
 /** One branch of an endpoint: answers a request from the facts that are known by then. */

@@ -35,17 +35,6 @@ const described = (doc: Described, ...reasons: readonly RefusalReason[]): RouteD
   reasons,
 })
 
-export const HOME = described(
-  {
-    name: 'getHome',
-    summary: 'The page of who is signed in.',
-    answers: { 200: page('Who is signed in.'), 303: elsewhere('Nobody is: to /proxy/sign-in.') },
-  },
-  'plugin_failed',
-  'principal_deactivated',
-  'origin_not_allowed',
-)
-
 export const SIGN_IN_PAGE = described({
   name: 'getSignIn',
   summary: 'The page of the ways to sign in with a browser.',

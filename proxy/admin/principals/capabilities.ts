@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
 import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
 import { turn } from '../../../plugins/turns.ts'
+import type { AdminContext } from '../context.ts'
 import { operation } from '../operation.ts'
 import { token } from '../shapes.ts'
 
@@ -36,18 +37,67 @@ export const listCapabilities = operation({
   }),
   status: 200,
   reasons: [],
-  run: async ({ database }) => {
-    const demanded = (await toolDefined(database, turn)).filter(
-      ({ capability }) => !BUILT_IN.includes(capability),
-    )
-    const known = new Set<string>([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
-    const held = await heldCapabilities(database, turn)
+  run: async (context) => {
+    const { demanded, held, made } = await known(context)
     return {
       value: {
         built_in: BUILT_IN,
         tool_defined: demanded,
-        operator_defined: held.filter(({ capability }) => !known.has(capability)),
+        operator_defined: held.filter(({ capability }) => made(capability)),
       },
     }
   },
 })
+
+/** One of them, as the dashboard suggests it. */
+const suggested = z.strictObject({
+  capability: token,
+  kind: z.enum(['built_in', 'tool', 'operator']),
+  held_by: z.int().meta({ description: 'How many principals hold it, operators too.' }),
+  demanded_by: z.array(z.string()).meta({ description: 'MCP servers, and tools as they are called.' }),
+})
+
+export type Suggested = z.output<typeof suggested>
+
+/** GET /proxy/capabilities.json: the same, one by one, with who holds and what demands each. */
+export const suggestCapabilities = operation({
+  name: 'suggestCapabilities',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Lists the capabilities with who holds and what demands each.',
+  takes: {},
+  output: z.strictObject({ capabilities: z.array(suggested) }),
+  status: 200,
+  reasons: [],
+  run: async (context) => {
+    const { demanded, held, made } = await known(context)
+    const holders = new Map(held.map(({ capability, principals }) => [capability, principals]))
+    const demanding = Map.groupBy(demanded, ({ capability }) => capability)
+    const one = (capability: string, kind: Suggested['kind']): Suggested => ({
+      capability,
+      kind,
+      held_by: holders.get(capability) ?? 0,
+      demanded_by: (demanding.get(capability) ?? []).map(({ resource, tool }) =>
+        tool === null ? resource : `${resource}.${tool}`,
+      ),
+    })
+    const capabilities = [
+      ...BUILT_IN.map((capability) => one(capability, 'built_in')),
+      ...[...demanding.keys()].map((capability) => one(capability, 'tool')),
+      ...held
+        .map(({ capability }) => capability)
+        .filter(made)
+        .map((capability) => one(capability, 'operator')),
+    ]
+    return { value: { capabilities } }
+  },
+})
+
+/** What is demanded beside the built-in ones, what is held, and which of those operators have made up. */
+async function known({ database }: Pick<AdminContext, 'database'>) {
+  const all = await toolDefined(database, turn)
+  const demanded = all.filter(({ capability }) => !BUILT_IN.includes(capability))
+  const needed = new Set<string>([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
+  const held = await heldCapabilities(database, turn)
+  return { demanded, held, made: (capability: string): boolean => !needed.has(capability) }
+}

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { parseCursor } from '../../../db/cursor.ts'
 import { endSessionsOf } from '../../../db/operators/sessions.ts'
 import { authorityDetail } from '../../../db/principals/authority.ts'
-import { countPrincipals, listPrincipals } from '../../../db/principals/read.ts'
+import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { newPseudonym } from '../../../db/pseudonym.ts'
 import { turn } from '../../../plugins/turns.ts'
@@ -16,6 +16,7 @@ import { adminCapabilities, capabilities, displayName, shortName } from '../pars
 import type { Change } from '../rehearsals/changes.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { AGENT, idOf, type Kind } from './kinds.ts'
+import { isFound, parseSearch } from './search.ts'
 import { answer, objectOf, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
 
 /** The variable segments of a principal's paths. */
@@ -117,6 +118,23 @@ export const createPrincipal = (kind: Kind) =>
 /** The authority revision of who is enrolled for the first time. */
 const FIRST_REVISION = 1
 
+/** What somebody looks for (docs/dashboard.md#search). */
+const searched = z
+  .string()
+  .max(256)
+  .transform((text, context) => {
+    const parsed = parseSearch(text)
+    if (parsed.ok) return { text, search: parsed.search }
+    context.addIssue({ code: 'custom', message: parsed.message })
+    return z.NEVER
+  })
+  .meta({
+    type: 'string',
+    description:
+      'Words of the name or id, `cap:TOKEN`, `expires:30d`, `unused:30d`, `is:active`, `is:inactive`, `is:empty`.',
+    examples: ['cap:llm.chat unused:30d'],
+  })
+
 const limit = z
   .string()
   .transform(Number)
@@ -127,10 +145,10 @@ const limit = z
   .meta({ type: 'integer', minimum: 1, maximum: 1000 })
 
 const page = z
-  .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional() })
-  .transform(({ limit: count, cursor: text }, context) => {
+  .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional(), q: searched.exactOptional() })
+  .transform(({ limit: count, cursor: text, q }, context) => {
     const parsed = text === undefined ? undefined : parseCursor(text)
-    if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor }
+    if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor, q }
     for (const { field, message } of parsed.errors)
       context.addIssue({ code: 'custom', path: [field], message })
     return z.NEVER
@@ -150,8 +168,8 @@ export const listAgents = operation({
   status: 200,
   paged: true,
   reasons: [],
-  run: async (context, { query }) => {
-    const { list, next } = await pageOf(context, AGENT, query)
+  run: async (context, { query }, { at }) => {
+    const { list, next } = await pageOf(context, AGENT, query, at)
     return { value: list, next }
   },
 })
@@ -183,8 +201,8 @@ export const listPrincipalsOf = (kind: Kind) =>
     status: 200,
     paged: true,
     reasons: [],
-    run: async (context, { query }) => {
-      const { list, next } = await pageOf(context, kind, query)
+    run: async (context, { query }, { at }) => {
+      const { list, next } = await pageOf(context, kind, query, at)
       return {
         value: { [kind.plural]: list, total: await countPrincipals(context.database, kind.type) },
         next,
@@ -195,11 +213,14 @@ export const listPrincipalsOf = (kind: Kind) =>
 /** Principals that are shown at once. */
 const AT_ONCE = 500
 
-async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>) {
-  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, query, turn)
+async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>, at: number) {
+  const { q, ...asked } = query
+  const wanted = q && ((record: PrincipalRecord) => isFound(q.search, record, at))
+  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, { ...asked, wanted }, turn)
+  const again = { limit: String(query.limit), ...(q && { q: q.text }) }
   return {
     list: await inParts(items, AT_ONCE, (record) => shown(kind, record)),
-    next: cursor === null ? null : { limit: String(query.limit), cursor },
+    next: cursor === null ? null : { ...again, cursor },
   }
 }
 

@@ -27,10 +27,17 @@ const dryRun = z
  * With `ifMatch` a set that changed since it was read is refused with `precondition_failed` and left alone.
  */
 export const patchCapabilities = (kind: Kind) =>
+  replacing(kind, `set${kind.noun}Capabilities`, `${kind.type}.capabilities_patched`)
+
+/** The same by the form of the dashboard, whose row says so (spec §6). */
+export const setCapabilitiesInForm = (kind: Kind) =>
+  replacing(kind, `set${kind.noun}CapabilitiesInForm`, `${kind.type}.capabilities_set`)
+
+const replacing = (kind: Kind, name: string, action: string) =>
   operation({
-    name: `set${kind.noun}Capabilities`,
+    name,
     demands: granting(kind),
-    action: `${kind.type}.capabilities_patched`,
+    action,
     object: objectOf(kind),
     summary: 'Replaces the whole set of capabilities.',
     takes: {
@@ -66,7 +73,7 @@ export const patchCapabilities = (kind: Kind) =>
           const next = { capabilities: body.capabilities }
           if (type === 'operator') notRaisedByItself(caller, record, body.capabilities)
           return {
-            action: `${type}.capabilities_patched`,
+            action,
             next,
             detail: { previous },
             assertions: await ownerStays(context, caller.at, record, next),

@@ -1,4 +1,6 @@
 import type { Operating } from '../../../plugins/operators/actor.ts'
+import type { BrowserSession } from '../../../plugins/operators/operator.ts'
+import { checkCsrf } from '../../../plugins/operators/sessions.ts'
 import type { Arrival, Caller, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
@@ -50,4 +52,14 @@ export const secretInForm = ({
 export const withFormToken = (facts: Arrival & Form): Arrival & Form => {
   const token = facts.form.get('csrf')
   return token === undefined ? facts : { ...facts, headers: { ...facts.headers, 'x-csrf-token': token } }
+}
+
+/** Asks a form for its session's token. Refuses with `csrf_invalid`. */
+export const formToken: Plugin<Arrival & Form & { readonly session?: BrowserSession }, object> = {
+  name: 'csrf',
+  admit: ({ session, form: fields }) => {
+    if (!session) throw new Refusal('signed_out')
+    checkCsrf(session, fields.get('csrf'))
+    return {}
+  },
 }

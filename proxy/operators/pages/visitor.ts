@@ -22,9 +22,3 @@ const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])
  */
 export const isFromElsewhere = ({ headers }: Pick<Arrival, 'headers'>): boolean =>
   ELSEWHERE.has(headers['sec-fetch-site'])
-
-/** Finds the visitor of a page; nobody where the browser comes from elsewhere. */
-export const pageVisitor = (
-  session: (facts: Arrival) => Promise<SignedIn | null>,
-): Plugin<Arrival, Visited> =>
-  visitor((facts) => (isFromElsewhere(facts) ? Promise.resolve(null) : session(facts)))

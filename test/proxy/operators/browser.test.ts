@@ -32,7 +32,7 @@ async function signIn(page: Page, { url }: Pick<TestGateway, 'url'>, login: stri
 }
 
 /** The operator whom the page names. */
-const named = async (page: Page): Promise<string> => (await page.locator('dd').first().textContent()) ?? ''
+const named = async (page: Page): Promise<string> => (await page.locator('.who').textContent()) ?? ''
 
 /** Goes back as far as there is anything, and tells all that was shown. */
 async function shownOnTheWayBack(page: Page): Promise<string> {

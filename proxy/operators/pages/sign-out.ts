@@ -5,32 +5,8 @@ import { change } from '../../admin/change.ts'
 import type { Reply } from '../../http/reply.ts'
 import { ROW_DIGITS } from '../sessions/begin.ts'
 import type { SigningIn } from '../signing-in.ts'
-import { html } from './html.ts'
-import { withNext } from './next.ts'
-import { hop, page, seeOther } from './page.ts'
-import { isFromElsewhere, type Visited } from './visitor.ts'
-
-const VIA: Readonly<Record<string, string>> = {
-  oidc: 'the identity provider',
-  secret: 'the operator secret',
-}
-
-/** GET /proxy: who is signed in, by what, and until when. Whoever is not is sent to where one signs in. */
-export const home = (facts: Arrival & Visited): Reply => {
-  const { visitor, path } = facts
-  if (isFromElsewhere(facts)) return hop(path)
-  if (!visitor) return seeOther(withNext('/proxy/sign-in', path))
-  const { actor, session } = visitor
-  return page({
-    title: 'Signed in',
-    body: html`<dl><dt>Operator</dt><dd>${actor.id}</dd>
-<dt>By</dt><dd>${VIA[actor.via] ?? actor.via}${session.amr.length > 0 ? ` (${session.amr.join(', ')})` : ''}</dd>
-<dt>Holds</dt><dd>${actor.capabilities.join(', ') || 'nothing'}</dd>
-<dt>Until</dt><dd>${new Date(session.expiresAt).toISOString()}</dd></dl>
-<form method="post" action="/proxy/sign-out"><input type="hidden" name="csrf" value="${session.csrf}">
-<button>Sign out</button></form>`,
-  })
-}
+import { hop, seeOther } from './page.ts'
+import type { Visited } from './visitor.ts'
 
 /** What a browser forgets of this host. */
 const FORGET = '"cache", "cookies"'

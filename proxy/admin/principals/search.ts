@@ -1,0 +1,63 @@
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+
+/** What somebody looks for among principals: all of it must fit. */
+export interface Search {
+  readonly words: readonly string[]
+  readonly capability: readonly string[]
+  /** ms from now until which the certificate ends. */
+  readonly expiresMs: number | null
+  /** ms up to now in which it was not seen. */
+  readonly unusedMs: number | null
+  readonly states: readonly State[]
+}
+
+type State = 'active' | 'inactive' | 'empty'
+
+type Parsed =
+  | { readonly ok: true; readonly search: Search }
+  | { readonly ok: false; readonly message: string }
+
+const SPAN = /^<?(\d{1,4})([dh])$/
+const STATES: readonly string[] = ['active', 'inactive', 'empty']
+const UNIT_MS: Readonly<Record<string, number>> = { d: 86_400_000, h: 3_600_000 }
+
+/** Reads a search: words, and `name:value` for what is not in a name. Says what it does not understand. */
+export function parseSearch(text: string): Parsed {
+  const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
+  let [expiresMs, unusedMs]: (number | null)[] = [null, null]
+  for (const part of text.split(/\s+/).filter((one) => one !== '')) {
+    const [, name, value = ''] = /^(cap|expires|unused|is):(.*)$/.exec(part) ?? []
+    if (name === undefined) search.words.push(part.toLowerCase())
+    else if (name === 'cap') search.capability.push(value)
+    else if (name === 'is') {
+      if (!STATES.includes(value)) return { ok: false, message: `is: takes ${STATES.join(', ')}` }
+      search.states.push(value as State)
+    } else {
+      const [, count, unit] = SPAN.exec(value) ?? []
+      if (count === undefined) return { ok: false, message: `${name}: takes a time, as 30d or 12h` }
+      const ms = Number(count) * (UNIT_MS[unit ?? ''] ?? 0)
+      if (name === 'expires') expiresMs = ms
+      else unusedMs = ms
+    }
+  }
+  return { ok: true, search: { ...search, expiresMs: expiresMs ?? null, unusedMs: unusedMs ?? null } }
+}
+
+/** Whether a principal is what somebody looks for. `at`: ms since the epoch. */
+export function isFound(search: Search, record: PrincipalRecord, at: number): boolean {
+  const { words, capability, expiresMs, unusedMs, states } = search
+  const text = `${record.principal_id} ${record.display_name ?? ''}`.toLowerCase()
+  return (
+    words.every((word) => text.includes(word)) &&
+    capability.every((token) => record.capabilities.includes(token)) &&
+    states.every((state) => isIn(state, record)) &&
+    (expiresMs === null ||
+      (record.cert_not_after !== null && Date.parse(record.cert_not_after) - at < expiresMs)) &&
+    (unusedMs === null || record.last_seen_at === null || at - Date.parse(record.last_seen_at) >= unusedMs)
+  )
+}
+
+function isIn(state: State, { is_active: active, capabilities }: PrincipalRecord): boolean {
+  if (state === 'empty') return capabilities.length === 0
+  return active === (state === 'active')
+}

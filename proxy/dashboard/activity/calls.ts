@@ -1,0 +1,157 @@
+import type { AuditRow } from '../../../db/audit/read.ts'
+import { isObject } from '../../../db/json.ts'
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { rowsOf } from '../../admin/audit.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { ago, type Html, html, NOTHING, table } from '../parts.ts'
+
+/** A call, or a change of administration: its rows of the ledger as one. */
+export interface Call {
+  /** The decision, or the row that stands alone. */
+  readonly decision: AuditRow
+  readonly outcome: AuditRow | null
+}
+
+/** What is asked for, by the audit API's names. */
+export interface Wanted {
+  readonly principal?: string
+  readonly action?: string
+  readonly status?: string
+  readonly request_id?: string
+  readonly since?: string
+  readonly until?: string
+  readonly cursor?: string
+  /** Of the reason of a refusal, the tool, the model: as the decision says them. */
+  readonly reason?: string
+  readonly tool?: string
+  readonly model?: string
+  /** The lines at most. */
+  readonly most: number
+  /** Whether what clients ask all the time is shown too: lists of tools and models. */
+  readonly noise: boolean
+}
+
+export interface Found {
+  readonly calls: readonly Call[]
+  /** How often each verdict, principal, action, tool, model and reason was among the rows that were looked at. */
+  readonly counts: Readonly<Record<Facet, ReadonlyMap<string, number>>>
+  /** The calls that were looked at, and the instant of the oldest. */
+  readonly looked: number
+  readonly oldest: string | null
+  readonly next: string | null
+}
+
+export const FACETS = ['status', 'principal', 'action', 'tool', 'model', 'reason'] as const
+export type Facet = (typeof FACETS)[number]
+
+/** Rows of a page of the ledger, and the pages that are looked through at most for what no index knows. */
+const ROWS = 400
+const PAGES = 5
+
+const OUTCOMES: ReadonlySet<string> = new Set(['success', 'error', 'truncated', 'unknown'])
+const NOISE: ReadonlySet<string> = new Set(['mcp_tools_list', 'mcp_resources_list', 'mcp_prompts_list'])
+
+/** Reads calls, newest first, each decision with its outcome. Demands `admin.audit`. */
+export async function callsOf(dashboard: Dashboard, facts: Administered, wanted: Wanted): Promise<Found> {
+  const { most, noise, reason, tool, model, cursor: from, ...filter } = wanted
+  const outcomes = new Map<string, AuditRow>()
+  const calls: Call[] = []
+  const counts = Object.fromEntries(FACETS.map((facet) => [facet, new Map<string, number>()])) as Record<
+    Facet,
+    Map<string, number>
+  >
+  let [cursor, looked, oldest] = [from ?? null, 0, null as string | null]
+  for (let page = 0; page < PAGES && calls.length < most; page += 1) {
+    const query = { ...filter, limit: ROWS, ...(cursor !== null && { cursor }) }
+    const { value } = await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)
+    const { rows, next_cursor: next } = await rowsOf(value)
+    for (const row of rows) {
+      oldest = row.recorded_at
+      if (isOutcome(row)) {
+        outcomes.set(row.request_id ?? '', row)
+        continue
+      }
+      if (!noise && NOISE.has(row.action)) continue
+      const call = { decision: row, outcome: outcomes.get(row.request_id ?? '') ?? null }
+      if (!fits(call, { reason, tool, model })) continue
+      looked += 1
+      for (const facet of FACETS) count(counts[facet], call, facet)
+      if (calls.length < most) calls.push(call)
+    }
+    cursor = next
+    if (next === null) break
+  }
+  return { calls, counts, looked, oldest, next: cursor }
+}
+
+/** An outcome follows its decision, so it is met first. A change of administration is one row with the same words. */
+const isOutcome = ({ status, action, request_id: id }: AuditRow): boolean =>
+  id !== null && OUTCOMES.has(status) && !action.includes('.')
+
+type Narrowed = { readonly [Name in 'reason' | 'tool' | 'model']: string | undefined }
+
+const fits = (call: Call, wanted: Narrowed): boolean =>
+  (['reason', 'tool', 'model'] as const).every(
+    (name) => wanted[name] === undefined || factOf(call, name) === wanted[name],
+  )
+
+function count(into: Map<string, number>, call: Call, facet: Facet): void {
+  const value = factOf(call, facet)
+  if (value !== null) into.set(value, (into.get(value) ?? 0) + 1)
+}
+
+function factOf({ decision }: Call, facet: Facet): string | null {
+  if (facet === 'principal') return decision.principal_name ?? decision.principal_id
+  if (facet === 'reason') return reasonOf(decision)
+  return decision[facet]
+}
+
+/** Why a call was refused, as its row says it. */
+export const reasonOf = ({ detail }: AuditRow): string | null =>
+  typeof detail.reason === 'string' ? detail.reason : null
+
+/** Calls as lines of a table, each of which leads to its why page. */
+export const linesOf = (calls: readonly Call[], now: number, empty: Html): Html =>
+  table(
+    ['When', 'Who', 'What', 'Verdict', 'Why', 'Tokens', 'ms'],
+    calls.map((call) => lineOf(call, now)),
+    empty,
+  )
+
+function lineOf({ decision, outcome }: Call, now: number): Html {
+  const {
+    recorded_at: at,
+    principal_id: ref,
+    principal_name: name,
+    action,
+    tool,
+    model,
+    request_id: id,
+  } = decision
+  const what = tool ?? model ?? ''
+  const path = id === null ? null : `/proxy/activity/${id}`
+  return html`<tr><td>${ago(at, now)}</td><td>${name ?? ref ?? 'nobody'}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${reasonOf(decision) ?? ''}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+}
+
+/** What was decided, and what became of it where that says more. */
+export function verdict({ status }: AuditRow, outcome: AuditRow | null): Html {
+  const became =
+    outcome && outcome.status !== 'success'
+      ? html` <span class="verdict ${outcome.status}">${outcome.status}</span>`
+      : NOTHING
+  return html`<span class="verdict ${status}">${status}</span>${became}`
+}
+
+function tokensUsed(outcome: AuditRow | null): string {
+  const { tokens } = outcome?.detail ?? {}
+  if (!isObject(tokens)) return ''
+  const { input, output } = tokens
+  return `${typeof input === 'number' ? input : '?'} + ${typeof output === 'number' ? output : '?'}`
+}
+
+function ms(outcome: AuditRow | null): string {
+  const { latency_ms: latency } = outcome?.detail ?? {}
+  return typeof latency === 'number' ? String(Math.round(latency)) : ''
+}

@@ -1,0 +1,76 @@
+import type { AuditRow } from '../../../db/audit/read.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { rowsOf } from '../../admin/audit.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Page } from '../page.ts'
+import { ago, all, copyable, facts as factsOf, type Html, html, tokens, when } from '../parts.ts'
+import { reasonOf, verdict } from './calls.ts'
+import { authorityOf, gatesOf, text } from './gates.ts'
+import { grantedBy } from './granted-by.ts'
+
+/** GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and the rows that say so. */
+export const whyPage: Page = async (dashboard, facts) => {
+  const { request_id: id = '' } = facts.params
+  const query = { request_id: id, order: 'asc' as const }
+  const { rows } = await rowsOf(
+    (await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)).value,
+  )
+  const [decision, ...later] = rows
+  if (!decision) throw new Refusal('not_found', { message: 'The ledger has no row of this request.' })
+  const outcome = later.at(-1) ?? null
+  const who = decision.principal_name ?? decision.principal_id ?? 'nobody'
+  return {
+    title: `Why: ${decision.action}`,
+    section: '/proxy/activity',
+    body: html`<p class="lead">${verdict(decision, outcome)} <b>${who}</b> ${decision.action} ${decision.tool ?? decision.model ?? ''} ${ago(decision.recorded_at, facts.at)}${reasonOf(decision) === null ? '' : `: ${reasonOf(decision)}`}</p>
+${isJudged(decision) ? judged(decision, await grantedBy(dashboard, facts, decision)) : html`<section class="card"><h2>A change, and no call</h2>${became(decision)}</section>`}
+${when(outcome !== null, () => html`<section class="card"><h2>What became of it</h2>${became(outcome)}</section>`)}
+<section class="card"><h2>In the ledger</h2>${all(rows.map((row) => inLedger(row)))}</section>`,
+  }
+}
+
+/** A decision, and not a row of a change or of the service itself. */
+const isJudged = ({ status }: AuditRow): boolean => status === 'allowed' || status === 'denied'
+
+const judged = (
+  decision: AuditRow,
+  granted: AuditRow | null,
+): Html => html`<section class="card"><h2>The gates, in the order they were asked</h2><ol class="gates">${all(gatesOf(decision))}</ol></section>
+<section class="card"><h2>What it rested on</h2>${restedOn(decision, granted)}</section>`
+
+function restedOn(decision: AuditRow, granted: AuditRow | null): Html {
+  const held = granted?.detail.capabilities
+  const shown = new Set(['demanded', 'checks'])
+  return factsOf([
+    [
+      'Set held then',
+      Array.isArray(held)
+        ? tokens(held.map(text))
+        : html`<span class="faint">not among the newest changes</span>`,
+    ],
+    [
+      'By the row',
+      granted === null
+        ? ''
+        : html`<a href="/proxy/activity/${granted.request_id ?? ''}">${granted.action}</a> of ${granted.principal_name ?? granted.principal_id ?? ''}, ${granted.recorded_at}`,
+    ],
+    ...Object.entries(authorityOf(decision))
+      .filter(([name]) => !shown.has(name))
+      .map(([name, value]) => [name, text(value)] as const),
+  ])
+}
+
+const became = (outcome: AuditRow | null): Html =>
+  factsOf(Object.entries(outcome?.detail ?? {}).map(([name, value]) => [name, text(value)] as const))
+
+/** A row whole, as the export has it: what the hash is of. */
+const inLedger = (row: AuditRow): Html =>
+  html`<details><summary>${row.status}: row ${String(row.seq)} of ${row.stream}, <code>${row.row_hash.slice(0, 16)}</code></summary>${factsOf(
+    [
+      ['Hash', copyable(row.row_hash)],
+      ['Before it', copyable(row.prev_hash)],
+      ['Receipt', copyable(`stream=${row.stream}, seq=${row.seq}, hash=${row.row_hash}`)],
+      ['Written by', `version ${row.version}, configuration ${row.config_digest}`],
+    ],
+  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre></details>`

@@ -1,0 +1,239 @@
+// Pages work without this; with it they are faster. Nothing here knows what a page does not say itself.
+
+// What our own server has made, every value in it escaped: the one thing that may become elements here.
+const policy = globalThis.trustedTypes?.createPolicy('sallyport', { createHTML: (text) => text })
+
+/** A page of ours, read but not shown; null where it did not come. */
+async function pageAt(url, options = {}) {
+  const answer = await fetch(url, { credentials: 'same-origin', ...options }).catch(() => null)
+  if (!answer || !(answer.headers.get('content-type') ?? '').startsWith('text/html')) return null
+  const text = await answer.text()
+  return new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, 'text/html')
+}
+
+/** Puts an element of another page in the place of the same one here. */
+function take(page, id) {
+  const [here, there] = [document.getElementById(id), page?.getElementById(id)]
+  if (!here || !there) return null
+  here.replaceWith(document.adoptNode(there))
+  return there
+}
+
+const later = (work, ms) => {
+  let timer = 0
+  return (...args) => {
+    clearTimeout(timer)
+    timer = setTimeout(() => work(...args), ms)
+  }
+}
+
+/** The capabilities form: what one types is rehearsed, and the button says what came of it. */
+for (const form of document.querySelectorAll('form[data-rehearse]')) {
+  const button = form.querySelector('button')
+  const text = form.querySelector('textarea')
+  let asked = 0
+  const rehearse = later(async () => {
+    const mine = ++asked
+    const fields = new URLSearchParams(new FormData(form))
+    fields.delete('confirm')
+    fields.set('preview', 'yes')
+    const page = await pageAt(form.action, { method: 'POST', body: fields })
+    if (mine !== asked || !page) return
+    take(page, 'rehearsal')
+    take(page, 'caps-error')
+    form.querySelector('input[name=confirm]')?.remove()
+    const said = document.getElementById('rehearsal')?.dataset ?? {}
+    button.textContent = said.button ?? 'Update'
+    button.className = Number(said.refused ?? 0) > 0 ? 'danger' : 'main'
+  }, 300)
+  text.addEventListener('input', () => {
+    // What was shown is of another set.
+    form.querySelector('input[name=confirm]')?.remove()
+    rehearse()
+  })
+}
+
+/** Textboxes of tokens suggest those that anything knows. */
+const boxes = document.querySelectorAll('.caps')
+if (boxes.length > 0) void suggest(boxes)
+
+async function suggest(all) {
+  const answer = await fetch('/proxy/capabilities.json', { credentials: 'same-origin' }).catch(() => null)
+  if (!answer?.ok) return
+  const { capabilities } = await answer.json()
+  for (const box of all) {
+    const own = box.dataset.tokens === 'operator'
+    const known = capabilities.map((one) => one.capability).filter((one) => one.startsWith('admin.') === own)
+    const list = document.createElement('ul')
+    list.className = 'suggestions'
+    list.setAttribute('aria-label', 'Suggestions')
+    box.after(list)
+    const show = () => {
+      const parts = box.value.split(',').map((one) => one.trim())
+      const typed = parts.at(-1) ?? ''
+      const fits = known.filter((one) => one.includes(typed) && !parts.includes(one)).slice(0, 12)
+      list.replaceChildren(...fits.map((one) => suggestion(box, one, show)))
+    }
+    box.addEventListener('input', show)
+    box.addEventListener('focus', show)
+  }
+}
+
+function suggestion(box, token, show) {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.textContent = token
+  button.className = 'quiet'
+  button.addEventListener('click', () => {
+    const before = box.value
+      .split(',')
+      .slice(0, -1)
+      .map((one) => one.trim())
+    box.value = `${[...before.filter((one) => one !== ''), token].join(', ')}, `
+    box.dispatchEvent(new Event('input', { bubbles: true }))
+    box.focus()
+    show()
+  })
+  const item = document.createElement('li')
+  item.append(button)
+  return item
+}
+
+/** What takes longer than a page should is loaded behind it. */
+for (const place of document.querySelectorAll('[data-load]')) {
+  void pageAt(place.dataset.load).then((page) => take(page, place.id))
+}
+
+/** Waits for an agent's first call. */
+const waiting = document.querySelector('[data-wait]')
+if (waiting) {
+  const url = waiting.dataset.wait
+  const look = async () => {
+    const page = await pageAt(url)
+    if (page?.querySelector('[data-arrived]')) take(page, 'first-call')?.classList.add('arrived')
+    else setTimeout(look, 1_500)
+  }
+  setTimeout(look, 1_500)
+}
+
+/** The newest calls come by themselves, until somebody stops that. */
+const calls = document.querySelector('#calls[data-live]')
+if (calls?.dataset.live) live(calls)
+
+function live(first) {
+  const url = first.dataset.live
+  const button = document.createElement('button')
+  let going = false
+  const say = () => {
+    button.textContent = going ? 'Stop following' : 'Follow'
+    button.setAttribute('aria-pressed', String(going))
+  }
+  const look = async () => {
+    if (!going) return
+    if (document.visibilityState === 'visible') {
+      const page = await pageAt(url)
+      if (going) take(page, 'calls')
+    }
+    setTimeout(look, 2_000)
+  }
+  button.type = 'button'
+  button.addEventListener('click', () => {
+    going = !going
+    say()
+    void look()
+  })
+  say()
+  document.querySelector('.chips')?.append(button)
+}
+
+/** A click copies what somebody may want elsewhere. */
+document.addEventListener('click', (event) => {
+  const found = event.target instanceof Element ? event.target.closest('.copy') : null
+  if (found && String(getSelection()) === '') copy(found)
+})
+
+function copy(element) {
+  navigator.clipboard?.writeText(element.textContent ?? '').then(
+    () => {
+      element.title = 'Copied'
+    },
+    () => undefined,
+  )
+}
+
+/** j and k go through the lines, Enter opens one, / goes to the search, Ctrl-K or ⌘K asks where to. */
+document.addEventListener('keydown', (event) => {
+  const { target, key } = event
+  if ((event.ctrlKey || event.metaKey) && key === 'k') {
+    event.preventDefault()
+    menu()
+    return
+  }
+  if (target instanceof Element && target.closest('.copy') && key === 'Enter') copy(target.closest('.copy'))
+  const typing = target instanceof Element && target.closest('input, textarea, button, a, summary, dialog')
+  if (event.ctrlKey || event.metaKey || event.altKey) return
+  if (typing && !(target.closest('a.row') && (key === 'j' || key === 'k'))) return
+  if (key === '/') {
+    const search = document.querySelector('[data-key="/"]')
+    if (!search) return
+    event.preventDefault()
+    search.focus()
+  }
+  if (key === 'j' || key === 'k') move(key === 'j' ? 1 : -1)
+})
+
+function move(by) {
+  const rows = [...document.querySelectorAll('a.row')]
+  const at = rows.indexOf(document.activeElement)
+  rows.at(at < 0 ? (by > 0 ? 0 : -1) : Math.max(0, Math.min(rows.length - 1, at + by)))?.focus()
+}
+
+function menu() {
+  const dialog = document.createElement('dialog')
+  dialog.className = 'menu'
+  dialog.setAttribute('aria-label', 'Go to')
+  const input = document.createElement('input')
+  input.setAttribute('aria-label', 'Go to')
+  const list = document.createElement('ul')
+  const places = [...document.querySelectorAll('nav a')]
+  const show = () => {
+    const typed = input.value.toLowerCase()
+    const fits = places.filter(({ textContent }) => textContent.toLowerCase().includes(typed))
+    list.replaceChildren(
+      ...fits.map(({ href, textContent }) => {
+        const [item, link] = [document.createElement('li'), document.createElement('a')]
+        link.href = href
+        link.textContent = textContent
+        item.append(link)
+        return item
+      }),
+    )
+  }
+  input.addEventListener('input', show)
+  input.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter') list.querySelector('a')?.click()
+  })
+  dialog.addEventListener('close', () => dialog.remove())
+  dialog.append(input, list)
+  document.body.append(dialog)
+  show()
+  dialog.showModal()
+}
+
+/** How strong a new secret is, as far as its length and its kinds of characters say. */
+for (const input of document.querySelectorAll('[data-strength]')) {
+  const said = document.createElement('p')
+  said.className = 'faint'
+  said.setAttribute('role', 'status')
+  input.after(said)
+  input.addEventListener('input', () => {
+    const { value } = input
+    const kinds = [/[a-z]/, /[A-Z]/, /[0-9]/, /[^a-zA-Z0-9]/].filter((one) => one.test(value)).length
+    const bits = value.length * [0, 4.7, 5.7, 5.95, 6.5][kinds]
+    const different = new Set(value).size
+    if (value === '') said.textContent = ''
+    else if (value.length < 12) said.textContent = 'too short'
+    else if (bits < 70 || different < 8) said.textContent = 'weak'
+    else said.textContent = bits < 100 ? 'good' : 'strong'
+  })
+}

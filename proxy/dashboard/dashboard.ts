@@ -1,0 +1,14 @@
+import type { AdminContext } from '../admin/context.ts'
+import type { Setup } from '../admin/setup.ts'
+import type { SigningIn } from '../operators/signing-in.ts'
+
+/** What the pages are made from. One for each configuration in force. */
+export interface Dashboard {
+  readonly context: AdminContext
+  readonly signIn: SigningIn
+  readonly setup: Setup
+  /** The base URLs that clients reach the gateway by. */
+  readonly baseUrls: () => readonly string[]
+  /** True where every call must come with a DPoP proof. */
+  readonly proofRequired: boolean
+}

@@ -1,0 +1,114 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import { callsOf, linesOf } from '../activity/calls.ts'
+import type { Dashboard } from '../dashboard.ts'
+import type { Page } from '../page.ts'
+import {
+  ago,
+  all,
+  button,
+  copyable,
+  facts as factsOf,
+  type Html,
+  html,
+  may,
+  pathOf,
+  table,
+  tokens,
+  when,
+} from '../parts.ts'
+import { capabilitiesCard, type Typed } from './capabilities-card.ts'
+import { expiresSoon } from './certificate.ts'
+import { type Detailed, detailOf } from './detailed.ts'
+import { demandsOf, PAGES, type Plural } from './kinds.ts'
+
+/** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
+export const detailPage =
+  (plural: Plural): Page =>
+  async (dashboard, facts) => {
+    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+    const text = one.value.capabilities.join(', ')
+    return {
+      title: one.value.display_name || one.value.name,
+      section: `/proxy/${plural}`,
+      body: await detailBody(dashboard, plural, one, facts, { text }),
+    }
+  }
+
+/** The page below its title, with the form as it was typed. */
+export async function detailBody(
+  dashboard: Dashboard,
+  plural: Plural,
+  one: Detailed,
+  facts: Administered,
+  typed: Typed,
+): Promise<Html> {
+  const { value, id } = one
+  const { at } = facts
+  const { enroll } = demandsOf(PAGES[plural].kind)
+  const path = pathOf(plural, id)
+  return html`${capabilitiesCard(plural, one, facts, typed)}
+<section class="card"><h2>Who it is</h2>${factsOf([
+    ['Id', copyable(id)],
+    ['State', value.is_active ? 'active' : html`<span class="badge off">inactive</span>`],
+    [
+      'Enrolled',
+      html`${ago(value.created_at, at)} by ${value.created_by ?? 'nobody known'}, ${value.enrollment_method}`,
+    ],
+    ['Changed', html`${ago(value.updated_at, at)} by ${value.changed_by ?? 'nobody known'}`],
+    ['Last seen', ago(value.last_seen_at, at)],
+    ['Certificate', value.cert_thumbprint === null ? 'none' : copyable(value.cert_thumbprint)],
+    [
+      'Ends',
+      html`${ago(value.cert_not_after, at)} ${when(expiresSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
+    ],
+    [
+      'Proof key',
+      value.dpop_jkt === null
+        ? html`<span class="faint">none: its certificate alone speaks for it</span>`
+        : copyable(value.dpop_jkt),
+    ],
+    ['SPIFFE id', value.spiffe_id === null ? 'none' : copyable(value.spiffe_id)],
+  ])}
+<p>${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate') : button(facts, enroll, `${path}/reactivate`, 'Take back into service')}</p></section>
+${when(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
+${await recent(dashboard, id, facts)}`
+}
+
+async function recent(dashboard: Dashboard, principal: string, facts: Administered): Promise<Html> {
+  if (!may(facts, 'admin.audit'))
+    return html`<section class="card"><h2>Recent calls</h2><p class="needs">Seeing them needs <code>admin.audit</code>.</p></section>`
+  const { calls } = await callsOf(dashboard, facts, { principal, most: 10, noise: true })
+  return html`<section class="card"><h2>Recent calls</h2>${linesOf(calls, facts.at, html`<p>It has not called yet.</p>`)}<p><a href="/proxy/activity?${new URLSearchParams({ principal }).toString()}">All of its calls</a></p></section>`
+}
+
+/** GET /proxy/{kind}/{id}/usage: which capabilities its calls demanded, and which it holds in vain. */
+export const usagePage =
+  (plural: Exclude<Plural, 'operators'>): Page =>
+  async (dashboard, facts) => {
+    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+    const { value } = await perform(
+      OPERATIONS[plural].usage,
+      dashboard.context,
+      { params: { id: one.id }, query: {} },
+      facts,
+    )
+    const held = all(value.unused.map((token) => html`<span class="token faint">${token}</span> `))
+    return {
+      title: `Used by ${one.value.display_name || one.value.name}`,
+      section: `/proxy/${plural}`,
+      body: html`<section class="card" id="usage"><h2>Used in 30 days</h2>
+<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? html`Held and not used: ${held}` : 'All that it holds was used.'} ${when(value.missing.length > 0, () => html`Refused for want of: ${tokens([...value.missing])}`)}</p>
+${table(
+  ['Capability', 'Allowed', 'Refused', 'Last', 'For'],
+  value.capabilities.map(
+    ({ capability, held: holds, allowed, denied, last_allowed_at: last, tools, models }) =>
+      html`<tr><td><span class="token">${capability}</span>${when(!holds, () => html` <span class="badge off">not held</span>`)}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${ago(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
+  ),
+  html`<p>It has not called in 30 days.</p>`,
+)}
+<p>The least set that would have allowed all that was allowed: <code class="copy" tabindex="0">${value.suggested.join(', ') || 'nothing'}</code></p></section>
+<p><a href="${pathOf(plural, one.id)}">Back</a></p>`,
+    }
+  }

@@ -1,0 +1,95 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Dashboard } from '../dashboard.ts'
+import type { Page } from '../page.ts'
+import { ago, all, csrf, type Html, html, may, NOTHING, pathOf, table, tokens, when } from '../parts.ts'
+import { expiresSoon } from './certificate.ts'
+import type { Shown } from './detailed.ts'
+import { demandsOf, PAGES, type Plural } from './kinds.ts'
+
+/** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, found by what one types. */
+export const listPage =
+  (plural: Plural): Page =>
+  async (dashboard, facts) => {
+    const { kind } = PAGES[plural]
+    const asked = new URLSearchParams(facts.query)
+    const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
+    const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
+    const { list, next } = await listOf(dashboard, plural, query, facts)
+    const { enroll } = demandsOf(kind)
+    const older = next?.cursor
+    return {
+      title: plural[0]?.toUpperCase() + plural.slice(1),
+      section: `/proxy/${plural}`,
+      body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, is:inactive" data-key="/"><button>Search</button></form>
+${table(
+  ['Name', 'Holds', 'Certificate', 'Last seen', ''],
+  list.map((one) => lineOf(plural, one, facts.at)),
+  q === ''
+    ? html`<p>There are no ${plural} yet.</p><p>Enroll one below, or on the machine: <code class="copy" tabindex="0">make ${kind.type} NAME=my-${kind.type} CAPS=llm.chat</code></p>`
+    : html`<p>No ${kind.type} fits <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
+)}
+${when(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
+${enrollForm(plural, may(facts, enroll), facts.session, enroll, asked.get('first') === 'yes')}`,
+    }
+  }
+
+interface Query {
+  readonly limit: string
+  readonly q?: string
+  readonly cursor?: string
+}
+
+/** The API lists agents as they are, and others by their kind (docs/protocol.md#principals). */
+async function listOf({ context }: Dashboard, plural: Plural, query: Query, facts: Administered) {
+  if (plural === 'agents') {
+    const { value, next } = await perform(OPERATIONS.agents.list, context, { query }, facts)
+    return { list: value, next }
+  }
+  const { value, next } = await perform(PAGES[plural].operations.list, context, { query }, facts)
+  return { list: value[plural] ?? [], next }
+}
+
+/** The id of a principal, whatever its kind calls it. */
+export const idIn = ({ agent_id: agent, principal_id: other }: Shown): string => agent ?? other ?? ''
+
+const lineOf = (plural: Plural, one: Shown, at: number): Html =>
+  html`<tr${one.is_active ? NOTHING : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
+    one.display_name ? html` <span class="faint">${one.name}</span>` : NOTHING
+  }</td><td>${tokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : NOTHING}</td><td>${certificateOf(one, at)}</td><td>${ago(one.last_seen_at, at)}</td><td>${all(badgesOf(one, at))}</td></tr>`
+
+const certificateOf = ({ cert_not_after: end }: Shown, at: number): Html =>
+  end === null ? html`<span class="faint">none</span>` : ago(end, at)
+
+/** Only what is out of the ordinary. */
+function badgesOf(one: Shown, at: number): readonly Html[] {
+  const badge = (text: string, kind = 'warn'): Html => html`<span class="badge ${kind}">${text}</span> `
+  return [
+    ...(one.is_active ? [] : [badge('inactive', 'off')]),
+    ...(one.capabilities.length === 0 ? [badge('holds nothing', 'off')] : []),
+    ...(expiresSoon(one.cert_not_after, at) ? [badge('expires soon')] : []),
+    ...(one.principal_type !== 'operator' && one.dpop_jkt === null ? [badge('no proof key', 'off')] : []),
+  ]
+}
+
+function enrollForm(
+  plural: Plural,
+  allowed: boolean,
+  session: Parameters<typeof csrf>[0],
+  needs: string,
+  open: boolean,
+): Html {
+  const { kind } = PAGES[plural]
+  if (!allowed) return html`<p class="needs">Enrolling needs <code>${needs}</code>.</p>`
+  const summary =
+    plural === 'agents'
+      ? 'Enroll an agent'
+      : `Enroll ${kind.type === 'user' || kind.type === 'workload' ? 'a' : 'an'} ${kind.type}`
+  return html`<details class="enroll"${open ? html` open` : NOTHING}><summary>${summary}</summary><form method="post" action="/proxy/${plural}">${csrf(session)}
+<label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off"></label>
+<label>Shown as <input name="display_name" maxlength="256" autocomplete="off"></label>
+<label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="llm.chat, mcp.tools.list"></label>
+<p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate by a request of its own.'} An empty set reaches nothing.</p>
+<button>${summary}</button></form></details>`
+}

@@ -1,0 +1,46 @@
+import { ago, all, counted, type Html, html, when } from '../parts.ts'
+import type { Preview } from './previewed.ts'
+
+/** What is said of the button that would make the change. */
+export const buttonOf = ({ totals }: Pick<Preview, 'totals'>): string =>
+  totals.newly_refused > 0
+    ? `Update: ${counted(totals.newly_refused, 'call')} of the last 30 days would be refused`
+    : 'Update'
+
+/** What a change would have done to the calls of the last 30 days: refused, let through, not to be known. */
+export function rehearsalOf(preview: Preview, now: number): Html {
+  const {
+    totals,
+    newly_refused: refused,
+    newly_allowed: allowed,
+    undecidable,
+    window,
+    expectations,
+  } = preview
+  const quiet = totals.newly_refused + totals.newly_allowed + totals.undecidable === 0
+  return html`<section id="rehearsal" aria-live="polite" data-button="${buttonOf(preview)}" data-refused="${String(totals.newly_refused)}">
+${when(quiet, () => html`<p class="faint">Of ${counted(window.decisions, 'call')} in the last 30 days, none would have gone another way.</p>`)}
+${when(totals.newly_refused > 0, () => pile('refused', `${counted(totals.newly_refused, 'call')} would have been refused`, refused, now))}
+${when(totals.newly_allowed > 0, () => pile('allowed', `${counted(totals.newly_allowed, 'call')} would have been let through`, allowed, now))}
+${when(totals.undecidable > 0, () => html`<div class="pile unknown"><h3>${counted(totals.undecidable, 'call')} could go either way</h3><ul>${all(undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`))}</ul></div>`)}
+${all(
+  expectations
+    .filter(({ after }) => !after)
+    .map(
+      ({ line, sentence, before }) =>
+        html`<p class="pile refused">${before ? 'Expected, and now no more' : 'Expected, and false already'} (line ${String(line)}): ${sentence}</p>`,
+    ),
+)}
+${when(preview.truncated, () => html`<p class="faint">Only the largest groups are shown.</p>`)}
+</section>`
+}
+
+const pile = (kind: string, title: string, groups: Preview['newly_refused'], now: number): Html =>
+  html`<div class="pile ${kind}"><h3>${title}</h3><ul>${all(
+    groups
+      .slice(0, 20)
+      .map(
+        ({ action, tool, model, capability, decisions, last_at: last, samples }) =>
+          html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} <span class="faint">${capability ?? ''}</span> last ${ago(last, now)} ${all(samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `))}</li>`,
+      ),
+  )}</ul></div>`

@@ -1,0 +1,47 @@
+import type { Administered } from '../../plugins/operators/operator.ts'
+import { ledgerHead } from '../admin/audit.ts'
+import { perform } from '../admin/operation.ts'
+import { OPERATIONS } from '../admin/operations.ts'
+import type { Reply } from '../http/reply.ts'
+import type { Dashboard } from './dashboard.ts'
+import { frame } from './frame.ts'
+import type { Page } from './page.ts'
+import { ago, button, copyable, facts as factsOf, type Html, html } from './parts.ts'
+
+/** GET /proxy/proof: where the ledger stands, and how anybody verifies it. */
+export const proofPage: Page = async (dashboard, facts) => ({
+  title: 'Proof',
+  section: '/proxy/proof',
+  body: await bodyOf(dashboard, facts, html``),
+})
+
+/** POST /proxy/proof/verify: recomputes the whole chain, and says what came of it. */
+export const verifyForm =
+  (dashboard: Dashboard) =>
+  async (facts: Administered): Promise<Reply> => {
+    const { value } = await perform(OPERATIONS.audit.verify, dashboard.context, {}, facts)
+    const verdict = value.ok
+      ? html`<p class="notice" role="status">Whole: ${value.rows.toLocaleString('en')} rows were recomputed, and each is what its hash says.</p>`
+      : html`<p class="problem" role="alert">Damaged: ${value.first_bad ? `row ${value.first_bad.seq} of ${value.first_bad.stream} ${value.first_bad.problem}` : 'see the export'}.</p>`
+    return frame(dashboard, facts, {
+      title: 'Proof',
+      section: '/proxy/proof',
+      body: await bodyOf(dashboard, facts, verdict),
+    })
+  }
+
+async function bodyOf({ context }: Dashboard, facts: Administered, verdict: Html): Promise<Html> {
+  const head = await ledgerHead(context)
+  return html`${verdict}<section class="card"><h2>Where the ledger stands</h2>${
+    head
+      ? factsOf([
+          ['Last row', `${head.seq} of ${head.stream}`],
+          ['Recorded', ago(head.recorded_at, facts.at)],
+          ['Hash', copyable(head.row_hash)],
+        ])
+      : html`<p>It is empty.</p>`
+  }<p class="faint">Whoever keeps this hash elsewhere can tell later whether anything before it was rewritten.</p>
+${button(facts, 'admin.audit', '/proxy/proof/verify', 'Verify the whole ledger')}</section>
+<section class="card"><h2>For an auditor</h2><p><a href="/v1/admin/audit/export" download="ledger.ndjson">Export the ledger</a> (NDJSON), and verify it anywhere, without this service:</p>
+<pre class="copy" tabindex="0">make sallyport ARGS="verify ledger.ndjson"</pre><pre class="copy" tabindex="0">python3 docs/verify.py ledger.ndjson --authority</pre></section>`
+}

@@ -1,0 +1,89 @@
+import { Refusal } from '../../plugins/refusal.ts'
+import { administerOnRecord } from '../admin/administer.ts'
+import { perform } from '../admin/operation.ts'
+import { OPERATIONS } from '../admin/operations.ts'
+import type { Reply } from '../http/reply.ts'
+import { seeOther } from '../operators/pages/page.ts'
+import { acting, type Submitted } from './acting.ts'
+import type { Dashboard } from './dashboard.ts'
+import { frame } from './frame.ts'
+import type { Page } from './page.ts'
+import { ago, button, csrf, facts as factsOf, html, may, table, when } from './parts.ts'
+import { problems } from './principals/enroll.ts'
+
+/** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
+export const settingsPage: Page = async ({ context }, facts) => {
+  const { at } = facts
+  const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
+  const { value } = await perform(OPERATIONS.sessions.list, context, {}, facts)
+  return {
+    title: 'Settings',
+    section: '/proxy/settings',
+    body: html`<section class="card"><h2>Operator secret</h2>${factsOf([
+      ['State', secret.disabled ? 'disabled' : secret.is_set ? 'set' : 'not set'],
+      ['Last used', ago(secret.last_used_at, at)],
+    ])}
+${
+  may(facts, 'admin.operators')
+    ? html`<form method="post" action="/proxy/settings/secret">${csrf(facts.session)}<label>New secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength></label><label>The same again <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label><p class="faint">12 to 72 letters, digits and signs, no blanks.</p><button>Rotate</button></form>
+${when(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators administer.</span></p>`)}`
+    : html`<p class="needs">Rotating it needs <code>admin.operators</code>.</p>`
+}</section>
+<section class="card"><h2>Signed in with a browser</h2>${table(
+      ['Operator', 'By', 'Since', 'Last used', 'Until', ''],
+      value.sessions.map(
+        (one) =>
+          html`<tr><td>${one.operator}${one.current ? html` <span class="badge">this one</span>` : ''}</td><td>${[one.via, ...one.amr].join(', ')}</td><td>${ago(one.created_at, at)}</td><td>${ago(one.used_at, at)}</td><td>${ago(one.expires_at, at)}</td><td>${button(facts, 'admin.read', `/proxy/settings/sessions/${one.id}/end`, 'End')}</td></tr>`,
+      ),
+      html`<p>Nobody.</p>`,
+    )}</section>
+<section class="card"><h2>Configuration in force</h2>${factsOf([
+      ['Organisation', context.organisation],
+      ['Trust domain', context.trustDomain],
+      ['Digest', context.configDigest],
+      ['Second person for', context.twoPerson.join(', ') || 'nothing'],
+      ['Rehearsal before changes', context.requireRehearsal],
+    ])}<p class="faint">It comes from <code>plugins/config</code>; <code class="copy" tabindex="0">make check-config</code> says what is in it, file by file.</p></section>`,
+  }
+}
+
+/** POST /proxy/settings/secret: another operator secret, typed twice. */
+export const rotateForm =
+  (dashboard: Dashboard) =>
+  async (facts: Submitted): Promise<Reply> => {
+    const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
+    const refused = (refusal: Refusal): Promise<Reply> =>
+      frame(dashboard, facts, {
+        title: 'The secret is the old one',
+        section: '/proxy/settings',
+        status: refusal.status,
+        body: html`${problems(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
+      })
+    if (secret !== again)
+      return refused(new Refusal('body_unprocessable', { message: 'The two secrets are not the same.' }))
+    try {
+      await administerOnRecord(
+        OPERATIONS.secret.rotate,
+        dashboard.context,
+        { body: { new_secret: secret } },
+        facts,
+      )
+    } catch (error) {
+      if (error instanceof Refusal && error.status < 500) return refused(error)
+      throw error
+    }
+    return seeOther('/proxy/settings?notice=rotated')
+  }
+
+/** The other forms of the page. */
+export const settingsForms = (dashboard: Dashboard) => {
+  const to = (): string => '/proxy/settings'
+  return {
+    disable: acting(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
+    end: acting(dashboard, OPERATIONS.sessions.end, {
+      given: ({ params }) => ({ params: { id: params.id ?? '' } }),
+      to,
+      notice: 'ended',
+    }),
+  }
+}

@@ -1,0 +1,65 @@
+import { operatorOfNoTable } from '../../plugins/operators/actor.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import { perform } from '../admin/operation.ts'
+import type { Reply } from '../http/reply.ts'
+import type { Form } from '../operators/pages/form.ts'
+import { signInBySecret } from '../operators/pages/sign-in.ts'
+import type { Dashboard } from './dashboard.ts'
+import { document } from './frame.ts'
+import { type Html, html, NOTHING } from './parts.ts'
+import { problems } from './principals/enroll.ts'
+import { refusedPage } from './refused.ts'
+
+/** GET /proxy/setup?code=: the first page of all, for whoever has the code that the starting terminal printed. */
+export const setupPage =
+  (dashboard: Dashboard) =>
+  ({ query, remoteAddress }: Arrival): Reply => {
+    const code = new URLSearchParams(query).get('code') ?? ''
+    dashboard.setup.check(code, remoteAddress)
+    return shown(dashboard, code, NOTHING, 200)
+  }
+
+/** POST /proxy/setup: the operator secret, typed twice. Whoever sets it is signed in by it. */
+export const setupForm =
+  (dashboard: Dashboard) =>
+  async (facts: Arrival & Form): Promise<Reply> => {
+    const { form } = facts
+    const { actor, holder } = operatorOfNoTable('admin', 'setup_code', [])
+    const [code, secret] = [form.get('code') ?? '', form.get('secret') ?? '']
+    dashboard.setup.check(code, facts.remoteAddress)
+    try {
+      if (secret !== form.get('secret_again'))
+        throw new Refusal('body_unprocessable', { message: 'The two secrets are not the same.' })
+      const body = { setup_code: code, new_secret: secret }
+      await perform(dashboard.setup.operation, dashboard.context, { body }, { ...facts, actor })
+    } catch (error) {
+      const isTyped = error instanceof Refusal && error.reason === 'body_unprocessable'
+      if (isTyped) return shown(dashboard, code, problems(error), error.status)
+      throw error
+    }
+    const signIn = signInBySecret(dashboard.signIn)
+    return signIn({ ...facts, actor, holder, query: 'next=/proxy/agents?first=yes' })
+  }
+
+/** Once a secret is set there is nothing at this path, for ever: also for the one of two who came second. */
+export const setupRefused = (refusal: Refusal, facts: Arrival): Reply =>
+  refusedPage(GONE.has(refusal.reason) ? new Refusal('not_found', { message: SET }) : refusal, facts)
+
+const GONE: ReadonlySet<RefusalReason> = new Set(['conflict'])
+const SET = 'This service is set up: somebody has set its operator secret. Sign in with it at /proxy/sign-in.'
+
+const shown = ({ context }: Dashboard, code: string, problem: Html, status: number): Reply =>
+  document(
+    'Set up',
+    html`<main class="alone"><h1>Set up Sallyport</h1>${problem}
+<p>Nobody administers this service yet. Set its operator secret: it opens everything, and is for when nothing else does.</p>
+<form method="post" action="/proxy/setup"><input type="hidden" name="code" value="${code}">
+<label>Operator secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength aria-describedby="rule"></label>
+<p id="rule" class="faint">12 to 72 letters, digits and signs, no blanks.</p>
+<label>The same again <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label>
+<button class="main">Set it, and sign in</button></form>
+<dl class="facts"><dt>Organisation</dt><dd>${context.organisation}</dd><dt>Trust domain</dt><dd>${context.trustDomain}</dd></dl>
+<p class="faint">Both stand in every certificate. <code>MCP_PROXY_ORG</code> and <code>MCP_PROXY_TRUST_DOMAIN</code> set them, before the first start. <a href="/pki/ca.crt" download="sallyport-ca.crt">The CA certificate</a> that was made for them is what clients trust this service by.</p></main>`,
+    status,
+  )

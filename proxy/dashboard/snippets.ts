@@ -1,0 +1,26 @@
+import type { Dashboard } from './dashboard.ts'
+import { all, type Html, html } from './parts.ts'
+
+/** What to tell the common clients so that they come here as an agent whose folder is `agents/<name>`. */
+export function snippets({ baseUrls, proofRequired }: Dashboard, name: string): Html {
+  const url = baseUrls()[0] ?? 'https://localhost:9443'
+  const folder = `agents/${name}`
+  const tls = `--cert ${folder}/agent.crt --key ${folder}/agent.key --cacert ${folder}/org-ca.crt`
+  const direct: readonly (readonly [string, string])[] = [
+    [
+      'curl',
+      `curl ${tls} ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hello"}]}'`,
+    ],
+  ]
+  const sidecar = `make connect IDENTITY=${folder} PORT=8787`
+  const local = 'http://127.0.0.1:8787'
+  const clients: readonly (readonly [string, string])[] = [
+    ['The sidecar, which signs each call', sidecar],
+    ['OpenAI SDK, Codex', `export OPENAI_BASE_URL=${local}/v1 OPENAI_API_KEY=unused`],
+    ['Anthropic SDK, Claude Code', `export ANTHROPIC_BASE_URL=${local} ANTHROPIC_API_KEY=unused`],
+    ['MCP clients', `${local}/v1/mcp`],
+  ]
+  const shown = [...(proofRequired ? [] : direct), ...clients]
+  return html`<dl class="facts">${all(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
+<p class="faint">Every client's own settings: <code>make env IDENTITY=${folder}</code></p>`
+}

@@ -1,0 +1,201 @@
+import t from 'tap'
+import { type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { type Jar, signedInBySecret } from '../../support/oidc/jar.ts'
+
+const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
+
+/** A browser before the page of an agent. */
+class Form {
+  readonly #jar: Jar
+  readonly #path: string
+  #fields: Record<string, string> = {}
+
+  constructor(jar: Jar, path: string) {
+    this.#jar = jar
+    this.#path = path
+  }
+
+  /** Reads the hidden fields of the page, as a browser has them. */
+  async open(): Promise<string> {
+    const { text } = await this.#jar.ask('GET', this.#path)
+    return this.read(text)
+  }
+
+  read(text: string): string {
+    const [, form = ''] = /<form[^>]*data-rehearse[^>]*>([\s\S]*?)<\/form>/.exec(text) ?? []
+    const hidden = [...form.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)"/g)]
+    this.#fields = Object.fromEntries(
+      hidden.map(([, name = '', value = '']) => [name, value.replaceAll('&quot;', '"')]),
+    )
+    return form
+  }
+
+  send(fields: Readonly<Record<string, string>>, headers: Readonly<Record<string, string>> = {}) {
+    return this.#jar.send(`${this.#path}/capabilities`, { ...this.#fields, ...fields }, headers)
+  }
+}
+
+const heldBy = async (gateway: TestGateway, { id }: Pick<Identity, 'id'>): Promise<readonly string[]> =>
+  (await gateway.admin('GET', `/v1/admin/agents/${id}`)).json.capabilities
+
+await t.test(
+  '§4.4 the form replaces the set of an agent, a user and a workload, with one row <type>.capabilities_set',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const jar = await signedInBySecret(gateway)
+    await gateway.enroll('bot', ['llm.chat'])
+    await gateway.admin('POST', '/v1/admin/users', { user_name: 'ada' })
+    await gateway.admin('POST', '/v1/admin/workloads', { workload_name: 'nightly' })
+    for (const [plural, type, id] of [
+      ['agents', 'agent', 'acme::bot'],
+      ['users', 'user', 'acme::user::ada'],
+      ['workloads', 'workload', 'acme::workload::nightly'],
+    ] as const) {
+      const form = new Form(jar, `/proxy/${plural}/${encodeURIComponent(id)}`)
+      t.match(await form.open(), />Update</)
+      const sent = await form.send({ capabilities: ' llm.chat ,mcp.tools.list,, llm.chat,' })
+      t.equal(sent.status, 303, sent.text)
+      t.equal(sent.headers.location, `/proxy/${plural}/${encodeURIComponent(id)}?notice=updated`)
+      t.match((await jar.ask('GET', String(sent.headers.location))).text, 'One row in the ledger says so')
+      const { json } = await gateway.admin('GET', `/v1/admin/${plural}/${id}`)
+      t.same(json.capabilities, ['llm.chat', 'mcp.tools.list'])
+      const rows = await gateway.rows({ action: `${type}.capabilities_set` })
+      t.equal(rows.length, 1)
+      t.match(rows[0], { principal_id: 'admin', status: 'success' })
+      t.same(rows[0]?.detail.capabilities, ['llm.chat', 'mcp.tools.list'], 'the full new list')
+    }
+    const emptied = new Form(jar, '/proxy/agents/acme::bot')
+    await emptied.open()
+    t.equal((await emptied.send({ capabilities: '' })).status, 303)
+    t.same(
+      (await gateway.admin('GET', '/v1/admin/agents/acme::bot')).json.capabilities,
+      [],
+      'an empty box is the empty set',
+    )
+  },
+)
+
+await t.test(
+  'what would have been refused is shown first, changes nothing, and is made by a second button',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
+    for (let calls = 0; calls < 3; calls += 1)
+      t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const jar = await signedInBySecret(gateway)
+    const form = new Form(jar, '/proxy/agents/acme::bot')
+    await form.open()
+    const asked = await form.send({ capabilities: 'reports.read' })
+    t.equal(asked.status, 200)
+    t.match(asked.text, 'Update: 3 calls of the last 30 days would be refused')
+    t.match(asked.text, '3 calls would have been refused')
+    t.match(asked.text, />reports.read<\/textarea>/, 'what was typed is kept')
+    t.same(await heldBy(gateway, bot), ['llm.chat', 'reports.read'], 'nothing changed')
+    t.same(await gateway.rows({ action: 'agent.capabilities_set' }), [])
+
+    const preview = await form.send({ capabilities: 'reports.read', preview: 'yes', confirm: 'yes' })
+    t.equal(preview.status, 200, 'a preview changes nothing, whatever else is sent')
+    t.same(await heldBy(gateway, bot), ['llm.chat', 'reports.read'])
+
+    form.read(asked.text)
+    t.equal((await form.send({ capabilities: 'reports.read' })).status, 303)
+    t.same(await heldBy(gateway, bot), ['reports.read'])
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 403)
+  },
+)
+
+await t.test(
+  '§7 a token that breaks the rules is 422: what was typed is kept, and the token named',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const jar = await signedInBySecret(gateway)
+    const form = new Form(jar, '/proxy/agents/acme::bot')
+    await form.open()
+    for (const [typed, named] of [
+      ['llm.chat, Bad-Token', 'Bad-Token'],
+      ['llm.chat, <script>alert(1)</script>', '&lt;script&gt;alert(1)&lt;/script&gt;'],
+      ['admin.read', 'admin.read'],
+      [Array.from({ length: 65 }, (_, n) => `t.n${n}`).join(','), 'The set'],
+    ] as const) {
+      const sent = await form.send({ capabilities: typed })
+      t.equal(sent.status, 422, typed)
+      const [, problem = ''] = /<ul class="problem"[^>]*>([\s\S]*?)<\/ul>/.exec(sent.text) ?? []
+      t.match(problem, `<code>${named}</code>`)
+      t.match(sent.text, `>${typed.replaceAll('<', '&lt;').replaceAll('>', '&gt;')}</textarea>`)
+    }
+    t.same(await heldBy(gateway, bot), ['llm.chat'])
+    t.same(await gateway.rows({ action: 'agent.capabilities_set' }), [])
+  },
+)
+
+await t.test('two operators cannot overwrite each other: the second sees both versions', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', [])
+  const [one, other] = [await signedInBySecret(gateway), await signedInBySecret(gateway)]
+  const [mine, theirs] = [
+    new Form(one, '/proxy/agents/acme::bot'),
+    new Form(other, '/proxy/agents/acme::bot'),
+  ]
+  await mine.open()
+  await theirs.open()
+  t.equal((await mine.send({ capabilities: 'llm.chat' })).status, 303)
+  const stale = await theirs.send({ capabilities: 'mcp.tools.list' })
+  t.equal(stale.status, 412)
+  t.match(stale.text, 'Somebody has changed it meanwhile')
+  t.match(stale.text, /Stored now<\/dt><dd><span class="token">llm\.chat/)
+  t.match(stale.text, /Typed by you<\/dt><dd><span class="token">mcp\.tools\.list/)
+  t.same(await heldBy(gateway, bot), ['llm.chat'])
+  theirs.read(stale.text)
+  const again = await theirs.send({ capabilities: 'llm.chat, mcp.tools.list' })
+  t.equal(again.status, 303)
+  t.same(await heldBy(gateway, bot), ['llm.chat', 'mcp.tools.list'])
+})
+
+await t.test(
+  'CSRF: no form of the dashboard does anything without its own session, its token and a page of ours',
+  async (t) => {
+    const gateway = await testGateway(t)
+    await gateway.enroll('bot', ['llm.chat'])
+    const jar = await signedInBySecret(gateway)
+    const other = await signedInBySecret(gateway)
+    const csrfOf = async (one: Jar): Promise<string> => (await one.ask('GET', '/v1/admin/session')).json.csrf
+    const [csrf, foreign] = [await csrfOf(jar), await csrfOf(other)]
+    const before = (await gateway.rows({ order: 'desc', limit: 1 }))[0]?.seq
+    const forms: readonly (readonly [string, Record<string, string>])[] = [
+      ['/proxy/agents', { agent_name: 'mallory', capabilities: 'llm.chat' }],
+      ['/proxy/agents/acme::bot/capabilities', { capabilities: '', confirm: 'yes' }],
+      ['/proxy/agents/acme::bot/deactivate', {}],
+      ['/proxy/operators', { operator_name: 'mallory', capabilities: 'admin.read' }],
+      [
+        '/proxy/settings/secret',
+        { secret: 'correct-horse-of-mallory', secret_again: 'correct-horse-of-mallory' },
+      ],
+      ['/proxy/settings/secret/disable', {}],
+      ['/proxy/pki', { ca_pem: 'x', kind: 'spiffe' }],
+      ['/proxy/tools/mcpr_0/bindings', { agent_id: 'acme::bot' }],
+    ]
+    for (const [path, fields] of forms) {
+      for (const [token, headers, why] of [
+        ['', {}, 'no token'],
+        [foreign, {}, "another session's token"],
+        [csrf, { origin: 'https://evil.example' }, 'another site'],
+        [csrf, { origin: 'null' }, 'no site'],
+        [csrf, { 'sec-fetch-site': 'cross-site' }, 'another site, as the browser says'],
+        [csrf, { 'sec-fetch-site': 'same-site' }, 'a neighbour'],
+      ] as const) {
+        const sent = await jar.send(path, { ...fields, ...(token && { csrf: token }) }, headers)
+        t.equal(sent.status, 403, `${path}: ${why}`)
+      }
+      const asJson = await jar.ask('POST', path, { 'x-csrf-token': csrf }, { ...fields, csrf })
+      t.equal(asJson.status, 400, `${path}: no form`)
+      const nobody = await gateway.call(null, 'POST', path, {
+        headers: { 'content-type': 'application/x-www-form-urlencoded' },
+        body: new URLSearchParams({ ...fields, csrf }).toString(),
+      })
+      t.equal(nobody.status, 303, `${path}: nobody is signed in`)
+      t.equal(nobody.headers.location, '/proxy/sign-in')
+    }
+    t.equal((await gateway.rows({ order: 'desc', limit: 1 }))[0]?.seq, before, 'no row, and so no change')
+  },
+)

@@ -1,0 +1,122 @@
+import t from 'tap'
+import { SECTIONS } from '../../../proxy/dashboard/frame.ts'
+import { testGateway } from '../../support/gateway.ts'
+import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
+
+const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
+
+await t.test(
+  '§4.4 every page is there for who is signed in, loads nothing from elsewhere and works without a script',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    t.equal((await gateway.call(bot, 'POST', '/v1/mcp', { body: {} })).status < 500, true)
+    const jar = await signedInBySecret(gateway)
+    const more = [
+      '/proxy/agents/acme%3A%3Abot',
+      '/proxy/agents/acme::bot',
+      '/proxy/agents/acme::bot/usage',
+      '/proxy/agents/acme::bot/first-call',
+    ]
+    for (const path of [...SECTIONS.map(([path]) => path), ...more]) {
+      const page = await jar.ask('GET', path)
+      t.equal(page.status, 200, `${path}: ${page.text.slice(0, 400)}`)
+      t.match(
+        page.headers['content-security-policy'],
+        /^default-src 'none'; script-src 'self'; style-src 'self'/,
+      )
+      t.equal(page.headers['cache-control'], 'no-store', path)
+      t.notMatch(page.text, /style=|onclick|<style|<script>/, `${path}: nothing inline`)
+      const loaded = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, url = '']) => url)
+      t.ok(loaded.length > 10)
+      t.same(
+        loaded.filter((url) => !/^(?:\/|\?|#|data:,)/.test(url)),
+        [],
+        `${path}: nothing from elsewhere`,
+      )
+    }
+    const [, style = ''] =
+      /href="(\/proxy\/assets\/[^"]+\.css)"/.exec((await jar.ask('GET', '/proxy')).text) ?? []
+    const asset = await jar.ask('GET', style)
+    t.equal(asset.status, 200)
+    t.match(asset.headers['cache-control'], /immutable/)
+  },
+)
+
+await t.test('a page asks who is signed in, and comes back to where one wanted to go', async (t) => {
+  const gateway = await testGateway(t)
+  const jar = new Jar(gateway)
+  for (const [path] of SECTIONS) {
+    const sent = await jar.ask('GET', `${path}?x=1`)
+    t.equal(sent.status, 303, path)
+    t.equal(sent.headers.location, `/proxy/sign-in?next=${encodeURIComponent(`${path}?x=1`)}`)
+  }
+  t.equal((await jar.ask('GET', '/proxy/capabilities.json')).status, 401)
+  const secret = await gateway.call(null, 'GET', '/proxy/agents', {
+    headers: { 'x-admin-secret': 'correct-horse-battery' },
+  })
+  t.equal(secret.status, 303, 'the secret in a header opens no page')
+})
+
+await t.test('Activity tells each call in one line, and its why page gate by gate', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const none = await gateway.enroll('none', [])
+  const ok = await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+  const refused = await gateway.call(none, 'POST', '/v1/chat/completions', { body: CHAT })
+  const jar = await signedInBySecret(gateway)
+  const activity = (await jar.ask('GET', '/proxy/activity')).text
+  t.match(activity, /acme::bot/)
+  t.match(activity, /acme::none/)
+  const narrowed = (await jar.ask('GET', '/proxy/activity?principal=acme::none&status=denied')).text
+  t.match(narrowed, /capability_missing/)
+  t.notMatch(narrowed, /<td>acme::bot/)
+  const why = (await jar.ask('GET', `/proxy/activity/${String(refused.headers['x-request-id'])}`)).text
+  t.match(why, /✓ pin/)
+  t.match(why, /✗ capability/)
+  t.match(why, /llm\.chat/)
+  const allowed = (await jar.ask('GET', `/proxy/activity/${String(ok.headers['x-request-id'])}`)).text
+  t.match(allowed, /✓ capability/)
+  t.match(allowed, /Set held then<\/dt><dd><span class="token">llm\.chat</)
+  t.match(allowed, />agent\.created<\/a> of admin/, 'by the row that granted it')
+  t.equal((await jar.ask('GET', '/proxy/activity/req_nothing')).status, 404)
+  t.equal((await jar.ask('GET', '/proxy/activity?since=never')).status, 422)
+})
+
+await t.test('/proxy/capabilities.json says who holds and what demands each token', async (t) => {
+  const gateway = await testGateway(t)
+  await gateway.enroll('bot', ['llm.chat', 'reports.read'])
+  const { json } = await (await signedInBySecret(gateway)).ask('GET', '/proxy/capabilities.json')
+  const named = new Map(json.capabilities.map((one: { capability: string }) => [one.capability, one]))
+  t.match(named.get('llm.chat'), { kind: 'built_in', held_by: 1 })
+  t.match(named.get('reports.read'), { kind: 'operator', held_by: 1, demanded_by: [] })
+})
+
+await t.test(
+  'a list is searched by name, capability, expiry and use, and says what it does not understand',
+  async (t) => {
+    const gateway = await testGateway(t)
+    await gateway.enroll('writer', ['llm.chat'])
+    await gateway.enroll('reader', ['mcp.tools.list'])
+    const jar = await signedInBySecret(gateway)
+    const found = async (q: string): Promise<readonly string[]> => {
+      const page = await jar.ask('GET', `/proxy/agents?${new URLSearchParams({ q }).toString()}`)
+      t.equal(page.status, 200, q)
+      return [...page.text.matchAll(/<a class="row"[^>]*>([^<]+)</g)].map(([, name = '']) => name)
+    }
+    t.same(await found('writ'), ['writer'])
+    t.same(await found('cap:mcp.tools.list'), ['reader'])
+    t.same(await found('cap:llm.chat writ is:active'), ['writer'])
+    t.same(await found('expires:30d'), [])
+    t.same(await found('expires:<120d'), ['reader', 'writer'])
+    t.same(await found('unused:1h'), ['reader', 'writer'])
+    t.same(await found('is:inactive'), [])
+    for (const wrong of ['expires:soon', 'is:happy'])
+      t.equal(
+        (await jar.ask('GET', `/proxy/agents?${new URLSearchParams({ q: wrong }).toString()}`)).status,
+        422,
+        wrong,
+      )
+  },
+)

@@ -1,0 +1,89 @@
+import t from 'tap'
+import { testGateway } from '../../support/gateway.ts'
+import { Jar } from '../../support/oidc/jar.ts'
+
+const SECRET = 'correct-horse-of-ours'
+const TWICE = { secret: SECRET, secret_again: SECRET }
+const UNSET = { settings: { MCP_PROXY_ADMIN_SECRET: '' } }
+
+await t.test(
+  'first boot: the code on the terminal opens the page that sets the secret, and signs in',
+  async (t) => {
+    const gateway = await testGateway(t, UNSET)
+    const code = gateway.setupCode
+    const jar = new Jar(gateway)
+    for (const wrong of ['', '?code=', '?code=AAAAA-AAAAA-AAAAA-AAAAA'])
+      t.equal((await jar.ask('GET', `/proxy/setup${wrong}`)).status, 403, wrong)
+    const page = await jar.ask('GET', `/proxy/setup?code=${code}`)
+    t.equal(page.status, 200)
+    t.match(page.text, 'acme')
+    t.match(page.text, '/pki/ca.crt')
+    t.equal((await jar.send('/proxy/setup', { ...TWICE, code: 'AAAAA' })).status, 403)
+    const typo = await jar.send('/proxy/setup', { ...TWICE, code, secret_again: `${SECRET}x` })
+    t.equal(typo.status, 422)
+    t.match(typo.text, 'not the same')
+    t.equal((await jar.send('/proxy/setup', { secret: 'short', secret_again: 'short', code })).status, 422)
+    t.notMatch(typo.text, SECRET, 'what was typed is not shown')
+    t.equal(
+      (await jar.send('/proxy/setup', { ...TWICE, code }, { origin: 'https://evil.example' })).status,
+      403,
+    )
+
+    const set = await jar.send('/proxy/setup', { ...TWICE, code })
+    t.equal(set.status, 303, set.text)
+    t.equal(set.headers.location, '/proxy/agents?first=yes')
+    const agents = await jar.ask('GET', '/proxy/agents?first=yes')
+    t.equal(agents.status, 200, 'signed in')
+    t.match(agents.text, /<details class="enroll" open>/)
+    const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(agents.text) ?? []
+    const enrolled = await jar.send('/proxy/agents', { csrf, agent_name: 'first', capabilities: 'llm.chat' })
+    t.equal(enrolled.status, 200, enrolled.text)
+    t.match(enrolled.text, '-----BEGIN PRIVATE KEY-----')
+    t.match(enrolled.text, 'OPENAI_BASE_URL')
+    t.match(enrolled.text, 'data-wait="/proxy/agents/acme%3A%3Afirst/first-call"')
+    t.equal(enrolled.headers['cache-control'], 'no-store')
+    t.equal(
+      (await jar.send('/proxy/agents', { csrf, agent_name: 'first', capabilities: 'llm.chat' })).status,
+      409,
+      'shown once',
+    )
+    t.match((await jar.ask('GET', '/proxy/agents/acme::first/first-call')).text, 'Waiting for the first call')
+
+    for (const path of ['/proxy/setup', `/proxy/setup?code=${code}`])
+      t.equal((await jar.ask('GET', path)).status, 404, 'closed for ever after')
+    const late = await new Jar(gateway).send('/proxy/setup', { ...TWICE, code })
+    t.equal(late.status, 404)
+    t.match(late.text, 'somebody has set its operator secret', 'and the other is told')
+    const actions = (await gateway.rows({ order: 'asc' })).map(({ action }) => action)
+    t.same(
+      actions.filter((one) => one.startsWith('admin.')),
+      ['admin.secret_rotated', 'admin.sign_in'],
+    )
+  },
+)
+
+await t.test('of two people who set up at once, one wins and the other is told', async (t) => {
+  const gateway = await testGateway(t, UNSET)
+  const { setupCode: code } = gateway
+  const sent = await Promise.all(
+    [1, 2, 3].map((n) =>
+      new Jar(gateway).send('/proxy/setup', {
+        code,
+        secret: `${SECRET}-${n}`,
+        secret_again: `${SECRET}-${n}`,
+      }),
+    ),
+  )
+  t.same(
+    sent.map(({ status }) => status).toSorted((a, b) => a - b),
+    [303, 404, 404],
+  )
+})
+
+await t.test('a guessed code is throttled as a secret is', async (t) => {
+  const gateway = await testGateway(t, UNSET)
+  const jar = new Jar(gateway)
+  for (let guess = 0; guess < 10; guess += 1)
+    t.equal((await jar.ask('GET', `/proxy/setup?code=AAAAA-${guess}`)).status, 403)
+  t.equal((await jar.ask('GET', `/proxy/setup?code=${gateway.setupCode}`)).status, 429)
+})
