@@ -49,7 +49,7 @@ export const facts = (rows: readonly (readonly [name: string, value: Html | stri
 export const table = (heads: readonly string[], rows: readonly Html[], empty: Html): Html =>
   rows.length === 0
     ? html`<div class="empty">${empty}</div>`
-    : html`<div class="wide"><table><thead><tr>${all(heads.map((head) => html`<th scope="col">${head}</th>`))}</tr></thead>
+    : html`<div class="wide" role="region" tabindex="0" aria-label="${heads.filter((head) => head !== '').join(', ')}"><table><thead><tr>${all(heads.map((head) => html`<th scope="col">${head}</th>`))}</tr></thead>
 <tbody>${all(rows)}</tbody></table></div>`
 
 /** The fields that every form has which changes something. */

@@ -153,7 +153,7 @@ await t.test('two operators cannot overwrite each other: the second sees both ve
 })
 
 await t.test(
-  'CSRF: no form of the dashboard does anything without its own session, its token and a page of ours',
+  'threat 20 CSRF: no form of the dashboard does anything without its own session, its token and a page of ours',
   async (t) => {
     const gateway = await testGateway(t)
     await gateway.enroll('bot', ['llm.chat'])

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { connect } from 'node:tls'
-import { type BrowserContext, chromium } from 'playwright-core'
+import { type BrowserContext, type BrowserContextOptions, chromium } from 'playwright-core'
 import type { Test } from 'tap'
 import type { TestGateway } from '../gateway.ts'
 
@@ -18,14 +18,14 @@ export const skipWithoutChromium = existsSync(CHROMIUM) ? false : 'no Chromium'
 export async function openChromium(
   t: Test,
   gateway: Pick<TestGateway, 'url' | 'ca'>,
-): Promise<() => Promise<BrowserContext>> {
+): Promise<(options?: BrowserContextOptions) => Promise<BrowserContext>> {
   const browser = await chromium.launch({
     executablePath: CHROMIUM,
     args: [`--ignore-certificate-errors-spki-list=${await keyOf(gateway)}`, '--no-proxy-server'],
   })
   t.teardown(() => browser.close())
-  return async () => {
-    const context = await browser.newContext()
+  return async (options = {}) => {
+    const context = await browser.newContext(options)
     context.setDefaultTimeout(PATIENCE_MS)
     return context
   }
