@@ -225,14 +225,14 @@ interface OperatorSessionTable {
   readonly id_sha256: string
   /** Null: by the operator secret. */
   readonly principal_id: string | null
-  readonly via: 'oidc' | 'secret'
+  readonly via: 'oidc' | 'secret' | 'certificate'
   /** JSON array: how the identity provider has authenticated the person (RFC 8176). */
   readonly amr: string
   readonly issuer: string | null
   readonly subject: string | null
   /** The `sid` of the identity provider, which a logout names. */
   readonly provider_session: string | null
-  /** JSON array of lower-case hex: the entries of the configuration, or the secret, that have let it in. */
+  /** JSON array of lower-case hex: the entries of the configuration, the secret, or the certificate, that have let it in. */
   readonly mapped_by: string
   readonly created_at: string
   readonly used_at: ColumnType<string, string, string>

@@ -209,6 +209,7 @@ function signingIn(
   return {
     context,
     sessions: plugins.sessions,
+    pin: plugins.pinNow,
     rules: rulesOf(operators),
     mapping: mappingOf(operators.oidc),
     provider: operators.oidc ? new Provider(operators.oidc, monotonic) : null,

@@ -317,6 +317,13 @@ export function pipelines({
           .pass(formToken)
           .pass(stillMay(browser, pageGate))
           .pass(singleUse(claims)),
+      /** An operator's certificate, with what the mode demands beside it: a browser signs no proofs. */
+      certificate: anyone
+        .pass(adminPages)
+        .pass(pinNow)
+        .pass(eitherProof)
+        .pass(form(SIGN_IN_BODY_LIMIT))
+        .pass(singleUse(claims)),
       secret: anyone.pass(adminPages).pass(form(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
       /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
       signOut: anyone

@@ -59,7 +59,7 @@ import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
 import { refusalPage } from './operators/pages/page.ts'
-import { signInBySecret, signInPage } from './operators/pages/sign-in.ts'
+import { signInByCertificate, signInBySecret, signInPage } from './operators/pages/sign-in.ts'
 import { signOut } from './operators/pages/sign-out.ts'
 import type { Pipelines } from './pipelines.ts'
 
@@ -219,6 +219,17 @@ function operatorPages(
     documented(
       open('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, refusalPage),
       operators.SIGN_IN,
+    ),
+    documented(
+      open(
+        'POST',
+        '/proxy/sign-in/certificate',
+        p.certificate,
+        signInByCertificate(signIn),
+        anonymous,
+        refusalPage,
+      ),
+      operators.SIGN_IN_BY_CERTIFICATE,
     ),
     documented(
       open('POST', '/proxy/sign-out', p.signOut, signOut(signIn), anonymous, refusalPage),

@@ -160,8 +160,9 @@ export async function openServices(
     },
     throttle('wrong-secret'),
   )
-  const sessions = openSessions({ database, ledger, subjectKeys, settings, log: logs.log })
   const bySpiffeId = spiffePin(database)
+  const pinNow = pin(pinnedPrincipal(database, 'asked'), subjectKeys, bySpiffeId, monotonic)
+  const sessions = openSessions({ database, ledger, subjectKeys, settings, pin: pinNow, log: logs.log })
   const pinned = pin(pinnedPrincipal(database), subjectKeys, bySpiffeId, monotonic)
   // What another process destroys is forgotten here too.
   database.notices.hear(AUTHORITY, () => subjectKeys.known.clear())
@@ -212,7 +213,7 @@ export async function openServices(
       metricsToken: settings.metricsToken,
       beforeFirstSecret: beforeFirstSecret(stored),
       pin: pinned,
-      pinNow: pin(pinnedPrincipal(database, 'asked'), subjectKeys, bySpiffeId, monotonic),
+      pinNow,
       again: stillPinned(pinned, monotonic),
       apiKey: apiKey((keyId) => findApiKey(database, keyId), throttle('wrong-api-key')),
       constrained: {

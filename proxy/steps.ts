@@ -81,6 +81,7 @@ function emptySources(database: Database): Omit<PipelineSources, 'configuration'
       environment: '',
       unchanged: authorityUnchanged(database),
       keys: subjectKeys,
+      pin: pinned,
       key: secret,
     }),
     adminUrls: () => [],

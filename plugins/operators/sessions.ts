@@ -4,7 +4,7 @@ import { storedCapabilities } from '../../db/principals/pins.ts'
 import type { PrincipalType } from '../../db/schema.ts'
 import type { Assertion } from '../../db/statement.ts'
 import type { Principal } from '../facts.ts'
-import { commitmentsBy, type KeyLookup } from '../pin/pin.ts'
+import { commitmentsBy, type KeyLookup, type Pinned } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { operatorOfNoTable, storedOperator } from './actor.ts'
@@ -36,6 +36,8 @@ export interface SessionSources {
   readonly environment: string
   readonly unchanged: (type: PrincipalType, ref: string, revision: number) => Assertion
   readonly keys: KeyLookup
+  /** Whose the certificate of a connection is now. */
+  readonly pin: Plugin<Arrival, Pinned>
   /** 32 bytes that all processes of the service have, and nobody else. */
   readonly key: Buffer
 }
@@ -103,20 +105,40 @@ export class Sessions {
   async #operatorOf(
     stored: StoredSession,
     { marks }: SessionRules,
-    { id }: Arrival,
+    arrival: Arrival,
   ): Promise<SessionOperator | null> {
     const { stands, unchanged, keys } = this.#sources
     const standing = [stands(stored.id_sha256)]
     // Proven by the table: an array of texts.
     const own = JSON.parse(stored.mapped_by) as readonly string[]
     if (stored.via === 'secret') return this.#bySecret(own, standing)
+    if (stored.via === 'certificate') return this.#byCertificate(stored, own, standing, arrival)
     if (own.length === 0 || !own.every((mark) => marks.has(mark))) return null
     const principal = principalOf(stored)
     if (!principal) return null
     const { ref, revision } = principal
     const operating = storedOperator(principal, 'oidc', [unchanged('operator', ref, revision), ...standing])
-    const commitments = commitmentsBy(keys.known.get(ref) ?? (await keys.open(ref)), id)
+    const commitments = commitmentsBy(keys.known.get(ref) ?? (await keys.open(ref)), arrival.id)
     return { ...operating, principal, commitments }
+  }
+
+  /**
+   * A session by a certificate is good on a connection that proves the key of the very same one, and as long as that is
+   * pinned: a cookie that was taken away opens nothing. Refuses as `pin` does.
+   */
+  async #byCertificate(
+    { principal_id: id }: StoredSession,
+    [thumbprint]: readonly string[],
+    standing: readonly Assertion[],
+    arrival: Arrival,
+  ): Promise<SessionOperator | null> {
+    const { pin, unchanged } = this.#sources
+    if (arrival.peer === null || arrival.peer.thumbprint !== thumbprint) return null
+    const { principal, commitments } = await pin.admit(arrival)
+    if (principal.type !== 'operator' || principal.id !== id) return null
+    const { ref, revision } = principal
+    const stands = [unchanged('operator', ref, revision), ...standing]
+    return { ...storedOperator(principal, 'certificate', stands), principal, commitments }
   }
 
   async #bySecret(

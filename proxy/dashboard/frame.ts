@@ -56,6 +56,7 @@ export const PAGE_HEADERS: Readonly<Record<string, string>> = {
 const VIA: Readonly<Record<string, string>> = {
   oidc: 'the identity provider',
   secret: 'the operator secret',
+  certificate: 'a certificate',
 }
 
 /** How somebody has signed in, as far as the identity provider says it. */

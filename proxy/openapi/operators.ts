@@ -3,6 +3,7 @@ import type { RefusalReason } from '../../plugins/refusal.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { logoutRefusal } from '../operators/oidc/logout.ts'
 import { refusalPage } from '../operators/pages/page.ts'
+import { BODY, KNOWN } from './reasons.ts'
 
 const HTML = { media: 'text/html', schema: z.string() }
 const FORM = 'application/x-www-form-urlencoded'
@@ -56,6 +57,20 @@ export const SIGN_IN = described(
   'admin_secret_invalid',
   'admin_throttled',
   'overloaded',
+)
+
+export const SIGN_IN_BY_CERTIFICATE = described(
+  {
+    name: 'signInByCertificate',
+    summary:
+      "Signs a browser in by the operator's certificate that its connection has shown. The session is good with that certificate alone.",
+    query: next,
+    body: { media: FORM, schema: z.strictObject({}) },
+    answers: { 303: elsewhere('Signed in.', COOKIE) },
+  },
+  ...KNOWN,
+  ...BODY,
+  'sign_in_refused',
 )
 
 export const SIGN_OUT = described(

@@ -1,5 +1,7 @@
 import type { Logger } from 'pino'
 import type { SessionRules, Sessions } from '../../plugins/operators/sessions.ts'
+import type { Pinned } from '../../plugins/pin/pin.ts'
+import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { Throttle } from '../../plugins/secrets/throttle.ts'
 import type { AdminContext } from '../admin/context.ts'
@@ -10,6 +12,8 @@ import type { Provider } from './oidc/provider.ts'
 export interface SigningIn {
   readonly context: AdminContext
   readonly sessions: Sessions
+  /** Whose the certificate of a connection is now. */
+  readonly pin: Plugin<Arrival, Pinned>
   readonly rules: SessionRules
   readonly mapping: Mapping
   /** Null: the configuration names none. */

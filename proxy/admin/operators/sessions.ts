@@ -74,7 +74,7 @@ export const listSessions = operation({
       z.strictObject({
         id,
         operator,
-        via: z.enum(['oidc', 'secret']),
+        via: z.enum(['oidc', 'secret', 'certificate']),
         amr,
         created_at: instant,
         used_at: instant,

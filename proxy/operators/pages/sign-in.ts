@@ -1,6 +1,9 @@
 import { readSecret } from '../../../db/operators/secret.ts'
-import type { Operating } from '../../../plugins/operators/actor.ts'
+import { authorityUnchanged } from '../../../db/principals/pins.ts'
+import { type Operating, storedOperator } from '../../../plugins/operators/actor.ts'
+import type { Pinned } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { beginSession } from '../sessions/begin.ts'
 import type { SigningIn } from '../signing-in.ts'
@@ -11,9 +14,11 @@ import { page, seeOther } from './page.ts'
 
 /** GET /proxy/sign-in: the ways in that there are, and nothing else. */
 export const signInPage =
-  ({ context, provider }: Pick<SigningIn, 'context' | 'provider'>) =>
-  async ({ query }: Pick<Arrival, 'query'>): Promise<Reply> => {
-    const next = nextOf(query)
+  ({ context, provider, pin }: Pick<SigningIn, 'context' | 'provider' | 'pin'>) =>
+  async (facts: Arrival): Promise<Reply> => {
+    const next = nextOf(facts.query)
+    const shown = await operatorShown(pin, facts)
+    const byCertificate = html`<form method="post" action="${withNext('/proxy/sign-in/certificate', next)}"><p>This browser has shown a certificate. <button>Sign in as ${shown ?? ''}</button></p></form>`
     const { hash, disabled } = await readSecret(context.database)
     const hasSecret = !disabled && (hash !== '' || context.hasEnvironmentSecret)
     const byProvider = html`<p><a class="button" href="${withNext('/proxy/oidc/start', next)}">Sign in with ${hostOf(provider?.options.issuer)}</a></p>`
@@ -24,11 +29,47 @@ export const signInPage =
     const none = html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
     return page({
       title: 'Sign in',
-      body: html`${provider ? byProvider : NOTHING}${hasSecret ? bySecret : NOTHING}${provider || hasSecret ? NOTHING : none}`,
+      body: html`${shown === null ? NOTHING : byCertificate}${provider ? byProvider : NOTHING}${hasSecret ? bySecret : NOTHING}${provider || hasSecret || shown !== null ? NOTHING : none}`,
     })
   }
 
 const hostOf = (issuer: string | undefined): string => URL.parse(issuer ?? '')?.host ?? ''
+
+/** The operator whose certificate a connection has shown; null where it is nobody's who could sign in. */
+async function operatorShown(pin: SigningIn['pin'], facts: Arrival): Promise<string | null> {
+  if (facts.peer === null) return null
+  try {
+    const { principal } = await pin.admit(facts)
+    return principal.type === 'operator' ? principal.id : null
+  } catch (error) {
+    if (error instanceof Refusal) return null
+    throw error
+  }
+}
+
+/** POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have checked. */
+export const signInByCertificate =
+  ({ context, sessions, rules }: Pick<SigningIn, 'context' | 'sessions' | 'rules'>) =>
+  async ({ id, at, query, peer, principal }: Arrival & Pinned): Promise<Reply> => {
+    if (principal.type !== 'operator' || peer === null) throw new Refusal('sign_in_refused')
+    const { ref, revision } = principal
+    const unchanged = authorityUnchanged(context.database)('operator', ref, revision)
+    const cookie = await beginSession(context, sessions, rules, {
+      id,
+      at,
+      author: storedOperator(principal, 'certificate', [unchanged]).actor,
+      via: 'certificate',
+      principalId: principal.id,
+      marks: [peer.thumbprint],
+      amr: [],
+      issuer: null,
+      subject: null,
+      providerSession: null,
+      assertions: [],
+      detail: {},
+    })
+    return seeOther(nextOf(query), { 'set-cookie': cookie })
+  }
 
 /** POST /proxy/sign-in: begins a session for whoever has the operator secret, which a plugin has checked. */
 export const signInBySecret =

@@ -14,7 +14,7 @@ interface Beginning {
   /** ms since the epoch. */
   readonly at: number
   readonly author: Author
-  readonly via: 'oidc' | 'secret'
+  readonly via: 'oidc' | 'secret' | 'certificate'
   /** Null: nobody in particular, by the secret. */
   readonly principalId: string | null
   readonly marks: readonly string[]

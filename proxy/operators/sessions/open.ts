@@ -5,7 +5,9 @@ import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
 import { findSession, sessionStands, touchSession } from '../../../db/operators/sessions.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { Sessions } from '../../../plugins/operators/sessions.ts'
+import type { Pinned } from '../../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
+import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import type { Settings } from '../../settings.ts'
 
 interface Sources {
@@ -13,11 +15,12 @@ interface Sources {
   readonly ledger: Pick<Ledger, 'submit'>
   readonly subjectKeys: SubjectKeys
   readonly settings: Pick<Settings, 'adminSecret'>
+  readonly pin: Plugin<Arrival, Pinned>
   readonly log: Logger
 }
 
 /** Makes the sessions of a service, which outlive its configurations. */
-export function openSessions({ database, ledger, subjectKeys, settings, log }: Sources): Sessions {
+export function openSessions({ database, ledger, subjectKeys, settings, pin, log }: Sources): Sessions {
   return new Sessions({
     find: (digest) => findSession(database, digest),
     stands: sessionStands(database),
@@ -36,6 +39,7 @@ export function openSessions({ database, ledger, subjectKeys, settings, log }: S
     environment: settings.adminSecret ?? '',
     unchanged: authorityUnchanged(database),
     keys: subjectKeys,
+    pin,
     key: subjectKeys.derived('operator sessions'),
   })
 }

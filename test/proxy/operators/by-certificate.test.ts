@@ -1,0 +1,122 @@
+import t from 'tap'
+import { type Answered, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { as, operatorNamed } from '../../support/operators.ts'
+
+/** A browser that has shown a certificate, or has not: its cookie goes with what it asks for. */
+class Browser {
+  readonly #gateway: TestGateway
+  #cookie = ''
+
+  constructor(gateway: TestGateway) {
+    this.#gateway = gateway
+  }
+
+  async ask(
+    who: Identity | null,
+    method: string,
+    path: string,
+    fields?: Record<string, string>,
+  ): Promise<Answered> {
+    const answered = await this.#gateway.call(who, method, path, {
+      headers: {
+        ...(this.#cookie !== '' && { cookie: this.#cookie }),
+        ...(fields && { 'content-type': 'application/x-www-form-urlencoded' }),
+      },
+      ...(fields && { body: new URLSearchParams(fields).toString() }),
+    })
+    const [cookie = ''] = String(answered.headers['set-cookie'] ?? '').split(';')
+    if (cookie !== '') this.#cookie = cookie
+    return answered
+  }
+}
+
+const SIGN_IN = '/proxy/sign-in/certificate'
+
+await t.test(
+  'an operator signs in by the certificate that its browser shows, and only with it',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const alice = await operatorNamed(gateway, 'alice', ['admin.read', 'admin.grant'])
+    const bob = await operatorNamed(gateway, 'bob', ['admin.read'])
+    const browser = new Browser(gateway)
+    t.match((await browser.ask(alice, 'GET', '/proxy/sign-in')).text, `Sign in as ${alice.id}`)
+    t.notMatch((await browser.ask(null, 'GET', '/proxy/sign-in')).text, 'Sign in as')
+    t.equal((await browser.ask(alice, 'GET', '/proxy')).status, 303, 'a certificate alone opens no page')
+
+    const sent = await browser.ask(alice, 'POST', `${SIGN_IN}?next=/proxy/agents`, {})
+    t.equal(sent.status, 303, sent.text)
+    t.equal(sent.headers.location, '/proxy/agents')
+    const page = await browser.ask(alice, 'GET', '/proxy')
+    t.equal(page.status, 200)
+    t.match(page.text, 'Signed in by a certificate')
+    t.equal((await browser.ask(null, 'GET', '/proxy')).status, 303, 'its cookie alone opens nothing')
+    t.equal((await browser.ask(bob, 'GET', '/proxy')).status, 303, "nor with somebody else's certificate")
+
+    const [row] = await gateway.rows({ action: 'admin.sign_in' })
+    t.match(row, { principal_id: alice.id, detail: { via: 'certificate' } })
+    const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(page.text) ?? []
+    await gateway.enroll('bot', [])
+    const path = '/proxy/agents/acme::bot/capabilities'
+    const set = { csrf, capabilities: 'llm.chat', confirm: 'yes' }
+    t.equal((await browser.ask(bob, 'POST', path, set)).status, 303, 'signed out')
+    t.equal((await browser.ask(alice, 'POST', path, { ...set, csrf: 'x' })).status, 403)
+    t.equal(
+      (await browser.ask(alice, 'POST', path, set)).headers.location,
+      '/proxy/agents/acme%3A%3Abot?notice=updated',
+    )
+    t.match((await gateway.rows({ action: 'agent.capabilities_set' }))[0], {
+      principal_id: alice.id,
+      detail: { via: 'certificate' },
+    })
+    t.match((await as(gateway, alice)('GET', '/v1/admin/sessions')).json.sessions, [
+      { via: 'certificate', operator: alice.id },
+    ])
+  },
+)
+
+await t.test('it ends with the certificate, and with its operator', async (t) => {
+  const gateway = await testGateway(t)
+  const alice = await operatorNamed(gateway, 'alice', ['admin.read'])
+  const browser = new Browser(gateway)
+  await browser.ask(alice, 'POST', SIGN_IN, {})
+  t.equal((await browser.ask(alice, 'GET', '/proxy')).status, 200)
+  const rotated = await gateway.admin('POST', `/v1/admin/operators/${alice.id}/rotate-cert`, {
+    grace_hours: 0,
+  })
+  t.equal(rotated.status, 200, rotated.text)
+  t.equal((await browser.ask(alice, 'GET', '/proxy')).status, 401, 'the old one is nobody’s')
+  const renewed = { id: alice.id, cert: rotated.json.cert_chain_pem, key: rotated.json.private_key_pem }
+  t.equal((await browser.ask(renewed, 'GET', '/proxy')).status, 303, 'the new one signs in anew')
+  await browser.ask(renewed, 'POST', SIGN_IN, {})
+  t.equal((await browser.ask(renewed, 'GET', '/proxy')).status, 200)
+  t.equal((await gateway.admin('DELETE', `/v1/admin/operators/${alice.id}`)).status, 204)
+  t.not((await browser.ask(renewed, 'GET', '/proxy')).status, 200)
+})
+
+await t.test(
+  'nobody else signs in so: an agent, nobody, another site, nor without a proof where one is demanded',
+  async (t) => {
+    const gateway = await testGateway(t, {
+      files: { '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: required\n' },
+    })
+    const alice = await operatorNamed(gateway, 'alice', ['admin.read'])
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    t.equal((await new Browser(gateway).ask(null, 'POST', SIGN_IN, {})).status, 401)
+    t.equal(
+      (await new Browser(gateway).ask(alice, 'POST', SIGN_IN, {})).status,
+      401,
+      'a browser signs no proofs',
+    )
+    const optional = await testGateway(t)
+    const agent = await optional.enroll('bot', ['llm.chat'])
+    const owner = await operatorNamed(optional, 'alice', ['admin.read'])
+    t.equal((await new Browser(optional).ask(agent, 'POST', SIGN_IN, {})).status, 403)
+    t.equal((await new Browser(gateway).ask(bot, 'POST', SIGN_IN, {})).status, 401)
+    const crossed = await optional.call(owner, 'POST', SIGN_IN, {
+      headers: { origin: 'https://evil.example' },
+      body: '',
+    })
+    t.equal(crossed.status, 403)
+    t.same(await optional.rows({ action: 'admin.sign_in' }), [])
+  },
+)
