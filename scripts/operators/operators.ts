@@ -19,9 +19,9 @@ export interface ShownOperator {
 
 export const OPERATORS = '/v1/admin/operators'
 
-/** Lists every operator, newest first. */
+/** Lists the operators, newest first, a thousand at most. */
 export async function operators(call: Call): Promise<readonly ShownOperator[]> {
-  const { operators: list } = expect(await call('GET', OPERATORS), 200)
+  const { operators: list } = expect(await call('GET', `${OPERATORS}?limit=1000`), 200)
   if (!Array.isArray(list)) throw new Error('the gateway answered with something other than a list')
   // The admin API's own shape (docs/protocol.md#principals), of the version that runs.
   return list as readonly ShownOperator[]

@@ -183,7 +183,7 @@ interface Listed {
 }
 
 /**
- * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but `{users: […], total}`
+ * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […], total}`
  * (docs/protocol.md#principals).
  */
 export const listPrincipalsOf = (kind: Kind) =>
@@ -202,13 +202,16 @@ export const listPrincipalsOf = (kind: Kind) =>
     paged: true,
     reasons: [],
     run: async (context, { query }, { at }) => {
-      const { list, next } = await pageOf(context, kind, query, at)
+      const { list, next } = await pageOf(context, kind, { ...query, limit: query.limit ?? USUAL }, at)
       return {
         value: { [kind.plural]: list, total: await countPrincipals(context.database, kind.type) },
         next,
       }
     },
   })
+
+/** The principals of a page where nobody asks for another number. */
+const USUAL = 100
 
 /** Principals that are shown at once. */
 const AT_ONCE = 500

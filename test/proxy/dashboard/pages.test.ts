@@ -120,3 +120,25 @@ await t.test(
       )
   },
 )
+
+await t.test('a list has a hundred principals at once, here and in the API, and leads on', async (t) => {
+  const gateway = await testGateway(t)
+  for (let at = 0; at < 101; at += 1) await gateway.admin('POST', '/v1/admin/users', { user_name: `u${at}` })
+  const { json, headers } = await gateway.admin('GET', '/v1/admin/users')
+  t.equal(json.users.length, 100)
+  t.equal(json.total, 101)
+  const [, next = ''] = /^<([^>]+)>; rel="next"$/.exec(String(headers.link)) ?? []
+  t.same(
+    (await gateway.admin('GET', next)).json.users.map(({ name }: { name: string }) => name),
+    ['u0'],
+  )
+  const jar = await signedInBySecret(gateway)
+  const { text } = await jar.ask('GET', '/proxy/users')
+  t.equal([...text.matchAll(/<a class="row"/g)].length, 100)
+  const [, older = ''] = /<a rel="next" href="([^"]+)"/.exec(text) ?? []
+  const last = await jar.ask('GET', `/proxy/users${older.replaceAll('&amp;', '&')}`)
+  t.same(
+    [...last.text.matchAll(/<a class="row"[^>]*>([^<]+)</g)].map(([, name]) => name),
+    ['u0'],
+  )
+})
