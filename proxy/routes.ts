@@ -20,7 +20,7 @@ import { pathOf } from './dashboard/parts.ts'
 import { pkiForms, pkiPage } from './dashboard/pki.ts'
 import { setCapabilitiesForm } from './dashboard/principals/capabilities-form.ts'
 import { detailPage, usagePage } from './dashboard/principals/detail.ts'
-import { enrollForm } from './dashboard/principals/enroll.ts'
+import { enrollForm, rotateCertificateForm } from './dashboard/principals/enroll.ts'
 import { firstCallPage } from './dashboard/principals/first-call.ts'
 import { PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
@@ -314,6 +314,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
         form(list, operations.create, enrollForm(plural, d)),
         page(one, `get${plural}DetailPage`, 'admin.read', detailPage(plural), 'not_found'),
         form(`${one}/capabilities`, operations.setCapabilitiesInForm, setCapabilitiesForm(plural, d)),
+        form(`${one}/rotate-cert`, operations.rotateCertificate, rotateCertificateForm(plural, d)),
         form(
           `${one}/deactivate`,
           operations.deactivate,

@@ -9,7 +9,7 @@ import type { Dashboard } from './dashboard.ts'
 import { frame } from './frame.ts'
 import type { Page } from './page.ts'
 import { ago, button, csrf, facts as factsOf, html, may, table, when } from './parts.ts'
-import { problems } from './principals/enroll.ts'
+import { problems } from './problems.ts'
 
 /** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
 export const settingsPage: Page = async ({ context }, facts) => {

@@ -8,7 +8,7 @@ import { signInBySecret } from '../operators/pages/sign-in.ts'
 import type { Dashboard } from './dashboard.ts'
 import { document } from './frame.ts'
 import { type Html, html, NOTHING } from './parts.ts'
-import { problems } from './principals/enroll.ts'
+import { problems } from './problems.ts'
 import { refusedPage } from './refused.ts'
 
 /** GET /proxy/setup?code=: the first page of all, for whoever has the code that the starting terminal printed. */

@@ -71,9 +71,24 @@ export async function detailBody(
     ],
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyable(value.spiffe_id)],
   ])}
-<p>${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate') : button(facts, enroll, `${path}/reactivate`, 'Take back into service')}</p></section>
+<p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate')} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate') : button(facts, enroll, `${path}/reactivate`, 'Take back into service')}</p></section>
 ${when(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
+${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recent(dashboard, id, facts)}`
+}
+
+/** The MCP servers that it may reach. */
+async function bindingsOf({ context }: Dashboard, principal: string, facts: Administered): Promise<Html> {
+  const query = { agent_id: principal }
+  const { value } = await perform(OPERATIONS.mcpBindings.list, context, { query }, facts)
+  return html`<section class="card"><h2>Bound to</h2>${table(
+    ['Server', 'Since', 'By', ''],
+    value.map((one) => {
+      const server = `/proxy/tools/${encodeURIComponent(one.resource_id)}`
+      return html`<tr><td><a href="${server}">${one.resource_name}</a></td><td>${ago(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${server}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`
+    }),
+    html`<p>It reaches no MCP server. <a href="/proxy/tools">Bind it to one</a></p>`,
+  )}</section>`
 }
 
 async function recent(dashboard: Dashboard, principal: string, facts: Administered): Promise<Html> {

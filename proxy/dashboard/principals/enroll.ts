@@ -6,10 +6,11 @@ import { seeOther } from '../../operators/pages/page.ts'
 import type { Submitted } from '../acting.ts'
 import type { Dashboard } from '../dashboard.ts'
 import { frame } from '../frame.ts'
-import { all, type Html, html, pathOf } from '../parts.ts'
-import { snippets } from '../snippets.ts'
+import { html, pathOf } from '../parts.ts'
+import { problems } from '../problems.ts'
 import { typedTokens } from './capabilities-card.ts'
 import { PAGES, type Plural } from './kinds.ts'
+import { connectOnce, keysOnce } from './shown-once.ts'
 
 /**
  * POST /proxy/{kind}: enrolls one. An agent's certificate and key are in the answer itself, this once: in no URL, in no
@@ -63,32 +64,32 @@ async function enrollAgent(
   return frame(dashboard, facts, {
     title: `${body.agent_name} is enrolled`,
     section: '/proxy/agents',
-    body: shownOnce(dashboard, { ...value, id, name: body.agent_name }),
+    body: html`${keysOnce(`agents/${body.agent_name}`, value)}${connectOnce(dashboard, id, body.agent_name)}`,
   })
 }
 
-interface Minted {
-  readonly id: string
-  readonly name: string
-  readonly cert_chain_pem: string
-  readonly private_key_pem: string
-}
-
-/** The key and the certificate, this once, and what to tell clients; waits for the first call. */
-export const shownOnce = (
-  dashboard: Dashboard,
-  { id, name, ...pem }: Minted,
-): Html => html`<p class="notice">This page shows the private key once. The service keeps no copy of it.</p>
-<section class="card"><h2>Save these as agents/${name}/</h2>
-<h3>agent.key</h3><pre class="copy secret" tabindex="0">${pem.private_key_pem}</pre>
-<h3>agent.crt</h3><pre class="copy" tabindex="0">${pem.cert_chain_pem}</pre>
-<h3>org-ca.crt</h3><p><a href="/pki/ca.crt" download="org-ca.crt">The CA that clients trust the gateway by</a></p></section>
-<section class="card"><h2>Connect</h2>${snippets(dashboard, name)}
-<div id="first-call" data-wait="${pathOf('agents', id)}/first-call"><p role="status">Waiting for the first call… <a href="${pathOf('agents', id)}/first-call">Look again</a></p></div></section>`
-
-/** Why something was not done, each field by name. */
-export function problems({ message, detail }: Refusal): Html {
-  const { errors } = detail as { readonly errors?: readonly { field: string; message: string }[] }
-  if (!errors) return html`<p class="problem" role="alert">${message}</p>`
-  return html`<ul class="problem" role="alert">${all(errors.map(({ field, message: why }) => html`<li><code>${field}</code> ${why}</li>`))}</ul>`
-}
+/** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays good for its grace. */
+export const rotateCertificateForm =
+  (plural: Plural, dashboard: Dashboard) =>
+  async (facts: Submitted): Promise<Reply> => {
+    const { id = '' } = facts.params
+    const given = { params: { id }, body: {}, ifMatch: facts.form.get('if_match') || undefined }
+    const done = await administerOnRecord(
+      PAGES[plural].operations.rotateCertificate,
+      dashboard.context,
+      given,
+      facts,
+    )
+    if ('proposed' in done) return seeOther(`/proxy/${plural}?notice=proposed`)
+    const { value } = done
+    const name = id.split('::').at(-1) ?? id
+    return frame(dashboard, facts, {
+      title: `${name} has another certificate`,
+      section: `/proxy/${plural}`,
+      body: html`${keysOnce(`${plural}/${name}`, value)}<p>${
+        value.previous_valid_until === null
+          ? 'There was none before.'
+          : `The one before is good until ${value.previous_valid_until}.`
+      } <a href="${pathOf(plural, id)}">Back</a></p>`,
+    })
+  }

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { testGateway } from '../../support/gateway.ts'
-import { Jar } from '../../support/oidc/jar.ts'
+import { CHAT, testGateway } from '../../support/gateway.ts'
+import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 
 const SECRET = 'correct-horse-of-ours'
 const TWICE = { secret: SECRET, secret_again: SECRET }
@@ -59,6 +59,25 @@ await t.test(
       actions.filter((one) => one.startsWith('admin.')),
       ['admin.secret_rotated', 'admin.sign_in'],
     )
+  },
+)
+
+await t.test(
+  'a certificate is rotated in the browser: the new key is shown once, the one before has its grace',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const jar = await signedInBySecret(gateway)
+    const [, csrf = ''] =
+      /name="csrf" value="([^"]+)"/.exec((await jar.ask('GET', '/proxy/agents/acme::bot')).text) ?? []
+    const sent = await jar.send('/proxy/agents/acme::bot/rotate-cert', { csrf })
+    t.equal(sent.status, 200, sent.text)
+    const [key = '', cert = ''] = [...sent.text.matchAll(/<pre class="copy[^>]*>([^<]+)</g)].map(
+      ([, pem]) => pem ?? '',
+    )
+    for (const who of [{ ...bot, key, cert }, bot])
+      t.equal((await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    t.equal((await gateway.rows({ action: 'agent.cert_rotated' })).length, 1)
   },
 )
 
