@@ -5,7 +5,7 @@ import { rowsOf } from '../../admin/audit.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
 import type { Dashboard } from '../dashboard.ts'
-import { ago, type Html, html, NOTHING, table } from '../parts.ts'
+import { ago, type Html, html, NOTHING, pathOf, table } from '../parts.ts'
 
 /** A call, or a change of administration: its rows of the ledger as one. */
 export interface Call {
@@ -132,7 +132,22 @@ function lineOf({ decision, outcome }: Call, now: number): Html {
   } = decision
   const what = tool ?? model ?? ''
   const path = id === null ? null : `/proxy/activity/${id}`
-  return html`<tr><td>${ago(at, now)}</td><td>${name ?? ref ?? 'nobody'}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${reasonOf(decision) ?? ''}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+  return html`<tr><td>${ago(at, now)}</td><td>${name ?? ref ?? 'nobody'}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${reasonOf(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+}
+
+const PLURALS: Readonly<Record<string, string>> = { agent: 'agents', user: 'users', workload: 'workloads' }
+
+/** Where a call was refused for want of a capability: the form that would grant it, with the token typed in. */
+function grantLink({
+  principal_type: type,
+  principal_id: ref,
+  principal_name: name,
+  detail,
+}: AuditRow): Html {
+  const plural = PLURALS[type ?? '']
+  const { required_capability: token, reason } = detail
+  if (plural === undefined || reason !== 'capability_missing' || typeof token !== 'string') return NOTHING
+  return html`<a href="${pathOf(plural, name ?? ref ?? '')}?${new URLSearchParams({ add: token }).toString()}">Grant…</a>`
 }
 
 /** What was decided, and what became of it where that says more. */

@@ -28,7 +28,9 @@ export const detailPage =
   (plural: Plural): Page =>
   async (dashboard, facts) => {
     const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
-    const text = one.value.capabilities.join(', ')
+    // A token that a refused call lacked stands in the box; nothing is changed by that.
+    const wanted = new URLSearchParams(facts.query).get('add')
+    const text = [...new Set([...one.value.capabilities, ...(wanted ? [wanted] : [])])].join(', ')
     return {
       title: one.value.display_name || one.value.name,
       section: `/proxy/${plural}`,

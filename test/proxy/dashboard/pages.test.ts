@@ -71,6 +71,9 @@ await t.test('Activity tells each call in one line, and its why page gate by gat
   t.match(activity, /acme::none/)
   const narrowed = (await jar.ask('GET', '/proxy/activity?principal=acme::none&status=denied')).text
   t.match(narrowed, /capability_missing/)
+  const [, grant = ''] = /href="([^"]+)">Grant…</.exec(narrowed) ?? []
+  t.equal(grant, '/proxy/agents/acme%3A%3Anone?add=llm.chat')
+  t.match((await jar.ask('GET', grant)).text, />llm.chat<\/textarea>/, 'typed in, and not granted yet')
   t.notMatch(narrowed, /<td>acme::bot/)
   const why = (await jar.ask('GET', `/proxy/activity/${String(refused.headers['x-request-id'])}`)).text
   t.match(why, /✓ pin/)

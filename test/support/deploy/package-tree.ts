@@ -25,6 +25,7 @@ export function compileInto(dist: string): void {
     const args = ['-i', `PATH=${process.env.PATH}`, join(ROOT, 'node_modules/.bin/tsc')]
     execFileSync('env', [...args, '-p', config, '--outDir', dist], { cwd: ROOT })
   }
+  execFileSync(process.execPath, ['scripts/copy-assets.ts', dist], { cwd: ROOT })
 }
 
 /** Lays the production packages out below `root`, without those whose path `leave` names. */
