@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import { z } from 'zod'
 import { LedgerError } from '../../db/audit/entry.ts'
+import { printCursor } from '../../db/audit/find.ts'
 import { type AuditRow, newestRow, type Page } from '../../db/audit/read.ts'
 import type { Members } from '../../db/json.ts'
 import { ledgerNameOf } from '../../db/principals/subject-keys.ts'
@@ -189,6 +190,10 @@ export const showHead = operation({
 export const rowsOf = async (pieces: AsyncIterable<Uint8Array>): Promise<Page> =>
   // Proven by pageTexts.
   (await json(Readable.from(pieces))) as Page
+
+/** The cursor of the page behind a row, newest first. */
+export const cursorBehind = ({ recorded_at, stream, seq }: AuditRow): string =>
+  printCursor({ recorded_at, stream, seq })
 
 function notRead(error: unknown): never {
   if (error instanceof RangeError)

@@ -75,7 +75,7 @@ export const attentionPage: Page = async (dashboard, facts) => {
     section: '/proxy',
     body: html`${when(isQuiet, () => html`<p class="lead well">All is well, as of <time datetime="${new Date(at).toISOString()}">${new Date(at).toISOString().slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
 ${all(cards)}
-${when(denied !== null && denied.calls.length > 0, () => html`<section class="card"><h2>Refused in the last day</h2>${linesOf(denied?.calls ?? [], at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`)}
+${when(denied !== null && denied.calls.length > 0, () => html`<section class="card"><h2>Refused lately</h2>${linesOf(denied?.calls ?? [], at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`)}
 ${when(denied === null, () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
 }

@@ -43,7 +43,7 @@ export const activityPage: Page = async (dashboard, facts) => {
     )}</p>
 <div class="beside"><aside aria-label="Narrow it">${all(FACETS.map((facet) => facetOf(facet, found, here)))}</aside>
 <section id="calls" data-live="${chosen.cursor || chosen.until ? '' : here({})}">${linesOf(found.calls, facts.at, html`<p>No call fits.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
-<p class="faint">Counted over the ${counted(found.looked, 'newest call')} that fit${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
+<p class="faint">${counted(found.fitting, 'call fits', 'calls fit')} among the ${counted(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
 ${when(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section></div>`,
   }
 }

@@ -1,7 +1,8 @@
+import { FREQUENT } from '../../../db/audit/frequent.ts'
 import type { AuditRow } from '../../../db/audit/read.ts'
 import { isObject } from '../../../db/json.ts'
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { rowsOf } from '../../admin/audit.ts'
+import { cursorBehind, rowsOf } from '../../admin/audit.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
 import type { Dashboard } from '../dashboard.ts'
@@ -19,7 +20,6 @@ export interface Wanted {
   readonly principal?: string
   readonly action?: string
   readonly status?: string
-  readonly request_id?: string
   readonly since?: string
   readonly until?: string
   readonly cursor?: string
@@ -35,10 +35,11 @@ export interface Wanted {
 
 export interface Found {
   readonly calls: readonly Call[]
-  /** How often each verdict, principal, action, tool, model and reason was among the rows that were looked at. */
+  /** How often each value of a facet was among the calls that fit, of the rows that were looked at. */
   readonly counts: Readonly<Record<Facet, ReadonlyMap<string, number>>>
-  /** The calls that were looked at, and the instant of the oldest. */
-  readonly looked: number
+  /** The calls that fit, the rows that were looked at, and the instant of the oldest. */
+  readonly fitting: number
+  readonly rows: number
   readonly oldest: string | null
   readonly next: string | null
 }
@@ -46,56 +47,100 @@ export interface Found {
 export const FACETS = ['status', 'principal', 'action', 'tool', 'model', 'reason'] as const
 export type Facet = (typeof FACETS)[number]
 
-/** Rows of a page of the ledger, and the pages that are looked through at most for what no index knows. */
+/** Rows of a page of the ledger, and the pages that are looked through at most: however few fit, a page comes soon. */
 const ROWS = 400
 const PAGES = 5
+/** The outcomes that are looked up one by one: they are newer than the page before has shown. */
+const MOST_OUTCOMES = 20
 
 const OUTCOMES: ReadonlySet<string> = new Set(['success', 'error', 'truncated', 'unknown'])
 const NOISE: ReadonlySet<string> = new Set(['mcp_tools_list', 'mcp_resources_list', 'mcp_prompts_list'])
 
 /** Reads calls, newest first, each decision with its outcome. Demands `admin.audit`. */
 export async function callsOf(dashboard: Dashboard, facts: Administered, wanted: Wanted): Promise<Found> {
-  const { most, noise, reason, tool, model, cursor: from, ...filter } = wanted
+  const { most, noise } = wanted
+  const [filter, narrowed] = splitOf(wanted)
   const outcomes = new Map<string, AuditRow>()
-  const calls: Call[] = []
-  const counts = Object.fromEntries(FACETS.map((facet) => [facet, new Map<string, number>()])) as Record<
-    Facet,
-    Map<string, number>
-  >
-  let [cursor, looked, oldest] = [from ?? null, 0, null as string | null]
-  for (let page = 0; page < PAGES && calls.length < most; page += 1) {
+  const fitting: Call[] = []
+  let [cursor, looked, oldest] = [wanted.cursor ?? null, 0, null as string | null]
+  for (let page = 0; page < PAGES && fitting.length < most; page += 1) {
     const query = { ...filter, limit: ROWS, ...(cursor !== null && { cursor }) }
-    const { value } = await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)
-    const { rows, next_cursor: next } = await rowsOf(value)
+    const { rows, next_cursor: next } = await pageOf(dashboard, facts, query)
+    looked += rows.length
+    oldest = rows.at(-1)?.recorded_at ?? oldest
     for (const row of rows) {
-      oldest = row.recorded_at
-      if (isOutcome(row)) {
-        outcomes.set(row.request_id ?? '', row)
-        continue
+      if (isOutcome(row)) outcomes.set(row.request_id ?? '', row)
+      else if (noise || !NOISE.has(row.action)) {
+        const call = { decision: row, outcome: outcomes.get(row.request_id ?? '') ?? null }
+        if (fits(call, narrowed)) fitting.push(call)
       }
-      if (!noise && NOISE.has(row.action)) continue
-      const call = { decision: row, outcome: outcomes.get(row.request_id ?? '') ?? null }
-      if (!fits(call, { reason, tool, model })) continue
-      looked += 1
-      for (const facet of FACETS) count(counts[facet], call, facet)
-      if (calls.length < most) calls.push(call)
     }
     cursor = next
     if (next === null) break
   }
-  return { calls, counts, looked, oldest, next: cursor }
+  const shown = fitting.slice(0, most)
+  const last = shown.at(-1)
+  return {
+    calls: wanted.cursor === undefined ? shown : await withOutcomes(dashboard, facts, shown),
+    counts: countsOf(fitting),
+    fitting: fitting.length,
+    rows: looked,
+    oldest,
+    next: last && shown.length < fitting.length ? cursorBehind(last.decision) : cursor,
+  }
+}
+
+/** What an index of the ledger knows, and what only its rows tell: looking for the latter ends after some pages. */
+function splitOf({ principal, action, since, until, status, reason, tool, model }: Wanted) {
+  const isIndexed = principal === undefined && action !== undefined && !FREQUENT.includes(action)
+  const given = { principal, since, until, ...(isIndexed && { action }) }
+  const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  return [filter, { status, reason, tool, model, action: isIndexed ? undefined : action }] as const
+}
+
+type Query = Parameters<typeof perform<(typeof OPERATIONS.audit.list)['takes'], unknown>>[2]['query']
+
+async function pageOf({ context }: Dashboard, facts: Administered, query: Query) {
+  const { value } = await perform(OPERATIONS.audit.list, context, { query }, facts)
+  return rowsOf(value)
+}
+
+async function withOutcomes(
+  dashboard: Dashboard,
+  facts: Administered,
+  calls: readonly Call[],
+): Promise<readonly Call[]> {
+  const found: Call[] = []
+  let asked = 0
+  for (const call of calls) {
+    const { decision, outcome } = call
+    const id = decision.request_id
+    if (outcome !== null || decision.status !== 'allowed' || id === null || asked === MOST_OUTCOMES) {
+      found.push(call)
+      continue
+    }
+    asked += 1
+    const { rows } = await pageOf(dashboard, facts, { request_id: id })
+    found.push({ decision, outcome: rows.find(isOutcome) ?? null })
+  }
+  return found
 }
 
 /** An outcome follows its decision, so it is met first. A change of administration is one row with the same words. */
 const isOutcome = ({ status, action, request_id: id }: AuditRow): boolean =>
   id !== null && OUTCOMES.has(status) && !action.includes('.')
 
-type Narrowed = { readonly [Name in 'reason' | 'tool' | 'model']: string | undefined }
+type Narrowed = Readonly<Partial<Record<Facet, string | undefined>>>
 
 const fits = (call: Call, wanted: Narrowed): boolean =>
-  (['reason', 'tool', 'model'] as const).every(
-    (name) => wanted[name] === undefined || factOf(call, name) === wanted[name],
-  )
+  FACETS.every((facet) => wanted[facet] === undefined || factOf(call, facet) === wanted[facet])
+
+function countsOf(calls: readonly Call[]): Found['counts'] {
+  const counts = new Map(FACETS.map((facet) => [facet, new Map<string, number>()]))
+  for (const call of calls) for (const [facet, into] of counts) count(into, call, facet)
+  // Proven by FACETS: each has its map.
+  return Object.fromEntries(counts) as unknown as Found['counts']
+}
 
 function count(into: Map<string, number>, call: Call, facet: Facet): void {
   const value = factOf(call, facet)

@@ -145,3 +145,40 @@ await t.test('a list has a hundred principals at once, here and in the API, and 
     ['u0'],
   )
 })
+
+await t.test(
+  'Activity leads on through all calls, each once and with its outcome, however few fit',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const [bot, none] = [await gateway.enroll('bot', ['llm.chat']), await gateway.enroll('none', [])]
+    // Refusals are few: many of one kind would be recorded together.
+    for (let at = 0; at < 130; at += 1) {
+      const isRefused = at % 30 === 0
+      const asked = await gateway.call(isRefused ? none : bot, 'POST', '/v1/chat/completions', { body: CHAT })
+      t.equal(asked.status, isRefused ? 403 : 200)
+    }
+    const jar = await signedInBySecret(gateway)
+    const seen = async (query: string): Promise<readonly string[]> => {
+      const lines: string[] = []
+      for (let path = `/proxy/activity?${query}`; path !== ''; ) {
+        const { text } = await jar.ask('GET', path)
+        const rows = [...text.matchAll(/<tr><td>[\s\S]*?<\/tr>/g)].map(([row]) => row)
+        t.ok(rows.length <= 100)
+        for (const row of rows) {
+          const [, id = ''] = /\/proxy\/activity\/(req_[0-9a-f]+)/.exec(row) ?? []
+          lines.push(id)
+          if (row.includes('>allowed<')) t.match(row, '7 + 3', `${id} has its outcome`)
+        }
+        path = (/<a rel="next" href="([^"]+)"/.exec(text)?.[1] ?? '').replaceAll('&amp;', '&')
+      }
+      return lines.filter((id) => id !== '')
+    }
+    const every = await seen('action=egress_llm_chat')
+    t.equal(every.length, 130)
+    t.equal(new Set(every).size, 130, 'each once')
+    t.equal((await seen('action=egress_llm_chat&status=denied')).length, 5)
+    t.equal((await seen('principal=acme::none&reason=capability_missing')).length, 5)
+    t.equal((await seen('action=agent.created')).length, 2)
+    t.same(await seen('model=no-such-model'), [])
+  },
+)
