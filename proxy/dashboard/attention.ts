@@ -1,13 +1,12 @@
+import type { Administered } from '../../plugins/operators/operator.ts'
 import { perform } from '../admin/operation.ts'
 import { OPERATIONS } from '../admin/operations.ts'
+import { listEnding } from '../admin/principals/ending.ts'
 import { acting, named } from './acting.ts'
 import { callsOf, linesOf } from './activity/calls.ts'
 import type { Dashboard } from './dashboard.ts'
 import type { Page } from './page.ts'
 import { ago, all, button, type Html, html, may, pathOf, when } from './parts.ts'
-import { expiresSoon } from './principals/certificate.ts'
-import { PAGES, type Plural } from './principals/kinds.ts'
-import { idIn } from './principals/list.ts'
 
 const DAY_MS = 86_400_000
 
@@ -80,28 +79,15 @@ ${when(denied === null, () => html`<p class="needs">Seeing refused calls needs <
   }
 }
 
-/** Those whose certificates end within 30 days, the newest hundred of each kind. */
-async function ending(dashboard: Parameters<Page>[0], facts: Parameters<Page>[1]): Promise<readonly Html[]> {
-  const { at } = facts
-  const query = { limit: '100', q: 'expires:30d is:active' }
-  const found = await Promise.all(
-    (Object.keys(PAGES) as Plural[]).map(async (plural) => {
-      const list =
-        plural === 'agents'
-          ? (await perform(OPERATIONS.agents.list, dashboard.context, { query }, facts)).value
-          : ((await perform(PAGES[plural].operations.list, dashboard.context, { query }, facts)).value[
-              plural
-            ] ?? [])
-      return list.map((one) => ({ plural, one }))
-    }),
-  )
-  const soon = found.flat().filter(({ one }) => expiresSoon(one.cert_not_after, at))
+/** Those whose certificates end within 30 days. */
+async function ending({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+  const { value: soon } = await perform(listEnding, context, {}, facts)
   if (soon.length === 0) return []
   return [
     html`<section class="card needs-you"><h2>Certificates that end within 30 days</h2><ul>${all(
       soon.map(
-        ({ plural, one }) =>
-          html`<li><a href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a> ${ago(one.cert_not_after, at)}</li>`,
+        ({ principal_type: type, principal_id: id, name, cert_not_after: end }) =>
+          html`<li><a href="${pathOf(`${type}s`, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
       ),
     )}</ul></section>`,
   ]

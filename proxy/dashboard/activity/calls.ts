@@ -49,7 +49,7 @@ export type Facet = (typeof FACETS)[number]
 
 /** Rows of a page of the ledger, and the pages that are looked through at most: however few fit, a page comes soon. */
 const ROWS = 400
-const PAGES = 5
+const PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
 const MOST_OUTCOMES = 20
 

@@ -182,3 +182,20 @@ await t.test(
     t.same(await seen('model=no-such-model'), [])
   },
 )
+
+await t.test(
+  'Attention says that all is well, or what needs a person: a certificate that ends',
+  async (t) => {
+    const now = Date.now()
+    let at = now
+    const gateway = await testGateway(t, { clock: () => at })
+    const jar = await signedInBySecret(gateway)
+    t.match((await jar.ask('GET', '/proxy')).text, 'All is well')
+    await gateway.enroll('bot', [])
+    at = now + 61 * 86_400_000
+    const later = await signedInBySecret(gateway)
+    const attention = (await later.ask('GET', '/proxy')).text
+    t.match(attention, 'Certificates that end within 30 days')
+    t.match(attention, '/proxy/agents/acme%3A%3Abot')
+  },
+)

@@ -74,6 +74,52 @@ await t.test(
   },
 )
 
+await t.test(
+  'two people: what one has asked for waits in Attention, and the other confirms it with a button',
+  async (t) => {
+    const gateway = await testGateway(t, {
+      files: { '70-operators.yaml': 'plugin: operators\ntwo_person: [grant]\n' },
+    })
+    const bot = await gateway.enroll('bot', [])
+    const CAPS = ['admin.read', 'admin.grant', 'admin.audit']
+    const [alice, bob] = [
+      await operatorNamed(gateway, 'alice', CAPS),
+      await operatorNamed(gateway, 'bob', CAPS),
+    ]
+    const signedIn = async (who: Identity): Promise<readonly [Browser, string]> => {
+      const browser = new Browser(gateway)
+      await browser.ask(who, 'POST', SIGN_IN, {})
+      const { text } = await browser.ask(who, 'GET', '/proxy')
+      return [browser, /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? '']
+    }
+    const [hers, csrf] = await signedIn(alice)
+    const asked = await hers.ask(alice, 'POST', '/proxy/agents/acme::bot/capabilities', {
+      csrf,
+      capabilities: 'llm.chat',
+    })
+    t.equal(asked.headers.location, '/proxy/agents/acme%3A%3Abot?notice=proposed')
+    const held = async () => (await gateway.admin('GET', `/v1/admin/agents/${bot.id}`)).json.capabilities
+    t.same(await held(), [], 'nothing has changed')
+
+    const attention = (await hers.ask(alice, 'GET', '/proxy')).text
+    t.match(attention, 'asks for a second person')
+    const [, proposal = ''] = /\/proxy\/proposals\/([^/]+)\/decline/.exec(attention) ?? []
+    t.notMatch(attention, `/proxy/proposals/${proposal}/confirm`, 'not by who has asked')
+    t.equal((await hers.ask(alice, 'POST', `/proxy/proposals/${proposal}/confirm`, { csrf })).status, 403)
+    t.same(await held(), [])
+
+    const [his, token] = await signedIn(bob)
+    t.match((await his.ask(bob, 'GET', '/proxy')).text, `/proxy/proposals/${proposal}/confirm`)
+    const confirmed = await his.ask(bob, 'POST', `/proxy/proposals/${proposal}/confirm`, { csrf: token })
+    t.equal(confirmed.headers.location, '/proxy?notice=confirmed')
+    t.same(await held(), ['llm.chat'])
+    t.match((await gateway.rows({ action: 'agent.capabilities_set' }))[0], {
+      principal_id: alice.id,
+      detail: { confirmed_by: bob.id },
+    })
+  },
+)
+
 await t.test('it ends with the certificate, and with its operator', async (t) => {
   const gateway = await testGateway(t)
   const alice = await operatorNamed(gateway, 'alice', ['admin.read'])
