@@ -2,95 +2,109 @@ import type { Administered } from '../../plugins/operators/operator.ts'
 import { perform } from '../admin/operation.ts'
 import { OPERATIONS } from '../admin/operations.ts'
 import { listEnding } from '../admin/principals/ending.ts'
+import { visible } from '../visible.ts'
 import { acting, named } from './acting.ts'
 import { callsOf, linesOf } from './activity/calls.ts'
 import type { Dashboard } from './dashboard.ts'
 import type { Page } from './page.ts'
-import { ago, all, button, type Html, html, may, pathOf, when } from './parts.ts'
+import { ago, all, button, counted, type Html, html, may, pathOf, when } from './parts.ts'
 
 const DAY_MS = 86_400_000
 
 /** GET /proxy: what needs a person, and nothing else. Empty means that all is well. */
 export const attentionPage: Page = async (dashboard, facts) => {
-  const { at } = facts
-  const { context } = dashboard
-  const { value: resources } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
-  const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
-  const { value: waiting } = await perform(
-    OPERATIONS.proposals.list,
-    context,
-    { query: { status: 'open', limit: '20' } },
-    facts,
-  )
-  const cards: Html[] = [
-    ...waiting.proposals.map(
-      ({
-        id,
-        by,
-        action,
-        at: since,
-        expires_at: end,
-        rehearsal,
-        change,
-      }) => html`<section class="card needs-you"><h2>${by} asks for a second person: ${action}</h2>
-<p>${ago(since, at)}, until ${ago(end, at)}. ${rehearsal === null ? 'Nobody can say what it would do.' : html`It was rehearsed: <code>${rehearsal}</code>.`}</p><pre>${JSON.stringify(change, null, 2)}</pre>
-<p>${by === facts.actor.id ? html`<span class="faint">Somebody else confirms it.</span> ` : html`${button(facts, 'admin.read', `/proxy/proposals/${id}/confirm`, 'Confirm')} `}${button(facts, 'admin.read', `/proxy/proposals/${id}/decline`, by === facts.actor.id ? 'Withdraw' : 'Decline')}</p></section>`,
-    ),
-    ...resources.flatMap((resource) => {
-      const waits = resource.tools.filter(({ state }) => state === 'quarantined')
-      return [
-        ...(waits.length > 0
-          ? [
-              html`<section class="card needs-you"><h2>${resource.name}: ${String(waits.length)} ${waits.length === 1 ? 'tool has' : 'tools have'} changed</h2><p>${waits.map(({ name }) => name).join(', ')} cannot be called until somebody has read what is different.</p><p><a href="/proxy/tools/${encodeURIComponent(resource.resource_id)}">Read and approve</a></p></section>`,
-            ]
-          : []),
-        ...(resource.last_error === null
-          ? []
-          : [
-              html`<section class="card needs-you"><h2>${resource.name} cannot be read</h2><p>${resource.last_error}</p><p><a href="/proxy/tools/${encodeURIComponent(resource.resource_id)}">Look at it</a></p></section>`,
-            ]),
-      ]
-    }),
-    ...(secret.last_used_at !== null &&
-    at - Date.parse(secret.last_used_at) < DAY_MS &&
-    facts.actor.via !== 'secret'
-      ? [
-          html`<section class="card needs-you"><h2>The operator secret was used ${ago(secret.last_used_at, at)}</h2><p>It is for when nothing else opens. <a href="/proxy/activity?principal=admin">What it did</a></p></section>`,
-        ]
-      : []),
+  const cards = [
+    ...(await waiting(dashboard, facts)),
+    ...(await servers(dashboard, facts)),
+    ...(await secretUsed(dashboard, facts)),
     ...(await ending(dashboard, facts)),
+    ...(await refused(dashboard, facts)),
   ]
-  const denied = may(facts, 'admin.audit')
-    ? await callsOf(dashboard, facts, {
-        status: 'denied',
-        since: new Date(at - DAY_MS).toISOString(),
-        most: 20,
-        noise: true,
-      })
-    : null
-  const isQuiet = cards.length === 0 && (denied === null || denied.calls.length === 0)
+  const now = new Date(facts.at).toISOString()
   return {
     title: 'Attention',
     section: '/proxy',
-    body: html`${when(isQuiet, () => html`<p class="lead well">All is well, as of <time datetime="${new Date(at).toISOString()}">${new Date(at).toISOString().slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
+    body: html`${when(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
 ${all(cards)}
-${when(denied !== null && denied.calls.length > 0, () => html`<section class="card"><h2>Refused lately</h2>${linesOf(denied?.calls ?? [], at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`)}
-${when(denied === null, () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
+${when(!may(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
+}
+
+const card = (title: Html, body: Html): Html =>
+  html`<section class="card needs-you"><h2>${title}</h2>${body}</section>`
+
+/** The changes that wait for a second operator. */
+async function waiting({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+  const query = { status: 'open' as const, limit: '20' }
+  const { value } = await perform(OPERATIONS.proposals.list, context, { query }, facts)
+  return value.proposals.map((proposal) => {
+    const { id, by, action, rehearsal, change } = proposal
+    const isOwn = by === facts.actor.id
+    const decide = (what: string, label: string): Html =>
+      button(facts, 'admin.read', `/proxy/proposals/${id}/${what}`, label)
+    return card(
+      html`${by} asks for a second person: ${action}`,
+      html`<p>${ago(proposal.at, facts.at)}, until ${ago(proposal.expires_at, facts.at)}. ${
+        rehearsal === null
+          ? 'Nobody can say what it would do.'
+          : html`It was rehearsed: <code>${rehearsal}</code>.`
+      }</p><pre>${JSON.stringify(change, null, 2)}</pre>
+<p>${isOwn ? html`<span class="faint">Somebody else confirms it.</span>` : decide('confirm', 'Confirm')} ${decide('decline', isOwn ? 'Withdraw' : 'Decline')}</p>`,
+    )
+  })
+}
+
+/** MCP servers whose tools have changed, and those that cannot be read. */
+async function servers({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+  const { value } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
+  return value.flatMap(({ resource_id: id, name, tools, last_error: error }) => {
+    const path = `/proxy/tools/${encodeURIComponent(id)}`
+    const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => visible(tool.name))
+    const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
+    return [
+      ...(changed.length > 0
+        ? [card(html`${name}: ${counted(changed.length, 'tool has', 'tools have')} changed`, waits)]
+        : []),
+      ...(error === null
+        ? []
+        : [card(html`${name} cannot be read`, html`<p>${error}</p><p><a href="${path}">Look at it</a></p>`)]),
+    ]
+  })
+}
+
+/** The secret that is for when nothing else opens, where somebody has used it; its own user knows. */
+async function secretUsed({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+  const { value } = await perform(OPERATIONS.secret.show, context, {}, facts)
+  const { last_used_at: used } = value
+  if (used === null || facts.at - Date.parse(used) > DAY_MS || facts.actor.via === 'secret') return []
+  return [
+    card(
+      html`The operator secret was used ${ago(used, facts.at)}`,
+      html`<p>It is for when nothing else opens. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
+    ),
+  ]
+}
+
+/** The newest refusals of the last day. */
+async function refused(dashboard: Dashboard, facts: Administered): Promise<readonly Html[]> {
+  if (!may(facts, 'admin.audit')) return []
+  const since = new Date(facts.at - DAY_MS).toISOString()
+  const { calls } = await callsOf(dashboard, facts, { status: 'denied', since, most: 20, noise: true })
+  if (calls.length === 0) return []
+  return [
+    html`<section class="card"><h2>Refused lately</h2>${linesOf(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
+  ]
 }
 
 /** Those whose certificates end within 30 days. */
 async function ending({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
   const { value: soon } = await perform(listEnding, context, {}, facts)
   if (soon.length === 0) return []
-  return [
-    html`<section class="card needs-you"><h2>Certificates that end within 30 days</h2><ul>${all(
-      soon.map(
-        ({ principal_type: type, principal_id: id, name, cert_not_after: end }) =>
-          html`<li><a href="${pathOf(`${type}s`, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
-      ),
-    )}</ul></section>`,
-  ]
+  const lines = soon.map(
+    ({ principal_type: type, principal_id: id, name, cert_not_after: end }) =>
+      html`<li><a href="${pathOf(`${type}s`, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
+  )
+  return [card(html`Certificates that end within 30 days`, html`<ul>${all(lines)}</ul>`)]
 }
 
 /** The forms by which a second operator decides. */

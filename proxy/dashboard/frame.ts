@@ -1,6 +1,7 @@
 import type { Administered } from '../../plugins/operators/operator.ts'
 import { ledgerHead } from '../admin/audit.ts'
 import type { Reply } from '../http/reply.ts'
+import { OF_PAGES } from '../operators/pages/page.ts'
 import { ASSETS } from './assets.ts'
 import type { Dashboard } from './dashboard.ts'
 import { ago, all, csrf, type Html, html, NOTHING } from './parts.ts'
@@ -29,7 +30,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/settings', 'Settings'],
 ]
 
-/** Nothing inline, nothing from elsewhere, no script but ours (DASHBOARD's own words). */
+/** Nothing inline, nothing from elsewhere, no script but ours. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -43,15 +44,7 @@ const POLICY = [
   'trusted-types sallyport',
 ].join('; ')
 
-export const PAGE_HEADERS: Readonly<Record<string, string>> = {
-  'content-type': 'text/html; charset=utf-8',
-  'content-security-policy': POLICY,
-  // Not `no-referrer`: browsers then send `Origin: null` with a form.
-  'referrer-policy': 'same-origin',
-  'x-frame-options': 'DENY',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-}
+const HEADERS = { ...OF_PAGES, 'content-security-policy': POLICY }
 
 const VIA: Readonly<Record<string, string>> = {
   oidc: 'the identity provider',
@@ -121,7 +114,7 @@ export const document = (
   headers: Readonly<Record<string, string>> = {},
 ): Reply => ({
   status,
-  headers: { ...PAGE_HEADERS, ...headers },
+  headers: { ...HEADERS, ...headers },
   body: `<!doctype html>
 ${
   html`<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

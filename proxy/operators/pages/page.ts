@@ -24,15 +24,17 @@ const POLICY = [
   "base-uri 'none'",
 ].join('; ')
 
-const HEADERS = {
+/** The headers of every page that people see, beside its policy. */
+export const OF_PAGES = {
   'content-type': 'text/html; charset=utf-8',
-  'content-security-policy': POLICY,
   // Not `no-referrer`: browsers then send `Origin: null` with a form.
   'referrer-policy': 'same-origin',
   'x-frame-options': 'DENY',
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
 }
+
+const HEADERS = { ...OF_PAGES, 'content-security-policy': POLICY }
 
 interface Page {
   readonly title: string

@@ -47,6 +47,16 @@ async function operatorShown(pin: SigningIn['pin'], facts: Arrival): Promise<str
   }
 }
 
+/** Of a sign-in that no identity provider has a part in. */
+const NO_PROVIDER = {
+  amr: [],
+  issuer: null,
+  subject: null,
+  providerSession: null,
+  assertions: [],
+  detail: {},
+}
+
 /** POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have checked. */
 export const signInByCertificate =
   ({ context, sessions, rules }: Pick<SigningIn, 'context' | 'sessions' | 'rules'>) =>
@@ -61,12 +71,7 @@ export const signInByCertificate =
       via: 'certificate',
       principalId: principal.id,
       marks: [peer.thumbprint],
-      amr: [],
-      issuer: null,
-      subject: null,
-      providerSession: null,
-      assertions: [],
-      detail: {},
+      ...NO_PROVIDER,
     })
     return seeOther(nextOf(query), { 'set-cookie': cookie })
   }
@@ -84,12 +89,7 @@ export const signInBySecret =
       via: 'secret',
       principalId: null,
       marks: [sessions.secretMark(hash)],
-      amr: [],
-      issuer: null,
-      subject: null,
-      providerSession: null,
-      assertions: [],
-      detail: {},
+      ...NO_PROVIDER,
     })
     return seeOther(nextOf(query), { 'set-cookie': cookie })
   }
