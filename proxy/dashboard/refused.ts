@@ -7,13 +7,14 @@ import { hop, seeOther } from '../operators/pages/page.ts'
 import { isFromElsewhere } from '../operators/pages/visitor.ts'
 import { document } from './frame.ts'
 import { html, NOTHING } from './parts.ts'
+import { problems } from './problems.ts'
 
 /**
  * Renders a refusal as a page. Who is not signed in is sent to where one signs in, and comes back; a browser that comes
  * from another site is led on by a page of ours first, since it has sent no Strict cookie.
  */
 export function refusedPage(refusal: Refusal, facts: Arrival | Administered): Reply {
-  const { reason, status, message, headers, detail } = refusal
+  const { reason, status, headers, detail } = refusal
   const { id, path, query, method } = facts
   const here = query === '' ? path : `${path}?${query}`
   if (reason === 'signed_out' && method === 'GET')
@@ -22,7 +23,7 @@ export function refusedPage(refusal: Refusal, facts: Arrival | Administered): Re
   const needed = detail.required_capability
   return document(
     'This did not work',
-    html`<main class="alone"><h1>This did not work</h1><p>${message}</p>${
+    html`<main class="alone"><h1>This did not work</h1>${problems(refusal)}${
       typeof needed === 'string'
         ? html`<p>It needs <code>${needed}</code>. An operator with <code>admin.operators</code> can grant it.</p>`
         : NOTHING

@@ -30,16 +30,27 @@ export const toolsPage: Page = async ({ context }, facts) => {
   return {
     title: 'Tools',
     section: '/proxy/tools',
-    body: table(
+    body: html`${table(
       ['Server', 'State', 'Tools', 'Demands', 'Bound', 'Read'],
       resources.map((one) => {
         const waits = one.tools.filter(({ state }) => state === 'quarantined').length
         return html`<tr><td><a class="row" href="${pathOf(one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${when(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">a binding alone</span>` : tokens([one.required_capability])}</td><td class="number">${String(bound.get(one.resource_id)?.length ?? 0)}</td><td>${ago(one.last_read_at, facts.at)}</td></tr>`
       }),
       html`<p>No MCP server yet.</p><p>Register one: <code class="copy" tabindex="0">make mcp ARGS="add files https://files.example/mcp"</code></p>`,
-    ),
+    )}${registerForm(facts)}`,
   }
 }
+
+/** The form that registers a server, which is read at once. */
+const registerForm = (facts: Parameters<Page>[1]): Html =>
+  may(facts, 'admin.tools')
+    ? html`<details class="enroll"><summary>Register a server</summary><form method="post" action="/proxy/tools">${csrf(facts.session)}
+<label>Name <input name="name" required maxlength="64" autocomplete="off" placeholder="files"></label>
+<label>Address <input name="endpoint_url" type="url" required maxlength="2048" placeholder="https://files.example/mcp"></label>
+<label>Demanded of whoever calls its tools <input name="required_capability" maxlength="64" autocomplete="off" placeholder="files.use"></label>
+<p class="faint">Empty: being bound to it is enough. Secrets, domains and demands of single tools: <code>make mcp ARGS=--help</code></p>
+<button>Register a server</button></form></details>`
+    : html`<p class="needs">Registering one needs <code>admin.tools</code>.</p>`
 
 const stateOf = ({ enabled, last_error: error }: { enabled: boolean; last_error: string | null }): Html => {
   if (!enabled) return html`<span class="badge off">disabled</span>`
@@ -80,7 +91,7 @@ export const toolPage: Page = async ({ context }, facts) => {
         value.required_capability === null ? 'its binding alone' : tokens([value.required_capability]),
       ],
       ['Read', ago(value.last_read_at, facts.at)],
-    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')}</p></section>
+    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it')}</p></section>
 <section class="card"><h2>Tools</h2>${table(
       ['Tool', 'Called as', 'State', 'Demands', 'Pinned', 'Look closely'],
       value.tools.map(
@@ -130,7 +141,26 @@ ${when(tool.flags.length > 0, () => html`<p><span class="badge warn">${tool.flag
 export const toolForms = (dashboard: Dashboard) => {
   const to = ({ params }: Submitted): string => pathOf(params.resource ?? '')
   const { mcpResources, mcpBindings } = OPERATIONS
+  const switched = (enabled: boolean) =>
+    acting(dashboard, mcpResources.update, {
+      given: ({ params }) => ({ params: { resource_id: params.resource ?? '' }, body: { enabled } }),
+      to,
+      notice: enabled ? 'enabled' : 'switched_off',
+    })
   return {
+    register: acting(dashboard, mcpResources.create, {
+      given: ({ form }) => ({
+        body: {
+          name: form.get('name') ?? '',
+          endpoint_url: form.get('endpoint_url') ?? '',
+          required_capability: form.get('required_capability') || null,
+        },
+      }),
+      to: () => '/proxy/tools',
+      notice: 'registered',
+    }),
+    enable: switched(true),
+    disable: switched(false),
     refresh: acting(dashboard, mcpResources.refresh, {
       given: ({ params }) => ({ params: { resource_id: params.resource ?? '' } }),
       to,

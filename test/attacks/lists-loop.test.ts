@@ -30,8 +30,13 @@ await t.test(
           ids('select agent_id from internal_agents order by created_at desc, agent_id desc'),
         ],
         ['/v1/admin/agents?limit=1000', (json) => json.length, 1_000],
-        ['/v1/admin/users', ({ users, total }) => [users.length, total], [10_000, 10_000]],
-        ['/v1/admin/workloads', ({ workloads }) => workloads.at(-1).principal_id, 'acme::workload-0'],
+        ['/v1/admin/agents?q=cap:no.body', (json) => json.length, 0],
+        ['/v1/admin/users', ({ users, total }) => [users.length, total], [100, 10_000]],
+        [
+          '/v1/admin/workloads?limit=1000',
+          ({ workloads }) => workloads.at(-1).principal_id,
+          'acme::workload-9000',
+        ],
         [
           '/v1/admin/mcp-resources/bindings',
           (json) => json.map((binding: Json) => `${binding.binding_id} ${binding.resource_name}`),

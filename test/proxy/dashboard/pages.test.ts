@@ -1,6 +1,7 @@
 import t from 'tap'
 import { SECTIONS } from '../../../proxy/dashboard/frame.ts'
 import { testGateway } from '../../support/gateway.ts'
+import { changingServer, tool } from '../../support/mcp/admin-server.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
@@ -199,3 +200,79 @@ await t.test(
     t.match(attention, '/proxy/agents/acme%3A%3Abot')
   },
 )
+
+await t.test(
+  'a server is registered, switched off and on, and bound to, by forms; what is wrong is named by field',
+  async (t) => {
+    const gateway = await testGateway(t, { settings: { MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' } })
+    await gateway.enroll('bot', [])
+    const server = await changingServer(t, tool('read'))
+    const jar = await signedInBySecret(gateway)
+    const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+    const wrong = await jar.send('/proxy/tools', { csrf, name: 'No Name', endpoint_url: 'x' })
+    t.equal(wrong.status, 422)
+    for (const field of ['name', 'endpoint_url']) t.match(wrong.text, `<code>${field}</code>`)
+    const sent = await jar.send('/proxy/tools', {
+      csrf,
+      name: 'files',
+      endpoint_url: server.url,
+      required_capability: '',
+    })
+    t.equal(sent.headers.location, '/proxy/tools?notice=registered', sent.text)
+    const [, path = ''] =
+      /<a class="row" href="([^"]+)">files</.exec((await jar.ask('GET', '/proxy/tools')).text) ?? []
+    for (const [action, says] of [
+      ['refresh', 'was read'],
+      ['disable', 'Nobody reaches'],
+      ['enable', 'can be reached again'],
+    ] as const) {
+      const { headers } = await jar.send(`${path}/${action}`, { csrf })
+      t.match((await jar.ask('GET', String(headers.location))).text, says)
+    }
+    t.match((await jar.ask('GET', path)).text, '<code>files.read</code>')
+    t.equal((await jar.send(`${path}/bindings`, { csrf, agent_id: 'acme::nobody' })).status, 422)
+    t.equal((await jar.send(`${path}/bindings`, { csrf, agent_id: 'acme::bot' })).status, 303)
+    const bot = (await jar.ask('GET', '/proxy/agents/acme::bot')).text
+    const [, revoke = ''] = /action="([^"]+\/revoke)"/.exec(bot) ?? []
+    t.equal((await jar.send(revoke, { csrf })).status, 303)
+    const actions = new Set((await gateway.rows({})).map(({ action }) => action))
+    for (const action of [
+      'mcp_resource.created',
+      'mcp_resource.updated',
+      'mcp_binding.created',
+      'mcp_binding.revoked',
+    ])
+      t.ok(actions.has(action), action)
+  },
+)
+
+await t.test('numbers agree: between pages, and with the API', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
+  await gateway.enroll('other', ['llm.chat'])
+  const none = await gateway.enroll('none', [])
+  for (const who of [bot, bot, bot, none, none])
+    await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
+  const jar = await signedInBySecret(gateway)
+  const textOf = async (path: string): Promise<string> => (await jar.ask('GET', path)).text
+  const linesIn = (text: string): number => [...text.matchAll(/<a class="row"/g)].length
+  const { json } = await jar.ask('GET', '/proxy/capabilities.json')
+  const { held_by: holders } = json.capabilities.find(
+    ({ capability }: { capability: string }) => capability === 'llm.chat',
+  )
+  t.equal(holders, 2)
+  t.match(await textOf('/proxy/capabilities'), `cap%3Allm.chat">${holders}<`)
+  t.equal(linesIn(await textOf('/proxy/agents?q=cap:llm.chat')), holders)
+  t.equal((await gateway.admin('GET', '/v1/admin/agents?q=cap:llm.chat')).json.length, holders)
+
+  const { json: usage } = await gateway.admin('GET', '/v1/admin/agents/acme::bot/usage')
+  t.equal(usage.decisions, 3)
+  t.match(await textOf('/proxy/agents/acme::bot/usage'), `${usage.decisions} calls`)
+  const own = '/proxy/activity?principal=acme::bot'
+  t.equal(linesIn(await textOf(own)), usage.decisions)
+  t.match(await textOf(own), '>allowed</a> 3')
+  const denied = await gateway.rows({ status: 'denied' })
+  t.equal(denied.length, 2)
+  t.match(await textOf('/proxy/activity'), '>denied</a> 2')
+  t.equal(linesIn(await textOf('/proxy')), denied.length, 'Attention shows the same')
+})
