@@ -1,6 +1,7 @@
 import type { Administered } from '../../plugins/operators/operator.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
+import { challengeOf } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import { withNext } from '../operators/pages/next.ts'
 import { hop, seeOther } from '../operators/pages/page.ts'
@@ -29,6 +30,6 @@ export function refusedPage(refusal: Refusal, facts: Arrival | Administered): Re
         : NOTHING
     }<p><a href="/proxy">To the first page</a></p><p class="faint"><code>${id}</code></p></main>`,
     status,
-    headers,
+    { ...challengeOf(refusal), ...headers },
   )
 }

@@ -12,7 +12,7 @@ export function refusalReply(refusal: Refusal, requestId: string): Reply {
     headers: {
       'content-type': 'application/json',
       ...advice(refusal),
-      ...challenge(refusal),
+      ...challengeOf(refusal),
       ...refusal.headers,
     },
     body: refusalBody(refusal, requestId),
@@ -42,7 +42,7 @@ function advice({ final }: Refusal): Record<string, string> {
  * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1). It has no `error` where the request brought no
  * credentials at all.
  */
-function challenge({ status, challenge: error }: Refusal): Record<string, string> {
+export function challengeOf({ status, challenge: error }: Refusal): Record<string, string> {
   if (status !== 401) return {}
   return { 'www-authenticate': `DPoP ${error === null ? '' : `error="${error}", `}algs="${ALGS}"` }
 }

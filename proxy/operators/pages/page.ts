@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
+import { challengeOf } from '../../http/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { type Html, html, NOTHING } from './html.ts'
 
@@ -71,15 +72,15 @@ export const hop = (to: string, headers: Readonly<Record<string, string>> = {}):
 
 /** Renders a refusal as a page: one sentence, and what to name when asking about it. */
 export const refusalPage = (
-  { status, message, headers }: Refusal,
+  refusal: Refusal,
   { id }: Pick<Arrival, 'id'>,
   more: Readonly<Record<string, string>> = {},
 ): Reply =>
   page({
-    status,
+    status: refusal.status,
     title: 'This did not work',
-    body: html`<p>${message}</p><p><a href="/proxy/sign-in">Sign in</a></p><p><small>${id}</small></p>`,
-    headers: { ...headers, ...more },
+    body: html`<p>${refusal.message}</p><p><a href="/proxy/sign-in">Sign in</a></p><p><small>${id}</small></p>`,
+    headers: { ...challengeOf(refusal), ...refusal.headers, ...more },
   })
 
 /** Sends a browser elsewhere on this host. */
