@@ -1,8 +1,6 @@
 import type { Database } from '../database.ts'
 import type { Assertion } from '../statement.ts'
-
-/** The status of a row that says how a call ended. */
-const OUTCOMES = ['success', 'error', 'truncated', 'unknown']
+import { OUTCOMES } from './outcomes.ts'
 
 /** Asserts that the ledger has a call's decision and no outcome of it. For the few calls that are in doubt. */
 export function stillOpen({ kysely }: Pick<Database, 'kysely'>, requestId: string): Assertion {
@@ -10,7 +8,7 @@ export function stillOpen({ kysely }: Pick<Database, 'kysely'>, requestId: strin
     .selectFrom('audit_log as outcome')
     .select('outcome.seq')
     .where('outcome.request_id', '=', requestId)
-    .where('outcome.status', 'in', OUTCOMES)
+    .where('outcome.status', 'in', [...OUTCOMES])
   const { sql, parameters } = kysely
     .selectFrom('audit_log as decision')
     .select('decision.seq')

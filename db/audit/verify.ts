@@ -1,5 +1,6 @@
 import canonicalize from 'canonicalize'
 import { GENESIS, hashOf, type LeafVersion, leafOf, leafVersion, type StoredRow } from './leaf.ts'
+import { OUTCOMES } from './outcomes.ts'
 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface Damaged {
@@ -177,8 +178,6 @@ function hasOnlyIntegers(value: unknown): boolean {
 
 // In an honest log as many as there are calls at one time. In another one the count is at least this.
 const OPEN_LIMIT = 100_000
-
-const OUTCOMES = new Set(['success', 'error', 'truncated', 'unknown'])
 
 function openDecisions() {
   const open = new Set<string>()

@@ -1,10 +1,9 @@
 import type { LeafVersion, StoredRow } from '../leaf.ts'
+import { OUTCOMES } from '../outcomes.ts'
 import { isOfCall } from './decision.ts'
 
 // In an honest log as many as there are calls at one time.
 const OPEN_LIMIT = 100_000
-
-const OUTCOMES = new Set(['success', 'error', 'truncated', 'unknown'])
 
 interface Open {
   readonly seq: number

@@ -1,6 +1,5 @@
+import { OUTCOMES } from '../../audit/outcomes.ts'
 import type { Work, WorkResult } from '../../audit/writer.ts'
-
-const OUTCOMES: readonly string[] = ['success', 'error', 'truncated', 'unknown']
 
 /** The places of decisions without outcome, by the id of their request. */
 type Open = Map<string, number>
@@ -27,7 +26,7 @@ export class OpenCallsOfAll {
       for (const [row, { request_id: request, status }] of drafts.entries()) {
         if (request === null) continue
         if (status === 'allowed') open.set(request, result.sealed[row]?.seq ?? 0)
-        else if (OUTCOMES.includes(status)) open.delete(request)
+        else if (OUTCOMES.has(status)) open.delete(request)
       }
     }
   }

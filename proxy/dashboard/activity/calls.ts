@@ -1,10 +1,13 @@
+import { isOfCall } from '../../../db/audit/authority/decision.ts'
 import { FREQUENT } from '../../../db/audit/frequent.ts'
+import { OUTCOMES } from '../../../db/audit/outcomes.ts'
 import type { AuditRow } from '../../../db/audit/read.ts'
 import { isObject } from '../../../db/json.ts'
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import { cursorBehind, rowsOf } from '../../admin/audit.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
+import { KINDS } from '../../admin/principals/kinds.ts'
 import type { Dashboard } from '../dashboard.ts'
 import { ago, type Html, html, NOTHING, pathOf, table } from '../parts.ts'
 
@@ -53,7 +56,6 @@ const PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
 const MOST_OUTCOMES = 20
 
-const OUTCOMES: ReadonlySet<string> = new Set(['success', 'error', 'truncated', 'unknown'])
 const NOISE: ReadonlySet<string> = new Set(['mcp_tools_list', 'mcp_resources_list', 'mcp_prompts_list'])
 
 /** Reads calls, newest first, each decision with its outcome. Demands `admin.audit`. */
@@ -127,8 +129,7 @@ async function withOutcomes(
 }
 
 /** An outcome follows its decision, so it is met first. A change of administration is one row with the same words. */
-const isOutcome = ({ status, action, request_id: id }: AuditRow): boolean =>
-  id !== null && OUTCOMES.has(status) && !action.includes('.')
+const isOutcome = ({ status, action }: AuditRow): boolean => OUTCOMES.has(status) && isOfCall(action)
 
 type Narrowed = Readonly<Partial<Record<Facet, string | undefined>>>
 
@@ -180,8 +181,6 @@ function lineOf({ decision, outcome }: Call, now: number): Html {
   return html`<tr><td>${ago(at, now)}</td><td>${name ?? ref ?? 'nobody'}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${reasonOf(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 
-const PLURALS: Readonly<Record<string, string>> = { agent: 'agents', user: 'users', workload: 'workloads' }
-
 /** Where a call was refused for want of a capability: the form that would grant it, with the token typed in. */
 function grantLink({
   principal_type: type,
@@ -189,11 +188,14 @@ function grantLink({
   principal_name: name,
   detail,
 }: AuditRow): Html {
-  const plural = PLURALS[type ?? '']
   const { required_capability: token, reason } = detail
-  if (plural === undefined || reason !== 'capability_missing' || typeof token !== 'string') return NOTHING
-  return html`<a href="${pathOf(plural, name ?? ref ?? '')}?${new URLSearchParams({ add: token }).toString()}">Grant…</a>`
+  if (!isCaller(type) || reason !== 'capability_missing' || typeof token !== 'string') return NOTHING
+  return html`<a href="${pathOf(KINDS[type].plural, name ?? ref ?? '')}?${new URLSearchParams({ add: token }).toString()}">Grant…</a>`
 }
+
+/** Operators' sets hold nothing that a call could lack. */
+const isCaller = (type: string | null): type is 'agent' | 'user' | 'workload' =>
+  type !== null && type in KINDS && type !== 'operator'
 
 /** What was decided, and what became of it where that says more. */
 export function verdict({ status }: AuditRow, outcome: AuditRow | null): Html {

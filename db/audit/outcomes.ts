@@ -1,0 +1,2 @@
+/** The statuses of a row that says how a call ended. */
+export const OUTCOMES: ReadonlySet<string> = new Set(['success', 'error', 'truncated', 'unknown'])
