@@ -9,7 +9,7 @@ import { suggestCapabilities } from './admin/principals/capabilities.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
-import { acting, named, type Submitted } from './dashboard/acting.ts'
+import { acting, byId, type Submitted } from './dashboard/acting.ts'
 import { activityPage } from './dashboard/activity/activity.ts'
 import { whyPage } from './dashboard/activity/why.ts'
 import { ASSETS } from './dashboard/assets.ts'
@@ -308,7 +308,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     ...([...callers, 'operators'] as const).flatMap((plural) => {
       const { operations } = PAGES[plural]
       const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
-      const back = { given: named, to: ({ params }: Submitted) => pathOf(plural, params.id ?? '') }
+      const back = { given: byId, to: ({ params }: Submitted) => pathOf(plural, params.id ?? '') }
       return [
         page(list, `get${plural}Page`, 'admin.read', listPage(plural), 'body_unprocessable'),
         form(list, operations.create, enrollForm(plural, d)),

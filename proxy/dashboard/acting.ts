@@ -31,7 +31,7 @@ export const acting =
   }
 
 /** The input of an operation on the object that the path names. */
-export const named = ({ params, form }: Submitted) => ({
-  params: { ...params } as never,
+export const byId = ({ params, form }: Submitted) => ({
+  params: { id: params.id ?? '' },
   ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
 })

@@ -2,8 +2,9 @@ import type { Administered } from '../../plugins/operators/operator.ts'
 import { perform } from '../admin/operation.ts'
 import { OPERATIONS } from '../admin/operations.ts'
 import { listEnding } from '../admin/principals/ending.ts'
+import { KINDS } from '../admin/principals/kinds.ts'
 import { visible } from '../visible.ts'
-import { acting, named } from './acting.ts'
+import { acting, byId } from './acting.ts'
 import { callsOf, linesOf } from './activity/calls.ts'
 import type { Dashboard } from './dashboard.ts'
 import type { Page } from './page.ts'
@@ -58,7 +59,7 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
 async function servers({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
   const { value } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
   return value.flatMap(({ resource_id: id, name, tools, last_error: error }) => {
-    const path = `/proxy/tools/${encodeURIComponent(id)}`
+    const path = pathOf('tools', id)
     const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => visible(tool.name))
     const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
     return [
@@ -102,7 +103,7 @@ async function ending({ context }: Dashboard, facts: Administered): Promise<read
   if (soon.length === 0) return []
   const lines = soon.map(
     ({ principal_type: type, principal_id: id, name, cert_not_after: end }) =>
-      html`<li><a href="${pathOf(`${type}s`, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
+      html`<li><a href="${pathOf(KINDS[type].plural, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
   )
   return [card(html`Certificates that end within 30 days`, html`<ul>${all(lines)}</ul>`)]
 }
@@ -110,7 +111,7 @@ async function ending({ context }: Dashboard, facts: Administered): Promise<read
 /** The forms by which a second operator decides. */
 export const proposalForms = (dashboard: Dashboard) => {
   const { confirm, decline } = OPERATIONS.proposals
-  const back = { given: named, to: (): string => '/proxy' }
+  const back = { given: byId, to: (): string => '/proxy' }
   return {
     confirm: acting(dashboard, confirm, { ...back, notice: 'confirmed' }),
     decline: acting(dashboard, decline, { ...back, notice: 'declined' }),

@@ -81,5 +81,5 @@ export interface Visible {
 export const may = ({ actor }: Visible, capability: string): boolean =>
   actor.capabilities.includes(capability)
 
-/** The path of a principal's page. */
+/** The path of the page of a principal, or of an MCP server (`tools`). */
 export const pathOf = (plural: string, id: string): string => `/proxy/${plural}/${encodeURIComponent(id)}`

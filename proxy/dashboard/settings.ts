@@ -4,7 +4,7 @@ import { perform } from '../admin/operation.ts'
 import { OPERATIONS } from '../admin/operations.ts'
 import type { Reply } from '../http/reply.ts'
 import { seeOther } from '../operators/pages/page.ts'
-import { acting, type Submitted } from './acting.ts'
+import { acting, byId, type Submitted } from './acting.ts'
 import type { Dashboard } from './dashboard.ts'
 import { frame } from './frame.ts'
 import type { Page } from './page.ts'
@@ -80,10 +80,6 @@ export const settingsForms = (dashboard: Dashboard) => {
   const to = (): string => '/proxy/settings'
   return {
     disable: acting(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
-    end: acting(dashboard, OPERATIONS.sessions.end, {
-      given: ({ params }) => ({ params: { id: params.id ?? '' } }),
-      to,
-      notice: 'ended',
-    }),
+    end: acting(dashboard, OPERATIONS.sessions.end, { given: byId, to, notice: 'ended' }),
   }
 }

@@ -14,13 +14,11 @@ import {
   type Html,
   html,
   may,
+  pathOf,
   table,
   tokens,
   when,
 } from './parts.ts'
-
-/** The path of a server's page. */
-const pathOf = (id: string): string => `/proxy/tools/${encodeURIComponent(id)}`
 
 /** GET /proxy/tools: MCP servers, how they are, and who may reach them. */
 export const toolsPage: Page = async ({ context }, facts) => {
@@ -34,7 +32,7 @@ export const toolsPage: Page = async ({ context }, facts) => {
       ['Server', 'State', 'Tools', 'Demands', 'Bound', 'Read'],
       resources.map((one) => {
         const waits = one.tools.filter(({ state }) => state === 'quarantined').length
-        return html`<tr><td><a class="row" href="${pathOf(one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${when(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">a binding alone</span>` : tokens([one.required_capability])}</td><td class="number">${String(bound.get(one.resource_id)?.length ?? 0)}</td><td>${ago(one.last_read_at, facts.at)}</td></tr>`
+        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${when(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">a binding alone</span>` : tokens([one.required_capability])}</td><td class="number">${String(bound.get(one.resource_id)?.length ?? 0)}</td><td>${ago(one.last_read_at, facts.at)}</td></tr>`
       }),
       html`<p>No MCP server yet.</p><p>Register one: <code class="copy" tabindex="0">make mcp ARGS="add files https://files.example/mcp"</code></p>`,
     )}${registerForm(facts)}`,
@@ -74,7 +72,7 @@ export const toolPage: Page = async ({ context }, facts) => {
     { query: { resource_id: value.resource_id } },
     facts,
   )
-  const path = pathOf(value.resource_id)
+  const path = pathOf('tools', value.resource_id)
   const waiting = value.tools.filter(({ state }) => state === 'quarantined')
   return {
     title: value.name,
@@ -139,7 +137,7 @@ ${when(tool.flags.length > 0, () => html`<p><span class="badge warn">${tool.flag
 
 /** The forms of a server's page. */
 export const toolForms = (dashboard: Dashboard) => {
-  const to = ({ params }: Submitted): string => pathOf(params.resource ?? '')
+  const to = ({ params }: Submitted): string => pathOf('tools', params.resource ?? '')
   const { mcpResources, mcpBindings } = OPERATIONS
   const switched = (enabled: boolean) =>
     acting(dashboard, mcpResources.update, {

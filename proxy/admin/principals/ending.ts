@@ -8,6 +8,10 @@ import { instant } from '../shapes.ts'
 const SOON_MS = 30 * 86_400_000
 const MOST = 50
 
+/** Whether a certificate ends within 30 days, or has ended. `end`: RFC 3339; null where there is none. */
+export const endsSoon = (end: string | null, now: number): boolean =>
+  end !== null && Date.parse(end) - now < SOON_MS
+
 /** Whose certificates end within 30 days, or have ended, the earliest first: at most 50 of those in service. */
 export const listEnding = operation({
   name: 'listEndingCertificates',

@@ -1,8 +1,10 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { all, csrf, type Html, html, may, NOTHING, pathOf, tokens, when } from '../parts.ts'
+import { granting } from '../../admin/demands.ts'
+import { csrf, type Html, html, may, NOTHING, pathOf, tokens, when } from '../parts.ts'
+import { problems } from '../problems.ts'
 import type { Detailed } from './detailed.ts'
-import { demandsOf, PAGES, type Plural } from './kinds.ts'
+import { PAGES, type Plural } from './kinds.ts'
 import type { Preview } from './previewed.ts'
 import { buttonOf, rehearsalOf } from './rehearsal.ts'
 
@@ -26,7 +28,7 @@ export const typedTokens = (text: string): readonly string[] => [
 /** The card of a principal's set: one textbox, and a button that tells the truth. */
 export function capabilitiesCard(plural: Plural, one: Detailed, facts: Administered, typed: Typed): Html {
   const { kind } = PAGES[plural]
-  const { grant } = demandsOf(kind)
+  const grant = granting(kind)
   const held = one.value.capabilities
   if (!may(facts, grant))
     return html`<section class="card"><h2>Capabilities</h2><p>${tokens(held)}</p><p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
@@ -40,7 +42,7 @@ ${csrf(facts.session)}<input type="hidden" name="if_match" value="${`"${one.revi
 <textarea id="caps" name="capabilities" rows="3" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" spellcheck="false" aria-describedby="caps-error rehearsal"${
     refusal ? html` aria-invalid="true"` : NOTHING
   }>${text}</textarea>
-<div id="caps-error">${refusal ? problemOf(refusal, typedTokens(text)) : NOTHING}</div>
+<div id="caps-error">${refusal ? problems(refusal, tokenAt(typedTokens(text))) : NOTHING}</div>
 ${when(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(typedTokens(text))}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
 ${when(refusal?.reason === 'expectation_broken', () => html`<label>Why it must be so all the same <input name="force_reason" maxlength="500"></label>`)}
@@ -50,15 +52,10 @@ ${when(asks, () => html`<input type="hidden" name="confirm" value="yes">`)}
 </form></section>`
 }
 
-/** What is wrong with what was typed, each token by name. */
-function problemOf({ message, detail }: Refusal, typed: readonly string[]): Html {
-  const { errors } = detail as { readonly errors?: readonly { field: string; message: string }[] }
-  if (!errors) return html`<p class="problem" role="alert">${message}</p>`
-  return html`<ul class="problem" role="alert">${all(
-    errors.map(({ field, message: why }) => {
-      const at = /^capabilities\[(\d+)\]$/.exec(field)?.[1]
-      const named = at === undefined ? 'The set' : (typed[Number(at)] ?? field)
-      return html`<li><code>${named}</code> ${why}</li>`
-    }),
-  )}</ul>`
-}
+/** The name of a field of the set's own refusal: the token that is wrong. */
+const tokenAt =
+  (typed: readonly string[]) =>
+  (field: string): string => {
+    const at = /^capabilities\[(\d+)\]$/.exec(field)?.[1]
+    return at === undefined ? 'The set' : (typed[Number(at)] ?? field)
+  }

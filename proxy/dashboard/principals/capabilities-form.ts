@@ -43,19 +43,21 @@ export const setCapabilitiesForm =
     const only = facts.form.get('preview') === 'yes'
     try {
       if (only || facts.form.get('confirm') !== 'yes') {
-        const rehearsed = await administerOnRecord(
+        const done = await administerOnRecord(
           operations.setCapabilities,
           context,
           { ...given, query: { dry_run: 'true' } },
           facts,
         )
         // Proven by `dry_run`: nothing waits, and there is a preview.
-        const { rehearsal: preview } = (rehearsed as Result<{ rehearsal: Preview }>).value
+        const { rehearsal: preview } = (done as Result<{ rehearsal: Preview }>).value
         if (only || preview.totals.newly_refused > 0) return await shown({ preview })
       }
       const forced = facts.form.get('force_reason')
       const rehearsal =
-        context.requireRehearsal === 'never' ? undefined : await rehearsed(dashboard, id, given.body, facts)
+        context.requireRehearsal === 'never'
+          ? undefined
+          : await recordedRehearsal(dashboard, id, given.body, facts)
       const done = await administerOnRecord(
         operations.setCapabilitiesInForm,
         context,
@@ -80,7 +82,7 @@ const AGAIN: ReadonlySet<RefusalReason> = new Set([
 ])
 
 /** Where the configuration demands a recorded rehearsal, the form makes one: what it says was shown before. */
-async function rehearsed(
+async function recordedRehearsal(
   { context }: Dashboard,
   principal: string,
   { capabilities }: { readonly capabilities: readonly string[] },

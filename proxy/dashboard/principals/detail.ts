@@ -1,6 +1,8 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
+import { enrolling } from '../../admin/demands.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
+import { endsSoon } from '../../admin/principals/ending.ts'
 import { callsOf, linesOf } from '../activity/calls.ts'
 import type { Dashboard } from '../dashboard.ts'
 import type { Page } from '../page.ts'
@@ -19,9 +21,8 @@ import {
   when,
 } from '../parts.ts'
 import { capabilitiesCard, type Typed } from './capabilities-card.ts'
-import { expiresSoon } from './certificate.ts'
 import { type Detailed, detailOf } from './detailed.ts'
-import { demandsOf, PAGES, type Plural } from './kinds.ts'
+import { PAGES, type Plural } from './kinds.ts'
 
 /** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
 export const detailPage =
@@ -48,7 +49,7 @@ export async function detailBody(
 ): Promise<Html> {
   const { value, id } = one
   const { at } = facts
-  const { enroll } = demandsOf(PAGES[plural].kind)
+  const enroll = enrolling(PAGES[plural].kind)
   const path = pathOf(plural, id)
   return html`${capabilitiesCard(plural, one, facts, typed)}
 <section class="card"><h2>Who it is</h2>${factsOf([
@@ -63,7 +64,7 @@ export async function detailBody(
     ['Certificate', value.cert_thumbprint === null ? 'none' : copyable(value.cert_thumbprint)],
     [
       'Ends',
-      html`${ago(value.cert_not_after, at)} ${when(expiresSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
+      html`${ago(value.cert_not_after, at)} ${when(endsSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
     ],
     [
       'Proof key',
@@ -86,7 +87,7 @@ async function bindingsOf({ context }: Dashboard, principal: string, facts: Admi
   return html`<section class="card"><h2>Bound to</h2>${table(
     ['Server', 'Since', 'By', ''],
     value.map((one) => {
-      const server = `/proxy/tools/${encodeURIComponent(one.resource_id)}`
+      const server = pathOf('tools', one.resource_id)
       return html`<tr><td><a href="${server}">${one.resource_name}</a></td><td>${ago(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${server}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`
     }),
     html`<p>It reaches no MCP server. <a href="/proxy/tools">Bind it to one</a></p>`,

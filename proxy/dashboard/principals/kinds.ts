@@ -1,5 +1,5 @@
 import { OPERATIONS } from '../../admin/operations.ts'
-import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from '../../admin/principals/kinds.ts'
+import { AGENT, OPERATOR, USER, WORKLOAD } from '../../admin/principals/kinds.ts'
 
 /** The kinds of principals, each with the path of its pages and the operations on it. */
 export const PAGES = {
@@ -10,9 +10,3 @@ export const PAGES = {
 } as const
 
 export type Plural = keyof typeof PAGES
-
-/** What it takes to enroll one of a kind, and to say what it holds. */
-export const demandsOf = ({ type }: Kind) =>
-  type === 'operator'
-    ? { enroll: 'admin.operators', grant: 'admin.operators' }
-    : { enroll: 'admin.enroll', grant: 'admin.grant' }

@@ -1,12 +1,13 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
+import { enrolling } from '../../admin/demands.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
+import { endsSoon } from '../../admin/principals/ending.ts'
 import type { Dashboard } from '../dashboard.ts'
 import type { Page } from '../page.ts'
 import { ago, all, csrf, type Html, html, may, NOTHING, pathOf, table, tokens, when } from '../parts.ts'
-import { expiresSoon } from './certificate.ts'
 import type { Shown } from './detailed.ts'
-import { demandsOf, PAGES, type Plural } from './kinds.ts'
+import { PAGES, type Plural } from './kinds.ts'
 
 /** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, found by what one types. */
 export const listPage =
@@ -17,7 +18,7 @@ export const listPage =
     const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
     const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
     const { list, next } = await listOf(dashboard, plural, query, facts)
-    const { enroll } = demandsOf(kind)
+    const enroll = enrolling(kind)
     const older = next?.cursor
     return {
       title: plural[0]?.toUpperCase() + plural.slice(1),
@@ -68,7 +69,7 @@ function badgesOf(one: Shown, at: number): readonly Html[] {
   return [
     ...(one.is_active ? [] : [badge('inactive', 'off')]),
     ...(one.capabilities.length === 0 ? [badge('holds nothing', 'off')] : []),
-    ...(expiresSoon(one.cert_not_after, at) ? [badge('expires soon')] : []),
+    ...(endsSoon(one.cert_not_after, at) ? [badge('expires soon')] : []),
     ...(one.principal_type !== 'operator' && one.dpop_jkt === null ? [badge('no proof key', 'off')] : []),
   ]
 }

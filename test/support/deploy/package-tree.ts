@@ -18,6 +18,9 @@ export function productionModules(): readonly string[] {
     .map(([path]) => path)
 }
 
+/** What pages load: the compiler does not copy it. */
+const ASSETS = 'proxy/dashboard/assets'
+
 /** Compiles the package into `dist`, as `make build` does. */
 export function compileInto(dist: string): void {
   for (const config of ['tsconfig.build.json', 'tsconfig.types.json']) {
@@ -25,7 +28,7 @@ export function compileInto(dist: string): void {
     const args = ['-i', `PATH=${process.env.PATH}`, join(ROOT, 'node_modules/.bin/tsc')]
     execFileSync('env', [...args, '-p', config, '--outDir', dist], { cwd: ROOT })
   }
-  execFileSync(process.execPath, ['scripts/copy-assets.ts', dist], { cwd: ROOT })
+  cpSync(join(ROOT, ASSETS), join(dist, ASSETS), { recursive: true })
 }
 
 /** Lays the production packages out below `root`, without those whose path `leave` names. */
