@@ -33,7 +33,9 @@ export function capabilitiesCard(plural: Plural, one: Detailed, facts: Administe
   if (!may(facts, grant))
     return html`<section class="card"><h2>Capabilities</h2><p>${tokens(held)}</p><p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
   const { text, preview, refusal } = typed
-  const asks = preview !== undefined && preview.totals.newly_refused > 0
+  // What is expected is asked behind the rehearsal: whoever comes to it has seen that.
+  const isBroken = refusal?.reason === 'expectation_broken'
+  const asks = isBroken || (preview !== undefined && preview.totals.newly_refused > 0)
   const stale = refusal?.reason === 'precondition_failed'
   return html`<section class="card" id="capabilities"><h2>Capabilities</h2>
 <form method="post" action="${pathOf(plural, one.id)}/capabilities" data-rehearse>
@@ -45,7 +47,7 @@ ${csrf(facts.session)}<input type="hidden" name="if_match" value="${`"${one.revi
 <div id="caps-error">${refusal ? problems(refusal, tokenAt(typedTokens(text))) : NOTHING}</div>
 ${when(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(typedTokens(text))}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
-${when(refusal?.reason === 'expectation_broken', () => html`<label>Why it must be so all the same <input name="force_reason" maxlength="500"></label>`)}
+${when(isBroken, () => html`<label>Why it must be so all the same <input name="force_reason" maxlength="500"></label>`)}
 ${when(asks, () => html`<input type="hidden" name="confirm" value="yes">`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
 <p class="faint">Before anything changes, this says what it would have refused in the last 30 days.</p>

@@ -153,6 +153,33 @@ await t.test('two operators cannot overwrite each other: the second sees both ve
 })
 
 await t.test(
+  'what breaks an expectation is made with a reason alone, also where it refuses calls',
+  async (t) => {
+    const files = { '90-expect.yaml': 'plugin: expect\nexpect: ["acme::bot may use model gpt-4o-mini"]\n' }
+    const gateway = await testGateway(t, { files })
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const form = new Form(await signedInBySecret(gateway), '/proxy/agents/acme::bot')
+    await form.open()
+    const shown = await form.send({ capabilities: '' })
+    t.match(shown.text, 'Update: 1 call of the last 30 days would be refused')
+    form.read(shown.text)
+    const broken = await form.send({ capabilities: '' })
+    t.equal(broken.status, 409, broken.text)
+    t.match(broken.text, 'acme::bot may use model gpt-4o-mini')
+    t.match(broken.text, 'name="force_reason"')
+    t.same(await heldBy(gateway, bot), ['llm.chat'])
+    form.read(broken.text)
+    t.equal((await form.send({ capabilities: '', force_reason: '' })).status, 409, 'not without a reason')
+    const forced = await form.send({ capabilities: '', force_reason: 'it is being retired' })
+    t.equal(forced.status, 303, forced.text)
+    t.match((await gateway.rows({ action: 'agent.capabilities_set' }))[0]?.detail, {
+      forced: { reason: 'it is being retired' },
+    })
+  },
+)
+
+await t.test(
   'threat 20 CSRF: no form of the dashboard does anything without its own session, its token and a page of ours',
   async (t) => {
     const gateway = await testGateway(t)
