@@ -1,0 +1,152 @@
+import { createPublicKey, hash, type KeyObject, sign, verify } from 'node:crypto'
+
+/** A key of Ed25519 in signed notes (C2SP signed-note), for logs; or one for cosignatures (C2SP tlog-cosignature). */
+export type KeyKind = 'log' | 'witness'
+
+const ALGORITHMS: Readonly<Record<KeyKind, number>> = { log: 1, witness: 4 }
+
+/** What a verifier key text says (C2SP signed-note): `<name>+<id>+<base64 of the algorithm's byte and the key>`. */
+export interface VerifierKey {
+  readonly name: string
+  readonly kind: KeyKind
+  /** The first four bytes of SHA-256(name ‖ 0x0A ‖ algorithm ‖ key). Lower-case hex. */
+  readonly id: string
+  readonly key: KeyObject
+}
+
+/** One signature of a note. `bytes`: what stands behind the id of the key. */
+export interface NoteSignature {
+  readonly name: string
+  /** Lower-case hex. */
+  readonly id: string
+  readonly bytes: Buffer
+  /** The whole line, without its line feed. */
+  readonly line: string
+}
+
+export interface Note {
+  /** With its last line feed: the bytes that are signed. */
+  readonly text: string
+  readonly signatures: readonly NoteSignature[]
+}
+
+/** Says that a text is no signed note, no key, or no checkpoint. */
+export class Malformed extends Error {
+  override readonly name = 'Malformed'
+}
+
+const RAW_KEY = 32
+/** In front of the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4). */
+const SPKI = Buffer.from('302a300506032b6570032100', 'hex')
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
+const LINE = /^— ([^\s+]+) (\S+)$/u
+// A stranger's note is read in one go.
+const MOST_BYTES = 1_000_000
+const MOST_SIGNATURES = 100
+
+/** The bytes of a text of standard base64, padded, in its one form. Throws {@link Malformed}. */
+export function fromBase64(text: string): Buffer {
+  const bytes = BASE64.test(text) ? Buffer.from(text, 'base64') : Buffer.alloc(0)
+  if (text === '' || bytes.toString('base64') !== text) throw new Malformed('it holds what is not base64')
+  return bytes
+}
+
+/** Whether a name may stand in a key and a note: not empty, without blanks and `+`. */
+export const isKeyName = (name: string): boolean => /^[^\s+\p{Cc}]+$/u.test(name) && name.isWellFormed()
+
+/** The text of a verifier key. */
+export function verifierKeyText(name: string, kind: KeyKind, key: KeyObject): string {
+  const encoded = encodedKey(kind, key)
+  return `${name}+${keyId(name, encoded)}+${encoded.toString('base64')}`
+}
+
+/** Reads the text of a verifier key. Throws {@link Malformed}. */
+export function parseVerifierKey(text: string): VerifierKey {
+  const [, name = '', id = '', body = ''] = /^([^+]*)\+([0-9a-f]{8})\+(.+)$/.exec(text.trim()) ?? []
+  if (!isKeyName(name)) throw new Malformed('a verifier key is <name>+<8 hex digits>+<base64>')
+  const encoded = fromBase64(body)
+  const kind = encoded[0] === ALGORITHMS.log ? 'log' : encoded[0] === ALGORITHMS.witness ? 'witness' : null
+  if (kind === null || encoded.length !== RAW_KEY + 1)
+    throw new Malformed('a verifier key of another algorithm than Ed25519')
+  if (keyId(name, encoded) !== id)
+    throw new Malformed('the id of the verifier key is not the digest of its name and key')
+  const key = createPublicKey({
+    key: Buffer.concat([SPKI, encoded.subarray(1)]),
+    format: 'der',
+    type: 'spki',
+  })
+  return { name, kind, id, key }
+}
+
+/** Reads a signed note. Verifies nothing. Throws {@link Malformed}. */
+export function parseNote(note: string): Note {
+  if (note.length > MOST_BYTES) throw new Malformed('a note of more than 1,000,000 characters')
+  const at = note.lastIndexOf('\n\n')
+  if (at < 0 || !note.endsWith('\n') || !note.isWellFormed() || CONTROL.test(note))
+    throw new Malformed('a signed note is a text, an empty line, and lines of signatures')
+  const lines = note.slice(at + 2, -1).split('\n')
+  if (lines.length > MOST_SIGNATURES) throw new Malformed('a note with more than 100 signatures')
+  return { text: note.slice(0, at + 1), signatures: lines.map(signatureIn) }
+}
+
+const CONTROL = /[\u0000-\u0009\u000b-\u001f]/u
+
+/** Puts a note together. `lines`: of signatures, without line feeds. */
+export const noteOf = (text: string, lines: readonly string[]): string => `${text}\n${lines.join('\n')}\n`
+
+/** Reads a line of a signature, without its line feed. Throws {@link Malformed}. */
+export function signatureIn(line: string): NoteSignature {
+  const [, name, body] = LINE.exec(line) ?? []
+  const bytes = body === undefined ? Buffer.alloc(0) : fromBase64(body)
+  if (name === undefined || bytes.length < 5)
+    throw new Malformed('a line of a signature is — <name> <base64>')
+  return { name, id: bytes.subarray(0, 4).toString('hex'), bytes: bytes.subarray(4), line }
+}
+
+/** Signs the text of a note as the log of a name; returns the line of the signature, without its line feed. */
+export function signNote(text: string, name: string, privateKey: KeyObject): string {
+  return lineOf(name, 'log', privateKey, sign(null, Buffer.from(text), privateKey))
+}
+
+/** Cosigns the text of a checkpoint (cosignature/v1) at an instant in s; returns the line, without its line feed. */
+export function cosignNote(text: string, name: string, privateKey: KeyObject, at: number): string {
+  const time = Buffer.alloc(8)
+  time.writeBigUInt64BE(BigInt(at))
+  const signature = sign(null, cosigned(text, BigInt(at)), privateKey)
+  return lineOf(name, 'witness', privateKey, Buffer.concat([time, signature]))
+}
+
+/** What a key of a note has signed: nothing; or its text, at an instant in s where the key is a witness's. */
+export type Signed = { readonly good: false } | { readonly good: true; readonly at?: number }
+
+/**
+ * Verifies the signatures of a note that name a key (C2SP signed-note, tlog-cosignature). A key that is named twice,
+ * or once and has not signed, has not signed.
+ */
+export function signedBy({ text, signatures }: Note, { name, id, kind, key }: VerifierKey): Signed {
+  const own = signatures.filter((signature) => signature.name === name && signature.id === id)
+  const [one] = own
+  if (one === undefined || own.length > 1) return { good: false }
+  if (kind === 'log')
+    return { good: one.bytes.length === 64 && verify(null, Buffer.from(text), key, one.bytes) }
+  if (one.bytes.length !== 72) return { good: false }
+  const at = one.bytes.readBigUInt64BE()
+  const good = verify(null, cosigned(text, at), key, one.bytes.subarray(8))
+  return good ? { good, at: Number(at) } : { good }
+}
+
+const cosigned = (text: string, at: bigint): Buffer => Buffer.from(`cosignature/v1\ntime ${at}\n${text}`)
+
+function lineOf(name: string, kind: KeyKind, privateKey: KeyObject, signature: Uint8Array): string {
+  const id = keyId(name, encodedKey(kind, createPublicKey(privateKey)))
+  return `— ${name} ${Buffer.concat([Buffer.from(id, 'hex'), signature]).toString('base64')}`
+}
+
+const encodedKey = (kind: KeyKind, key: KeyObject): Buffer =>
+  Buffer.concat([
+    Buffer.of(ALGORITHMS[kind]),
+    key.export({ format: 'der', type: 'spki' }).subarray(SPKI.length),
+  ])
+
+const keyId = (name: string, encoded: Uint8Array): string =>
+  hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), encoded])).slice(0, 8)

@@ -1,0 +1,99 @@
+import { nodeHash } from './hashes.ts'
+import { largestPowerBelow, type ReadTile, subtreeRoot } from './tiles.ts'
+
+/** The hashes that lead from a leaf to the root of a tree of a size (RFC 6962, section 2.1.1), lowest first. */
+export async function inclusionProof(
+  read: ReadTile,
+  index: number,
+  size: number,
+): Promise<readonly Buffer[]> {
+  if (!(index >= 0 && index < size)) throw new RangeError(`no leaf ${index} in a tree of ${size}`)
+  return path(read, index, 0, size)
+}
+
+async function path(read: ReadTile, index: number, from: number, until: number): Promise<readonly Buffer[]> {
+  if (until - from === 1) return []
+  const middle = from + largestPowerBelow(until - from)
+  return index < middle
+    ? [...(await path(read, index, from, middle)), await subtreeRoot(read, middle, until)]
+    : [...(await path(read, index, middle, until)), await subtreeRoot(read, from, middle)]
+}
+
+/**
+ * The hashes that prove that a tree of `newSize` leaves begins with the leaves of one of `oldSize` (RFC 6962, section
+ * 2.1.2). None where either is empty, or both are of one size.
+ */
+export async function consistencyProof(
+  read: ReadTile,
+  oldSize: number,
+  newSize: number,
+): Promise<readonly Buffer[]> {
+  if (!(oldSize >= 0 && oldSize <= newSize)) throw new RangeError(`no proof from ${oldSize} to ${newSize}`)
+  return oldSize === 0 || oldSize === newSize ? [] : subproof(read, oldSize, 0, newSize, true)
+}
+
+async function subproof(
+  read: ReadTile,
+  old: number,
+  from: number,
+  until: number,
+  whole: boolean,
+): Promise<readonly Buffer[]> {
+  if (old === until) return whole ? [] : [await subtreeRoot(read, from, until)]
+  const middle = from + largestPowerBelow(until - from)
+  return old <= middle
+    ? [...(await subproof(read, old, from, middle, whole)), await subtreeRoot(read, middle, until)]
+    : [...(await subproof(read, old, middle, until, false)), await subtreeRoot(read, from, middle)]
+}
+
+/** The root that a proof of inclusion leads to; null where the proof is not of the length that it must have. */
+export function rootByInclusion(
+  leaf: Buffer,
+  index: number,
+  size: number,
+  proof: readonly Buffer[],
+): Buffer | null {
+  if (!(index >= 0 && index < size)) return null
+  // RFC 9162, section 2.1.3.2.
+  let [fn, sn, root] = [index, size - 1, leaf]
+  for (const hash of proof) {
+    if (sn === 0) return null
+    if (fn % 2 === 1 || fn === sn) {
+      root = nodeHash(hash, root)
+      while (fn % 2 === 0 && fn !== 0) [fn, sn] = [fn / 2, Math.floor(sn / 2)]
+    } else {
+      root = nodeHash(root, hash)
+    }
+    ;[fn, sn] = [Math.floor(fn / 2), Math.floor(sn / 2)]
+  }
+  return sn === 0 ? root : null
+}
+
+interface Head {
+  readonly size: number
+  readonly root: Buffer
+}
+
+/** Whether a proof shows that the newer tree begins with all leaves of the older one (RFC 9162, section 2.1.4.2). */
+export function isConsistent(older: Head, newer: Head, proof: readonly Buffer[]): boolean {
+  if (older.size > newer.size) return false
+  if (older.size === newer.size) return proof.length === 0 && older.root.equals(newer.root)
+  if (older.size === 0) return proof.length === 0
+  let [fn, sn] = [older.size - 1, newer.size - 1]
+  while (fn % 2 === 1) [fn, sn] = [Math.floor(fn / 2), Math.floor(sn / 2)]
+  const [first, ...rest] = fn === 0 ? [older.root, ...proof] : proof
+  if (first === undefined) return false
+  let [before, after] = [first, first]
+  for (const hash of rest) {
+    if (sn === 0) return false
+    if (fn % 2 === 1 || fn === sn) {
+      before = nodeHash(hash, before)
+      after = nodeHash(hash, after)
+      while (fn % 2 === 0 && fn !== 0) [fn, sn] = [fn / 2, Math.floor(sn / 2)]
+    } else {
+      after = nodeHash(after, hash)
+    }
+    ;[fn, sn] = [Math.floor(fn / 2), Math.floor(sn / 2)]
+  }
+  return sn === 0 && before.equals(older.root) && after.equals(newer.root)
+}

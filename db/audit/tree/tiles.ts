@@ -1,0 +1,109 @@
+import { HASH_BYTES, nodeHash, perfectRoot } from './hashes.ts'
+
+/** The hashes in a tile that is full (C2SP tlog-tiles). */
+export const TILE_WIDTH = 256
+const FULL = TILE_WIDTH * HASH_BYTES
+const TILE_HEIGHT = 8
+
+/** Where a tile stands: level 0 holds the hashes of leaves, each next one the roots of 256 of those below. */
+export interface TilePlace {
+  readonly level: number
+  /** From 0. */
+  readonly n: number
+}
+
+export interface Tile extends TilePlace {
+  /** 1 to 256 hashes, one behind the other. */
+  readonly hashes: Buffer
+}
+
+/** Gives the hashes of a tile, at least `width` of them. */
+export type ReadTile = (place: TilePlace, width: number) => Promise<Buffer>
+
+/** The last tile of each level, as far as it is not full: what a tree needs to grow. */
+export type Edge = readonly Buffer[]
+
+/** The places of the edge of a tree of a size, with the width of each; a level without a partial tile has none. */
+export function edgeOf(size: number): readonly (TilePlace & { readonly width: number })[] {
+  const places = []
+  for (let [level, count] = [0, size]; count > 0; level += 1, count = Math.floor(count / TILE_WIDTH)) {
+    const width = count % TILE_WIDTH
+    places.push({ level, n: Math.floor(count / TILE_WIDTH), width })
+  }
+  return places
+}
+
+/**
+ * Appends the hashes of leaves to a tree of a size. Returns the tiles that have changed, each as it is at the end and
+ * with all that it held before, and the edge and the root of the larger tree.
+ */
+export function extend(
+  size: number,
+  edge: Edge,
+  hashes: Buffer,
+): { readonly tiles: readonly Tile[]; readonly edge: Edge; readonly root: Buffer } {
+  const tiles: Tile[] = []
+  const next: Buffer[] = []
+  let [added, before] = [hashes, size]
+  for (let level = 0; added.length > 0 || before > 0; level += 1) {
+    const grown = Buffer.concat([edge[level] ?? Buffer.alloc(0), added])
+    const first = Math.floor(before / TILE_WIDTH)
+    const roots: Buffer[] = []
+    for (let at = 0; at < grown.length && added.length > 0; at += FULL) {
+      const tile = Buffer.from(grown.subarray(at, at + FULL))
+      tiles.push({ level, n: first + at / FULL, hashes: tile })
+      if (tile.length === FULL) roots.push(perfectRoot(tile))
+    }
+    next.push(Buffer.from(grown.subarray(roots.length * FULL)))
+    added = Buffer.concat(roots)
+    before = first
+  }
+  return { tiles, edge: next, root: rootOf(next) }
+}
+
+/** The root of a tree by its edge. Throws a RangeError for a tree without leaves. */
+export function rootOf(edge: Edge): Buffer {
+  const peaks = edge.toReversed().flatMap(peaksIn)
+  if (peaks.length === 0) throw new RangeError('a tree without leaves has no tiles')
+  return peaks.reduceRight((right, left) => nodeHash(left, right))
+}
+
+/** The roots of the perfect subtrees of a partial tile, largest first. */
+function peaksIn(hashes: Buffer): readonly Buffer[] {
+  const peaks: Buffer[] = []
+  let at = 0
+  for (let height = TILE_HEIGHT - 1; height >= 0; height -= 1) {
+    const length = 2 ** height * HASH_BYTES
+    if (hashes.length - at < length) continue
+    peaks.push(perfectRoot(hashes.subarray(at, at + length)))
+    at += length
+  }
+  return peaks
+}
+
+/**
+ * The root of the leaves `from` to `until`, exclusive, in a tree (RFC 6962, section 2.1): one of the subtrees that its
+ * proofs are made of. `from` is a multiple of the next power of two that holds the range.
+ */
+export async function subtreeRoot(read: ReadTile, from: number, until: number): Promise<Buffer> {
+  const count = until - from
+  const half = largestPowerBelow(count)
+  if (half * 2 !== count && count !== 1) {
+    const left = await subtreeRoot(read, from, from + half)
+    return nodeHash(left, await subtreeRoot(read, from + half, until))
+  }
+  const height = Math.log2(count)
+  const level = Math.floor(height / TILE_HEIGHT)
+  const below = TILE_WIDTH ** level
+  const [first, wide] = [from / below, count / below]
+  const at = first % TILE_WIDTH
+  const tile = await read({ level, n: Math.floor(first / TILE_WIDTH) }, at + wide)
+  return perfectRoot(tile.subarray(at * HASH_BYTES, (at + wide) * HASH_BYTES))
+}
+
+/** The largest power of two below a number; 1 of 1. */
+export function largestPowerBelow(count: number): number {
+  let power = 1
+  while (power * 2 < count) power *= 2
+  return power
+}
