@@ -1,5 +1,6 @@
 import type { Compilable, Kysely } from 'kysely'
 import type { LedgerReader } from './audit/reader.ts'
+import type { TreeRows } from './audit/tree/rows.ts'
 import type { Writer } from './audit/writer.ts'
 import type { Notices } from './notices.ts'
 import type { Schema } from './schema.ts'
@@ -30,6 +31,8 @@ export interface Database {
   readonly current?: (since: number) => Promise<boolean>
   /** Reads the ledger, however long it is, away from this connection and, on SQLite, this thread. */
   readonly audit: LedgerReader
+  /** The rows of the ledger as the leaves of its tree. */
+  readonly treeRows: TreeRows
   /** Opens this process's half of the ledger. Rejects with one sentence where it cannot write there. */
   readonly openWriter: () => Promise<Writer>
   /**

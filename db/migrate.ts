@@ -25,7 +25,7 @@ export const inOrder = (migrations: Migrations): Migrations =>
 
 /**
  * The migrations that both engines run. What no common SQL can say stands with the engine
- * (`db/<engine>/migrations.ts`). The next one is 0067 or later: a name that sorts before one that has run is refused.
+ * (`db/<engine>/migrations.ts`). The next one is 0071 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON: Migrations = {
   '0001_principals': principals,

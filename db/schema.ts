@@ -24,6 +24,12 @@ export interface Schema {
   readonly proposals: ProposalTable
   readonly rehearsals: RehearsalTable
   readonly audit_log: AuditLogTable
+  readonly audit_trees: AuditTreeTable
+  readonly audit_tiles: AuditTileTable
+  readonly audit_checkpoints: AuditCheckpointTable
+  readonly audit_cosignatures: AuditCosignatureTable
+  readonly audit_anchors: AuditAnchorTable
+  readonly audit_keys: AuditKeyTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -313,4 +319,74 @@ interface AuditLogTable {
   readonly row_hash: string
   /** The canonical bytes that `row_hash` is the digest of. */
   readonly leaf: string
+}
+
+/** A tree over the rows of the ledger (docs/ledger.md#tree). The last one grows. */
+interface AuditTreeTable {
+  readonly tree: number
+  readonly origin: string
+  readonly size: ColumnType<number, number, number>
+  /** Of the last row that is in it. */
+  readonly place: ColumnType<number, number, number>
+  readonly begun_at: string
+  /** Why there is another one than the first. */
+  readonly reason: string | null
+}
+
+/** A tile of a tree (C2SP tlog-tiles). It only grows. */
+interface AuditTileTable {
+  readonly tree: number
+  readonly level: number
+  readonly n: number
+  /** 1 to 256 hashes of 32 bytes. */
+  readonly hashes: ColumnType<Uint8Array, Uint8Array, Uint8Array>
+}
+
+/** A checkpoint that was signed. */
+interface AuditCheckpointTable {
+  readonly tree: number
+  readonly size: number
+  /** Of the last row under it. */
+  readonly place: number
+  /** base64. */
+  readonly root: string
+  readonly signed_at: string
+  /** Lines of a signed note, by the keys of the log. */
+  readonly signatures: string
+}
+
+/** What an anchor has said of a checkpoint. */
+interface AuditCosignatureTable {
+  readonly tree: number
+  readonly size: number
+  readonly anchor: string
+  /** A line of a cosignature, or the base64 of a TimeStampResp (RFC 3161). */
+  readonly proof: string
+  readonly at: string
+}
+
+/** How far an anchor is. */
+interface AuditAnchorTable {
+  readonly tree: number
+  readonly anchor: string
+  /** Of the newest checkpoint that it has; 0 where it has none. */
+  readonly size: ColumnType<number, number, number>
+  readonly at: ColumnType<string | null, string | null, string | null>
+  /** Why the last try has failed; null where it has not. */
+  readonly error: ColumnType<string | null, string | null, string | null>
+  readonly error_at: ColumnType<string | null, string | null, string | null>
+}
+
+/** A key that signs a tree, or has signed it. */
+interface AuditKeyTable {
+  /** Of the key in signed notes. Eight hex digits. */
+  readonly id: string
+  readonly tree: number
+  /** The text of the verifier key (C2SP signed-note). */
+  readonly vkey: string
+  /** PKCS#8, sealed with the passphrase. */
+  readonly sealed_key: string
+  readonly created_at: string
+  /** The instant from which it signs nothing any more. Null: it signs. */
+  readonly retired_at: ColumnType<string | null, string | null, string | null>
 }

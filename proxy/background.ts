@@ -11,8 +11,12 @@ import { refreshMcp } from './tasks/refresh-mcp.ts'
 import { refreshModels } from './tasks/refresh-models.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import type { RoundsTask } from './tasks/rounds.ts'
+import { sealLedger } from './tasks/seal-ledger.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
 import { watchDisk } from './tasks/watch-disk.ts'
+
+/** The time between two checkpoints while rows come. ms. */
+const SEAL_MS = 1_000
 
 /**
  * Starts the background tasks, which run whether or not requests come. Returns the function that stops them;
@@ -22,6 +26,7 @@ export function startTasks(services: Services, inForce: () => Configuration): ()
   const rounds: readonly RoundsTask[] = [
     rereading(services, inForce),
     readingModels(services, inForce),
+    sealLedger(services.sealer, services.dataDirectory.database, SEAL_MS),
     ...federation(services),
   ]
   const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)

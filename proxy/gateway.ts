@@ -21,6 +21,7 @@ import type { Settings } from './settings.ts'
 import { swappable } from './swappable.ts'
 import { writeSummaries } from './tasks/record-summaries.ts'
 import { tlsMaterial } from './tasks/renew-server-certificate.ts'
+import { SEAL_TASK } from './tasks/seal-ledger.ts'
 import { recordAnonymousRefusals } from './tasks/tend-ledger.ts'
 import { createLogs, type Logs } from './telemetry/log.ts'
 import type { Place } from './workers/place.ts'
@@ -285,6 +286,8 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await recordAnonymousRefusals(refused).catch(logged(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))
   if (listeners) await endServing(options).catch(logged(logs.log))
+  // The last rows too: what lies still is sealed.
+  if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logged(logs.log))
   await stopChecks()
   upstream.close()
   await mcp.close()

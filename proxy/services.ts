@@ -43,6 +43,8 @@ import { type Mcp, openMcp } from './mcp/mcp.ts'
 import { openSessions } from './operators/sessions/open.ts'
 import type { SigningIn } from './operators/signing-in.ts'
 import type { PipelineSources } from './pipelines.ts'
+import { LogKeys, openTree } from './proofs/log-keys.ts'
+import { Sealer } from './proofs/sealer.ts'
 import type { Settings } from './settings.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import { Disk } from './tasks/watch-disk.ts'
@@ -80,6 +82,9 @@ export interface Services {
   /** `iss` of access tokens. */
   readonly issuer: () => string
   readonly keys: TokenKeys
+  /** The keys that sign the checkpoints of the ledger's tree. */
+  readonly logKeys: LogKeys
+  readonly sealer: Sealer
   readonly logins: Logins
   /** The keys of commitments. */
   readonly subjectKeys: SubjectKeys
@@ -129,11 +134,15 @@ export async function openServices(
   const open: Services['open'] = { listeners: null }
   const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
   const issuer = (): string => baseUrls()[0] ?? ''
-  const { keys, nonceSecret, subjectKeys } = await database.alone(async () => ({
-    keys: await openTokenKeys({ database, ledger, passphrase, clock }),
-    nonceSecret: await openNonceSecret(database, ledger, clock()),
-    subjectKeys: await openSubjectKeys(database, ledger, passphrase, clock()),
-  }))
+  const logKeys = new LogKeys({ database, ledger, passphrase, clock })
+  const { keys, nonceSecret, subjectKeys } = await database.alone(async () => {
+    await openTree(logKeys, database, settings)
+    return {
+      keys: await openTokenKeys({ database, ledger, passphrase, clock }),
+      nonceSecret: await openNonceSecret(database, ledger, clock()),
+      subjectKeys: await openSubjectKeys(database, ledger, passphrase, clock()),
+    }
+  })
   const stored = (): ReturnType<typeof readSecret> => readSecret(database)
   const budget = new Budget(heldLimits(settings), () => metrics.overBudget.inc())
   const metrics = createMetrics({
@@ -187,6 +196,8 @@ export async function openServices(
     subjectKeys,
     oneAtATime: new OneAtATime(),
     rehearsalPlaces: new RehearsalPlaces(),
+    logKeys,
+    sealer: new Sealer({ database, ledger, keys: logKeys, clock }),
     logins: new Logins(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new Renewals(monotonic),

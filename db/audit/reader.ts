@@ -1,8 +1,10 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import type { Schema } from '../schema.ts'
 import { LedgerError } from './entry.ts'
-import { parseCursor, type RowFilter } from './find.ts'
+import { parseCursor, type RowFilter, STEP } from './find.ts'
 import { exportLines, type LedgerPages, pageTexts, verifyDatabase } from './read.ts'
+import { leafHash } from './tree/hashes.ts'
 import type { Verdict } from './verify.ts'
 
 /** A question about the ledger. It can cross to another thread. */
@@ -10,6 +12,8 @@ export type LedgerQuestion =
   | { readonly kind: 'list'; readonly filter: RowFilter }
   | { readonly kind: 'export' }
   | { readonly kind: 'verify' }
+  /** The hashes of the leaves of one stream, as bytes. */
+  | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
 
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
 export type Pieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
@@ -36,6 +40,7 @@ export async function* answerTo(
   signal: AbortSignal,
   pages?: LedgerPages,
 ): Pieces {
+  if (question.kind === 'leaf-hashes') return yield* leafHashes(db, question, signal)
   const encoder = new TextEncoder()
   let text = ''
   for await (const next of textsOf(db, question, signal, pages)) {
@@ -49,7 +54,7 @@ export async function* answerTo(
 
 function textsOf(
   db: Kysely<Schema>,
-  question: LedgerQuestion,
+  question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' }>,
   signal: AbortSignal,
   pages: LedgerPages | undefined,
 ): AsyncIterable<string> | Iterable<Promise<string>> {
@@ -58,6 +63,29 @@ function textsOf(
   if (question.kind === 'export') return exportLines(db, reading)
   return [verifyDatabase(db, reading).then((verdict) => JSON.stringify(verdict))]
 }
+
+async function* leafHashes(
+  db: Kysely<Schema>,
+  { after, most }: { readonly after: number; readonly most: number },
+  signal: AbortSignal,
+): Pieces {
+  for (let done = 0; done < most; ) {
+    const rows = await db
+      .selectFrom('audit_log')
+      .select('leaf')
+      .where('seq', '>', after + done)
+      .orderBy('seq')
+      .limit(Math.min(STEP, most - done))
+      .execute()
+    // A copy with a buffer of its own, which is handed over.
+    if (rows.length > 0) yield Uint8Array.from(Buffer.concat(rows.map(({ leaf }) => leafHash(leaf))))
+    if (rows.length < STEP) return
+    done += rows.length
+    await nextTurn(undefined, { signal })
+  }
+}
+
+const NEVER = new AbortController().signal
 
 // Each holds some rows in memory, and all share one thread.
 const MOST_PAGES = 16
@@ -98,6 +126,14 @@ export class LedgerReader {
     for await (const piece of pieces) text += Buffer.from(piece).toString()
     // Proven by textsOf.
     return JSON.parse(text) as Verdict
+  }
+
+  /** The hashes of the leaves behind a seq of the one stream, one behind the other, at most `most` of them. */
+  async leafHashes(after: number, most: number): Promise<Buffer> {
+    const pieces: Uint8Array[] = []
+    const question: LedgerQuestion = { kind: 'leaf-hashes', after, most }
+    for await (const piece of this.#answering.ask(question, NEVER)) pieces.push(piece)
+    return Buffer.concat(pieces)
   }
 
   close(): Promise<void> {

@@ -12,6 +12,7 @@ import { KeptLookups } from './kept-lookups.ts'
 import { Leads } from './leads.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
+import { treeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { PostgresNotices } from './notices.ts'
@@ -39,6 +40,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
       ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
       close: () => Promise.resolve(),
     }),
+    treeRows: treeRows(kysely),
     openWriter: () => openPostgresWriter(url),
     alone: (work) => alone(url, work),
     notices,

@@ -8,6 +8,7 @@ import { NOBODY } from '../notices.ts'
 import type { Schema } from '../schema.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
+import { treeRows } from './ledger/tree-rows.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { inTransaction, openSqlite } from './open.ts'
 import { ReaderThread } from './reader/thread.ts'
@@ -44,6 +45,7 @@ export async function openSqliteDatabase(
     file,
     lookup: (query) => prepared(connection, query),
     audit,
+    treeRows: treeRows(kysely, audit),
     openWriter: () => openSqliteWriter(file),
     alone: (work) => work(),
     notices: NOBODY,

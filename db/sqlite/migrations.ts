@@ -1,6 +1,7 @@
 import { COMMON, inOrder, type Migrations } from '../migrate.ts'
 import * as auditLog from '../migrations/0004_audit_log.ts'
 import * as singleUses from '../migrations/0052_single_uses.ts'
+import { auditTree } from '../migrations/0070_audit_tree.ts'
 import { auditRows } from './ledger/form/table.ts'
 import { auditGuards } from './ledger/guards.ts'
 
@@ -11,4 +12,5 @@ export const MIGRATIONS: Migrations = inOrder({
   '0004_audit_log_guards': auditGuards,
   '0051_audit_rows': auditRows,
   '0052_single_uses': singleUses,
+  '0070_audit_tree': auditTree('blob'),
 })

@@ -13,6 +13,7 @@ import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/gat
 import { readSettings, type Settings } from '../../proxy/settings.ts'
 import { databaseSettings } from './db/engine.ts'
 import { allRows } from './db/history.ts'
+import { treeProblems } from './db/tree.ts'
 import { type Administered, contradictions } from './openapi.ts'
 import { type TestUpstream, testUpstream } from './upstream.ts'
 
@@ -194,7 +195,9 @@ export async function writeFiles(
 async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   const database = await openDatabase(settings.databaseUrl)
   const { verdict, authority } = await inspectRows(allRows(database), { authority: true })
+  const sealed = await treeProblems(database)
   await database.close()
+  for (const problem of sealed) t.fail(`the tree: ${problem}`)
   if (!verdict.ok) t.fail('the audit chain does not verify', verdict)
   if (!authority || authority.disagree === 0) return
   // The name of an assertion behind the end of its test is not shown.

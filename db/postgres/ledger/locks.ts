@@ -38,5 +38,8 @@ export const END_OVERDUE = `select pg_terminate_backend(pid) from pg_stat_activi
   where coalesce(xact_start, state_change) < clock_timestamp() - $1 * interval '1 ms' and pid <> pg_backend_pid()
     and pid in (select pid ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0)`
 
+/** The transactions that hold the lock of authority now, alone or shared, each by a name that no other one has at a time. */
+export const AUTHORITY_HOLDERS = `select pid || ' ' || virtualtransaction as holder ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0`
+
 /** Waits until no other process does what only one may at a time, and keeps the others out of it. */
 export const TAKE_ALONE = `select pg_advisory_lock(${ALONE_CLASS}, 0)`

@@ -2,6 +2,7 @@ import SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import * as auditLog from '../../../migrations/0004_audit_log.ts'
+import { auditTree } from '../../../migrations/0070_audit_tree.ts'
 import { auditGuards } from '../guards.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
 import { auditRows } from './table.ts'
@@ -10,7 +11,7 @@ import { auditRows } from './table.ts'
  * Every migration that makes or changes an audit table or its guards, in order. One that is missing here
  * stops the boot.
  */
-const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards, auditRows]
+const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards, auditRows, auditTree('blob')]
 
 /**
  * The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load

@@ -1,0 +1,97 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { type Kysely, sql } from 'kysely'
+import { MOST_OF_REQUEST, type PlacedLeaf, type TreeRows } from '../../audit/tree/rows.ts'
+import type { Schema } from '../../schema.ts'
+import { AUTHORITY_HOLDERS } from './locks.ts'
+
+type Db = Kysely<Schema>
+
+/** The rows of all streams by their places (docs/ledger.md#places). */
+export const treeRows = (db: Db): TreeRows => {
+  const settled = new Settled(db)
+  return {
+    hashes: async (after, most) => {
+      const until = await settled.place(after)
+      return until > after ? leafHashes(db, after, until, most) : NOTHING_AFTER(after)
+    },
+    ofRequest: async (requestId) => {
+      const { rows } = await sql<PlacedLeaf>`
+        select place, stream, seq, principal_id, leaf from audit_rows
+        where request_id = ${requestId} order by place limit ${sql.lit(MOST_OF_REQUEST)}`.execute(db)
+      return rows
+    },
+    between: async (after, before) => {
+      const { rows } = await sql<{ count: number }>`
+        select count(*) as count from audit_rows where place > ${after} and place < ${before}`.execute(db)
+      return rows[0]?.count ?? 0
+    },
+    leaves: async (after, skip, most) => {
+      const { rows } = await sql<{ leaf: string }>`
+        select leaf from audit_rows where place > ${after} order by place offset ${skip} limit ${most}`.execute(
+        db,
+      )
+      return rows.map(({ leaf }) => leaf)
+    },
+  }
+}
+
+const NOTHING_AFTER = (place: number) => ({ hashes: Buffer.alloc(0), place })
+
+// Hashed where the rows are: 32 bytes of each come over.
+async function leafHashes(db: Db, after: number, until: number, most: number) {
+  const { rows } = await sql<{ place: number | null; hashes: Buffer | null }>`
+    select max(place) as place, string_agg(sha256('\\x00'::bytea || convert_to(leaf, 'UTF8')), '' order by place) as hashes
+    from (select place, leaf from audit_rows where place > ${after} and place <= ${until}
+      order by place limit ${most}) as some`.execute(db)
+  const [{ place, hashes } = { place: null, hashes: null }] = rows
+  return { hashes: hashes ?? Buffer.alloc(0), place: place ?? after }
+}
+
+/** The time between two looks at transactions that may still add a row in between. ms. */
+const LOOK_MS = 10
+const LOOKS = 10
+
+/**
+ * Up to which place the rows are settled. A place is given while its row's transaction holds the lock of authority
+ * (locks.ts), and a transaction that was given an earlier one may be committed later. So: a row is seen; whoever holds
+ * the lock after that may still come with an earlier place; when all of those have let go of it, nobody can.
+ */
+class Settled {
+  readonly #db: Db
+  /** The transactions that must end before the place counts. */
+  #awaited: { readonly place: number; readonly holders: ReadonlySet<string> } | null = null
+
+  constructor(db: Db) {
+    this.#db = db
+  }
+
+  async place(after: number): Promise<number> {
+    if (this.#awaited === null || this.#awaited.place <= after) {
+      const place = await this.#last()
+      if (place <= after) return after
+      this.#awaited = { place, holders: await this.#holders() }
+    }
+    const { place, holders } = this.#awaited
+    for (let look = 0; look < LOOKS; look += 1) {
+      const still = await this.#holders()
+      if (holders.isDisjointFrom(still)) {
+        this.#awaited = null
+        return place
+      }
+      await wait(LOOK_MS)
+    }
+    return after
+  }
+
+  async #last(): Promise<number> {
+    const { rows } = await sql<{ place: number | null }>`select max(place) as place from audit_rows`.execute(
+      this.#db,
+    )
+    return rows[0]?.place ?? 0
+  }
+
+  async #holders(): Promise<ReadonlySet<string>> {
+    const { rows } = await sql<{ holder: string }>`${sql.raw(AUTHORITY_HOLDERS)}`.execute(this.#db)
+    return new Set(rows.map(({ holder }) => holder))
+  }
+}

@@ -1,0 +1,147 @@
+import { createPrivateKey, generateKeyPair, type KeyObject } from 'node:crypto'
+import { promisify } from 'node:util'
+import { seal, unseal } from '../../certs/authority/key-store.ts'
+import type { Entry } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import { parseVerifierKey, signNote, verifierKeyText } from '../../db/audit/tree/note.ts'
+import {
+  beginTree,
+  keysOf,
+  rotateKey,
+  type StoredKey,
+  type StoredTree,
+  treeInForce,
+} from '../../db/audit/tree/store.ts'
+import type { Database } from '../../db/database.ts'
+import { timestamp } from '../../db/statement.ts'
+
+/** The time that the key before the newest goes on to sign beside it. ms. */
+const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
+
+const generate = promisify(generateKeyPair)
+
+export interface LogKeySources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly passphrase: string
+  readonly clock: () => number
+}
+
+/** The keys that sign the checkpoints of the log (Ed25519, C2SP signed-note). */
+export class LogKeys {
+  readonly #sources: LogKeySources
+  /** Unsealed once a process, by id. */
+  readonly #unsealed = new Map<string, KeyObject>()
+
+  constructor(sources: LogKeySources) {
+    this.#sources = sources
+  }
+
+  /** The text of the newest verifier key of the tree in force. */
+  async verifierKey(): Promise<string> {
+    const { database } = this.#sources
+    const tree = await treeInForce(database.kysely)
+    const [newest] = tree ? await keysOf(database.kysely, tree.tree) : []
+    if (!newest) throw new Error('no key signs the audit log')
+    return newest.vkey
+  }
+
+  /** The lines by which the keys of a tree that sign now sign a text, newest first. */
+  async sign(
+    { tree, origin }: Pick<StoredTree, 'tree' | 'origin'>,
+    text: string,
+  ): Promise<readonly string[]> {
+    const { database, clock } = this.#sources
+    const now = timestamp(clock())
+    const signing = (await keysOf(database.kysely, tree)).filter(
+      ({ retired_at: retired }) => retired === null || retired > now,
+    )
+    if (signing.length === 0) throw new Error(`no key signs ${origin}`)
+    return signing.map((key) => signNote(text, origin, this.#unseal(key)))
+  }
+
+  /** Begins a tree, with a key of its own, and the row that says so where there is one. */
+  async begin(
+    tree: Omit<StoredTree, 'size' | 'place' | 'begun_at'>,
+    entries: readonly Entry[],
+  ): Promise<void> {
+    const { database, ledger, clock } = this.#sources
+    const key = await this.#make(tree)
+    const begun = { ...tree, begun_at: timestamp(clock()) }
+    await ledger.commit({ statements: beginTree(database.kysely, { tree: begun, key }), entries })
+  }
+
+  /** Lets a new key sign from now on; the one before signs beside it for a day. Resolves with its verifier key. */
+  async rotate(entry: (vkey: string) => Entry): Promise<string> {
+    const { database, ledger, clock } = this.#sources
+    const tree = await treeInForce(database.kysely)
+    if (!tree) throw new Error('no audit tree has begun')
+    const key = await this.#make(tree)
+    await ledger.commit({
+      statements: rotateKey(database.kysely, key, clock() + BOTH_SIGN_MS),
+      entries: [entry(key.vkey)],
+    })
+    return key.vkey
+  }
+
+  async #make({ tree, origin }: Pick<StoredTree, 'tree' | 'origin'>): Promise<StoredKey> {
+    const { passphrase, clock } = this.#sources
+    const { publicKey, privateKey } = await generate('ed25519')
+    const vkey = verifierKeyText(origin, 'log', publicKey)
+    return {
+      id: parseVerifierKey(vkey).id,
+      tree,
+      vkey,
+      sealed_key: seal(privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(), passphrase),
+      created_at: timestamp(clock()),
+      retired_at: null,
+    }
+  }
+
+  #unseal({ id, sealed_key: sealed }: StoredKey): KeyObject {
+    const known = this.#unsealed.get(id) ?? createPrivateKey(unseal(sealed, this.#sources.passphrase))
+    this.#unsealed.set(id, known)
+    return known
+  }
+}
+
+/** The name of a log in its checkpoints: of the first tree, or of a later one by its number. */
+const originOf = (trustDomain: string, org: string, number: number): string =>
+  `${trustDomain}/${org}/audit${number === 1 ? '' : `/${number}`}`
+
+interface Named {
+  readonly trustDomain: string
+  readonly org: string
+}
+
+/**
+ * Makes sure that there is a tree of this log's name. One of another name, from before the organisation was named, is
+ * left as it is, and a new one begun.
+ */
+export async function openTree(
+  keys: LogKeys,
+  database: Database,
+  { trustDomain, org }: Named,
+): Promise<void> {
+  const inForce = await treeInForce(database.kysely)
+  const base = originOf(trustDomain, org, 1)
+  if (inForce && (inForce.origin === base || inForce.origin.startsWith(`${base}/`))) return
+  const reason = inForce ? `the log was named anew: before ${inForce.origin}` : null
+  await keys.begin({ tree: (inForce?.tree ?? 0) + 1, origin: base, reason }, [])
+}
+
+/** Begins a tree of a new name behind one that others know to have been longer. `entry`: its row. */
+export async function beginAnew(
+  keys: LogKeys,
+  database: Database,
+  { trustDomain, org }: Named,
+  reason: string,
+  entry: (origin: string) => Entry,
+): Promise<string> {
+  const inForce = await treeInForce(database.kysely)
+  const tree = (inForce?.tree ?? 0) + 1
+  const [, number = '1'] = /\/audit(?:\/([0-9]+))?$/.exec(inForce?.origin ?? '') ?? []
+  const origin = originOf(trustDomain, org, Number(number) + 1)
+  await keys.begin({ tree, origin, reason }, [entry(origin)])
+  return origin
+}

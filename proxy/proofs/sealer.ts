@@ -1,0 +1,111 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { LedgerError } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import { checkpointText } from '../../db/audit/tree/checkpoint.ts'
+import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
+import {
+  growTree,
+  newestCheckpoint,
+  readEdge,
+  type StoredTree,
+  tileReader,
+  treeInForce,
+} from '../../db/audit/tree/store.ts'
+import { type Edge, extend, rootOf } from '../../db/audit/tree/tiles.ts'
+import type { Database } from '../../db/database.ts'
+import type { LogKeys } from './log-keys.ts'
+
+/** The rows under one checkpoint at most: what the main thread hashes in one go. */
+const PORTION = 2_048
+/** The pause between two checkpoints of a long way to catch up: calls come first. ms. */
+const PAUSE_MS = 20
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly keys: Pick<LogKeys, 'sign'>
+  readonly clock: () => number
+}
+
+interface Grown extends StoredTree {
+  readonly edge: Edge
+}
+
+/**
+ * Seals the rows of the ledger: appends their leaves to the tree and signs what comes of it (docs/ledger.md#tree). Tiles
+ * and checkpoint are stored in one transaction, which is refused where another process has grown the tree meanwhile;
+ * rows are sealed when they are durable, never before. So no crash takes a checkpoint back.
+ *
+ * State: the edge of the tree as this process has left it, forgotten with any failure and read anew. Owned by
+ * `#sealPortion`; one runs at a time.
+ */
+export class Sealer {
+  readonly #sources: Sources
+  #grown: Grown | null = null
+  #running: Promise<void> | null = null
+  #stopped = false
+
+  constructor(sources: Sources) {
+    this.#sources = sources
+  }
+
+  /** Seals all rows that are there. A call while one is under way joins it. Stops where `goesOn` says no. */
+  seal(goesOn: () => boolean = () => true): Promise<void> {
+    this.#running ??= this.#sealAll(goesOn).finally(() => {
+      this.#running = null
+    })
+    return this.#running
+  }
+
+  /** Seals no more, and waits for the checkpoint under way. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await Promise.allSettled([this.#running])
+    this.#stopped = false
+  }
+
+  async #sealAll(goesOn: () => boolean): Promise<void> {
+    try {
+      while (!this.#stopped && goesOn() && (await this.#sealPortion())) await wait(PAUSE_MS)
+    } catch (error) {
+      this.#grown = null
+      // Another process has grown the tree: the next look finds it so.
+      if (!(error instanceof LedgerError) || !['conflict', 'duplicate', 'closed'].includes(error.code))
+        throw error
+    }
+  }
+
+  /** Returns whether there may be more. */
+  async #sealPortion(): Promise<boolean> {
+    const { database, ledger, keys, clock } = this.#sources
+    this.#grown ??= await this.#read()
+    if (!this.#grown) return false
+    const { edge, ...tree } = this.#grown
+    const { hashes, place } = await database.treeRows.hashes(tree.place, PORTION)
+    if (hashes.length === 0) return false
+    const added = hashes.length / HASH_BYTES
+    const grown = extend(tree.size, edge, hashes)
+    const to = { size: tree.size + added, place }
+    const text = checkpointText({ origin: tree.origin, size: to.size, root: grown.root })
+    const signatures = await keys.sign(tree, text)
+    const statements = growTree(database.kysely, { from: tree, to, ...grown, signatures, at: clock() })
+    await ledger.commit({ statements, entries: [], lazy: true })
+    this.#grown = { ...tree, ...to, edge: grown.edge }
+    return added === PORTION
+  }
+
+  /** The tree as it is stored. Throws where it is not the one that its newest checkpoint was signed for. */
+  async #read(): Promise<Grown | null> {
+    const { kysely } = this.#sources.database
+    const tree = await treeInForce(kysely)
+    if (!tree) return null
+    const edge = await readEdge(tileReader(kysely, tree.tree), tree.size)
+    const newest = await newestCheckpoint(kysely, tree.tree)
+    const root = tree.size === 0 ? undefined : rootOf(edge).toString('base64')
+    if ((newest?.size ?? 0) !== tree.size || newest?.root !== root)
+      throw new Error(
+        `the tiles of ${tree.origin} do not make its checkpoint of ${newest?.size ?? 0} rows: nothing more is signed`,
+      )
+    return { ...tree, edge }
+  }
+}

@@ -1,0 +1,24 @@
+import type { Database } from '../../db/database.ts'
+import type { RoundsTask } from './rounds.ts'
+
+interface Sealing {
+  readonly seal: (goesOn: () => boolean) => Promise<void>
+  readonly stop: () => Promise<void>
+}
+
+/** The name by which one process leads it. */
+export const SEAL_TASK = 'seal-ledger'
+
+/** Seals the ledger in the one process that leads. */
+export const sealLedger = (
+  sealer: Sealing,
+  { leads }: Pick<Database, 'leads'>,
+  everyMs: number,
+): RoundsTask => ({
+  name: SEAL_TASK,
+  everyMs,
+  run: async () => {
+    if (leads(SEAL_TASK)) await sealer.seal(() => leads(SEAL_TASK))
+  },
+  stop: () => sealer.stop(),
+})

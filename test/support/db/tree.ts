@@ -1,0 +1,35 @@
+import { compactTree } from '../../../db/audit/tree/compact.ts'
+import { parseNote, parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
+import { keysOf, newestCheckpoint, noteOfCheckpoint, treeInForce } from '../../../db/audit/tree/store.ts'
+import type { Database } from '../../../db/database.ts'
+
+/**
+ * What is wrong with the tree of a ledger at rest: every checkpoint must have the root of its rows, and be signed.
+ * Reads everything, by no code that seals.
+ */
+export async function treeProblems({ kysely, treeRows }: Database): Promise<readonly string[]> {
+  const tree = await treeInForce(kysely)
+  if (!tree) return ['no tree was begun']
+  const stored = await kysely
+    .selectFrom('audit_checkpoints')
+    .selectAll()
+    .where('tree', '=', tree.tree)
+    .orderBy('size')
+    .execute()
+  const keys = (await keysOf(kysely, tree.tree)).map(({ vkey }) => parseVerifierKey(vkey))
+  const compact = compactTree()
+  const problems: string[] = []
+  for (const checkpoint of stored) {
+    const leaves = await treeRows.leaves(0, compact.size, checkpoint.size - compact.size)
+    for (const leaf of leaves) compact.add(leaf)
+    if (compact.size !== checkpoint.size)
+      problems.push(`${checkpoint.size} rows are sealed, but there are ${compact.size}`)
+    if (compact.root().toString('base64') !== checkpoint.root)
+      problems.push(`another root at ${checkpoint.size}`)
+    const note = parseNote(await noteOfCheckpoint(kysely, tree, checkpoint))
+    if (!keys.some((key) => signedBy(note, key).good)) problems.push(`nobody has signed ${checkpoint.size}`)
+  }
+  const newest = await newestCheckpoint(kysely, tree.tree)
+  if ((newest?.size ?? 0) !== tree.size) problems.push('the tree has another size than its checkpoint')
+  return problems
+}
