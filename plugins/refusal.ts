@@ -165,6 +165,11 @@ export const REASONS = {
     type: 'not_found_error',
     message: 'There is no such model in the list of this service.',
   },
+  not_sealed_yet: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'What was recorded is not sealed yet. Ask again in a second.',
+  },
   dialect_translation_unavailable: lasting(
     fault(501, 'The provider of this model speaks another dialect, and translation is not available yet.'),
   ),

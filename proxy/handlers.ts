@@ -28,6 +28,7 @@ import { Provider } from './operators/oidc/provider.ts'
 import { signsInBy } from './operators/oidc/signs-in.ts'
 import { rulesOf } from './operators/sessions/rules.ts'
 import type { SigningIn } from './operators/signing-in.ts'
+import { type ProofHandlers, proofHandlers } from './proofs/handlers.ts'
 import type { Services } from './services.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
@@ -57,6 +58,7 @@ export interface Handlers {
     /** True where every call must come with a DPoP proof. */
     readonly proofRequired: boolean
   }
+  readonly proofs: ProofHandlers
   readonly admin: AdminContext
   readonly setup: Setup
   readonly signIn: SigningIn
@@ -95,6 +97,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
       baseUrls,
       proofRequired,
     },
+    proofs: proofHandlers({ database, keys: services.logKeys, subjectKeys: services.subjectKeys }),
     admin,
     setup: services.setup,
     signIn,

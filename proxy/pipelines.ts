@@ -13,6 +13,7 @@ import {
   operator,
   stillMay,
 } from '../plugins/operators/operator.ts'
+import { operatorReads, proofReader } from '../plugins/operators/proof-reader.ts'
 import { type Sessions, sessionHere, sessionOf } from '../plugins/operators/sessions.ts'
 import { signedIn } from '../plugins/operators/signed-in.ts'
 import { origin } from '../plugins/origin/origin.ts'
@@ -223,12 +224,23 @@ export function pipelines({
     return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
   }
 
+  const ledgerReader = proofReader(known, async (arrival) => {
+    const pinned = await pinNow.admit(arrival)
+    const proven = await eitherProof.admit({ ...arrival, ...pinned })
+    await apiKey.admit({ ...arrival, ...pinned })
+    return { ...pinned, ...proven }
+  })
+
   return {
     /** Health and public keys. */
     anyone,
 
     /** The list of models: not gated, but closed to anonymous callers. */
     known: ours.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
+
+    /** Proofs of the ledger: any known principal, or an operator by one of its doors. */
+    proofs: eitherPages.pass(ledgerReader).pass(singleUse(claims)),
+    proofsHere: anyone.pass(operatorReads(local)).pass(singleUse(claims)),
 
     /**
      * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a

@@ -31,6 +31,7 @@ import { setupForm, setupPage, setupRefused } from './dashboard/setup.ts'
 import { toolForms, toolPage, toolsPage } from './dashboard/tools.ts'
 import type { Handlers } from './handlers.ts'
 import { type Router, router } from './http/arrival.ts'
+import type { RouteDoc } from './http/doc.ts'
 import { health, metrics, pem, ready } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
 import {
@@ -49,6 +50,7 @@ import { ENDPOINTS } from './llm/dialects/registry.ts'
 import { mcpRecorder } from './mcp/gate/endpoint.ts'
 import { handshakeOr } from './mcp/protocol/message.ts'
 import { refuseMcp } from './mcp/refusal.ts'
+import * as audit from './openapi/audit.ts'
 import * as auth from './openapi/auth.ts'
 import { serveOpenapi } from './openapi/document.ts'
 import * as llm from './openapi/llm.ts'
@@ -62,6 +64,7 @@ import { refusalPage } from './operators/pages/page.ts'
 import { signInByCertificate, signInBySecret, signInPage } from './operators/pages/sign-in.ts'
 import { signOut } from './operators/pages/sign-out.ts'
 import type { Pipelines } from './pipelines.ts'
+import type { ProofHandlers } from './proofs/handlers.ts'
 
 /**
  * The routers of the listeners and of the control socket, made from one configuration and swapped together.
@@ -86,6 +89,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...onSurface('llm', llmRoutes(p, h)),
     ...onSurface('mcp', mcpRoutes(p, h)),
     ...onSurface('auth', signInRoutes(p, h)),
+    ...onSurface('audit', proofRoutes(p.proofs, h)),
   ]
   const admin = onSurface('admin', [
     ...adminRoutes(p.admin, h, p.stillAdministers),
@@ -93,13 +97,16 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...operatorPages(p.pages, p.anyone, h),
     ...dashboardRoutes(p, h),
   ])
-  const control = onSurface('admin', adminRoutes(p.control, h, null))
+  const control = [
+    ...onSurface('admin', adminRoutes(p.control, h, null)),
+    ...onSurface('audit', proofRoutes(p.proofsHere, h)),
+  ]
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
   const common = onSurface('public', publicRoutes(p, h, every))
   // The command line reads there where clients reach the gateway: only a running one knows its port.
   const whereabouts = runtime.filter(({ path }) => path === SERVER_METADATA)
-  // Operators need no other listener: for tokens, and to renew their certificates.
-  const signIn = runtime.filter(({ path }) => OF_OPERATORS_TOO.includes(path))
+  // Operators need no other listener: for tokens, to renew their certificates, and for proofs.
+  const signIn = runtime.filter(({ path, surface }) => surface === 'audit' || OF_OPERATORS_TOO.includes(path))
   return {
     runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
     admin: router([...admin, ...common, ...signIn]),
@@ -174,6 +181,20 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     documented(open('GET', resource, p.anyone, service), auth.PROTECTED_RESOURCE),
     documented(open('GET', resourceMcp, p.anyone, serviceMcp), auth.PROTECTED_MCP),
     documented(open('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)), auth.JWKS),
+  ]
+}
+
+/** Makes the routes of the ledger's proofs: hashes for everybody who is known, leaves for whom they concern. */
+function proofRoutes(pipeline: Pipelines['proofs'], { proofs, anonymous }: Handlers): readonly BareRoute[] {
+  const route = (path: string, handler: ProofHandlers[keyof ProofHandlers], doc: RouteDoc) =>
+    documented(open('GET', path, pipeline, handler, anonymous), doc)
+  // N has three digits in each segment, and the width of a tile that is not full stands behind.
+  const tiles = ['{n}', '{n}/{n1}', '{n}/{n1}/{n2}', '{n}/{n1}/{n2}/{n3}', '{n}/{n1}/{n2}/{n3}/{n4}']
+  return [
+    route('/v1/audit/key', proofs.key, audit.KEY),
+    route('/v1/audit/checkpoint', proofs.checkpoint, audit.CHECKPOINT),
+    ...tiles.map((tile) => route(`/v1/audit/tile/{level}/${tile}`, proofs.tile, audit.TILE)),
+    route('/v1/audit/proofs/{request_id}', proofs.proofs, audit.PROOFS),
   ]
 }
 

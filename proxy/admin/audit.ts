@@ -6,10 +6,10 @@ import { printCursor } from '../../db/audit/find.ts'
 import { type AuditRow, newestRow, type Page } from '../../db/audit/read.ts'
 import type { Members } from '../../db/json.ts'
 import { ledgerNameOf } from '../../db/principals/subject-keys.ts'
-import { commitmentsBy } from '../../plugins/pin/pin.ts'
 import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 import type { AdminContext } from './context.ts'
 import { operation } from './operation.ts'
+import { saltsOf } from './salts.ts'
 import { instant, sha256 } from './shapes.ts'
 
 const text = z.string().max(1024)
@@ -109,21 +109,6 @@ async function* withSalts(
   const rows: object[] = []
   for (const row of page.rows) rows.push({ ...row, salts: await saltsOf(row, keys) })
   yield Buffer.from(JSON.stringify({ ...page, rows }))
-}
-
-/** The members of `detail` that are commitments. */
-const COMMITTED = ['body_sha256', 'arguments_sha256', 'result_sha256']
-
-async function saltsOf(
-  { principal_id: ref, request_id: id, detail }: AuditRow,
-  keys: AdminContext['subjectKeys'],
-): Promise<Readonly<Record<string, string>>> {
-  const key = ref === null || id === null ? null : await keys.find(ref)
-  if (!key || id === null) return {}
-  const commitments = commitmentsBy(key, id)
-  return Object.fromEntries(
-    COMMITTED.filter((label) => label in detail).map((label) => [label, commitments.salt(label)]),
-  )
 }
 
 /**

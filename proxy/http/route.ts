@@ -20,7 +20,7 @@ import type { Reply, Report } from './reply.ts'
 import type { Ending } from './send.ts'
 
 /** The area of the service that a route belongs to, for log and metrics. */
-export type Surface = 'llm' | 'mcp' | 'auth' | 'admin' | 'public'
+export type Surface = 'llm' | 'mcp' | 'auth' | 'audit' | 'admin' | 'public'
 
 /** The answer of a route to an arrival: the reply, and the function to call when it has ended. */
 export interface Answered {

@@ -42,7 +42,7 @@ async function leafHashes(db: Db, after: number, until: number, most: number) {
   const { rows } = await sql<{ place: number | null; hashes: Buffer | null }>`
     select max(place) as place, string_agg(sha256('\\x00'::bytea || convert_to(leaf, 'UTF8')), '' order by place) as hashes
     from (select place, leaf from audit_rows where place > ${after} and place <= ${until}
-      order by place limit ${most}) as some`.execute(db)
+      order by place limit ${most}) as portion`.execute(db)
   const [{ place, hashes } = { place: null, hashes: null }] = rows
   return { hashes: hashes ?? Buffer.alloc(0), place: place ?? after }
 }

@@ -1,0 +1,101 @@
+import {
+  checkpointOfSize,
+  newestCheckpoint,
+  noteOfCheckpoint,
+  treeInForce,
+} from '../../db/audit/tree/store.ts'
+import type { Database } from '../../db/database.ts'
+import type { Members } from '../../db/json.ts'
+import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
+import type { Arrival } from '../../plugins/plugin.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import type { AdminContext } from '../admin/context.ts'
+import { saltsOf } from '../admin/salts.ts'
+import { json, type Reply } from '../http/reply.ts'
+import type { LogKeys } from './log-keys.ts'
+import { proveRows } from './request-proof.ts'
+import { readEntries, readTileOf, tileIn } from './tiles.ts'
+
+interface Sources {
+  readonly database: Database
+  readonly keys: Pick<LogKeys, 'verifierKey'>
+  readonly subjectKeys: AdminContext['subjectKeys']
+}
+
+type Reading = Arrival & ProofReader
+
+/** Makes the handlers of `/v1/audit/*` (docs/protocol.md#audit-proofs). */
+export function proofHandlers({ database, keys, subjectKeys }: Sources) {
+  return {
+    /** GET /v1/audit/key: the verifier key of the log. */
+    key: async (): Promise<Reply> => text(`${await keys.verifierKey()}\n`),
+    /** GET /v1/audit/checkpoint: the newest, or the one of `?size=`. */
+    checkpoint: async ({ query }: Reading): Promise<Reply> => text(await checkpoint(database, query)),
+    /** GET /v1/audit/tile/…: a tile, or a bundle of entries. */
+    tile: async ({ path, auditor }: Reading): Promise<Reply> => tile(database, path, auditor),
+    /** GET /v1/audit/proofs/{request_id}: the rows of a request with their proofs, and what opens their commitments. */
+    proofs: async (reading: Reading): Promise<Reply> => proofsOf(database, subjectKeys, reading),
+  }
+}
+
+export type ProofHandlers = ReturnType<typeof proofHandlers>
+
+const text = (body: string): Reply => ({
+  status: 200,
+  headers: { 'content-type': 'text/plain; charset=utf-8' },
+  body,
+})
+
+async function checkpoint({ kysely }: Database, query: string): Promise<string> {
+  const tree = await treeInForce(kysely)
+  const asked = new URLSearchParams(query).get('size')
+  const size = asked !== null && /^[1-9][0-9]{0,15}$/.test(asked) ? Number(asked) : null
+  if (!tree || (asked !== null && size === null)) throw new Refusal('not_found')
+  const found =
+    size === null ? newestCheckpoint(kysely, tree.tree) : checkpointOfSize(kysely, tree.tree, size)
+  const stored = await found
+  if (!stored) throw asked === null ? notSealedYet() : new Refusal('not_found')
+  return noteOfCheckpoint(kysely, tree, stored)
+}
+
+const PREFIX = '/v1/audit/tile/'
+
+/** What was sealed never changes. Nobody but who asks keeps it: the way to it is authenticated. */
+const FOR_EVER = { 'cache-control': 'private, max-age=31536000, immutable' }
+
+async function tile(database: Database, path: string, auditor: boolean): Promise<Reply> {
+  const asked = tileIn(path.slice(PREFIX.length))
+  if (!asked) throw new Refusal('not_found')
+  const { level, n, width } = asked
+  if (level === null && !auditor)
+    throw new Refusal('capability_missing', { detail: { required_capability: 'admin.audit' } })
+  const bytes =
+    level === null
+      ? await readEntries(database, { n, width })
+      : await readTileOf(database, { level, n, width })
+  if (!bytes) throw new Refusal('not_found')
+  return { status: 200, headers: { 'content-type': 'application/octet-stream', ...FOR_EVER }, body: bytes }
+}
+
+async function proofsOf(
+  database: Database,
+  subjectKeys: Sources['subjectKeys'],
+  { params, ref, auditor }: Reading,
+): Promise<Reply> {
+  const id = params.request_id ?? ''
+  const all = await database.treeRows.ofRequest(id)
+  // What is another's is not there for whoever asks.
+  const rows = all.filter(({ principal_id: whose }) => auditor || (whose !== null && whose === ref))
+  if (rows.length === 0) throw new Refusal('not_found')
+  const proven = await proveRows(database, rows)
+  if (!proven) throw notSealedYet()
+  const salts: Record<string, string> = {}
+  for (const { leaf, principal_id } of rows) {
+    // Proven by the ledger: a leaf is the JSON of an object with a detail.
+    const { detail } = JSON.parse(leaf) as { readonly detail: Members }
+    Object.assign(salts, await saltsOf({ principal_id, request_id: id, detail }, subjectKeys))
+  }
+  return json(200, { rows: proven, salts })
+}
+
+const notSealedYet = (): Refusal => new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })

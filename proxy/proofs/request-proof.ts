@@ -1,0 +1,64 @@
+import { inclusionProof } from '../../db/audit/tree/proofs.ts'
+import type { PlacedLeaf } from '../../db/audit/tree/rows.ts'
+import {
+  checkpointBefore,
+  newestCheckpoint,
+  noteOfCheckpoint,
+  type StoredTree,
+  tileReader,
+  treeInForce,
+} from '../../db/audit/tree/store.ts'
+import type { ReadTile } from '../../db/audit/tree/tiles.ts'
+import { tlogProofText } from '../../db/audit/tree/tlog-proof.ts'
+import type { Database } from '../../db/database.ts'
+
+/** A row of a request with its proof. */
+export interface ProvenRow {
+  /** The exact bytes of the leaf, as text. */
+  readonly leaf: string
+  readonly stream: string
+  readonly seq: number
+  /** C2SP tlog-proof, against the newest checkpoint. */
+  readonly proof: string
+}
+
+/** Proves the rows of a request by the newest checkpoint; null where one of them is not sealed yet. */
+export async function proveRows(
+  { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
+  rows: readonly PlacedLeaf[],
+): Promise<readonly ProvenRow[] | null> {
+  const tree = await treeInForce(kysely)
+  const newest = tree && (await newestCheckpoint(kysely, tree.tree))
+  if (!tree || !newest || rows.some(({ place }) => place > newest.place)) return null
+  const note = await noteOfCheckpoint(kysely, tree, newest)
+  const read = remembering(tileReader(kysely, tree.tree))
+  const proven: ProvenRow[] = []
+  for (const { place, leaf, stream, seq } of rows) {
+    const index = await indexOf({ kysely, treeRows }, tree, place)
+    const hashes = await inclusionProof(read, index, newest.size)
+    proven.push({ leaf, stream, seq, proof: tlogProofText(index, hashes, note) })
+  }
+  return proven
+}
+
+async function indexOf(
+  { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
+  { tree }: StoredTree,
+  place: number,
+): Promise<number> {
+  const before = await checkpointBefore(kysely, tree, place)
+  return (before?.size ?? 0) + (await treeRows.between(before?.place ?? 0, place))
+}
+
+/** The tiles of one proof are those of the next one beside it. A tile is read whole, as wide as it is first asked for. */
+function remembering(read: ReadTile): ReadTile {
+  const known = new Map<string, Buffer>()
+  return async (place, width) => {
+    const key = `${place.level}/${place.n}`
+    const found = known.get(key)
+    if (found && found.length >= width * 32) return found
+    const tile = await read(place, width)
+    known.set(key, tile)
+    return tile
+  }
+}

@@ -1,0 +1,81 @@
+import type { StoredTree } from '../../db/audit/tree/store.ts'
+import { checkpointUpTo, tileReader, treeInForce } from '../../db/audit/tree/store.ts'
+import { TILE_WIDTH, type TilePlace } from '../../db/audit/tree/tiles.ts'
+import type { Database } from '../../db/database.ts'
+
+/** A tile that is asked for by its path; `level` is null where it is a bundle of entries. */
+export interface AskedTile {
+  readonly level: number | null
+  readonly n: number
+  readonly width: number
+}
+
+const MOST_LEVEL = 6
+
+/**
+ * Reads the path of a tile behind `tile/` (C2SP tlog-tiles): `<L>/<N>[.p/<W>]`, where each three digits of N but the
+ * last stand behind an x. Null where it is none, or one of the same tile in another spelling.
+ */
+export function tileIn(path: string): AskedTile | null {
+  const [, first = '', groups = '', last = '', width] =
+    /^(entries|[0-9]{1,2})\/((?:x[0-9]{3}\/){0,4})([0-9]{3})(?:\.p\/([1-9][0-9]{0,2}))?$/.exec(path) ?? []
+  if (last === '' || groups.startsWith('x000/')) return null
+  const level = first === 'entries' ? null : Number(first)
+  if (level !== null && (level > MOST_LEVEL || String(level) !== first)) return null
+  const wide = width === undefined ? TILE_WIDTH : Number(width)
+  if (width !== undefined && wide >= TILE_WIDTH) return null
+  return { level, n: Number(groups.replaceAll(/[x/]/g, '') + last), width: wide }
+}
+
+/** The path of a tile behind `tile/`. */
+export function tilePath({ level, n }: TilePlace, width: number): string {
+  const digits = String(n)
+  const padded = digits.padStart(Math.ceil(digits.length / 3) * 3, '0')
+  const groups = padded.match(/.{3}/g) ?? []
+  const name = groups.map((group, index) => (index < groups.length - 1 ? `x${group}` : group)).join('/')
+  return `${level}/${name}${width < TILE_WIDTH ? `.p/${width}` : ''}`
+}
+
+/** How many hashes a level of a tree has. */
+const hashesAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)
+
+/** A tile of the tree in force as its bytes; null where the newest checkpoint does not cover it. */
+export async function readTileOf(
+  { kysely }: Pick<Database, 'kysely'>,
+  { level, n, width }: { readonly level: number; readonly n: number; readonly width: number },
+): Promise<Buffer | null> {
+  const tree = await treeInForce(kysely)
+  if (!tree || hashesAt(tree.size, level) < n * TILE_WIDTH + width) return null
+  return tileReader(kysely, tree.tree)({ level, n }, width)
+}
+
+/** A bundle of entries (C2SP tlog-tiles): each leaf behind its length in two bytes. Null as {@link readTileOf}. */
+export async function readEntries(
+  database: Pick<Database, 'kysely' | 'treeRows'>,
+  { n, width }: { readonly n: number; readonly width: number },
+): Promise<Buffer | null> {
+  const tree = await treeInForce(database.kysely)
+  const first = n * TILE_WIDTH
+  if (!tree || tree.size < first + width) return null
+  const leaves = await leavesFrom(database, tree, first, width)
+  return Buffer.concat(
+    leaves.flatMap((leaf) => {
+      const bytes = Buffer.from(leaf)
+      const length = Buffer.alloc(2)
+      length.writeUInt16BE(bytes.length)
+      return [length, bytes]
+    }),
+  )
+}
+
+/** The leaves of a tree from an index on. */
+export async function leavesFrom(
+  { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
+  { tree }: Pick<StoredTree, 'tree'>,
+  first: number,
+  count: number,
+): Promise<readonly string[]> {
+  // A checkpoint says at which place a size is reached: from the last one before, it is not far.
+  const before = await checkpointUpTo(kysely, tree, first)
+  return treeRows.leaves(before?.place ?? 0, first - (before?.size ?? 0), count)
+}
