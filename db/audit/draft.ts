@@ -29,7 +29,10 @@ export const WRITTEN = 2
 
 // A text that a caller chooses (a model's name, a path) must not choose the size of the ledger.
 const TEXT_LIMIT = 1_024
-const DETAIL_LIMIT = 65_536
+/** Bytes of a leaf: its length stands in two bytes of a bundle of entries (C2SP tlog-tiles). */
+export const LEAF_LIMIT = 65_535
+/** The bytes that the place in the chain takes in place of two zeros: a hash in quotation marks, and a number. */
+const PLACE_BYTES = 66 + 16 - 2
 const DEPTH_LIMIT = 16
 
 /**
@@ -58,7 +61,7 @@ export function draftOf(entry: Entry, { stream, version }: Origin): Draft {
     seq: 0,
   }
   const text = leafText(row)
-  assertDetail(detailOf(text))
+  assertLeaf(text)
   const { recorded_at, request_id, principal_id, action, status } = row
   return { recorded_at, request_id, principal_id, action, status, ...cut(text) }
 }
@@ -136,11 +139,12 @@ const sound = (text: string): string =>
 // Cut first: the cut may halve a surrogate pair.
 const mended = (text: string): string => text.slice(0, TEXT_LIMIT).toWellFormed().replaceAll('\0', '\uFFFD')
 
-function assertDetail(text: string): void {
-  if (!text.startsWith('{')) throw new TypeError('audit detail is not an object')
-  if (text.length > DETAIL_LIMIT) {
-    throw new TypeError(`audit detail has ${text.length} characters, more than ${DETAIL_LIMIT}`)
-  }
+function assertLeaf(text: string): void {
+  if (!detailOf(text).startsWith('{')) throw new TypeError('audit detail is not an object')
+  // No character has more than three bytes: most rows are not counted.
+  if (text.length * 3 + PLACE_BYTES <= LEAF_LIMIT) return
+  const bytes = Buffer.byteLength(text) + PLACE_BYTES
+  if (bytes > LEAF_LIMIT) throw new TypeError(`audit row has ${bytes} bytes, more than ${LEAF_LIMIT}`)
 }
 
 /** Where a value stands in detail: its name or index, and what holds it. Put into words only for an error. */

@@ -167,7 +167,8 @@ t.test(
     for (const name of ['a\ud800', 'a\\', 'a"', 'a\n', '\0', 'x'.repeat(1_025)])
       refused({ [name]: 1 }, /name cannot be kept/)
     refused([1], /not an object/)
-    refused({ list: Array.from({ length: 100 }, () => 'x'.repeat(1_000)) }, /more than 65536/)
+    refused({ list: Array.from({ length: 100 }, () => 'x'.repeat(1_000)) }, /more than 65535/)
+    refused({ list: Array.from({ length: 30 }, () => '€'.repeat(1_000)) }, /more than 65535/)
     t.equal(detailIn(JSON.parse('{"__proto__":{"a":1}}')), '{"__proto__":{"a":1}}')
   },
 )
