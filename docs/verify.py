@@ -7,11 +7,14 @@ principals, resources, bindings and configurations, and the calls that are under
 """
 
 import argparse
+import base64
 import hashlib
 import json
+import os
 import re
 import sys
 from collections import Counter, deque
+from datetime import datetime, timezone
 
 GENESIS = "0" * 64
 LARGEST = 2**53 - 1
@@ -139,7 +142,7 @@ class Chain:
         return stream, min(wanted, said) if is_integer(said) else wanted
 
     def take(self, row):
-        """The five steps of the page, of which `parse` did the first. Raises Bad."""
+        """The five steps of the page, of which `parse` did the first. Gives the leaf. Raises Bad."""
         check_columns(row)
         seq, parent, version = self.heads.get(row["stream"], (0, GENESIS, 1))
         if isinstance(row["v"], bool) or row["v"] not in (1, 2) or row["v"] < version:
@@ -148,7 +151,8 @@ class Chain:
         if ("result" in row) != (result is not None) or row.get("result") != result:
             raise Bad("has a result that is not its status")
         leaf = {name: value for name, value in row.items() if name in LEAF}
-        if hashlib.sha256(canonical(leaf)).hexdigest() != row["row_hash"]:
+        leaf = canonical(leaf)
+        if hashlib.sha256(leaf).hexdigest() != row["row_hash"]:
             raise Bad("was changed: its hash is another one")
         if row["seq"] != seq + 1:
             raise Bad("is missing" if row["seq"] > seq + 1 else "is there twice")
@@ -159,6 +163,7 @@ class Chain:
         self.rows += 1
         if row["seq"] == 1 and not begins(row):
             self.findings.append(f"stream {row['stream']} does not begin with service.started")
+        return leaf
 
 
 def begins(row):
@@ -792,6 +797,392 @@ def refused_change(row):
     return row["status"] == "denied" and isinstance(detail.get("reason"), str) and "revision" not in detail
 
 
+# ---- The tree: #tree ------------------------------------------------------------------------------------
+
+
+def leaf_hash(leaf):
+    return hashlib.sha256(b"\0" + leaf).digest()
+
+
+def node_hash(left, right):
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+class Tree:
+    """RFC 6962, section 2.1: the roots of the perfect subtrees, largest first, each with the number of its leaves."""
+
+    def __init__(self):
+        self.peaks = []
+        self.size = 0
+
+    def add(self, hash_of_leaf):
+        count = 1
+        while self.peaks and self.peaks[-1][1] == count:
+            hash_of_leaf = node_hash(self.peaks.pop()[0], hash_of_leaf)
+            count *= 2
+        self.peaks.append((hash_of_leaf, count))
+        self.size += 1
+
+    def root(self):
+        return folded([peak for peak, _ in self.peaks])
+
+
+def folded(peaks):
+    root = None
+    for peak in reversed(peaks):
+        root = peak if root is None else node_hash(peak, root)
+    return hashlib.sha256(b"").digest() if root is None else root
+
+
+def root_by_inclusion(leaf, index, size, proof):
+    """RFC 9162, section 2.1.3.2. None where the proof has not the length that it must have."""
+    if not 0 <= index < size:
+        return None
+    one, last, root = index, size - 1, leaf
+    for sibling in proof:
+        if last == 0:
+            return None
+        if one & 1 or one == last:
+            root = node_hash(sibling, root)
+            while not one & 1 and one:
+                one, last = one >> 1, last >> 1
+        else:
+            root = node_hash(root, sibling)
+        one, last = one >> 1, last >> 1
+    return root if last == 0 else None
+
+
+# ---- Signed notes: C2SP signed-note, tlog-checkpoint, tlog-cosignature, tlog-proof ----------------------
+
+
+class Malformed(Exception):
+    """A text is no key, note, checkpoint or proof."""
+
+
+def unbase64(text):
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise Malformed("it holds what is not base64") from error
+    if not text or base64.b64encode(data).decode() != text:
+        raise Malformed("it holds what is not base64")
+    return data
+
+
+class Key:
+    """`<name>+<id>+<base64 of algorithm and key>`; algorithm 1 signs notes, 4 cosigns checkpoints."""
+
+    def __init__(self, text):
+        found = re.fullmatch(r"([^+\s]+)\+([0-9a-f]{8})\+(\S+)", text.strip())
+        if not found:
+            raise Malformed("a verifier key is <name>+<8 hex digits>+<base64>")
+        self.name, self.id = found[1], found[2]
+        encoded = unbase64(found[3])
+        if len(encoded) != 33 or encoded[0] not in (1, 4):
+            raise Malformed("a verifier key of another algorithm than Ed25519")
+        if hashlib.sha256(self.name.encode() + b"\n" + encoded).hexdigest()[:8] != self.id:
+            raise Malformed("the id of the verifier key is not the digest of its name and key")
+        self.is_witness, self.public = encoded[0] == 4, encoded[1:]
+
+    def signed(self, note):
+        """False; True; or the instant at which a witness has cosigned, in s."""
+        own = [body for name, id_of, body in note.signatures if (name, id_of) == (self.name, self.id)]
+        if len(own) != 1:
+            return False
+        if not self.is_witness:
+            return len(own[0]) == 64 and ed25519(self.public, note.text.encode(), own[0])
+        if len(own[0]) != 72:
+            return False
+        at = int.from_bytes(own[0][:8], "big")
+        said = f"cosignature/v1\ntime {at}\n{note.text}".encode()
+        return at if ed25519(self.public, said, own[0][8:]) else False
+
+
+class Note:
+    """A signed checkpoint. Verifies nothing."""
+
+    def __init__(self, whole):
+        end = whole.rfind("\n\n")
+        if end < 0 or not whole.endswith("\n") or re.search(r"[\x00-\x09\x0b-\x1f]", whole):
+            raise Malformed("a signed note is a text, an empty line, and lines of signatures")
+        self.text, self.signatures = whole[: end + 1], []
+        for line in whole[end + 2 : -1].split("\n"):
+            found = re.fullmatch(r"— ([^+\s]+) (\S+)", line)
+            data = unbase64(found[2]) if found else b""
+            if len(data) < 5:
+                raise Malformed("a line of a signature is — <name> <base64>")
+            self.signatures.append((found[1], data[:4].hex(), data[4:]))
+        self.origin, size, root, *_ = [*self.text.split("\n"), "", "", ""]
+        if not self.origin or not re.fullmatch(r"0|[1-9][0-9]{0,15}", size):
+            raise Malformed("a checkpoint is an origin, a size and a root, each on a line")
+        self.size, self.root = int(size), unbase64(root)
+        if len(self.root) != 32:
+            raise Malformed("the root of a checkpoint has 32 bytes")
+
+    def is_signed(self, keys):
+        return any(key.signed(self) is not False for key in keys)
+
+
+def notes(text):
+    """As the file of an anchor holds them: verbatim, an empty line between two."""
+    lines = text.split("\n")
+    found, start = [], 0
+    for at in range(1, len(lines)):
+        if lines[at] == "" and lines[at - 1].startswith("— "):
+            if "".join(lines[start:at]):
+                found.append(Note("\n".join(lines[start:at]).lstrip("\n") + "\n"))
+            start = at + 1
+    if "".join(lines[start:]):
+        raise Malformed("it ends in the middle of a note")
+    return found
+
+
+P = 2**255 - 19
+ORDER = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, P - 2, P) % P
+
+
+def ed25519(public, message, signature):
+    """RFC 8032, section 5.1.7."""
+    point, first = decompressed(public), decompressed(signature[:32])
+    scalar = int.from_bytes(signature[32:], "little")
+    if point is None or first is None or scalar >= ORDER:
+        return False
+    digest = int.from_bytes(hashlib.sha512(signature[:32] + public + message).digest(), "little") % ORDER
+    left, right = times(BASE, scalar), plus(first, times(point, digest))
+    return (left[0] * right[2] - right[0] * left[2]) % P == 0 and (left[1] * right[2] - right[1] * left[2]) % P == 0
+
+
+def plus(one, other):
+    a, b = (one[1] - one[0]) * (other[1] - other[0]) % P, (one[1] + one[0]) * (other[1] + other[0]) % P
+    c, d = 2 * one[3] * other[3] * D % P, 2 * one[2] * other[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def times(point, scalar):
+    total = (0, 1, 1, 0)
+    while scalar:
+        if scalar & 1:
+            total = plus(total, point)
+        point, scalar = plus(point, point), scalar >> 1
+    return total
+
+
+def decompressed(data):
+    y, sign = int.from_bytes(data, "little") & (1 << 255) - 1, data[31] >> 7
+    if y >= P:
+        return None
+    square = (y * y - 1) * pow(D * y * y + 1, P - 2, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if (x * x - square) % P:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    if (x * x - square) % P or (x == 0 and sign):
+        return None
+    x = P - x if x & 1 != sign else x
+    return x, y, 1, x * y % P
+
+
+BASE = decompressed((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))
+
+
+class Trusted:
+    """What whoever verifies has from elsewhere than the log."""
+
+    def __init__(self, options):
+        self.keys = [key for given in options.key for key in keys_in(given)]
+        self.witnesses = [key for given in options.witness for key in keys_in(given)]
+        self.notes = [note for file in options.checkpoint for note in notes(text_of(file))]
+        if options.checkpoint and not self.notes:
+            raise Malformed("there is no checkpoint in the file that was given")
+
+    def anything(self):
+        return bool(self.keys or self.witnesses or self.notes)
+
+
+def text_of(file):
+    with open(file, encoding="utf-8", newline="") as opened:
+        return opened.read()
+
+
+def keys_in(given):
+    text = text_of(given) if os.path.exists(given) else given
+    return [Key(line) for line in text.split("\n") if line.strip()]
+
+
+class Seals:
+    """Holds rows against checkpoints that were kept elsewhere: what they are in tree, and who has signed."""
+
+    def __init__(self, trusted):
+        self.trusted, self.tree = trusted, Tree()
+        self.wanted = deque(sorted(trusted.notes, key=lambda note: note.size))
+        self.sealed = self.checkpoints = self.signed = 0
+        self.problems, self.witnessed = [], {}
+        named = trusted.keys or trusted.notes
+        self.origin = (named[0].name if trusted.keys else named[0].origin) if named else None
+
+    def add(self, leaf):
+        self.tree.add(leaf_hash(leaf))
+        while self.wanted and self.wanted[0].size <= self.tree.size:
+            self.meet(self.wanted.popleft(), self.tree.root)
+
+    def meet(self, note, root):
+        """`root`: gives the root of the rows at the size of the note."""
+        look(note, self.trusted, self)
+        if root() == note.root:
+            self.sealed, self.checkpoints = note.size, self.checkpoints + 1
+        else:
+            self.problems.append(f"the checkpoint of {note.size} rows has another root than the rows")
+
+    def end(self, rows):
+        """Returns why rows are missing at the end, or None."""
+        if self.trusted.keys and self.signed < self.sealed:
+            self.problems.append("the newest checkpoint is not signed by the key that was given")
+        if self.trusted.keys and not self.checkpoints and not self.wanted and not self.problems:
+            self.problems.append("there is no checkpoint that the key could have signed")
+        for key in self.trusted.witnesses:
+            if key.name not in self.witnessed:
+                self.problems.append(f"no checkpoint is cosigned by the witness {key.name}")
+        if not self.wanted:
+            return None
+        return f"there are {rows} rows, but a checkpoint of {self.wanted[0].size} rows was signed"
+
+    def vouched(self):
+        return not self.problems and bool(self.signed or self.trusted.notes)
+
+
+def look(note, trusted, seals):
+    if note.origin != seals.origin:
+        seals.problems.append(f"the kept checkpoint of {note.size} rows is of another log: {note.origin}")
+    if trusted.keys:
+        if note.is_signed(trusted.keys):
+            seals.signed = max(seals.signed, note.size)
+        else:
+            seals.problems.append(f"the kept checkpoint of {note.size} rows is not signed by its log")
+    for key in trusted.witnesses:
+        at = key.signed(note)
+        if at is not False:
+            seals.witnessed[key.name] = at
+
+
+def conclusion(vouched, witnessed):
+    seen = ", ".join(f"{name} at {instant(at)}" for name, at in witnessed.items())
+    if not vouched and not seen:
+        return "CONSISTENT, NOT WITNESSED"
+    return "VERIFIED" + (f", WITNESSED by {seen}" if seen else "")
+
+
+def instant(seconds):
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+# ---- A receipt: #receipts -------------------------------------------------------------------------------
+
+
+def receipt_in(file):
+    """The rows of a receipt; None where the file is none."""
+    try:
+        if os.path.getsize(file) > RECEIPT_LIMIT:
+            return None
+        value = json.loads(text_of(file))
+    except (ValueError, OSError, RecursionError):
+        return None
+    rows = value.get("rows") if isinstance(value, dict) else None
+    shape = {"leaf": str, "stream": str, "seq": int, "proof": str}
+    if not isinstance(rows, list) or not rows:
+        return None
+    if not all(isinstance(row, dict) and all(isinstance(row.get(m), k) for m, k in shape.items()) for row in rows):
+        return None
+    return value
+
+
+RECEIPT_LIMIT = 4 << 20
+
+
+class Wrong(Exception):
+    """What is wrong with a receipt; `code` of the exit."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+def verify_receipt(receipt, trusted, body):
+    """Prints what a receipt shows. Raises Wrong."""
+    witnessed, details, vouched = {}, [], bool(trusted.keys or trusted.notes)
+    for row in receipt["rows"]:
+        place = f"{row['stream']}:{row['seq']}"
+        leaf = plain(row["leaf"].encode("utf-8", "surrogatepass"))
+        if not isinstance(leaf, dict) or (leaf.get("stream"), leaf.get("seq")) != (row["stream"], row["seq"]):
+            raise Wrong(2, f"row {place} is not what its leaf says")
+        try:
+            index, hashes, note = proof_in(row["proof"])
+        except Malformed as error:
+            raise Wrong(3, f"the proof of row {place} cannot be read") from error
+        of_leaf = leaf_hash(row["leaf"].encode("utf-8", "surrogatepass"))
+        if root_by_inclusion(of_leaf, index, note.size, hashes) != note.root:
+            raise Wrong(3, f"row {place} is not in the checkpoint of {note.size} rows")
+        if trusted.keys and not note.is_signed(trusted.keys):
+            raise Wrong(3, f"the checkpoint of {note.size} rows is not signed by the key that was given")
+        kept = [one for one in trusted.notes if one.size == note.size]
+        if kept and (kept[0].root, kept[0].origin) != (note.root, note.origin):
+            raise Wrong(3, f"the checkpoint of {note.size} rows is not the one that was kept")
+        vouched = vouched and bool(trusted.keys or kept)
+        for key in trusted.witnesses:
+            at = key.signed(note)
+            if at is not False:
+                witnessed[key.name] = at
+        print(f"row {place}: {leaf.get('status')} {leaf.get('action')} at {leaf.get('recorded_at')}, "
+              f"leaf {index} of {note.size} in {note.origin}")  # fmt: skip
+        if isinstance(leaf.get("detail"), dict):
+            details.append(leaf["detail"])
+    for key in trusted.witnesses:
+        if key.name not in witnessed:
+            raise Wrong(3, f"no checkpoint is cosigned by the witness {key.name}")
+    if body is not None:
+        label = opened(details, receipt.get("salts"), body)
+        if label is None:
+            raise Wrong(2, "the body is not the one that was recorded")
+        print(f"the body of {len(body)} bytes is the one that was judged ({label})")
+    print(conclusion(vouched, witnessed))
+
+
+def proof_in(text):
+    """C2SP tlog-proof."""
+    head, _, note = text.partition("\n\n")
+    first, *said = head.split("\n")
+    if said and said[0].startswith("extra "):
+        unbase64(said.pop(0)[len("extra ") :])
+    if first != "c2sp.org/tlog-proof@v1" or not said or not re.fullmatch(r"index (0|[1-9][0-9]{0,15})", said[0]):
+        raise Malformed("it is no proof")
+    hashes = [unbase64(line) for line in said[1:]]
+    if len(hashes) > 63 or any(len(one) != 32 for one in hashes):
+        raise Malformed("it holds what is no hash")
+    return int(said[0].split(" ")[1]), hashes, Note(note)
+
+
+def opened(details, salts, body):
+    """The commitment that the body opens (#commitments): as it is, or as the arguments of a tool."""
+    arguments = plain(body)
+    forms = {"body_sha256": body, "result_sha256": body}
+    if isinstance(arguments, dict):
+        text = json.dumps(in_order(arguments), separators=(",", ":"), ensure_ascii=False)
+        forms["arguments_sha256"] = text.encode("utf-8", "surrogatepass")
+    for label, data in forms.items():
+        salt = salts.get(label) if isinstance(salts, dict) else None
+        if isinstance(salt, str) and re.fullmatch(r"(?:[0-9a-f]{2})+", salt):
+            commitment = hashlib.sha256(bytes.fromhex(salt) + data).hexdigest()
+            if any(detail.get(label) == commitment for detail in details):
+                return label
+    return None
+
+
+def in_order(value):
+    if isinstance(value, dict):
+        return ordered([(name, in_order(member)) for name, member in value.items()])
+    return [in_order(item) for item in value] if isinstance(value, list) else value
+
+
 # ---- The command ----------------------------------------------------------------------------------------
 
 
@@ -807,7 +1198,7 @@ def lines(file):
         yield line[:-1] if line.endswith(b"\n") else line
 
 
-def verify(file, walk):
+def verify(file, walk, seals):
     """Returns the chain and, where a row is bad, what is wrong with it. Raises Unreadable."""
     chain = Chain()
     for line in lines(file):
@@ -816,7 +1207,7 @@ def verify(file, walk):
             if line is None:
                 raise Bad("is longer than a row can be")
             row = parse(line)
-            chain.take(row)
+            leaf = chain.take(row)
         except Bad as problem:
             row = row or problem.row
             if chain.rows == 0 and not (isinstance(row, dict) and LEAF | {"row_hash"} <= set(row)):
@@ -824,26 +1215,36 @@ def verify(file, walk):
             stream, seq = chain.expected(row)
             return chain, {"stream": stream, "seq": seq, "problem": str(problem)}
         walk.see(row)
+        if seals:
+            seals.add(leaf)
     if chain.rows == 0:
         raise Unreadable("there is no row")
     return chain, None
 
 
-def report(chain, bad, walk, options):
+def report(chain, bad, walk, seals, options):
     """Prints what was found; gives the exit code."""
     judged = options.authority and not bad
+    cut = seals.end(chain.rows) if seals and not bad else None
+    problems = seals.problems if seals and not bad else []
     if options.json:
         found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.heads), "open_decisions": walk.under_way()}
         found.update({"first_bad": bad} if bad else {})
         found.update({"findings": chain.findings} if chain.findings else {})
         found.update({"authority": walk.found()} if judged else {})
+        found.update({"problems": problems} if problems else {})
+        found.update({"cut_short": cut} if cut else {})
         print(json.dumps(found))
     elif bad:
         print(f"BAD: row {bad['stream']}:{bad['seq']} {bad['problem']}")
         print_findings(chain)
     else:
         print_findings(chain)
-        said = "rows that follow each other" if chain.findings else "whole"
+        for problem in problems:
+            print(f"BAD: {problem}")
+        if cut:
+            print(f"CUT SHORT: {cut}")
+        said = "rows that follow each other" if chain.findings or problems or cut else "whole"
         print(f"{said}: {chain.rows} rows in {len(chain.heads)} stream{'' if len(chain.heads) == 1 else 's'}")
         if judged:
             print(walk.line())
@@ -853,7 +1254,14 @@ def report(chain, bad, walk, options):
                 print(f"and {walk.wrong() - len(walk.problems)} more")
     if walk.under_way() and not options.json:
         print(f"{walk.under_way()} allowed decisions have no outcome (yet)")
-    return 2 if bad or chain.findings else 5 if judged and walk.wrong() else 0
+    code = 2 if bad or chain.findings else 3 if problems else 4 if cut else 5 if judged and walk.wrong() else 0
+    if code == 0 and not options.json:
+        if seals and seals.sealed:
+            print(f"{seals.checkpoints} checkpoints of {seals.origin} fit, up to {seals.sealed} rows")
+            if chain.rows > seals.sealed:
+                print(f"{chain.rows - seals.sealed} rows are behind the last checkpoint")
+        print(conclusion(seals.vouched(), seals.witnessed) if seals else conclusion(False, {}))
+    return code
 
 
 def print_findings(chain):
@@ -871,24 +1279,46 @@ def main():
     sys.stdout.reconfigure(errors="backslashreplace")
     arguments = Arguments(prog="verify.py", description="Verifies an export of a Sallyport audit ledger.")
     arguments.epilog = (
-        "Exit code: 0 whole; 9 not an export, or not readable; 2 a row was changed, is missing or is there twice, or a "
-        "stream lacks its beginning; 5 a decision does not follow from the rows before it."
+        "Exit code: 0 whole; 9 not an export, or not readable; 2 a row was changed, is missing or is there twice, a "
+        "stream lacks its beginning, or the body is another; 3 a checkpoint, a signature or a proof does not fit; 4 rows "
+        "are missing at the end; 5 a decision does not follow from the rows before it."
     )
-    arguments.add_argument("file", metavar="FILE", help="an NDJSON export; - reads standard input")
+    arguments.add_argument("file", metavar="FILE", help="an NDJSON export (- reads standard input), or a receipt")
     arguments.add_argument("--authority", action="store_true", help="recompute every decision")
     arguments.add_argument("--json", action="store_true", help="print what was found as one JSON object")
+    for name, about in (("key", "a verifier key of the log, or a file of them"), ("witness", "the same of a witness")):
+        arguments.add_argument(f"--{name}", metavar="VKEY|FILE", action="append", default=[], help=about)
+    arguments.add_argument("--checkpoint", metavar="FILE", action="append", default=[], help="checkpoints kept elsewhere")
+    arguments.add_argument("--body", metavar="FILE", help="the body that a receipt must be about")
     options = arguments.parse_args()
-    walk = Walk()
+    try:
+        trusted = Trusted(options)
+        receipt = None if options.file == "-" else receipt_in(options.file)
+        body = None
+        if options.body is not None:
+            with open(options.body, "rb") as file:
+                body = file.read()
+    except (OSError, ValueError, Malformed) as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 9
+    if receipt:
+        try:
+            verify_receipt(receipt, trusted, body)
+        except Wrong as wrong:
+            print(f"BAD: {wrong}")
+            return wrong.code
+        return 0
+    walk, seals = Walk(), Seals(trusted) if trusted.anything() else None
     try:
         if options.file == "-":
-            chain, bad = verify(sys.stdin.buffer, walk)
+            chain, bad = verify(sys.stdin.buffer, walk, seals)
         else:
             with open(options.file, "rb") as file:
-                chain, bad = verify(file, walk)
+                chain, bad = verify(file, walk, seals)
     except (OSError, Unreadable) as error:
         print(f"verify: {error}", file=sys.stderr)
         return 9
-    return report(chain, bad, walk, options)
+    return report(chain, bad, walk, seals, options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import canonicalize from 'canonicalize'
+import { detailOf } from './draft.ts'
 import { type Names, nameMember, type StoredRow, sealOf } from './leaf.ts'
 import type { Damaged } from './verify.ts'
 
@@ -57,7 +58,8 @@ const COLUMNS = [
 
 function rowOf(line: string, fields: object): StoredRow | null {
   if (!isRow(fields)) return null
-  const detail = canonical(fields.detail)
+  // As it stands in the line: `verify` proves that it is canonical, and that the leaf is made of it.
+  const detail = detailOf(line) || canonical(fields.detail)
   return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
 }
 

@@ -1,5 +1,6 @@
 import { isSound, type Recomputed, type Recomputer, recomputer } from './authority/recompute.ts'
 import { leafVersion, type StoredRow } from './leaf.ts'
+import type { TreeInspection, TreeVerdict } from './tree/inspect.ts'
 import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
 
 /** What verifying a ledger came to, beyond its chains. */
@@ -13,12 +14,15 @@ export interface Inspection {
   readonly notes: readonly string[]
   /** Null where it was not asked for, or a chain is broken: then nothing can be said of it. */
   readonly authority: Recomputed | null
+  /** Null where there is nothing to hold the rows against, or a chain is broken. */
+  readonly tree: TreeVerdict | null
 }
 
-/** The exit code of an inspection, by precedence (docs/ledger.md#verifying). 3 is kept for trees. */
-export function exitCodeOf({ verdict, findings, cutShort, authority }: Inspection): 0 | 2 | 4 | 5 {
+/** The exit code of an inspection, by precedence (docs/ledger.md#verifying). */
+export function exitCodeOf({ verdict, findings, cutShort, authority, tree }: Inspection): 0 | 2 | 3 | 4 | 5 {
   if (!verdict.ok || findings.length > 0) return 2
-  if (cutShort !== null) return 4
+  if (tree && tree.problems.length > 0) return 3
+  if (cutShort !== null || (tree && tree.cutShort !== null)) return 4
   return authority && !isSound(authority) ? 5 : 0
 }
 
@@ -31,12 +35,14 @@ interface Options {
   readonly onRow?: (row: StoredRow) => void
   /** Makes the recomputation. Given by whoever looks into it. */
   readonly walk?: Recomputer
+  /** Holds the rows against their tree. Absent: there is none. */
+  readonly tree?: TreeInspection | undefined
 }
 
 /** Verifies the chains, and recomputes decisions where that is asked for. Stops at the first bad row. */
 export async function inspectRows(
   rows: Rows,
-  { authority, onRow, walk = recomputer() }: Options,
+  { authority, onRow, walk = recomputer(), tree }: Options,
 ): Promise<Inspection> {
   const chains = chainVerifier()
   const findings: string[] = []
@@ -46,6 +52,8 @@ export async function inspectRows(
       findings.push(`stream ${row.stream} does not begin with service.started`)
     if (authority) walk.see(row)
     onRow?.(row)
+    const read = tree?.add(row.leaf)
+    if (read) await read
   }
   const verdict = chains.verdict()
   return {
@@ -54,6 +62,7 @@ export async function inspectRows(
     cutShort: null,
     notes: [],
     authority: authority && verdict.ok ? walk.result() : null,
+    tree: tree && verdict.ok ? await tree.verdict() : null,
   }
 }
 

@@ -11,7 +11,9 @@ export const EMPTY_ROOT: Buffer = hash('sha256', '', 'buffer')
 
 /** The hash of a leaf (RFC 6962, section 2.1): of the canonical bytes of a row, as text or as UTF-8. */
 export const leafHash = (leaf: string | Uint8Array): Buffer =>
-  hash('sha256', Buffer.concat([LEAF, typeof leaf === 'string' ? Buffer.from(leaf) : leaf]), 'buffer')
+  typeof leaf === 'string'
+    ? hash('sha256', `\0${leaf}`, 'buffer')
+    : hash('sha256', Buffer.concat([LEAF, leaf]), 'buffer')
 
 /** The hash of a node over its two children (RFC 6962, section 2.1). */
 export const nodeHash = (left: Uint8Array, right: Uint8Array): Buffer =>

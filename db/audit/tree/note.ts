@@ -78,6 +78,17 @@ export function parseVerifierKey(text: string): VerifierKey {
   return { name, kind, id, key }
 }
 
+/** The keys of some texts, but for those that are none: what they have signed, nobody has. */
+export const readableKeys = (texts: readonly string[]): readonly VerifierKey[] =>
+  texts.flatMap((text) => {
+    try {
+      return [parseVerifierKey(text)]
+    } catch (error) {
+      if (error instanceof Malformed) return []
+      throw error
+    }
+  })
+
 /** Reads a signed note. Verifies nothing. Throws {@link Malformed}. */
 export function parseNote(note: string): Note {
   if (note.length > MOST_BYTES) throw new Malformed('a note of more than 1,000,000 characters')

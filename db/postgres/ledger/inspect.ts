@@ -1,20 +1,29 @@
 import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
 import { exportLines, ledgerRows } from '../../audit/read.ts'
+import { inspectTree } from '../../audit/tree/inspect.ts'
+import { NOTHING_TRUSTED, type Trusted } from '../../audit/tree/trusted.ts'
 import { openReading } from '../reading.ts'
 import { placedPages } from './placed-rows.ts'
 import { auditSchemaProblem } from './schema.ts'
+import { storedLog } from './stored-log.ts'
 
 /**
  * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in the order
  * of the rows' places, and the guards of the audit tables. Does NOT compare the tables beside the ledger. `shown` may
  * show the progress of the rows. Throws where the database has no ledger.
  */
-export async function inspectPostgres(url: string, shown: (rows: Rows) => Rows): Promise<Inspection> {
+export async function inspectPostgres(
+  url: string,
+  shown: (rows: Rows) => Rows,
+  trusted: Trusted = NOTHING_TRUSTED,
+): Promise<Inspection> {
   const { pool, kysely } = openReading(url)
   try {
     const problem = await auditSchemaProblem(pool)
     const rows = ledgerRows(kysely, { pages: placedPages })
-    const inspection = await inspectRows(shown(rows), { authority: true })
+    const stored = await storedLog(kysely)
+    const tree = stored || trusted !== NOTHING_TRUSTED ? inspectTree(stored, trusted) : undefined
+    const inspection = await inspectRows(shown(rows), { authority: true, tree })
     return {
       ...inspection,
       findings: [...inspection.findings, ...(problem === null ? [] : [problem])],

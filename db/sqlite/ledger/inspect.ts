@@ -4,12 +4,15 @@ import { recomputer } from '../../audit/authority/recompute.ts'
 import type { Replay } from '../../audit/authority/replay.ts'
 import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
 import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
+import { inspectTree } from '../../audit/tree/inspect.ts'
+import { NOTHING_TRUSTED, type Trusted } from '../../audit/tree/trusted.ts'
 import type { Damaged } from '../../audit/verify.ts'
 import { MIGRATIONS } from '../migrations.ts'
 import { type AuditSchema, auditSchemaProblem } from './form/schema.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
 import { liveRows, openReadOnly } from './rows.ts'
+import { storedLog } from './stored-log.ts'
 import { hasPrincipals, readTables } from './tables.ts'
 
 /**
@@ -22,10 +25,11 @@ export async function inspectDatabase(
   file: string,
   at: number,
   shown: (rows: Iterable<StoredRow | Damaged>) => Rows,
+  trusted: Trusted = NOTHING_TRUSTED,
 ): Promise<Inspection> {
   const db = openReadOnly(file)
   try {
-    return await inspectOpened(db, file, at, shown)
+    return await inspectOpened(db, file, at, shown, trusted)
   } finally {
     db.close()
   }
@@ -36,6 +40,7 @@ async function inspectOpened(
   file: string,
   at: number,
   shown: (rows: Iterable<StoredRow | Damaged>) => Rows,
+  trusted: Trusted,
 ): Promise<Inspection> {
   // Before the rows: the writer notes a head behind the commit, so it is never ahead of rows that are read
   // later.
@@ -50,7 +55,10 @@ async function inspectOpened(
     if (seq === noted?.seq) hashAt = hash
   }
   const rows = shown(liveRows(db, () => atEnd.push(readBeside(db, expected))))
-  const inspection = await inspectRows(rows, { authority: true, onRow, walk })
+  // Before the rows too: what is sealed is there.
+  const stored = storedLog(db)
+  const tree = stored || trusted !== NOTHING_TRUSTED ? inspectTree(stored, trusted) : undefined
+  const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
   const { verdict } = inspection
   // Behind a bad row neither the tables nor the head say anything more.
   const [beside = schemaAlone(db, expected)] = atEnd

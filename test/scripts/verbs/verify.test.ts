@@ -10,6 +10,7 @@ import { sallyport } from '../../support/run.ts'
 const verify = (...args: string[]) => sallyport(['verify', ...args])
 
 const LENGTH = HISTORY.length
+const NOT_WITNESSED = 'CONSISTENT, NOT WITNESSED\n'
 const COUNTS =
   'decisions recomputed 2, disagree 0, not recomputable 0, allowed without outcome 0, outcomes without a decision 0\n'
 
@@ -25,8 +26,9 @@ t.test(
   'docs/ledger.md#verifying: verify says 0 for a whole ledger: database, URL, export, standard input, and while it is open',
   async (t) => {
     const { database, file } = await exported(t.testdir())
-    const whole = { code: 0, out: `whole: ${LENGTH} rows in 1 stream\n`, err: '' }
-    const judged = { ...whole, out: whole.out + COUNTS }
+    const said = `whole: ${LENGTH} rows in 1 stream\n`
+    const whole = { code: 0, out: `${said}${NOT_WITNESSED}`, err: '' }
+    const judged = { ...whole, out: said + COUNTS + NOT_WITNESSED }
     t.same(await verify(database), judged)
     t.same(await verify(`sqlite:${database}`), judged)
     t.same(await sallyport(['verify-audit', database]), judged, 'by its former name')

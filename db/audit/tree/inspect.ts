@@ -1,0 +1,118 @@
+import { Malformed, type VerifierKey } from './note.ts'
+import { isSignedBy, type SignedCheckpoint, type Trusted, type Witnessed, witnessesOf } from './trusted.ts'
+import { type StoredTreeParts, type TreeWalk, treeWalk, type Walked } from './walk.ts'
+
+/** What stands beside the rows of a log. */
+export interface StoredLog {
+  readonly origin: string
+  /** The keys that the log says are its own: they prove nothing to who has them from nowhere else. */
+  readonly keys: readonly VerifierKey[]
+  /** In the order of their sizes. May be long. */
+  readonly checkpoints: AsyncIterable<SignedCheckpoint> | Iterable<SignedCheckpoint>
+  readonly tiles?: StoredTreeParts['tiles']
+}
+
+/** What verifying the tree of a log came to. */
+export interface TreeVerdict {
+  readonly origin: string | null
+  /** The checkpoints whose root is that of the rows before them. */
+  readonly checkpoints: number
+  /** The stored tiles that are those of the rows. */
+  readonly tiles: number
+  /** The rows under the largest checkpoint, and those behind it. */
+  readonly sealed: number
+  readonly behind: number
+  /** What does not fit, each as a sentence. */
+  readonly problems: readonly string[]
+  /** Why rows are missing at the end; null where that is not known. */
+  readonly cutShort: string | null
+  /** Whether a key or a checkpoint from elsewhere vouches for the sealed rows. */
+  readonly vouched: boolean
+  readonly witnessed: readonly Witnessed[]
+}
+
+/** Holds the rows of a log against its stored tree, and against what was kept elsewhere. */
+export interface TreeInspection {
+  readonly add: TreeWalk['add']
+  readonly verdict: () => Promise<TreeVerdict>
+}
+
+const MOST_PROBLEMS = 20
+
+/** `stored`: null where there are rows alone, as in an export. */
+export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeInspection {
+  const problems: string[] = []
+  const fault = (sentence: string): void => {
+    if (problems.length < MOST_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
+  }
+  /** Of those that were met: the last one, and the last two that a trusted key has signed. */
+  let last: SignedCheckpoint | null = null
+  let signedSizes: readonly number[] = []
+  const witnessed = new Map<string, Witnessed>()
+  const origin = stored?.origin ?? trusted.keys[0]?.name ?? trusted.checkpoints[0]?.origin ?? null
+
+  function look(checkpoint: SignedCheckpoint, keys: readonly VerifierKey[] | null, whose: string): void {
+    const { note, size } = checkpoint
+    last = checkpoint
+    if (checkpoint.origin !== origin)
+      fault(`${whose} checkpoint of ${size} rows is of another log: ${checkpoint.origin}`)
+    if (keys && !isSignedBy(note, keys)) fault(`${whose} checkpoint of ${size} rows is not signed by its log`)
+    // The last one may be of more rows than there are.
+    if (isSignedBy(note, trusted.keys)) signedSizes = [...signedSizes.slice(-1), size]
+    for (const one of witnessesOf(checkpoint, trusted.witnesses)) witnessed.set(one.name, one)
+  }
+
+  async function* claimed() {
+    try {
+      yield* merged()
+    } catch (error) {
+      if (!(error instanceof Malformed)) throw error
+      fault(`a stored checkpoint cannot be read: ${error.message}`)
+    }
+  }
+
+  async function* merged() {
+    const kept = trusted.checkpoints.toSorted((one, other) => one.size - other.size)
+    // It came from elsewhere: that a former key of the log has signed it is as good.
+    const known = [...trusted.keys, ...(stored?.keys ?? [])]
+    const keysOfKept = known.length > 0 ? known : null
+    const meet = (checkpoint: SignedCheckpoint, isKept: boolean) => {
+      look(checkpoint, isKept ? keysOfKept : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
+      return { size: checkpoint.size, root: checkpoint.root.toString('base64') }
+    }
+    for await (const checkpoint of stored?.checkpoints ?? []) {
+      while (kept[0] && kept[0].size <= checkpoint.size) yield meet(kept.shift() as SignedCheckpoint, true)
+      yield meet(checkpoint, false)
+    }
+    for (const checkpoint of kept) yield meet(checkpoint, true)
+  }
+
+  const tiles = stored?.tiles
+  const walk = treeWalk({ checkpoints: claimed(), ...(tiles && { tiles }) })
+
+  function conclude({ rows, newest, problem, beyond, ...counted }: Walked): TreeVerdict {
+    if (problem !== null) fault(problem)
+    const sealed = newest?.size ?? 0
+    const signed = Math.max(0, ...signedSizes.filter((size) => size <= sealed))
+    if (trusted.keys.length > 0 && signed < sealed) fault(NOT_BY_THE_KEY)
+    if (trusted.keys.length > 0 && last === null) fault(NO_CHECKPOINT)
+    const missing = trusted.witnesses.filter(({ name }) => !witnessed.has(name))
+    for (const { name } of missing) fault(`no checkpoint is cosigned by the witness ${name}`)
+    const vouched = problems.length === 0 && beyond === null && (signed > 0 || trusted.checkpoints.length > 0)
+    return {
+      origin,
+      ...counted,
+      sealed,
+      behind: rows - sealed,
+      problems,
+      cutShort:
+        beyond === null ? null : `there are ${rows} rows, but a checkpoint of ${beyond.size} rows was signed`,
+      vouched,
+      witnessed: [...witnessed.values()],
+    }
+  }
+  return { add: (leaf) => walk.add(leaf), verdict: async () => conclude(await walk.end()) }
+}
+
+const NOT_BY_THE_KEY = 'the newest checkpoint is not signed by the key that was given'
+const NO_CHECKPOINT = 'there is no checkpoint that the key could have signed'

@@ -1,0 +1,58 @@
+import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
+import { type Note, parseNote, signedBy, type VerifierKey } from './note.ts'
+
+/** What whoever verifies has from elsewhere than the log. */
+export interface Trusted {
+  /** Verifier keys of the log. */
+  readonly keys: readonly VerifierKey[]
+  readonly witnesses: readonly VerifierKey[]
+  readonly checkpoints: readonly SignedCheckpoint[]
+}
+
+export const NOTHING_TRUSTED: Trusted = { keys: [], witnesses: [], checkpoints: [] }
+
+/** A checkpoint with the note that it stands in. */
+export interface SignedCheckpoint extends Checkpoint {
+  readonly note: Note
+}
+
+/** Reads a signed checkpoint. Verifies nothing. Throws `Malformed`. */
+export function parseSigned(text: string): SignedCheckpoint {
+  const note = parseNote(text)
+  return { ...parseCheckpoint(note.text), note }
+}
+
+/**
+ * Reads signed checkpoints as the file of an anchor holds them: verbatim, an empty line between two. Throws
+ * `Malformed`.
+ */
+export const parseAllSigned = (text: string): readonly SignedCheckpoint[] =>
+  // Inside a note no empty line stands behind a line of a signature.
+  text
+    .split(/(?<=^— [^\n]+\n)\n+/mu)
+    .filter((note) => note.trim() !== '')
+    .map(parseSigned)
+
+/** Whether one of the keys has signed a note. */
+export const isSignedBy = (note: Note, keys: readonly VerifierKey[]): boolean =>
+  keys.some((key) => signedBy(note, key).good)
+
+/** A witness that has seen a checkpoint. */
+export interface Witnessed {
+  readonly name: string
+  /** RFC 3339. */
+  readonly at: string
+  /** The rows under the checkpoint. */
+  readonly size: number
+}
+
+/** The cosignatures of a checkpoint by keys of witnesses. */
+export const witnessesOf = (
+  { note, size }: Pick<SignedCheckpoint, 'note' | 'size'>,
+  keys: readonly VerifierKey[],
+): readonly Witnessed[] =>
+  keys.flatMap((key) => {
+    const signed = signedBy(note, key)
+    if (!signed.good || signed.at === undefined) return []
+    return [{ name: key.name, at: new Date(signed.at * 1_000).toISOString(), size }]
+  })

@@ -1,0 +1,127 @@
+import { type CompactTree, compactTree } from './compact.ts'
+import { leafHash, perfectRoot } from './hashes.ts'
+import { TILE_WIDTH, type TilePlace } from './tiles.ts'
+
+/** A checkpoint that the rows are held against. */
+export interface Claimed {
+  readonly size: number
+  /** base64. */
+  readonly root: string
+}
+
+/** What is stored of a tree beside the rows, as far as it is looked at. */
+export interface StoredTreeParts {
+  /** The checkpoints in the order of their sizes. May be long. */
+  readonly checkpoints: AsyncIterator<Claimed> | Iterator<Claimed>
+  /** Where tiles are stored: up to which size, and the hashes of one, null where it is not there. */
+  readonly tiles?: {
+    readonly size: number
+    readonly read: (place: TilePlace) => Uint8Array | null | Promise<Uint8Array | null>
+  }
+}
+
+/** What came of holding rows against what is stored of their tree. */
+export interface Walked {
+  readonly rows: number
+  /** Checkpoints whose root is that of the rows. */
+  readonly checkpoints: number
+  readonly tiles: number
+  /** The largest checkpoint that fits; null where there is none. */
+  readonly newest: Claimed | null
+  /** What does not fit, the first of it, as a sentence; null where all does. */
+  readonly problem: string | null
+  /** The first checkpoint of more rows than there are. */
+  readonly beyond: Claimed | null
+}
+
+/** Holds rows against the stored parts of their tree, in one pass, in memory of the tree's height. */
+export interface TreeWalk {
+  /** Returns a promise where something must be read first. */
+  add(leaf: string): Promise<void> | undefined
+  end(): Promise<Walked>
+}
+
+export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeWalk {
+  const tree = compactTree()
+  const levels: Buffer[][] = []
+  let claimed: Claimed | null | undefined
+  let [fitting, whole] = [0, 0]
+  let newest: Claimed | null = null
+  let problem: string | null = null
+
+  const fault = (sentence: string): void => {
+    problem ??= sentence
+  }
+
+  async function compare(level: number, n: number, hashes: readonly Buffer[]): Promise<void> {
+    const found = await stored?.read({ level, n })
+    const made = Buffer.concat(hashes)
+    if (found && made.equals(found.subarray(0, made.length))) whole += 1
+    else fault(`tile ${level}/${n} is not that of the rows`)
+  }
+
+  /** Puts a hash at a level; what is full is compared, and its root put above. */
+  async function put(level: number, hash: Buffer): Promise<void> {
+    levels[level] ??= []
+    const hashes = levels[level]
+    hashes.push(hash)
+    if (hashes.length < TILE_WIDTH) return
+    levels[level] = []
+    await compare(level, countAt(tree.size, level) / TILE_WIDTH - 1, hashes)
+    await put(level + 1, perfectRoot(Buffer.concat(hashes)))
+  }
+
+  async function meet(): Promise<void> {
+    if (claimed === undefined) claimed = await nextOf(checkpoints)
+    while (claimed && claimed.size <= tree.size) {
+      const { size, root } = claimed
+      const fits = size === tree.size && rootOf(tree) === root
+      if (fits) [fitting, newest] = [fitting + 1, claimed]
+      else fault(`the checkpoint of ${size} rows has another root than the rows`)
+      claimed = await nextOf(checkpoints)
+    }
+  }
+
+  const isTiled = (): boolean => stored !== undefined && tree.size <= stored.size
+
+  async function grow(hash: Buffer): Promise<void> {
+    if (isTiled()) await put(0, hash)
+    if (tree.size === stored?.size) await compareEdge()
+    await meet()
+  }
+
+  async function compareEdge(): Promise<void> {
+    for (const [level, hashes] of levels.entries()) {
+      if (hashes.length > 0) await compare(level, Math.floor(countAt(tree.size, level) / TILE_WIDTH), hashes)
+    }
+  }
+
+  return {
+    add: (leaf) => {
+      const hash = leafHash(leaf)
+      tree.addHash(hash)
+      // Most rows complete no tile and end no checkpoint: nothing is waited for.
+      const meets = claimed === undefined || (claimed !== null && claimed.size <= tree.size)
+      const last = levels[0] ?? []
+      if (meets || last.length + 1 === TILE_WIDTH || tree.size === stored?.size) return grow(hash)
+      if (isTiled()) {
+        levels[0] = last
+        last.push(hash)
+      }
+      return undefined
+    },
+    end: async () => {
+      await meet()
+      return { rows: tree.size, checkpoints: fitting, tiles: whole, newest, problem, beyond: claimed ?? null }
+    },
+  }
+}
+
+const countAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)
+
+const rootOf = (tree: CompactTree): string => tree.root().toString('base64')
+
+async function nextOf(checkpoints: StoredTreeParts['checkpoints']): Promise<Claimed | null> {
+  const { done, value } = await checkpoints.next()
+  return done ? null : value
+}

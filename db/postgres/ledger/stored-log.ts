@@ -1,0 +1,55 @@
+import type { Kysely } from 'kysely'
+import type { StoredLog } from '../../audit/tree/inspect.ts'
+import { readableKeys } from '../../audit/tree/note.ts'
+import {
+  keysOf,
+  newestCheckpoint,
+  noteOfCheckpoint,
+  type StoredTree,
+  tileReader,
+  treeInForce,
+} from '../../audit/tree/store.ts'
+import { parseSigned, type SignedCheckpoint } from '../../audit/tree/trusted.ts'
+import type { Schema } from '../../schema.ts'
+
+type Db = Kysely<Schema>
+
+/** Checkpoints that are read at once. */
+const PAGE = 1_000
+
+/** The tree of a database as it is now; null where none was begun, or the database is of an earlier version. */
+export async function storedLog(db: Db): Promise<StoredLog | null> {
+  const tables = await db.introspection.getTables()
+  const tree = tables.some(({ name }) => name === 'audit_trees') ? await treeInForce(db) : undefined
+  if (!tree) return null
+  const newest = (await newestCheckpoint(db, tree.tree))?.size ?? 0
+  const keys = await keysOf(db, tree.tree)
+  const read = tileReader(db, tree.tree)
+  return {
+    origin: tree.origin,
+    keys: readableKeys(keys.map(({ vkey }) => vkey)),
+    checkpoints: checkpoints(db, tree, newest),
+    // Of no width: as many hashes as there are.
+    tiles: { size: newest, read: (place) => read(place, 0) },
+  }
+}
+
+async function* checkpoints(db: Db, tree: StoredTree, newest: number): AsyncGenerator<SignedCheckpoint> {
+  let after = -1
+  for (;;) {
+    const rows = await db
+      .selectFrom('audit_checkpoints')
+      .selectAll()
+      .where('tree', '=', tree.tree)
+      .where('size', '>', after)
+      .where('size', '<=', newest)
+      .orderBy('size')
+      .limit(PAGE)
+      .execute()
+    for (const row of rows) {
+      yield parseSigned(await noteOfCheckpoint(db, tree, row))
+      after = row.size
+    }
+    if (rows.length < PAGE) return
+  }
+}

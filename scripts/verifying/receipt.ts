@@ -1,0 +1,128 @@
+import { hash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import { Malformed } from '../../db/audit/tree/note.ts'
+import { parseTlogProof, provesLeaf } from '../../db/audit/tree/tlog-proof.ts'
+import { isSignedBy, type Trusted, type Witnessed, witnessesOf } from '../../db/audit/tree/trusted.ts'
+import { isObject, type Members } from '../../db/json.ts'
+
+/** What verifying a receipt came to (docs/ledger.md#receipts). */
+export interface ReceiptVerdict {
+  readonly code: 0 | 2 | 3
+  /** What is wrong, as a sentence; null where nothing is. */
+  readonly problem: string | null
+  /** What was shown, line by line. */
+  readonly lines: readonly string[]
+  readonly vouched: boolean
+  readonly witnessed: readonly Witnessed[]
+}
+
+interface Row {
+  readonly leaf: string
+  readonly stream: string
+  readonly seq: number
+  readonly proof: string
+}
+
+/** The rows of a receipt and what opens their commitments; null where a value is none. */
+export function receiptIn(value: unknown): { readonly rows: readonly Row[]; readonly salts: Members } | null {
+  if (!isObject(value) || !Array.isArray(value.rows) || value.rows.length === 0) return null
+  const rows: readonly unknown[] = value.rows
+  return rows.every(isRow) ? { rows, salts: isObject(value.salts) ? value.salts : {} } : null
+}
+
+const isRow = (row: unknown): row is Row =>
+  isObject(row) &&
+  [row.leaf, row.stream, row.proof].every((text) => typeof text === 'string') &&
+  Number.isSafeInteger(row.seq)
+
+/**
+ * Verifies a receipt: each leaf is in the tree of a checkpoint that its log has signed, and, where a body is given,
+ * the decision commits to exactly these bytes.
+ */
+export function verifyReceipt(
+  { rows, salts }: NonNullable<ReturnType<typeof receiptIn>>,
+  trusted: Trusted,
+  body: Buffer | null,
+): ReceiptVerdict {
+  const lines: string[] = []
+  const witnessed = new Map<string, Witnessed>()
+  const bad = (code: 2 | 3, problem: string): ReceiptVerdict => ({
+    code,
+    problem,
+    lines,
+    vouched: false,
+    witnessed: [],
+  })
+  const opened: Members[] = []
+  let vouched = trusted.keys.length > 0 || trusted.checkpoints.length > 0
+  for (const { leaf, stream, seq, proof } of rows) {
+    const place = `${stream}:${seq}`
+    const row = parsed(leaf)
+    if (!row || row.stream !== stream || row.seq !== seq)
+      return bad(2, `row ${place} is not what its leaf says`)
+    const proven = proofOf(proof)
+    if (!proven) return bad(3, `the proof of row ${place} cannot be read`)
+    const { checkpoint, note, index } = proven
+    if (!provesLeaf(proven, leaf))
+      return bad(3, `row ${place} is not in the checkpoint of ${checkpoint.size} rows`)
+    if (trusted.keys.length > 0 && !isSignedBy(note, trusted.keys))
+      return bad(3, `the checkpoint of ${checkpoint.size} rows is not signed by the key that was given`)
+    const kept = trusted.checkpoints.find(({ size }) => size === checkpoint.size)
+    if (kept && (!kept.root.equals(checkpoint.root) || kept.origin !== checkpoint.origin))
+      return bad(3, `the checkpoint of ${checkpoint.size} rows is not the one that was kept`)
+    if (trusted.keys.length === 0 && !kept) vouched = false
+    for (const one of witnessesOf({ ...checkpoint, note }, trusted.witnesses)) witnessed.set(one.name, one)
+    lines.push(
+      `row ${place}: ${String(row.status)} ${String(row.action)} at ${String(row.recorded_at)}, leaf ${index} of ${checkpoint.size} in ${checkpoint.origin}`,
+    )
+    if (isObject(row.detail)) opened.push(row.detail)
+  }
+  const missing = trusted.witnesses.find(({ name }) => !witnessed.has(name))
+  if (missing) return bad(3, `no checkpoint is cosigned by the witness ${missing.name}`)
+  if (body) {
+    const label = openedBy(opened, salts, body)
+    if (label === null) return bad(2, 'the body is not the one that was recorded')
+    lines.push(`the body of ${body.length} bytes is the one that was judged (${label})`)
+  }
+  return { code: 0, problem: null, lines, vouched, witnessed: [...witnessed.values()] }
+}
+
+/** The commitment that a body opens (docs/ledger.md#commitments): as it is, or as the arguments of a tool. */
+function openedBy(details: readonly Members[], salts: Members, body: Buffer): string | null {
+  const forms: readonly (readonly [string, Buffer | null])[] = [
+    ['body_sha256', body],
+    ['arguments_sha256', canonicalBytes(body)],
+    ['result_sha256', body],
+  ]
+  for (const [label, bytes] of forms) {
+    const salt = salts[label]
+    if (typeof salt !== 'string' || bytes === null) continue
+    const commitment = hash('sha256', Buffer.concat([Buffer.from(salt, 'hex'), bytes]))
+    if (details.some((detail) => detail[label] === commitment)) return label
+  }
+  return null
+}
+
+function canonicalBytes(body: Buffer): Buffer | null {
+  const value = parsed(body.toString())
+  return value ? Buffer.from(canonicalize(value) ?? '') : null
+}
+
+function parsed(text: string): Members | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : null
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
+function proofOf(text: string) {
+  try {
+    return parseTlogProof(text)
+  } catch (error) {
+    if (error instanceof Malformed) return null
+    throw error
+  }
+}

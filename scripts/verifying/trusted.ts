@@ -1,0 +1,66 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/audit/tree/note.ts'
+import { NOTHING_TRUSTED, parseAllSigned, type Trusted } from '../../db/audit/tree/trusted.ts'
+import { messageOf } from '../../db/error-message.ts'
+import { type Options, WrongUsage } from '../command.ts'
+
+/** The options by which whoever verifies says what it has from elsewhere. */
+export const TRUSTED = {
+  key: {
+    type: 'string',
+    multiple: true,
+    value: 'VKEY|FILE',
+    description: 'a verifier key of the log that you have from elsewhere, or a file of them',
+  },
+  checkpoint: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE',
+    description: 'checkpoints that were kept elsewhere, as the file of an anchor holds them',
+  },
+  witness: {
+    type: 'string',
+    multiple: true,
+    value: 'VKEY|FILE',
+    description: 'the verifier key of a witness that must have cosigned',
+  },
+} as const satisfies Options
+
+interface Given {
+  readonly key?: readonly string[] | undefined
+  readonly checkpoint?: readonly string[] | undefined
+  readonly witness?: readonly string[] | undefined
+}
+
+/** Reads what was given. Throws one sentence where a key or a checkpoint is none. */
+export function trustedIn({ key = [], checkpoint = [], witness = [] }: Given): Trusted {
+  if (key.length + checkpoint.length + witness.length === 0) return NOTHING_TRUSTED
+  return {
+    keys: key.flatMap((given) => keysIn(given, 'log')),
+    witnesses: witness.flatMap((given) => keysIn(given, 'witness')),
+    checkpoints: checkpoint.flatMap((file) => {
+      const found = named(file, () => parseAllSigned(readFileSync(file, 'utf8')))
+      if (found.length === 0) throw new Error(`${file}: there is no checkpoint in it`)
+      return found
+    }),
+  }
+}
+
+function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
+  const text = existsSync(given) ? readFileSync(given, 'utf8') : given
+  const keys = text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line) => named(existsSync(given) ? given : JSON.stringify(line), () => parseVerifierKey(line)))
+  const other = keys.find((key) => key.kind !== kind)
+  if (other) throw new WrongUsage(`${other.name} is the key of a ${other.kind}, not of a ${kind}`)
+  return keys
+}
+
+function named<Value>(what: string, read: () => Value): Value {
+  try {
+    return read()
+  } catch (error) {
+    throw new Error(`${what}: ${messageOf(error)}`, { cause: error })
+  }
+}
