@@ -29,6 +29,7 @@ export interface Identity {
 export interface Answered {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly bytes: Buffer
   readonly text: string
   // Parsed where it is JSON. Tests reach into it freely.
   readonly json: Json
@@ -258,6 +259,7 @@ export function ask(url: string, method: string, { headers = {}, body, agent }: 
         resolve({
           status: res.statusCode ?? 0,
           headers: res.headers,
+          bytes,
           text,
           json: isJson ? JSON.parse(text) : null,
         })

@@ -1,0 +1,88 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { tilePath } from '../../../proxy/proofs/tiles.ts'
+import { run, without } from '../../support/certs/openssl.ts'
+import { type Identity, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { eventually } from '../../support/settled.ts'
+
+const SOURCE = join(import.meta.dirname, '../../support/go/logreader')
+const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
+
+/** The reader, built; null where its one module cannot be had. */
+async function built(t: Test): Promise<string | null> {
+  const program = join(await scratch(t), 'logreader')
+  const { status, text } = await run('go', SOURCE, [
+    'build',
+    '-mod=readonly',
+    '-buildvcs=false',
+    '-o',
+    program,
+    '.',
+  ])
+  if (status === 0) return program
+  if (!/dial tcp|lookup|proxyconnect|connection refused|no such host|i\/o timeout/.test(text)) t.fail(text)
+  return null
+}
+
+/** Downloads all that a stranger needs to read the log on its own. */
+async function downloaded(gateway: TestGateway, bot: Identity, directory: string) {
+  const ask = (path: string) => gateway.call(bot, 'GET', `/v1/audit/${path}`)
+  const checkpoint = (await ask('checkpoint')).text
+  const size = Number(checkpoint.split('\n')[1])
+  mkdirSync(directory)
+  for (let [level, count] = [0, size]; count > 0; level += 1, count = Math.floor(count / 256)) {
+    for (let n = 0; n * 256 < count; n += 1) {
+      const path = tilePath({ level, n }, Math.min(256, count - n * 256))
+      const { bytes } = await ask(`tile/${path}`)
+      writeFileSync(join(directory, path.replaceAll('/', '_')), bytes.toString('base64'))
+    }
+  }
+  return { Key: (await ask('key')).text.trim(), Checkpoint: checkpoint, Tiles: directory }
+}
+
+await t.test(
+  "the log is read by Go's own note and tree, and a change anywhere is found by them",
+  { skip: without('go') },
+  async (t) => {
+    const program = await built(t)
+    if (program === null) return t.comment('skipped: golang.org/x/mod cannot be downloaded')
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const chat = async () =>
+      String(
+        (await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).headers['x-request-id'],
+      )
+    const first = await chat()
+    const proofs = (id: string) =>
+      eventually(
+        () => gateway.call(bot, 'GET', `/v1/audit/proofs/${id}`),
+        ({ status, json }) => status === 200 && json.rows.length === 2,
+      )
+    await proofs(first)
+    const earlier = (await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text
+    const ids = await Promise.all(Array.from({ length: 140 }, chat))
+    const rows: readonly { readonly leaf: string; readonly proof: string }[] = (
+      await Promise.all(ids.slice(-3).map(proofs))
+    ).flatMap(({ json }) => json.rows)
+    const [one] = rows
+    if (!one) throw new Error('there is no row')
+    const log = {
+      ...(await downloaded(gateway, bot, join(await scratch(t), 'tiles'))),
+      Earlier: earlier,
+      Leaves: rows.map(({ leaf }) => leaf),
+      Proofs: rows.map(({ proof }) => proof),
+    }
+    const said = (input: object): string =>
+      spawnSync(program, { input: JSON.stringify(input), encoding: 'utf8' }).stdout.trim()
+    t.equal(said(log), 'ok')
+    t.ok(Number(log.Checkpoint.split('\n')[1]) > 256, 'over more than one tile')
+    t.match(said({ ...log, Leaves: log.Leaves.with(0, one.leaf.replace('allowed', 'denied')) }), /proof 0/)
+    t.match(said({ ...log, Proofs: log.Proofs.with(1, one.proof) }), /proof 1/)
+    t.match(said({ ...log, Key: log.Key.replace(/.{8}$/, 'AAAAAAA=') }), /invalid|malformed|verifier/)
+    t.match(said({ ...log, Checkpoint: log.Checkpoint.replace('\n2', '\n3') }), /signature|note/)
+    writeFileSync(join(log.Tiles, '0_000'), Buffer.alloc(256 * 32).toString('base64'))
+    t.not(said(log), 'ok', 'a tile of zeros')
+  },
+)
