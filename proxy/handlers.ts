@@ -169,7 +169,7 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime, rehearsalPlaces }: Services,
+  { dataDirectory, ledger, clock, keys, logKeys, subjectKeys, oneAtATime, rehearsalPlaces }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
   recorder: CallRecorder,
@@ -196,6 +196,7 @@ function adminContext(
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: keys.rotate,
+    rotateAuditKey: (entry) => logKeys.rotate(entry),
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,

@@ -468,6 +468,7 @@ function adminRoutes(
     route('GET', '/v1/admin/ca', read, cas.list),
     route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
     route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
+    route('POST', '/v1/admin/audit-key/rotate', read, keys.rotateAuditKey),
     route('GET', '/v1/admin/secret', read, secret.show),
     route('POST', '/v1/admin/secret/rotate', write, secret.rotate),
     route('POST', '/v1/admin/secret/disable', read, secret.disable),

@@ -1,6 +1,7 @@
 import { totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type { Ledger } from '../db/audit/ledger.ts'
+import { countUnsealed } from '../db/audit/tree/store.ts'
 import { countUnreadableResources } from '../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../db/mcp/tools.ts'
 import { AUTHORITY, type Notices } from '../db/notices.ts'
@@ -149,6 +150,7 @@ export async function openServices(
     waiting: () => ledger.waiting,
     owed: () => outcomes.owed,
     held: () => budget.held,
+    unsealed: () => countUnsealed(database),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
     diskFree: () => disk.free,

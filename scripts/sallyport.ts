@@ -71,6 +71,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'sign access tokens with a new key',
     load: () => import('./verbs/rotate-signing-key.ts'),
   },
+  'rotate-audit-key': {
+    summary: 'sign checkpoints of the ledger with a new key',
+    load: () => import('./verbs/rotate-audit-key.ts'),
+  },
   verify: {
     summary: 'verify the audit ledger offline, and every decision in it',
     load: () => import('./verbs/verify.ts'),

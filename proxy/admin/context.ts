@@ -39,6 +39,8 @@ export interface AdminContext {
    * returned.
    */
   readonly rotateSigningKey: (entry: (kid: string) => Entry) => Promise<string>
+  /** The same of checkpoints: `entry` makes the row of the verifier key, which is returned. */
+  readonly rotateAuditKey: (entry: (vkey: string) => Entry) => Promise<string>
   /** True where `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
   readonly hasEnvironmentSecret: boolean
   /** The capabilities whose changes need two operators. */

@@ -1,4 +1,5 @@
 import { exportAudit, listAudit, showHead, verifyAudit } from './audit.ts'
+import { rotateAuditKey } from './keys/audit-key.ts'
 import { attachCas, detach, listCas } from './keys/cas.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from './keys/secret.ts'
 import { rotateSigningKey } from './keys/signing-key.ts'
@@ -89,7 +90,7 @@ const DIRECT = {
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   cas: { attach: attachCas, list: listCas, detach },
-  keys: { rotateSigningKey },
+  keys: { rotateSigningKey, rotateAuditKey },
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
   rehearsals: { create: rehearse, createInLines: rehearseInLines, get: getRehearsal },
   sessions: { show: showSession, list: listSessions, end: endSession },

@@ -31,6 +31,8 @@ interface Ask {
   readonly owed: () => number
   /** The bytes that calls hold. */
   readonly held: () => number
+  /** Counts the rows that are in no checkpoint yet. */
+  readonly unsealed: () => Promise<number>
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
   /** The bytes that are free for the database, and those kept for allowed rows. */
@@ -52,6 +54,13 @@ export function createMetrics(ask: Ask): Metrics {
   collectDefaultMetrics({ register: registry })
   gauge(registry, 'sallyport_audit_waiting_rows', 'Rows waiting for the audit ledger.', ask.waiting)
   gauge(registry, 'sallyport_audit_owed_outcomes', 'Outcome rows the ledger has not taken yet.', ask.owed)
+  gauge(
+    registry,
+    'sallyport_audit_unsealed_rows',
+    'Rows of the audit ledger that no checkpoint covers yet.',
+    ask.unsealed,
+    'max',
+  )
   gauge(
     registry,
     'sallyport_mcp_tools_quarantined',

@@ -29,6 +29,7 @@ const VERBS = [
   'renew',
   'env',
   'rotate-signing-key',
+  'rotate-audit-key',
   'verify',
   'verify-audit',
   'health',

@@ -19,7 +19,7 @@ export interface TreeRows {
   ) => Promise<{ readonly hashes: Buffer; readonly place: number }>
   /** The rows of a request, in their order, at most 16. */
   readonly ofRequest: (requestId: string) => Promise<readonly PlacedLeaf[]>
-  /** How many rows lie between two places, both exclusive. */
+  /** How many rows lie between two places, both exclusive; `before` may be behind the last one. */
   readonly between: (after: number, before: number) => Promise<number>
   /** The leaves behind a place, but for the first `skip` of them. */
   readonly leaves: (after: number, skip: number, most: number) => Promise<readonly string[]>

@@ -1,4 +1,5 @@
 import type { Kysely, Selectable } from 'kysely'
+import type { Database } from '../../database.ts'
 import type { Schema } from '../../schema.ts'
 import { type Statement, statementOf, timestamp } from '../../statement.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
@@ -15,6 +16,15 @@ export type StoredCheckpoint = Selectable<Schema['audit_checkpoints']>
 /** The tree that grows: the last that was begun. */
 export const treeInForce = (db: Db): Promise<StoredTree | undefined> =>
   db.selectFrom('audit_trees').selectAll().orderBy('tree', 'desc').limit(1).executeTakeFirst()
+
+/** How many rows are in no tree yet. */
+export async function countUnsealed({
+  kysely,
+  treeRows,
+}: Pick<Database, 'kysely' | 'treeRows'>): Promise<number> {
+  const tree = await treeInForce(kysely)
+  return treeRows.between(tree?.place ?? 0, Number.MAX_SAFE_INTEGER)
+}
 
 /** Reads tiles of a tree, of width 0 as they are. Throws where one is narrower than asked for. */
 export const tileReader =

@@ -21,7 +21,15 @@ export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => 
       .execute()
     return rows.map((row) => ({ ...row, place: row.seq, stream: MAIN_STREAM }))
   },
-  between: (after, before) => Promise.resolve(before - after - 1),
+  between: async (after, before) => {
+    const last = await db
+      .selectFrom('audit_log')
+      .select('seq')
+      .orderBy('seq', 'desc')
+      .limit(1)
+      .executeTakeFirst()
+    return Math.max(Math.min(before, (last?.seq ?? 0) + 1) - after - 1, 0)
+  },
   leaves: async (after, skip, most) => {
     const rows = await db
       .selectFrom('audit_log')

@@ -41,6 +41,7 @@ async function inside(t: Test): Promise<AdminContext> {
     configDigest: 'c'.repeat(64),
     rotationGraceHours: 48,
     rotateSigningKey: () => Promise.resolve('kid'),
+    rotateAuditKey: () => Promise.resolve('vkey'),
     ...UNASKED,
     mcp: {
       inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),

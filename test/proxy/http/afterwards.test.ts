@@ -23,6 +23,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     waiting: () => 0,
     owed: () => 0,
     held: () => 0,
+    unsealed: () => Promise.resolve(0),
     quarantined: none,
     unreadable: none,
     diskFree: () => 0,

@@ -133,3 +133,25 @@ await t.test('tiles are at the paths of C2SP and nowhere else, and are kept for 
   t.equal(entries.status, 403)
   t.equal(entries.json.error.details.required_capability, 'admin.audit')
 })
+
+await t.test(
+  'the key of the log is rotated by an operator, is a row, and both keys sign what follows',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const key = async () => parseVerifierKey((await gateway.call(bot, 'GET', '/v1/audit/key')).text)
+    const before = await key()
+    const answer = await gateway.admin('POST', '/v1/admin/audit-key/rotate')
+    t.equal(answer.status, 200)
+    const after = await key()
+    t.same([after.name, parseVerifierKey(answer.json.key).id], [before.name, after.id])
+    t.not(after.id, before.id)
+    t.equal((await gateway.call(bot, 'POST', '/v1/admin/audit-key/rotate')).status, 403)
+    const { json } = await sealed(gateway, bot, await chat(gateway, bot))
+    const { note } = parseTlogProof(json.rows[1].proof)
+    t.ok(signedBy(note, before).good)
+    t.ok(signedBy(note, after).good)
+    const [row] = (await gateway.rows()).filter(({ action }) => action === 'audit.key_rotated')
+    t.match(row, { principal_id: 'admin', detail: { vkey: answer.json.key, via: 'secret' } })
+  },
+)

@@ -7,7 +7,8 @@ export type Kind = 'grant' | 'tools' | 'operators'
 
 const GRANTS = /^(agent|user|workload)\.capabilities_patched$|^mcp_binding\./
 const ENROLLS = /^(agent\.(created|enrolled_\w+)|(user|workload)\.created)$/
-const OWNERS = /^operator\.|^admin\.(secret_(rotated|disabled|enabled)|signing_key_rotated)$/
+const OWNERS =
+  /^operator\.|^admin\.(secret_(rotated|disabled|enabled)|signing_key_rotated)$|^audit\.key_rotated$/
 
 interface Operator {
   readonly capabilities: readonly string[]

@@ -49,6 +49,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: () => Promise.resolve('kid'),
+    rotateAuditKey: () => Promise.resolve('vkey'),
     ...UNASKED,
     mcp: {
       inspect: inspector(database, upstreamFor(t), () => AT),

@@ -12,11 +12,11 @@ interface Described {
 
 /** What each route of administration demands, as DETAILS has decided it, by the beginning of its path. */
 function expectedOf(method: string, path: string): string {
-  if (path.startsWith('/v1/admin/audit')) return 'admin.audit'
+  if (/^\/v1\/admin\/audit(\/|$)/.test(path)) return 'admin.audit'
   if (method === 'GET') return 'admin.read'
   const rules: readonly (readonly [RegExp, string])[] = [
     [/^\/v1\/admin\/operators/, 'admin.operators'],
-    [/^\/v1\/admin\/(secret|signing-key)\//, 'admin.operators'],
+    [/^\/v1\/admin\/(secret|signing-key|audit-key)\//, 'admin.operators'],
     [/^\/v1\/admin\/ca(\/|$)/, 'admin.settings'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
     [/^\/v1\/admin\/mcp-resources/, 'admin.tools'],

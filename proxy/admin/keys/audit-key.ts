@@ -1,0 +1,28 @@
+import { z } from 'zod'
+import { serviceEntry } from '../../../plugins/audit/entries.ts'
+import { operation } from '../operation.ts'
+
+/**
+ * POST /v1/admin/audit-key/rotate: checkpoints are signed with a new key from now on, and for a day by the one before
+ * too.
+ */
+export const rotateAuditKey = operation({
+  name: 'rotateAuditKey',
+  demands: 'admin.operators',
+  action: 'audit.key_rotated',
+  cannotWait: 'Rotate it on the machine itself: sallyport rotate-audit-key.',
+  summary: 'Signs checkpoints of the ledger with a new key. For a day the one before signs too.',
+  takes: {},
+  output: z.strictObject({ key: z.string().meta({ description: 'The verifier key (C2SP signed-note).' }) }),
+  status: 200,
+  reasons: [],
+  run: async ({ configDigest, rotateAuditKey: rotate }, _input, { id, at, actor }) => {
+    const key = await rotate((vkey) => ({
+      ...serviceEntry('audit.key_rotated', 'success', { vkey, via: actor.via }, at, configDigest),
+      request_id: id,
+      principal_id: actor.id,
+      principal_type: 'operator',
+    }))
+    return { value: { key } }
+  },
+})

@@ -1,0 +1,17 @@
+import { expect } from '../admin/call.ts'
+import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { verbOf } from '../command.ts'
+
+export const verb = verbOf({
+  name: 'sallyport rotate-audit-key',
+  about: `Signs the checkpoints of the ledger with a new key from now on; the one before signs beside it for a day, in which
+whoever verifies takes the new one over. Prints the new verifier key.`,
+  options: DOOR,
+  notes: DOOR_NOTES,
+  run: async (door) => {
+    const { key } = await administering(door, async (call) =>
+      expect(await call('POST', '/v1/admin/audit-key/rotate'), 200),
+    )
+    process.stdout.write(`${String(key)}\n`)
+  },
+})
