@@ -923,17 +923,19 @@ class Note:
         return any(key.signed(self) is not False for key in keys)
 
 
+WHOLE_NOTE = re.compile(
+    r"^[^\n]+\n(?:0|[1-9][0-9]{0,15})\n[A-Za-z0-9+/]{43}=\n\n(?:— [^\n]+\n)+", re.MULTILINE
+)  # fmt: skip
+
+
 def notes(text):
-    """As the file of an anchor holds them: verbatim, an empty line between two."""
-    lines = text.split("\n")
-    found, start = [], 0
-    for at in range(1, len(lines)):
-        if lines[at] == "" and lines[at - 1].startswith("— "):
-            if "".join(lines[start:at]):
-                found.append(Note("\n".join(lines[start:at]).lstrip("\n") + "\n"))
-            start = at + 1
-    if "".join(lines[start:]):
-        raise Malformed("it ends in the middle of a note")
+    """As the file of an anchor holds them (#anchors). What a crash has left half-written is passed over."""
+    found = []
+    for whole in WHOLE_NOTE.findall(text):
+        try:
+            found.append(Note(whole))
+        except Malformed:
+            pass
     return found
 
 

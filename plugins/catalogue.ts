@@ -17,11 +17,13 @@ export const catalogue = <
   Mcp extends ZodType,
   Operators extends ZodType,
   Expect extends ZodType,
+  Proofs extends ZodType,
 >(services: {
   llm: Llm
   mcp: Mcp
   operators: Operators
   expect: Expect
+  proofs: Proofs
 }) =>
   ({
     pin: { place: 'identity', file: '10-pin.yaml', options: pinOptions, needs: [], gives: ['principal'] },
@@ -51,6 +53,7 @@ export const catalogue = <
     mcp: { place: 'service', options: services.mcp, needs: [], gives: [] },
     operators: { place: 'service', options: services.operators, needs: [], gives: [] },
     expect: { place: 'service', options: services.expect, needs: [], gives: [] },
+    proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
   }) as const satisfies Catalogue
 
 /** The rows by the plugin's name, as a file writes it. */

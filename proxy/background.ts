@@ -2,6 +2,7 @@ import { detailOf } from './admin/proposals/propose.ts'
 import type { Configuration } from './configuration.ts'
 import { federationTask } from './federation/publish.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
+import { anchorCheckpoints } from './proofs/anchors/task.ts'
 import type { Services } from './services.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
@@ -15,9 +16,6 @@ import { sealLedger } from './tasks/seal-ledger.ts'
 import { ledgerTasks } from './tasks/tend-ledger.ts'
 import { watchDisk } from './tasks/watch-disk.ts'
 
-/** The time between two checkpoints while rows come. ms. */
-const SEAL_MS = 1_000
-
 /**
  * Starts the background tasks, which run whether or not requests come. Returns the function that stops them;
  * its promise resolves when no task needs the database or the ledger any more.
@@ -26,7 +24,8 @@ export function startTasks(services: Services, inForce: () => Configuration): ()
   const rounds: readonly RoundsTask[] = [
     rereading(services, inForce),
     readingModels(services, inForce),
-    sealLedger(services.sealer, services.dataDirectory.database, SEAL_MS),
+    sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
+    anchoring(services, inForce),
     ...federation(services),
   ]
   const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)
@@ -69,6 +68,19 @@ const readingModels = (
   inForce: () => Configuration,
 ): RoundsTask =>
   refreshModels({ catalogue, upstream, providers: () => inForce().llm.providers, clock, log: logs.log })
+
+const anchoring = (
+  { dataDirectory, ledger, metrics, clock, logs }: Services,
+  inForce: () => Configuration,
+): RoundsTask =>
+  anchorCheckpoints({
+    database: dataDirectory.database,
+    ledger,
+    anchors: () => inForce().proofs.anchors,
+    onFailure: (anchor) => metrics.anchorFailures.inc({ anchor }),
+    clock,
+    log: logs.log,
+  })
 
 function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): RoundsTask[] {
   const { settings, database } = dataDirectory

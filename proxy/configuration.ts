@@ -21,6 +21,7 @@ import { expectOptions } from './admin/expectations/options.ts'
 import { type LlmOptions, llmOptions, withKeyVariables } from './llm/options.ts'
 import { type McpOptions, mcpOptions } from './mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from './operators/options.ts'
+import { type ProofsOptions, proofsOptions } from './proofs/options.ts'
 
 /** The operator's files, read and checked as a whole. */
 export interface Configuration {
@@ -40,6 +41,8 @@ export interface Configuration {
   readonly mcp: McpOptions
   /** The same of `70-operators.yaml`. */
   readonly operators: OperatorsOptions
+  /** The same of `45-proofs.yaml`. */
+  readonly proofs: ProofsOptions
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
   readonly checks: readonly ConfiguredCheck[]
   /** The sentences of `90-expect.yaml`, in their order. */
@@ -94,6 +97,7 @@ export const CATALOGUE = catalogue({
   mcp: mcpOptions,
   operators: operatorsOptions,
   expect: expectOptions,
+  proofs: proofsOptions,
 })
 
 const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
@@ -131,6 +135,7 @@ export async function loadConfiguration(directory: string, env: Environment): Pr
     llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
+    proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
     checks: [...checks.values()].map(({ check, digest, shadow, options }) => ({
       check,
       digest,

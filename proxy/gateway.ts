@@ -14,6 +14,7 @@ import { openListeners } from './http/listeners.ts'
 import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
 import { makeDataDirectory } from './prepare-directory.ts'
+import { refuseRollback } from './proofs/anchors/rollback.ts'
 import { type Note, type Reload, type ReloadSteps, reloader, reloadSteps } from './reload.ts'
 import type { Routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
@@ -41,6 +42,11 @@ export interface GatewayOptions {
    * runs.
    */
   readonly controlOnly?: boolean
+  /**
+   * Why a log that is behind one of its anchors goes on all the same, under a new name; absent: it does not
+   * (docs/operating.md#rollback).
+   */
+  readonly acceptRollback?: string
   /** Where this gateway is one of several workers: its place among them. */
   readonly place?: Place
 }
@@ -153,6 +159,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
+  await checkAnchors(services, opening)
   await begin(services, note, opening)
   await told(services, opening.configuration)
   if (!options.controlOnly) {
@@ -195,6 +202,30 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     failed: ledger.failed,
     close,
   }
+}
+
+/** Refuses to go on behind an anchor, unless the operator has said why it must. */
+async function checkAnchors(services: Services, { configuration, options }: OpenOptions): Promise<void> {
+  const { dataDirectory, logKeys: keys, clock, logs } = services
+  const { database, settings } = dataDirectory
+  const { acceptRollback: accepted = null } = options
+  const origin = await database.alone(() =>
+    refuseRollback({
+      ...{ database, keys, accepted, named: settings, anchors: configuration.proofs.anchors },
+      entry: (detail) => ({
+        ...serviceEntry(
+          'audit.rollback_accepted',
+          'success',
+          { ...detail, anchors: [...detail.anchors], reason: accepted ?? '', via: 'socket' },
+          clock(),
+          configuration.digest,
+        ),
+        principal_id: `socket:${process.getuid?.() ?? 'unknown'}`,
+        principal_type: 'operator',
+      }),
+    }),
+  )
+  if (origin !== null) logs.log.warn({ origin, reason: accepted }, 'a log of a new name begins')
 }
 
 /** Says which sentences of the files do not hold. */

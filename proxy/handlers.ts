@@ -28,6 +28,7 @@ import { Provider } from './operators/oidc/provider.ts'
 import { signsInBy } from './operators/oidc/signs-in.ts'
 import { rulesOf } from './operators/sessions/rules.ts'
 import type { SigningIn } from './operators/signing-in.ts'
+import { lateAnchors } from './proofs/anchors/late.ts'
 import { type ProofHandlers, proofHandlers } from './proofs/handlers.ts'
 import type { Services } from './services.ts'
 import type { Metrics } from './telemetry/metrics.ts'
@@ -102,7 +103,10 @@ export function handlers(services: Services, configuration: Configuration): Hand
     setup: services.setup,
     signIn,
     dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired },
-    readiness: readiness({ database, ledger, drain, authority, disk: services.disk, clock }),
+    readiness: readiness({
+      ...{ database, ledger, drain, authority, disk: services.disk, clock },
+      lateAnchors: () => lateAnchors(database, configuration.proofs.anchors, clock()),
+    }),
     scrape: services.metrics.scrape,
   }
 }

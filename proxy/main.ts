@@ -3,10 +3,11 @@ import './v8-flags.ts'
 import type { Gateway } from './gateway.ts'
 import { refuseUnsafeRuntime } from './runtime-check.ts'
 
-const HELP = `usage: node proxy/main.ts
+const HELP = `usage: node proxy/main.ts [--accept-rollback REASON]
 
 Starts the gateway. It is configured by MCP_PROXY_* variables and the files of plugins/config (see README.md).
 SIGHUP reads the files and the server certificate anew; SIGTERM and SIGINT drain and stop.
+--accept-rollback: go on although an anchor knows of rows that are not here, as a log of a new name (docs/operating.md).
 `
 
 if (process.argv.includes('--help')) {
@@ -23,7 +24,10 @@ async function main(): Promise<void> {
   // Only now: on a Node that is too old the native modules would crash before any message.
   const { readSettings } = await import('./settings.ts')
   const settings = readSettings(process.env, process.cwd())
+  const accepting = acceptRollbackIn(process.argv)
   if (settings.workers > 1) {
+    if (accepting.acceptRollback !== undefined)
+      throw new Error('--accept-rollback goes with MCP_PROXY_WORKERS=1')
     const { startWorkers } = await import('./workers/parent.ts')
     return startWorkers(settings)
   }
@@ -31,11 +35,20 @@ async function main(): Promise<void> {
     import('./gateway.ts'),
     import('./next-steps.ts'),
   ])
-  const gateway = await startGateway(settings)
+  const gateway = await startGateway(settings, accepting)
   // Before anybody is told that it is ready: who reads that may send a signal at once.
   heedSignals(gateway)
   process.stderr.write(await nextSteps(settings, gateway))
   process.stdout.write(`${JSON.stringify({ msg: 'ready', url: gateway.url, admin_url: gateway.adminUrl })}\n`)
+}
+
+/** What the command line says of a rollback. Throws one sentence where it says it without a reason. */
+function acceptRollbackIn(args: readonly string[]): { readonly acceptRollback?: string } {
+  const at = args.indexOf('--accept-rollback')
+  if (at < 0) return {}
+  const reason = args[at + 1]?.trim() ?? ''
+  if (reason === '') throw new Error('--accept-rollback needs a reason, which the ledger keeps')
+  return { acceptRollback: reason }
 }
 
 function heedSignals(gateway: Gateway): void {

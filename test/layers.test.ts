@@ -54,7 +54,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   llm: ['http', 'egress'],
   mcp: ['http', 'egress'],
   tasks: ['http', 'llm', 'mcp/pinning'],
-  proofs: ['http', 'admin'],
+  proofs: ['http', 'admin', 'egress', 'tasks'],
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],

@@ -18,6 +18,8 @@ export interface Checks {
   readonly plugins: Check
   /** There where little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
+  /** There where an anchor of the ledger has lacked a checkpoint for more than two minutes. Calls are still served. */
+  readonly anchors?: 'late'
 }
 
 /** GET /health: 200 as long as the process lives. */
@@ -56,6 +58,7 @@ interface Checked {
   readonly drain: Pick<Drain, 'draining'>
   readonly authority: Authority
   readonly disk: { readonly low: boolean }
+  readonly lateAnchors: () => Promise<readonly string[]>
   readonly clock: () => number
 }
 
@@ -63,7 +66,7 @@ interface Checked {
  * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
-export function readiness({ database, ledger, drain, authority, disk, clock }: Checked) {
+export function readiness({ database, ledger, drain, authority, disk, lateAnchors, clock }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return async (): Promise<{ draining: boolean; checks: Checks }> => ({
     draining: drain.draining,
@@ -73,9 +76,17 @@ export function readiness({ database, ledger, drain, authority, disk, clock }: C
       ca: clock() < caNotAfter ? 'ok' : 'failed',
       plugins: 'ok',
       ...(disk.low && { disk: 'low' }),
+      ...((await isLate(lateAnchors)) && { anchors: 'late' }),
     },
   })
 }
+
+// Where the database does not answer, that is said already.
+const isLate = (lateAnchors: Checked['lateAnchors']): Promise<boolean> =>
+  lateAnchors().then(
+    (late) => late.length > 0,
+    () => false,
+  )
 
 /** Whether the database answers now. On PostgreSQL it may take two seconds to say no. */
 export async function answers({ kysely }: Pick<Database, 'kysely'>): Promise<boolean> {

@@ -21,6 +21,8 @@ export interface Metrics {
   readonly candidateVerdicts: Counter<'result'>
   readonly expectationsBroken: Gauge
   readonly overBudget: Counter
+  /** Anchors of the ledger that could not take a checkpoint, by the anchor. */
+  readonly anchorFailures: Counter<'anchor'>
 }
 
 /** The sources of the gauges, read at each scrape. */
@@ -170,6 +172,12 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_expectations_broken',
       help: 'Sentences of 90-expect.yaml that did not hold when the files were read last.',
       aggregator: 'max',
+      registers,
+    }),
+    anchorFailures: new Counter({
+      name: 'sallyport_audit_anchor_failures_total',
+      help: 'Checkpoints that an anchor of the audit ledger did not take.',
+      labelNames: ['anchor'],
       registers,
     }),
     overBudget: new Counter({

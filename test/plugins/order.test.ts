@@ -10,6 +10,7 @@ const CATALOGUE = catalogue({
   mcp: z.strictObject({}),
   operators: z.strictObject({}),
   expect: z.strictObject({}),
+  proofs: z.strictObject({}),
 })
 
 /**

@@ -1,5 +1,5 @@
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
-import { type Note, parseNote, signedBy, type VerifierKey } from './note.ts'
+import { Malformed, type Note, parseNote, signedBy, type VerifierKey } from './note.ts'
 
 /** What whoever verifies has from elsewhere than the log. */
 export interface Trusted {
@@ -22,16 +22,22 @@ export function parseSigned(text: string): SignedCheckpoint {
   return { ...parseCheckpoint(note.text), note }
 }
 
+/** A checkpoint without more lines than it needs, and lines of signatures: how one stands in a file of them. */
+const WHOLE_NOTE = /^[^\n]+\n(?:0|[1-9][0-9]{0,15})\n[A-Za-z0-9+/]{43}=\n\n(?:— [^\n]+\n)+/gmu
+
 /**
- * Reads signed checkpoints as the file of an anchor holds them: verbatim, an empty line between two. Throws
- * `Malformed`.
+ * Reads signed checkpoints as the file of an anchor holds them (docs/ledger.md#anchors). What a crash has left
+ * half-written is passed over.
  */
 export const parseAllSigned = (text: string): readonly SignedCheckpoint[] =>
-  // Inside a note no empty line stands behind a line of a signature.
-  text
-    .split(/(?<=^— [^\n]+\n)\n+/mu)
-    .filter((note) => note.trim() !== '')
-    .map(parseSigned)
+  (text.match(WHOLE_NOTE) ?? []).flatMap((whole) => {
+    try {
+      return [parseSigned(whole)]
+    } catch (error) {
+      if (error instanceof Malformed) return []
+      throw error
+    }
+  })
 
 /** Whether one of the keys has signed a note. */
 export const isSignedBy = (note: Note, keys: readonly VerifierKey[]): boolean =>

@@ -1,0 +1,122 @@
+import type { Logger } from 'pino'
+import type { Ledger } from '../../../db/audit/ledger.ts'
+import { anchorFailed, anchorStates, checkpointKept } from '../../../db/audit/tree/anchored.ts'
+import { checkpointText } from '../../../db/audit/tree/checkpoint.ts'
+import { consistencyProof } from '../../../db/audit/tree/proofs.ts'
+import {
+  checkpointOf,
+  newestCheckpoint,
+  noteOfCheckpoint,
+  tileReader,
+  treeInForce,
+} from '../../../db/audit/tree/store.ts'
+import type { Database } from '../../../db/database.ts'
+import { messageOf } from '../../../db/error-message.ts'
+import { type RoundsTask, rounds } from '../../tasks/rounds.ts'
+import type { AnchorOption } from '../options.ts'
+import type { Anchor, ToAnchor } from './anchor.ts'
+import { anchorOf } from './anchors.ts'
+import { anchorAgent, posting } from './web.ts'
+
+const EVERY_MS = 1_000
+/** More than a file can name. */
+const AT_ONCE = 16
+/** The longest pause behind failures. ms. */
+const LONGEST_MS = 60_000
+/** Characters of an error that are kept. */
+const ERROR_LENGTH = 500
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly anchors: () => readonly AnchorOption[]
+  readonly clock: () => number
+  readonly log: Logger
+  /** Told of each failure. */
+  readonly onFailure: (anchor: string) => void
+}
+
+interface Due {
+  readonly tree: number
+  readonly anchor: Anchor
+  readonly checkpoint: ToAnchor
+}
+
+/**
+ * Hands the newest checkpoint to each anchor that lacks it, in the one process that leads. Nobody waits for it: an anchor
+ * that fails is tried again, after longer and longer pauses, with whichever checkpoint is the newest then.
+ */
+export function anchorCheckpoints({ database, ledger, anchors, clock, log, onFailure }: Sources): RoundsTask {
+  const agent = anchorAgent()
+  const post = posting(agent)
+  const { kysely } = database
+  /** By name: failures in a row, and when it is tried again, in ms since the epoch. */
+  const failing = new Map<string, { readonly count: number; readonly until: number }>()
+
+  async function due(): Promise<readonly Due[]> {
+    const options = anchors()
+    const tree = options.length > 0 ? await treeInForce(kysely) : undefined
+    const newest = tree && (await newestCheckpoint(kysely, tree.tree))
+    if (!tree || !newest) return []
+    const states = new Map((await anchorStates(kysely, tree.tree)).map((state) => [state.anchor, state]))
+    const checkpoint = checkpointOf(tree.origin, newest)
+    const read = tileReader(kysely, tree.tree)
+    const note = await noteOfCheckpoint(kysely, tree, newest)
+    return options
+      .map((option) => anchorOf(option, post))
+      .filter(
+        ({ name }) =>
+          (states.get(name)?.size ?? 0) < newest.size && (failing.get(name)?.until ?? 0) <= clock(),
+      )
+      .map((anchor) => ({
+        tree: tree.tree,
+        anchor,
+        checkpoint: {
+          ...checkpoint,
+          note,
+          text: checkpointText(checkpoint),
+          has: states.get(anchor.name)?.size ?? 0,
+          consistency: (from: number) => consistencyProof(read, from, newest.size),
+        },
+      }))
+  }
+
+  async function keep({ tree, anchor, checkpoint }: Due, signal: AbortSignal): Promise<void> {
+    const of = { tree, anchor: anchor.name }
+    try {
+      const proof = await anchor.keep(checkpoint, signal)
+      failing.delete(anchor.name)
+      const kept = checkpointKept(kysely, { ...of, size: checkpoint.size, proof, at: clock() })
+      await ledger.commit({ statements: kept, entries: [], lazy: true })
+    } catch (error) {
+      if (signal.aborted) return
+      const count = (failing.get(anchor.name)?.count ?? 0) + 1
+      failing.set(anchor.name, { count, until: clock() + Math.min(LONGEST_MS, 1_000 * 2 ** (count - 1)) })
+      onFailure(anchor.name)
+      const said = messageOf(error).slice(0, ERROR_LENGTH)
+      log.warn({ anchor: anchor.name, err: error, failures: count }, 'a checkpoint could not be anchored')
+      const failed = anchorFailed(kysely, { ...of, error: said, at: clock() })
+      await ledger.commit({ statements: [failed], entries: [], lazy: true }).catch(() => {
+        // The ledger says by itself that it takes nothing.
+      })
+    }
+  }
+
+  const task = rounds({
+    name: 'anchor-checkpoints',
+    everyMs: EVERY_MS,
+    leads: () => database.leads('anchor-checkpoints'),
+    atOnce: AT_ONCE,
+    waits: false,
+    due: async function* () {
+      yield* await due()
+    },
+    idOf: ({ anchor }) => anchor.name,
+    work: keep,
+  })
+  const stop = async (): Promise<void> => {
+    await task.stop()
+    await agent.destroy()
+  }
+  return { ...task, stop }
+}

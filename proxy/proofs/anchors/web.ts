@@ -1,0 +1,66 @@
+import type { Agent } from 'undici'
+import { egressAgent } from '../../egress/agent.ts'
+import type { Anchor } from './anchor.ts'
+
+/** The time that an anchor may take. ms. */
+const TIMEOUT_MS = 10_000
+/** What is read of an answer. Bytes. */
+const ANSWER_LIMIT = 65_536
+
+export interface Answer {
+  readonly status: number
+  readonly type: string
+  readonly body: Buffer
+}
+
+/** Posts to an anchor. Resolves with any answer; rejects where none came in time, or one that is too long. */
+export type PostTo = (
+  url: string,
+  type: string,
+  body: string | Buffer,
+  signal: AbortSignal,
+) => Promise<Answer>
+
+/**
+ * Makes the agent that anchors are reached by. They are the operator's own choice, so they may be on a private network;
+ * metadata services are refused all the same. TLS is verified; redirects are not followed.
+ */
+export const anchorAgent = (): Agent =>
+  egressAgent({ allowPrivate: true, connectMs: TIMEOUT_MS, answerMs: TIMEOUT_MS, keepAlive: false })
+
+export const posting =
+  (agent: Agent): PostTo =>
+  async (to, type, body, signal) => {
+    const url = new URL(to)
+    const answer = await agent.request({
+      origin: url.origin,
+      path: url.pathname + url.search,
+      method: 'POST',
+      headers: { 'content-type': type },
+      body,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
+    })
+    const { 'content-type': said } = answer.headers
+    return { status: answer.statusCode, type: String(said ?? ''), body: await bounded(answer.body) }
+  }
+
+async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    size += chunk.length
+    if (size > ANSWER_LIMIT) throw new Error(`an answer of more than ${ANSWER_LIMIT} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** A URL that checkpoints are posted to, as text: 2xx keeps it. */
+export const urlAnchor = (url: string, post: PostTo): Anchor => ({
+  name: `url:${url}`,
+  keep: async ({ note }, signal) => {
+    const { status } = await post(url, 'text/plain; charset=utf-8', note, signal)
+    if (status >= 200 && status < 300) return null
+    throw new Error(`it answered ${status}`)
+  },
+})

@@ -1,0 +1,69 @@
+import { z } from 'zod'
+import { Malformed, parseVerifierKey } from '../../db/audit/tree/note.ts'
+
+/** https, or http on this machine alone. */
+const web = z
+  .string()
+  .max(2048)
+  .refine(isWeb, 'must be an https URL, or an http one of this machine, without credentials or fragment')
+
+function isWeb(text: string): boolean {
+  const url = URL.parse(text)
+  if (!url || url.username || url.password || /[#\s]/.test(text)) return false
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
+}
+
+const isLoopback = (host: string): boolean =>
+  host === 'localhost' || host === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(host)
+
+function isWitnessKey(text: string): boolean {
+  try {
+    return parseVerifierKey(text).kind === 'witness'
+  } catch (error) {
+    if (error instanceof Malformed) return false
+    throw error
+  }
+}
+
+const KINDS = ['file', 'url', 'witness', 'timestamp'] as const
+
+const anchor = z
+  .strictObject({
+    file: z.string().min(1).max(4096).exactOptional().describe('A file that checkpoints are appended to.'),
+    url: web.exactOptional().describe('Where checkpoints are posted to, as text.'),
+    witness: web.exactOptional().describe('The prefix of a witness (C2SP tlog-witness), which cosigns.'),
+    key: z
+      .string()
+      .max(1024)
+      .refine(isWitnessKey, 'must be the verifier key of a witness: <name>+<id>+<base64>')
+      .exactOptional()
+      .describe('The verifier key of the witness.'),
+    timestamp: web.exactOptional().describe('A time-stamping authority (RFC 3161).'),
+  })
+  .refine(
+    (given) => KINDS.filter((kind) => kind in given).length === 1,
+    'must name one of file, url, witness, timestamp',
+  )
+  .refine(
+    (given) => 'witness' in given === 'key' in given,
+    'a witness comes with its key, and nothing else does',
+  )
+
+/** The options of the `proofs` file (docs/operating.md#anchors). */
+export const proofsOptions = z.strictObject({
+  seal_interval_ms: z
+    .int()
+    .min(100)
+    .max(60_000)
+    .default(1_000)
+    .describe('The time between two checkpoints while rows come. ms. Default 1,000.'),
+  anchors: z
+    .array(anchor)
+    .max(16)
+    .default([])
+    .refine((all) => new Set(all.map((one) => JSON.stringify(one))).size === all.length, 'names one twice')
+    .describe('Who keeps checkpoints elsewhere. Default nobody.'),
+})
+
+export type ProofsOptions = z.infer<typeof proofsOptions>
+export type AnchorOption = ProofsOptions['anchors'][number]
