@@ -135,6 +135,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { metrics, drain, budget, ledger } = services
   if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)
+  services.open.reroute = inForce.remount
   const digest = (): string => inForce.configuration().digest
   const note: Note = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })

@@ -29,6 +29,8 @@ import { signsInBy } from './operators/oidc/signs-in.ts'
 import { rulesOf } from './operators/sessions/rules.ts'
 import type { SigningIn } from './operators/signing-in.ts'
 import type { Services } from './services.ts'
+import { remadeAuthority } from './shared-authority.ts'
+import { NAMED } from './tasks/follow-authority.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
 /**
@@ -166,12 +168,12 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime, rehearsalPlaces }: Services,
+  { dataDirectory, ledger, clock, keys, subjectKeys, oneAtATime, rehearsalPlaces, followAuthority }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
   recorder: CallRecorder,
 ): AdminContext {
-  const { database, authority, settings } = dataDirectory
+  const { database, authority, names, settings } = dataDirectory
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
     twoPerson: configuration.operators.two_person.map((kind) => `admin.${kind}` as const),
@@ -188,8 +190,16 @@ function adminContext(
     authority,
     subjectKeys,
     oneAtATime,
-    organisation: settings.org,
-    trustDomain: settings.trustDomain,
+    ...names,
+    naming: {
+      fixed: settings.named,
+      makeAuthority: (next, at) =>
+        remadeAuthority(database, authority.rootPem, { ...next, passphrase: dataDirectory.passphrase, at }),
+      follow: async () => {
+        database.notices.tell(NAMED, 'anew')
+        await followAuthority()
+      },
+    },
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: keys.rotate,
