@@ -310,7 +310,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
         { pipeline: p.pages.page({ action: 'admin.read', demands: organisation.set.demands }), ...gate },
         organisationPage(d),
       ),
-      pageDoc('getOrganisation', organisation.show.summary, organisation.set.demands, 'not_found'),
+      pageDoc('getOrganisationPage', organisation.show.summary, organisation.set.demands, 'not_found'),
     ),
     form(
       ORGANISATION,
@@ -414,7 +414,7 @@ function adminRoutes(
 ): readonly BareRoute[] {
   const route = administering(s, recheck)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
-  const { cas, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
+  const { cas, organisation, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   return [
     route('POST', '/v1/admin/agents', write, agents.create),
@@ -462,6 +462,8 @@ function adminRoutes(
     route('POST', '/v1/admin/agents/enroll/spiffe', write, agents.enrollSpiffe),
     route('POST', '/v1/admin/ca/attach', write, cas.attach),
     route('GET', '/v1/admin/ca', read, cas.list),
+    route('GET', '/v1/admin/ca/organisation', read, organisation.show),
+    route('PUT', '/v1/admin/ca/organisation', write, organisation.set),
     route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
     route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
     route('GET', '/v1/admin/secret', read, secret.show),

@@ -24,7 +24,7 @@ const organisation = z.strictObject({
   ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
 })
 
-/** The names of the service and its CA, and whether somebody has answered for them. */
+/** GET /v1/admin/ca/organisation: the names of the service and its CA, and whether somebody has answered for them. */
 export const showOrganisation = operation({
   name: 'getOrganisation',
   demands: 'admin.read',
@@ -60,7 +60,7 @@ const answer = z.strictObject({
 })
 
 /**
- * Answers, once, for organisation and trust domain. Where they become others the CA is made anew: in one transaction with
+ * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. Where they become others the CA is made anew: in one transaction with
  * its names, and only while nothing rests on the one before; then this process and all others use it. Refuses with
  * `conflict` whoever comes second.
  */
@@ -72,11 +72,13 @@ export const setOrganisation = operation({
   takes: { body: answer },
   output: organisation.extend({ remade: z.boolean() }),
   status: 200,
+  example: { org: 'initech', trust_domain: 'initech.example' },
   reasons: ['conflict', 'ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
     const { database, naming } = context
     const { at } = caller
-    if (await isAnswered(context)) throw new Refusal('conflict')
+    if (await isAnswered(context))
+      throw new Refusal('conflict', { message: 'Somebody has named the organisation already.' })
     const fixed = await fixedIn(context)
     const names = namesBy(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain

@@ -91,6 +91,8 @@ await t.test(
     ])
 
     await gateway.close(0)
+    const other = { ...gateway.settings, org: 'other', named: { org: true, trustDomain: false } }
+    await t.rejects(startGateway(other, { env: {} }), /of the organisation initech, not other/)
     const again = await startGateway(gateway.settings, { env: {}, logTo: new PassThrough().resume() })
     t.equal(await caOf(again.url), ca, 'a restart keeps it')
     const asked = { agent: agentOf(ca, first), body: CHAT }
@@ -245,4 +247,25 @@ await t.test('a CA that one has is attached in the same step, or nothing is done
     headers: { 'x-admin-secret': ADMIN_SECRET },
   })
   t.match(json, [{ kind: 'organisation', ca_pem: rootPem }])
+})
+
+await t.test('the API does the same, once', async (t) => {
+  const gateway = await testGateway(t)
+  t.match(await gateway.admin('GET', '/v1/admin/ca/organisation'), {
+    status: 200,
+    json: { organisation: 'acme', organisation_fixed_by: null, ca_pem: gateway.ca, answered: false },
+  })
+  const path = '/v1/admin/ca/organisation'
+  t.equal((await gateway.admin('PUT', path, { org: 'a b' })).status, 422)
+  const named = await gateway.admin('PUT', path, { org: 'initech' })
+  t.match(named, {
+    status: 200,
+    json: { organisation: 'initech', trust_domain: 'sallyport.local', remade: true },
+  })
+  const known = trusting(gateway, named.json.ca_pem)
+  const headers = { 'x-admin-secret': ADMIN_SECRET }
+  t.equal((await known.call(null, 'PUT', path, { headers, body: INITECH })).status, 409)
+  t.match(await known.call(null, 'GET', path, { headers }), {
+    json: { organisation: 'initech', answered: true },
+  })
 })
