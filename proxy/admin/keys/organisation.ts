@@ -5,6 +5,7 @@ import { isAnythingIssued, nothingIssued } from '../../../db/principals/issued.t
 import { firstSetting, readSetting, writeSetting } from '../../../db/settings.ts'
 import { timestamp } from '../../../db/statement.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import type { Names } from '../../names.ts'
 import { DOTS, ORGANISATION, TRUST_DOMAIN } from '../../settings.ts'
 import { changeAll } from '../change.ts'
 import type { AdminContext } from '../context.ts'
@@ -24,7 +25,7 @@ const organisation = z.strictObject({
   ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
 })
 
-/** GET /v1/admin/ca/organisation: the names of the service and its CA, and whether somebody has answered for them. */
+/** GET /v1/admin/ca/organisation: the names of the service, its CA, and whether somebody has answered for them. */
 export const showOrganisation = operation({
   name: 'getOrganisation',
   demands: 'admin.read',
@@ -59,10 +60,13 @@ const answer = z.strictObject({
   attach: attachment.exactOptional(),
 })
 
+/** `remade`: whether the CA was made anew. */
+const named = organisation.extend({ remade: z.boolean() })
+
 /**
- * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. Where they become others the CA is made anew: in one transaction with
- * its names, and only while nothing rests on the one before; then this process and all others use it. Refuses with
- * `conflict` whoever comes second.
+ * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. Where they become others the CA is
+ * made anew: in one transaction with its names, and only while nothing rests on the one before; then this process and
+ * all others use it. Refuses with `conflict` whoever comes second.
  */
 export const setOrganisation = operation({
   name: 'setOrganisation',
@@ -70,12 +74,12 @@ export const setOrganisation = operation({
   action: 'service.organisation_set',
   summary: 'Names organisation and trust domain, once, and makes their CA anew where they become others.',
   takes: { body: answer },
-  output: organisation.extend({ remade: z.boolean() }),
+  output: named,
   status: 200,
   example: { org: 'initech', trust_domain: 'initech.example' },
   reasons: ['conflict', 'ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    const { database, naming } = context
+    const { naming } = context
     const { at } = caller
     if (await isAnswered(context))
       throw new Refusal('conflict', { message: 'Somebody has named the organisation already.' })
@@ -88,33 +92,39 @@ export const setOrganisation = operation({
       ...shown({ ...context, ...names }, made?.rootPem ?? context.authority.rootPem, fixed),
       remade,
     }
-    const named = {
-      action: 'service.organisation_set',
-      detail: {
-        organisation: names.organisation,
-        trust_domain: names.trustDomain,
-        ca_sha256: digestOf(value.ca_fingerprint),
-        remade,
-      },
-    }
     await changeAll(context, caller, {
       // Who is enrolled at the same moment is one that the new CA would lock out.
-      assertions: remade ? [nothingIssued(database)] : [],
+      assertions: remade ? [nothingIssued(context.database)] : [],
       statements: [
-        firstSetting(database, 'organisation_set', timestamp(at), at),
-        ...(made
-          ? [
-              writeSetting(database, 'organisation', names.organisation, at),
-              writeSetting(database, 'trust_domain', names.trustDomain, at),
-              made.statement,
-            ]
-          : []),
+        firstSetting(context.database, 'organisation_set', timestamp(at), at),
+        ...(made ? [...stored(context, names, at), made.statement] : []),
         ...(attached?.statements ?? []),
       ],
-      notes: [named, ...(attached ? [{ action: attached.action, detail: attached.detail }] : [])],
+      notes: [noteOf(value), ...(attached ? [attached] : [])],
     })
     if (remade) await naming.follow()
     return { value }
+  },
+})
+
+const stored = (
+  { database }: AdminContext,
+  { organisation: name, trustDomain: domain }: Names,
+  at: number,
+) => [writeSetting(database, 'organisation', name, at), writeSetting(database, 'trust_domain', domain, at)]
+
+const noteOf = ({
+  organisation: name,
+  trust_domain: domain,
+  ca_fingerprint: fingerprint,
+  remade,
+}: z.output<typeof named>) => ({
+  action: 'service.organisation_set',
+  detail: {
+    organisation: name,
+    trust_domain: domain,
+    ca_sha256: fingerprint.replaceAll(':', '').toLowerCase(),
+    remade,
   },
 })
 
@@ -168,5 +178,3 @@ const shown = (
   ca_pem: rootPem,
   ca_fingerprint: new X509Certificate(rootPem).fingerprint256,
 })
-
-const digestOf = (fingerprint: string): string => fingerprint.replaceAll(':', '').toLowerCase()
