@@ -1,9 +1,11 @@
+import { sql } from 'kysely'
 import type { Database } from './database.ts'
-import { type Statement, statementOf, timestamp } from './statement.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from './statement.ts'
 
 /**
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
- * never the secret. `authority` holds the files of the CA, its keys sealed, where many processes share it.
+ * never the secret. `authority` holds the files of the CA, its keys sealed, where many processes share it or it was made
+ * anew. `organisation_set`: when somebody has answered for organisation and trust domain.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -11,6 +13,7 @@ export type SettingKey =
   | 'admin_secret_used_at'
   | 'organisation'
   | 'trust_domain'
+  | 'organisation_set'
   | 'dpop_nonce_secret'
   | 'subject_key_sealer'
   | 'record_version'
@@ -38,4 +41,26 @@ export function writeSetting(db: Database, key: SettingKey, value: string, at: n
 export function firstSetting({ kysely }: Database, key: SettingKey, value: string, at: number): Statement {
   const query = kysely.insertInto('settings').values({ key, value, updated_at: timestamp(at) })
   return statementOf(query.compile(), 1)
+}
+
+/** Writes the setting as it is: a write that changes nothing. */
+export function rewriteSetting({ kysely }: Database, key: SettingKey, at: number): Statement {
+  const query = kysely
+    .updateTable('settings')
+    .set({ updated_at: timestamp(at) })
+    .where('key', '=', key)
+  return statementOf(query.compile())
+}
+
+/** Asserts that these are still the names that stand in ids and certificates. */
+export function namesUnchanged(
+  { kysely }: Database,
+  { organisation, trustDomain }: { readonly organisation: string; readonly trustDomain: string },
+): Assertion {
+  const one = (key: SettingKey, value: string) =>
+    kysely.selectFrom('settings').select('key').where('key', '=', sql.lit(key)).where('value', '=', value)
+  const { sql: text } = one('organisation', '')
+    .where((row) => row.exists(one('trust_domain', '')))
+    .compile()
+  return { sql: text, parameters: [organisation, trustDomain] }
 }

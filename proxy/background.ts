@@ -7,6 +7,7 @@ import type { Services } from './services.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
 import { expireProposals } from './tasks/expire-proposals.ts'
+import { followAuthority } from './tasks/follow-authority.ts'
 import { recordSummaries } from './tasks/record-summaries.ts'
 import { refreshMcp } from './tasks/refresh-mcp.ts'
 import { refreshModels } from './tasks/refresh-models.ts'
@@ -37,14 +38,15 @@ export function startTasks(services: Services, inForce: () => Configuration): ()
 
 function standing(services: Services, inForce: () => Configuration): readonly Task[] {
   const { dataDirectory, open, drain, clock } = services
-  const { database, settings } = dataDirectory
+  const { database } = dataDirectory
   const configDigest = (): string => inForce().digest
   return [
-    ...ledgerTasks({ ...services, database, organisation: settings.org, configDigest }),
+    ...ledgerTasks({ ...services, database, configDigest }),
     expireProposals({ ...services, database, configDigest, detailOf }),
     recordSummaries(services),
     watchDisk(services.disk),
     renewCertificate(dataDirectory, open.listeners, clock),
+    followAuthority(services.followAuthority),
     cutRevoked(drain.calls, clock),
   ]
 }

@@ -2,14 +2,15 @@ import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import type { Authority } from '../certs/authority/authority.ts'
 import { openAuthority } from '../certs/authority/files.ts'
 import { readPrivate, writePrivate } from '../certs/authority/key-store.ts'
 import { type Ledger, openLedger } from '../db/audit/ledger.ts'
 import type { Database } from '../db/database.ts'
 import { openDatabase } from '../db/engine.ts'
-import { countPrincipals } from '../db/principals/read.ts'
-import { readSetting, type SettingKey, writeSetting } from '../db/settings.ts'
+import { isAnythingIssued } from '../db/principals/issued.ts'
+import { fixNames, type Names, readNames } from './names.ts'
 import { copyingShown } from './prepare-directory.ts'
 import type { Settings } from './settings.ts'
 import { fetchAuthority, publishAuthority } from './shared-authority.ts'
@@ -17,16 +18,20 @@ import { VERSION } from './version.ts'
 
 /**
  * The opened contents of the data directory: database, ledger, CA and passphrase. They stay the same while
- * configurations come and go.
+ * configurations come and go; CA and names until {@link DataDirectory.follow} finds others.
  */
 export interface DataDirectory {
   readonly settings: Settings
   readonly database: Database
   readonly ledger: Ledger
   readonly authority: Authority
+  /** The names that the CA is of. */
+  readonly names: Names
   readonly passphrase: string
   /** The things that this start has made, in words for the operator. */
   readonly made: readonly string[]
+  /** Makes `authority` and `names` those that the database holds by now. `at`: ms since the epoch. */
+  readonly follow: (at: number) => Promise<void>
   readonly close: () => Promise<void>
 }
 
@@ -53,13 +58,33 @@ export async function openDataDirectory(
     const passphrase = await passphraseOf(settings, database, made)
     const opened = await openLedger({ database, version: VERSION, queueLimit })
     ledger = opened
-    const authority = await database.alone(async () => {
-      const found = await authorityOf({ settings, database, ledger: opened, passphrase, made, at })
-      await fixIdentity(database, opened, settings, at)
+    const opening = { settings, database, ledger: opened, passphrase, made }
+    let held = await database.alone(async () => {
+      const found = await heldIn({ ...opening, at })
+      await fixNames(database, opened, found.names, at)
       return found
     })
-    await exportRoot(settings.dataDir, authority.rootPem)
-    return { settings, database, ledger, authority, passphrase, made, close }
+    await exportRoot(settings.dataDir, held.authority.rootPem)
+    const follow = async (now: number): Promise<void> => {
+      if (isDeepStrictEqual(await readNames(database, settings), held.names)) return
+      held = await database.alone(() => heldIn({ ...opening, at: now }))
+      await exportRoot(settings.dataDir, held.authority.rootPem)
+    }
+    return {
+      settings,
+      database,
+      ledger,
+      passphrase,
+      made,
+      follow,
+      close,
+      get authority() {
+        return held.authority
+      },
+      get names() {
+        return held.names
+      },
+    }
   } catch (error) {
     await close()
     throw error
@@ -77,22 +102,25 @@ interface Opening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger'
   readonly at: number
 }
 
-async function authorityOf(opening: Opening): Promise<Authority> {
+/** The CA, and the names that it is of. */
+type Held = Pick<DataDirectory, 'authority' | 'names'>
+
+async function heldIn(opening: Opening): Promise<Held> {
   const { settings, database, ledger, passphrase, made, at } = opening
-  const { dataDir, org: organisation, trustDomain } = settings
-  const directory = join(dataDir, 'ca')
+  const directory = join(settings.dataDir, 'ca')
+  const names = await readNames(database, settings)
   const shared = database.engine === 'postgres'
-  const held = shared && (await fetchAuthority(database, directory))
+  const held = await fetchAuthority(database, directory)
   // A second CA beside the certificates of a lost one would lock every agent out, one expiry after another.
-  if (!existsSync(join(directory, 'root.crt')) && (await anyPrincipal(database))) {
+  if (!existsSync(join(directory, 'root.crt')) && (await isAnythingIssued(database))) {
     throw new Error(
       `there are principals, but the CA that certified them is not in ${directory}: restore it from a backup`,
     )
   }
-  const { authority, created } = await openAuthority({ directory, passphrase, organisation, trustDomain, at })
+  const { authority, created } = await openAuthority({ directory, passphrase, ...names, at })
   if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
   if (shared && !held) await publishAuthority(database, ledger, directory, at)
-  return authority
+  return { authority, names }
 }
 
 async function passphraseOf(
@@ -121,35 +149,4 @@ async function passphraseOf(
   await writePrivate(path, `${passphrase}\n`)
   made.push(`a random passphrase in ${path} (back it up: it unseals the CA)`)
   return passphrase
-}
-
-// Ids and certificates carry both names: with principals in the database they can no longer change
-// (docs/protocol.md#settings).
-async function fixIdentity(
-  database: Database,
-  ledger: Ledger,
-  settings: Settings,
-  at: number,
-): Promise<void> {
-  const identity: readonly (readonly [SettingKey, string, string])[] = [
-    ['organisation', settings.org, 'MCP_PROXY_ORG'],
-    ['trust_domain', settings.trustDomain, 'MCP_PROXY_TRUST_DOMAIN'],
-  ]
-  for (const [key, value, variable] of identity) {
-    const stored = await readSetting(database, key)
-    if (stored === value) continue
-    if (stored !== undefined && (await anyPrincipal(database))) {
-      throw new Error(
-        `${variable} is ${value}, but this data directory has principals of ${stored}: it cannot change`,
-      )
-    }
-    await ledger.commit({ statements: [writeSetting(database, key, value, at)], entries: [] })
-  }
-}
-
-async function anyPrincipal(database: Database): Promise<boolean> {
-  const counts = await Promise.all(
-    (['agent', 'user', 'workload'] as const).map((type) => countPrincipals(database, type)),
-  )
-  return counts.some((count) => count > 0)
 }

@@ -142,6 +142,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { metrics, drain, budget, ledger } = services
   if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)
+  services.open.reroute = inForce.remount
   const digest = (): string => inForce.configuration().digest
   const note: Note = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
@@ -207,11 +208,11 @@ async function open(opening: OpenOptions): Promise<Gateway> {
 /** Refuses to go on behind an anchor, unless the operator has said why it must. */
 async function checkAnchors(services: Services, { configuration, options }: OpenOptions): Promise<void> {
   const { dataDirectory, logKeys: keys, clock, logs } = services
-  const { database, settings } = dataDirectory
+  const { database, names: named } = dataDirectory
   const { acceptRollback: accepted = null } = options
   const origin = await database.alone(() =>
     refuseRollback({
-      ...{ database, keys, accepted, named: settings, anchors: configuration.proofs.anchors },
+      ...{ database, keys, accepted, named, anchors: configuration.proofs.anchors },
       entry: (detail) => ({
         ...serviceEntry(
           'audit.rollback_accepted',

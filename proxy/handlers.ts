@@ -31,6 +31,8 @@ import type { SigningIn } from './operators/signing-in.ts'
 import { lateAnchors } from './proofs/anchors/late.ts'
 import { type ProofHandlers, proofHandlers } from './proofs/handlers.ts'
 import type { Services } from './services.ts'
+import { remadeAuthority } from './shared-authority.ts'
+import { NAMED } from './tasks/follow-authority.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
 /**
@@ -173,12 +175,22 @@ function mcpHandlers(
 }
 
 function adminContext(
-  { dataDirectory, ledger, clock, keys, logKeys, subjectKeys, oneAtATime, rehearsalPlaces }: Services,
+  {
+    dataDirectory,
+    ledger,
+    clock,
+    keys,
+    logKeys,
+    subjectKeys,
+    oneAtATime,
+    rehearsalPlaces,
+    followAuthority,
+  }: Services,
   configuration: Configuration,
   upstream: McpUpstream,
   recorder: CallRecorder,
 ): AdminContext {
-  const { database, authority, settings } = dataDirectory
+  const { database, authority, names, settings } = dataDirectory
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
     twoPerson: configuration.operators.two_person.map((kind) => `admin.${kind}` as const),
@@ -195,8 +207,16 @@ function adminContext(
     authority,
     subjectKeys,
     oneAtATime,
-    organisation: settings.org,
-    trustDomain: settings.trustDomain,
+    ...names,
+    naming: {
+      fixed: settings.named,
+      makeAuthority: (next, at) =>
+        remadeAuthority(database, authority.rootPem, { ...next, passphrase: dataDirectory.passphrase, at }),
+      follow: async () => {
+        database.notices.tell(NAMED, 'anew')
+        await followAuthority()
+      },
+    },
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: keys.rotate,

@@ -27,7 +27,8 @@ import { listPage } from './dashboard/principals/list.ts'
 import { proofPage, verifyForm } from './dashboard/proof.ts'
 import { refusedPage } from './dashboard/refused.ts'
 import { rotateForm, settingsForms, settingsPage } from './dashboard/settings.ts'
-import { setupForm, setupPage, setupRefused } from './dashboard/setup.ts'
+import { organisationForm, organisationPage } from './dashboard/setup/organisation.ts'
+import { setupForm, setupPage, setupRefused } from './dashboard/setup/secret.ts'
 import { toolForms, toolPage, toolsPage } from './dashboard/tools.ts'
 import type { Handlers } from './handlers.ts'
 import { type Router, router } from './http/arrival.ts'
@@ -306,7 +307,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       gated('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
       formDoc(`${operation.name}By${path.endsWith('/capabilities') ? 'Rehearsed' : ''}Form`, operation),
     )
-  const { mcpResources, mcpBindings, cas, secret, sessions, proposals, audit } = OPERATIONS
+  const { mcpResources, mcpBindings, cas, organisation, secret, sessions, proposals, audit } = OPERATIONS
   const [tools, pki, settings, people] = [toolForms(d), pkiForms(d), settingsForms(d), proposalForms(d)]
   const callers = ['agents', 'users', 'workloads'] as const
   const server = '/proxy/tools/{resource}'
@@ -322,6 +323,20 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     documented(
       open('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
       openDoc('setUpByForm', 'Sets the operator secret.', 'text/html', ...OF_SETUP, ...OF_SETUP_FORM),
+    ),
+    documented(
+      gated(
+        'GET',
+        ORGANISATION,
+        { pipeline: p.pages.page({ action: 'admin.read', demands: organisation.set.demands }), ...gate },
+        organisationPage(d),
+      ),
+      pageDoc('getOrganisationPage', organisation.show.summary, organisation.set.demands, 'not_found'),
+    ),
+    form(
+      ORGANISATION,
+      { ...organisation.set, reasons: [...organisation.set.reasons, 'not_found'] },
+      organisationForm(d),
     ),
     page('/proxy', 'getAttention', 'admin.read', attentionPage),
     page('/proxy/activity', 'getActivity', 'admin.audit', activityPage, 'body_unprocessable'),
@@ -398,6 +413,8 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
 /** As much of an operation as its form looks at. */
 type Asked = Pick<Operation<Takes, unknown>, 'name' | 'action' | 'demands' | 'summary' | 'reasons'>
 
+const ORGANISATION = '/proxy/setup/organisation'
+
 const OF_SETUP: readonly RefusalReason[] = ['not_found', 'admin_secret_invalid', 'admin_throttled']
 const OF_SETUP_FORM: readonly RefusalReason[] = [
   'origin_not_allowed',
@@ -418,7 +435,7 @@ function adminRoutes(
 ): readonly BareRoute[] {
   const route = administering(s, recheck)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
-  const { cas, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
+  const { cas, organisation, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   return [
     route('POST', '/v1/admin/agents', write, agents.create),
@@ -466,6 +483,8 @@ function adminRoutes(
     route('POST', '/v1/admin/agents/enroll/spiffe', write, agents.enrollSpiffe),
     route('POST', '/v1/admin/ca/attach', write, cas.attach),
     route('GET', '/v1/admin/ca', read, cas.list),
+    route('GET', '/v1/admin/ca/organisation', read, organisation.show),
+    route('PUT', '/v1/admin/ca/organisation', write, organisation.set),
     route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
     route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
     route('POST', '/v1/admin/audit-key/rotate', read, keys.rotateAuditKey),

@@ -47,6 +47,7 @@ import type { PipelineSources } from './pipelines.ts'
 import { LogKeys, openTree } from './proofs/log-keys.ts'
 import { Sealer } from './proofs/sealer.ts'
 import type { Settings } from './settings.ts'
+import { follower, NAMED } from './tasks/follow-authority.ts'
 import { renewCertificate } from './tasks/renew-server-certificate.ts'
 import { Disk } from './tasks/watch-disk.ts'
 import { certificateEnds } from './telemetry/certificate-ends.ts'
@@ -73,8 +74,11 @@ export interface Services {
   readonly drain: Drain
   /** The bytes that they hold. */
   readonly budget: Budget
-  /** The listeners; null until they are open. `gateway.ts` alone sets them: a port may be known only then. */
-  readonly open: { listeners: Listeners | null }
+  /**
+   * The listeners; null until they are open. `gateway.ts` alone sets them: a port may be known only then. And what makes
+   * their routes anew.
+   */
+  readonly open: { listeners: Listeners | null; reroute: () => void }
   /**
    * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
    * they are needed.
@@ -107,6 +111,8 @@ export interface Services {
   readonly hasAdminSecret: () => Promise<boolean>
   /** Has the listeners show the server's certificate that lies in the data directory now. */
   readonly renewCertificate: () => Promise<void>
+  /** Has this process use the CA and the names that the database holds, where they are others by now. */
+  readonly followAuthority: () => Promise<void>
 }
 
 /** The time as the machine says it, and the time that passes whatever it says. ms. */
@@ -132,12 +138,12 @@ export async function openServices(
     logs.log,
   )
   await disk.look()
-  const open: Services['open'] = { listeners: null }
+  const open: Services['open'] = { listeners: null, reroute: () => {} }
   const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
   const issuer = (): string => baseUrls()[0] ?? ''
   const logKeys = new LogKeys({ database, ledger, passphrase, clock })
   const { keys, nonceSecret, subjectKeys } = await database.alone(async () => {
-    await openTree(logKeys, database, settings)
+    await openTree(logKeys, database, dataDirectory.names)
     return {
       keys: await openTokenKeys({ database, ledger, passphrase, clock }),
       nonceSecret: await openNonceSecret(database, ledger, clock()),
@@ -177,6 +183,18 @@ export async function openServices(
   const pinned = pin(pinnedPrincipal(database), subjectKeys, bySpiffeId, monotonic)
   // What another process destroys is forgotten here too.
   database.notices.hear(AUTHORITY, () => subjectKeys.known.clear())
+  const oneAtATime = new OneAtATime()
+  const renew = (): Promise<void> => renewCertificate(dataDirectory, open.listeners, clock).run()
+  const follow = follower(dataDirectory, clock, async () => {
+    await database.alone(() => openTree(logKeys, database, dataDirectory.names))
+    await renew()
+    open.reroute()
+  })
+  const followAuthority = (): Promise<void> => oneAtATime.run('authority', follow)
+  database.notices.hear(
+    NAMED,
+    () => void followAuthority().catch((error: unknown) => logs.log.error({ err: error }, UNFOLLOWED)),
+  )
   return {
     dataDirectory,
     logs,
@@ -196,7 +214,7 @@ export async function openServices(
     issuer,
     keys,
     subjectKeys,
-    oneAtATime: new OneAtATime(),
+    oneAtATime,
     rehearsalPlaces: new RehearsalPlaces(),
     logKeys,
     sealer: new Sealer({ database, ledger, keys: logKeys, clock }),
@@ -240,9 +258,12 @@ export async function openServices(
       const { hash, disabled } = await stored()
       return disabled || hash !== '' || settings.adminSecret !== null
     },
-    renewCertificate: () => renewCertificate(dataDirectory, open.listeners, clock).run(),
+    renewCertificate: renew,
+    followAuthority,
   }
 }
+
+const UNFOLLOWED = 'the CA that the database holds cannot be used yet'
 
 /** A throttle whose failures count wherever they were made. While processes do not hear each other, each counts its own. */
 function sharedThrottle(now: Monotonic, notices: Notices, topic: string): Throttle {

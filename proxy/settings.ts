@@ -35,8 +35,11 @@ export interface Settings {
   readonly secretsDir: string
   /** `sqlite:` and an absolute path, or `postgres://…`. */
   readonly databaseUrl: string
+  /** The environment's, or what the first boot begins with. */
   readonly org: string
   readonly trustDomain: string
+  /** Which of the two the environment names: the other may be named in the browser (docs/dashboard.md#setup). */
+  readonly named: { readonly org: boolean; readonly trustDomain: boolean }
   readonly adminSecret: string | null
   readonly keyPassphrase: string | null
   /** What lets a caller read `/metrics` and nothing else. Null: only operators may. */
@@ -125,7 +128,8 @@ export function readSettings(env: Environment, cwd: string): Settings {
       cwd,
     ),
     org: organisation(env),
-    trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', /^[a-z0-9._-]{1,255}$/),
+    trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN),
+    named: { org: Boolean(env.MCP_PROXY_ORG), trustDomain: Boolean(env.MCP_PROXY_TRUST_DOMAIN) },
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
     metricsToken: metricsToken(env, cwd),
@@ -261,10 +265,16 @@ function databaseAt(text: string): DatabaseLocation {
   }
 }
 
+/** 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520). */
+export const ORGANISATION = /^[a-zA-Z0-9._-]{1,53}$/
+/** Of a SPIFFE id. */
+export const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/
+/** What a path library of another hop would resolve to somebody else's name. */
+export const DOTS = /^\.{1,2}$/
+
 function organisation(env: Environment): string {
-  // 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520).
-  const name = matching(env, 'MCP_PROXY_ORG', 'acme', /^[a-zA-Z0-9._-]{1,53}$/)
-  if (!/^\.{1,2}$/.test(name)) return name
+  const name = matching(env, 'MCP_PROXY_ORG', 'acme', ORGANISATION)
+  if (!DOTS.test(name)) return name
   throw new SettingsError('MCP_PROXY_ORG must not be . or ..: it is a part of each SPIFFE id')
 }
 

@@ -18,15 +18,20 @@ export function swappable(services: Services, first: Configuration) {
   let inForce = first
   const { runtime, admin, control } = made(first)
   const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
+  const mount = (configuration: Configuration): void => {
+    const next = made(configuration)
+    inForce = configuration
+    for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
+  }
   return {
     configuration: () => inForce,
     mounted,
     use: (configuration: Configuration): void => {
-      const next = made(configuration)
       const before = inForce
-      inForce = configuration
-      for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
+      mount(configuration)
       void before.close()
     },
+    /** Makes the routers anew from the configuration in force: what they are made of beside it is another one. */
+    remount: (): void => mount(inForce),
   }
 }

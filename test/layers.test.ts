@@ -43,8 +43,8 @@ await t.test('imports point only right and down', async (t) => {
 })
 
 // What each room of `proxy` may import beside itself, and beside what lies in `proxy` itself and imports no
-// room: settings, networks, version, visible. A room that is not named here does not exist. `admin` and `tasks` may use
-// the pins of MCP.
+// room: settings, names, networks, version, visible. A room that is not named here does not exist. `admin` and `tasks`
+// may use the pins of MCP.
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   telemetry: [],
   egress: ['tls'],
@@ -65,6 +65,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 const LEAVES = [
   'settings.ts',
   'networks.ts',
+  'names.ts',
   'version.ts',
   'visible.ts',
   'data-directory.ts',

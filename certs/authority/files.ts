@@ -67,7 +67,7 @@ export async function openAuthority(
       `${what}: restore it from a backup; a new CA would lock out every certificate of this one`,
     )
   }
-  await make(options)
+  await commitFiles(directory, await sealedAuthority(options))
   return { authority: await load(options), created: true }
 }
 
@@ -80,16 +80,18 @@ async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
-async function make(options: AuthorityFiles): Promise<void> {
-  const { directory, passphrase } = options
+/** Makes a CA: its files by their names, the keys sealed. Throws as `createAuthority` does. Writes nothing. */
+export async function sealedAuthority(
+  options: NewAuthorityOptions & Pick<AuthorityFiles, 'passphrase'>,
+): Promise<ReadonlyMap<(typeof AUTHORITY_FILES)[number], string>> {
+  const { passphrase } = options
   const made = await createAuthority(options)
-  const texts = new Map<string, string>([
+  return new Map([
     ['root.key.sealed', seal(made.rootKeyPem, passphrase)],
     ['intermediate.key.sealed', seal(made.intermediateKeyPem, passphrase)],
     ['root.crt', made.rootPem],
     ['intermediate.crt', made.intermediatePem],
   ])
-  await commitFiles(directory, texts)
 }
 
 async function load({

@@ -7,21 +7,15 @@ import { isMissing, syncFolder, writePrivate } from './key-store.ts'
 // commit point. A crash before it leaves a folder that nothing reads; after it, `settle` moves whatever still
 // waits there.
 const READY = 'authority.ready'
+// The same for a set that takes the place of another one.
+const REPLACING = 'authority.replacing'
 
 /**
  * Puts several private files into a directory as one: after a crash none of them is there, or all of them are
  * once {@link settle} has run. Throws where another process has just committed a set: then that one stands.
  */
 export async function commitFiles(directory: string, texts: ReadonlyMap<string, string>): Promise<void> {
-  const staging = join(directory, `authority.${randomBytes(6).toString('hex')}.tmp`)
-  await mkdir(staging, { mode: 0o700 })
-  try {
-    for (const [name, text] of texts) await writePrivate(join(staging, name), text)
-    await rename(staging, join(directory, READY))
-  } catch (error) {
-    await rm(staging, { recursive: true, force: true })
-    throw error
-  }
+  await stage(directory, texts, READY)
   const names = [...texts.keys()]
   // Another process was first and has settled its set: only then could ours be committed beside it.
   if ((await missingIn(directory, names)).length < names.length) {
@@ -33,10 +27,33 @@ export async function commitFiles(directory: string, texts: ReadonlyMap<string, 
 }
 
 /**
+ * Puts several private files in the place of those that are there, as one: after a crash all are the old ones, or all
+ * are the new ones once {@link settle} has run. What they replace is gone.
+ */
+export async function replaceFiles(directory: string, texts: ReadonlyMap<string, string>): Promise<void> {
+  await stage(directory, texts, REPLACING)
+  await syncFolder(directory)
+  await settle(directory, [...texts.keys()])
+}
+
+async function stage(directory: string, texts: ReadonlyMap<string, string>, as: string): Promise<void> {
+  const staging = join(directory, `authority.${randomBytes(6).toString('hex')}.tmp`)
+  await mkdir(staging, { mode: 0o700 })
+  try {
+    for (const [name, text] of texts) await writePrivate(join(staging, name), text)
+    await rename(staging, join(directory, as))
+  } catch (error) {
+    await rm(staging, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/**
  * Moves a committed set into place, going on where a crash stopped it. Throws where a file there would be
- * lost.
+ * lost that it was not meant to replace.
  */
 export async function settle(directory: string, names: readonly string[]): Promise<void> {
+  await settleReplacing(directory, names)
   const ready = join(directory, READY)
   if (!(await exists(ready))) return
   for (const name of names) {
@@ -50,6 +67,15 @@ export async function settle(directory: string, names: readonly string[]): Promi
   }
   await syncFolder(directory)
   await rmdir(ready)
+}
+
+async function settleReplacing(directory: string, names: readonly string[]): Promise<void> {
+  const waiting = join(directory, REPLACING)
+  if (!(await exists(waiting))) return
+  for (const name of names)
+    if (await exists(join(waiting, name))) await rename(join(waiting, name), join(directory, name))
+  await syncFolder(directory)
+  await rmdir(waiting)
 }
 
 /** Returns the names that the directory does not hold. */

@@ -5,6 +5,7 @@ import type { Progress } from '../../db/audit/rehearsal/task.ts'
 import type { Database } from '../../db/database.ts'
 import type { Walked, WalkTask } from '../../db/rehearsal/messages.ts'
 import type { WalkOf } from '../../db/rehearsal/thread.ts'
+import type { Statement } from '../../db/statement.ts'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { Actor, Author } from '../../plugins/operators/actor.ts'
 import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
@@ -14,6 +15,7 @@ import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import type { Hangup } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
+import type { Names } from '../names.ts'
 import type { Expected } from './expectations/expected.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './rehearsals/places.ts'
@@ -28,6 +30,7 @@ export interface AdminContext {
   readonly oneAtATime: OneAtATime
   readonly organisation: string
   readonly trustDomain: string
+  readonly naming: Naming
   /** The digest of the configuration in force, which stands in each audit row. */
   readonly configDigest: string
   /**
@@ -75,6 +78,19 @@ export interface AdminContext {
     /** MCP_PROXY_SECRETS_DIR. */
     readonly secretsDir: string
   }
+}
+
+/** What it takes to name the organisation in a browser (docs/dashboard.md#organisation). */
+export interface Naming {
+  /** Which of the two names the environment sets. */
+  readonly fixed: { readonly org: boolean; readonly trustDomain: boolean }
+  /** Makes a CA of these names, and the statement that stores it in place of the one in use. Stores nothing. */
+  readonly makeAuthority: (
+    names: Names,
+    at: number,
+  ) => Promise<{ readonly rootPem: string; readonly statement: Statement }>
+  /** Has this process and its listeners use the CA and the names that the database holds, and tells all others. */
+  readonly follow: () => Promise<void>
 }
 
 /** The one who performs an operation, and when. */

@@ -1,6 +1,7 @@
 import { exportAudit, listAudit, showHead, verifyAudit } from './audit.ts'
 import { rotateAuditKey } from './keys/audit-key.ts'
 import { attachCas, detach, listCas } from './keys/cas.ts'
+import { setOrganisation, showOrganisation } from './keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from './keys/secret.ts'
 import { rotateSigningKey } from './keys/signing-key.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from './mcp/bindings.ts'
@@ -91,6 +92,7 @@ const DIRECT = {
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   cas: { attach: attachCas, list: listCas, detach },
   keys: { rotateSigningKey, rotateAuditKey },
+  organisation: { show: showOrganisation, set: setOrganisation },
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
   rehearsals: { create: rehearse, createInLines: rehearseInLines, get: getRehearsal },
   sessions: { show: showSession, list: listSessions, end: endSession },

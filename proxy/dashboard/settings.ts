@@ -16,6 +16,9 @@ export const settingsPage: Page = async ({ context }, facts) => {
   const { at } = facts
   const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
   const { value } = await perform(OPERATIONS.sessions.list, context, {}, facts)
+  const { value: organisation } = await perform(OPERATIONS.organisation.show, context, {}, facts)
+  const isFixed = organisation.organisation_fixed_by !== null && organisation.trust_domain_fixed_by !== null
+  const canBeNamed = !organisation.answered && !isFixed && may(facts, 'admin.settings')
   return {
     title: 'Settings',
     section: '/proxy/settings',
@@ -38,8 +41,11 @@ ${when(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/prox
       html`<p>Nobody.</p>`,
     )}</section>
 <section class="card"><h2>Configuration in force</h2>${factsOf([
-      ['Organisation', context.organisation],
-      ['Trust domain', context.trustDomain],
+      [
+        'Organisation',
+        html`${organisation.organisation} ${when(canBeNamed, () => html`<a href="/proxy/setup/organisation">Name it</a>`)}`,
+      ],
+      ['Trust domain', organisation.trust_domain],
       ['Digest', context.configDigest],
       ['Second person for', context.twoPerson.join(', ') || 'nothing'],
       ['Rehearsal before changes', context.requireRehearsal],

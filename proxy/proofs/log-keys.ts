@@ -14,6 +14,7 @@ import {
 } from '../../db/audit/tree/store.ts'
 import type { Database } from '../../db/database.ts'
 import { timestamp } from '../../db/statement.ts'
+import type { Names } from '../names.ts'
 
 /** The time that the key before the newest goes on to sign beside it. ms. */
 const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
@@ -106,25 +107,16 @@ export class LogKeys {
 }
 
 /** The name of a log in its checkpoints: of the first tree, or of a later one by its number. */
-const originOf = (trustDomain: string, org: string, number: number): string =>
-  `${trustDomain}/${org}/audit${number === 1 ? '' : `/${number}`}`
-
-interface Named {
-  readonly trustDomain: string
-  readonly org: string
-}
+const originOf = ({ trustDomain, organisation }: Names, number: number): string =>
+  `${trustDomain}/${organisation}/audit${number === 1 ? '' : `/${number}`}`
 
 /**
  * Makes sure that there is a tree of this log's name. One of another name, from before the organisation was named, is
  * left as it is, and a new one begun.
  */
-export async function openTree(
-  keys: LogKeys,
-  database: Database,
-  { trustDomain, org }: Named,
-): Promise<void> {
+export async function openTree(keys: LogKeys, database: Database, names: Names): Promise<void> {
   const inForce = await treeInForce(database.kysely)
-  const base = originOf(trustDomain, org, 1)
+  const base = originOf(names, 1)
   if (inForce && (inForce.origin === base || inForce.origin.startsWith(`${base}/`))) return
   const reason = inForce ? `the log was named anew: before ${inForce.origin}` : null
   await keys.begin({ tree: (inForce?.tree ?? 0) + 1, origin: base, reason }, [])
@@ -134,14 +126,14 @@ export async function openTree(
 export async function beginAnew(
   keys: LogKeys,
   database: Database,
-  { trustDomain, org }: Named,
+  names: Names,
   reason: string,
   entry: (origin: string) => Entry,
 ): Promise<string> {
   const inForce = await treeInForce(database.kysely)
   const tree = (inForce?.tree ?? 0) + 1
   const [, number = '1'] = /\/audit(?:\/([0-9]+))?$/.exec(inForce?.origin ?? '') ?? []
-  const origin = originOf(trustDomain, org, Number(number) + 1)
+  const origin = originOf(names, Number(number) + 1)
   await keys.begin({ tree, origin, reason }, [entry(origin)])
   return origin
 }

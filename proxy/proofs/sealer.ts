@@ -66,6 +66,9 @@ export class Sealer {
 
   async #sealAll(goesOn: () => boolean): Promise<void> {
     try {
+      // Another one may have begun: the organisation was named.
+      const inForce = await treeInForce(this.#sources.database.kysely)
+      if (inForce?.tree !== this.#grown?.tree) this.#grown = null
       while (!this.#stopped && goesOn() && (await this.#sealPortion())) await wait(PAUSE_MS)
     } catch (error) {
       this.#grown = null

@@ -1,7 +1,7 @@
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
-import { writeSetting } from '../../db/settings.ts'
+import { rewriteSetting } from '../../db/settings.ts'
 import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { Outcomes } from '../../plugins/audit/audit.ts'
@@ -27,7 +27,6 @@ interface Tended {
   readonly outcomes: Outcomes
   readonly anonymous: AnonymousRefusals
   readonly seen: Map<string, Principal>
-  readonly organisation: string
   readonly configDigest: () => string
   readonly clock: () => number
   readonly monotonic: Monotonic
@@ -59,10 +58,10 @@ const recoverCalls = ({ database, ledger, clock, configDigest }: Tended): Task =
 
 // While the ledger fails, `/ready` says so and no traffic may come: a probe has to find out when it works
 // again.
-async function settleOwed({ ledger, outcomes, database, organisation, clock }: Tended): Promise<void> {
+async function settleOwed({ ledger, outcomes, database, clock }: Tended): Promise<void> {
   if (outcomes.owed > 0) outcomes.retry()
   else if (ledger.failing) {
-    const probe = writeSetting(database, 'organisation', organisation, clock())
+    const probe = rewriteSetting(database, 'organisation', clock())
     await ledger.commit({ statements: [probe], entries: [] }).catch(() => {
       // Still failing: `ledger.failing` says so, and the next second tries again.
     })

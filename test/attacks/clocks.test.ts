@@ -36,7 +36,6 @@ async function bench(t: Test) {
       outcomes: new Outcomes(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(),
-      organisation: 'acme',
       configDigest: () => '',
       clock: () => wall,
       monotonic: () => passed,

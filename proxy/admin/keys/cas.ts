@@ -5,6 +5,7 @@ import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../d
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
 import { change } from '../change.ts'
+import type { AdminContext } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
 import { instant, pem, sha256 } from '../shapes.ts'
 
@@ -13,7 +14,7 @@ const MAX_CAS = 100
 
 const KINDS = ['organisation', 'spiffe'] as const
 
-const attachment = z.strictObject({ ca_pem: z.string().max(256 * 1024), kind: z.enum(KINDS) })
+export const attachment = z.strictObject({ ca_pem: z.string().max(256 * 1024), kind: z.enum(KINDS) })
 
 const attachedCa = z
   .strictObject({
@@ -25,6 +26,26 @@ const attachedCa = z
     ca_pem: pem,
   })
   .meta({ id: 'AttachedCa' })
+
+/** Reads what is to be attached: the statements and the note of one change. Refuses what is no CA. */
+export async function attaching(
+  { database }: Pick<AdminContext, 'database'>,
+  { ca_pem: caPem, kind }: z.output<typeof attachment>,
+  at: number,
+) {
+  const cas = await aside.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
+  const attached = await listAttachedCas(database)
+  if (attached.length + cas.length > MAX_CAS) {
+    throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
+  }
+  if (cas.some(({ digest }) => attached.some((ca) => ca.digest === digest)))
+    throw new Refusal('ca_attached_already')
+  return {
+    statements: cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at })),
+    action: 'ca.attached',
+    detail: { kind, digests: cas.map(({ digest }) => digest) },
+  }
+}
 
 /**
  * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. Existing pins do not change.
@@ -38,18 +59,11 @@ export const attachCas = operation({
   output: z.array(attachedCa),
   status: 201,
   reasons: ['ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
-  run: async (context, { body: { ca_pem: caPem, kind } }, caller) => {
-    const { at } = caller
-    const cas = await aside.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
-    const { database } = context
-    if ((await listAttachedCas(database)).length + cas.length > MAX_CAS) {
-      throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
-    }
-    const statements = cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at }))
-    const detail = { kind, digests: cas.map(({ digest }) => digest) }
-    await change(context, caller, { action: 'ca.attached', detail, statements }, 'ca_attached_already')
-    const attached = await listAttachedCas(database, kind)
-    return { value: attached.filter(({ digest }) => detail.digests.includes(digest)).map(shown) }
+  run: async (context, { body }, caller) => {
+    const made = await attaching(context, body, caller.at)
+    await change(context, caller, made, 'ca_attached_already')
+    const attached = await listAttachedCas(context.database, body.kind)
+    return { value: attached.filter(({ digest }) => made.detail.digests.includes(digest)).map(shown) }
   },
 })
 

@@ -11,6 +11,7 @@ import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
 import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
+import { namesUnchanged } from '../../../db/settings.ts'
 import type { Statement } from '../../../db/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
@@ -256,6 +257,7 @@ async function store(
       enrollment_method: method,
       ...(before && { again: true, previous: before.capabilities }),
     },
+    assertions: [namesUnchanged(database, context)],
     statements: [
       ...(before
         ? [

@@ -5,6 +5,7 @@ import { authorityDetail } from '../../../db/principals/authority.ts'
 import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { newPseudonym } from '../../../db/pseudonym.ts'
+import { namesUnchanged } from '../../../db/settings.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
@@ -109,6 +110,7 @@ export const createPrincipal = (kind: Kind) =>
           FIRST_REVISION,
           state,
         ),
+        assertions: [namesUnchanged(context.database, context)],
         statements: [insertPrincipal(context.database, principal), newSubjectKey(context, principal)],
       })
       return answer(kind, await principalOf(context, kind, id))

@@ -2,6 +2,7 @@ import { insertIdentity, operatorOfPerson } from '../../../db/operators/identiti
 import { authorityDetail } from '../../../db/principals/authority.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setCapabilities } from '../../../db/principals/write.ts'
+import { namesUnchanged } from '../../../db/settings.ts'
 import type { Author } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { by, change } from '../../admin/change.ts'
@@ -101,6 +102,7 @@ async function make(
     await change(context, caller, {
       action: 'operator.created',
       detail: { ...authorityDetail(subject, 1, state), issuer },
+      assertions: [namesUnchanged(database, context)],
       statements: [
         insertPrincipal(database, principal),
         newSubjectKey(context, principal),

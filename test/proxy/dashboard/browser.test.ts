@@ -198,6 +198,8 @@ await t.test(
     await page.getByText('strong').waitFor()
     await page.getByLabel('The same again').fill('correct-Horse-7-battery')
     await page.getByRole('button', { name: 'Set it, and sign in' }).click()
+    await page.getByLabel('Organisation').waitFor()
+    await page.getByRole('button', { name: 'Continue' }).click()
     await page.getByLabel('Name').fill('first')
     await page.getByLabel('Capabilities').fill('llm')
     await page.getByRole('button', { name: 'llm.chat' }).click()
@@ -221,6 +223,28 @@ await t.test(
       )
     }
     t.notMatch(shown, key.slice(60, 100))
+    t.same(complaints, [])
+  },
+)
+
+await t.test(
+  'the organisation is named in a browser: the page that says what comes arrives, and so does the next',
+  { skip },
+  async (t) => {
+    const gateway = await testGateway(t)
+    const context = await (await openChromium(t, gateway))()
+    const complaints = complaintsOf(context)
+    const page = await context.newPage()
+    await signIn(page, gateway)
+    await page.goto(`${gateway.url}/proxy/settings`)
+    await page.getByRole('link', { name: 'Name it' }).click()
+    await page.getByLabel('Organisation').fill('initech')
+    await page.getByLabel('Trust domain').fill('initech.example')
+    await page.getByRole('button', { name: 'Continue' }).click()
+    await page.getByText('your browser will warn once more').waitFor()
+    t.match(await page.locator('pre.copy').textContent(), '-----BEGIN CERTIFICATE-----')
+    await page.getByRole('link', { name: 'Go on to the first agent' }).click()
+    await page.getByLabel('Name').waitFor()
     t.same(complaints, [])
   },
 )

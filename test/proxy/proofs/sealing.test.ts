@@ -15,7 +15,7 @@ import { treeProblems } from '../../support/db/tree.ts'
 import { runWithFault, withoutStrace } from '../../support/strace.ts'
 
 const PROGRAM = join(import.meta.dirname, '../../support/db/seal-until-killed.ts')
-const NAMED = { trustDomain: 'example.org', org: 'acme' }
+const NAMED = { trustDomain: 'example.org', organisation: 'acme' }
 
 interface Log {
   readonly database: Database

@@ -11,7 +11,7 @@ const [file = '', rounds = '1'] = process.argv.slice(2)
 const database = await openDatabase(`sqlite:${file}`)
 const ledger = await openLedger({ database, version: '0.6.4' })
 const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: Date.now })
-await openTree(keys, database, { trustDomain: 'example.org', org: 'acme' })
+await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
 const sealer = new Sealer({ database, ledger, keys, clock: Date.now })
 for (let round = 0; round < Number(rounds); round += 1) {
   await ledger.commit({ entries: Array.from({ length: 1 + ((round * 7) % 90) }, () => entry()) })

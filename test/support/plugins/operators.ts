@@ -16,6 +16,11 @@ export const UNASKED = {
   rehearsalPlaces: new RehearsalPlaces(),
   requireRehearsal: 'never',
   recordDenied: () => Promise.resolve(),
+  naming: {
+    fixed: { org: true, trustDomain: true },
+    makeAuthority: () => Promise.reject(new Error('nobody names anything here')),
+    follow: () => Promise.resolve(),
+  },
 } as const
 
 /** A secret whose stored hash a test holds itself. */

@@ -26,7 +26,7 @@ async function seal(file: string, more = 0): Promise<Trusted> {
   const database = await openDatabase(`sqlite:${file}`)
   const ledger = await openLedger({ database, version: '0.6.4' })
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: () => AT })
-  await openTree(keys, database, { trustDomain: 'example.org', org: 'acme' })
+  await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
   const sealer = new Sealer({ database, ledger, keys, clock: () => AT })
   await sealer.seal()
   if (more > 0)

@@ -1,15 +1,15 @@
-import { operatorOfNoTable } from '../../plugins/operators/actor.ts'
-import type { Arrival } from '../../plugins/plugin.ts'
-import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
-import { perform } from '../admin/operation.ts'
-import type { Reply } from '../http/reply.ts'
-import type { Form } from '../operators/pages/form.ts'
-import { signInBySecret } from '../operators/pages/sign-in.ts'
-import type { Dashboard } from './dashboard.ts'
-import { document } from './frame.ts'
-import { type Html, html, NOTHING } from './parts.ts'
-import { problems } from './problems.ts'
-import { refusedPage } from './refused.ts'
+import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
+import { perform } from '../../admin/operation.ts'
+import type { Reply } from '../../http/reply.ts'
+import type { Form } from '../../operators/pages/form.ts'
+import { signInBySecret } from '../../operators/pages/sign-in.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { type Html, html, NOTHING } from '../parts.ts'
+import { problems } from '../problems.ts'
+import { refusedPage } from '../refused.ts'
+import { caCertificate, step } from './step.ts'
 
 /** GET /proxy/setup?code=: the first page of all, for whoever has the code that the starting terminal printed. */
 export const setupPage =
@@ -17,7 +17,7 @@ export const setupPage =
   ({ query, remoteAddress }: Arrival): Reply => {
     const code = new URLSearchParams(query).get('code') ?? ''
     dashboard.setup.check(code, remoteAddress)
-    return shown(dashboard, code, NOTHING, 200)
+    return shown(code, NOTHING, 200)
   }
 
 /** POST /proxy/setup: the operator secret, typed twice. Whoever sets it is signed in by it. */
@@ -35,11 +35,11 @@ export const setupForm =
       await perform(dashboard.setup.operation, dashboard.context, { body }, { ...facts, actor })
     } catch (error) {
       const isTyped = error instanceof Refusal && error.reason === 'body_unprocessable'
-      if (isTyped) return shown(dashboard, code, problems(error), error.status)
+      if (isTyped) return shown(code, problems(error), error.status)
       throw error
     }
     const signIn = signInBySecret(dashboard.signIn)
-    return signIn({ ...facts, actor, holder, query: 'next=/proxy/agents?first=yes' })
+    return signIn({ ...facts, actor, holder, query: 'next=/proxy/setup/organisation' })
   }
 
 /** Once a secret is set there is nothing at this path, for ever: also for the one of two who came second. */
@@ -49,17 +49,16 @@ export const setupRefused = (refusal: Refusal, facts: Arrival): Reply =>
 const GONE: ReadonlySet<RefusalReason> = new Set(['conflict'])
 const SET = 'This service is set up: somebody has set its operator secret. Sign in with it at /proxy/sign-in.'
 
-const shown = ({ context }: Dashboard, code: string, problem: Html, status: number): Reply =>
-  document(
-    'Set up',
-    html`<main class="alone"><h1>Set up Sallyport</h1>${problem}
+const shown = (code: string, problem: Html, status: number): Reply =>
+  step(
+    'Secret',
+    html`${problem}
 <p>Nobody administers this service yet. Set its operator secret: it opens everything, and is for when nothing else does.</p>
 <form method="post" action="/proxy/setup"><input type="hidden" name="code" value="${code}">
 <label>Operator secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength aria-describedby="rule"></label>
 <p id="rule" class="faint">12 to 72 letters, digits and signs, no blanks.</p>
 <label>The same again <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label>
 <button class="main">Set it, and sign in</button></form>
-<dl class="facts"><dt>Organisation</dt><dd>${context.organisation}</dd><dt>Trust domain</dt><dd>${context.trustDomain}</dd></dl>
-<p class="faint">Both stand in every certificate. <code>MCP_PROXY_ORG</code> and <code>MCP_PROXY_TRUST_DOMAIN</code> set them, before the first start. <a href="/pki/ca.crt" download="sallyport-ca.crt">The CA certificate</a> that was made for them is what clients trust this service by.</p></main>`,
+<p class="faint">The next step names the organisation. ${caCertificate('The CA certificate')} of this moment, for whoever wants no warning until then.</p>`,
     status,
   )

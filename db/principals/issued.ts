@@ -1,0 +1,36 @@
+import { sql } from 'kysely'
+import type { Database } from '../database.ts'
+import type { Assertion } from '../statement.ts'
+import { TABLES } from './tables.ts'
+
+/** The rows of certificates of users that were erased since: of any other principal its own row stays. */
+const OF_ERASED = ['user.cert_rotated', 'user.certificate_issued']
+
+/**
+ * Asserts that nobody was ever enrolled who is there still, nor was anybody ever given a certificate: nothing but this
+ * service itself rests on its CA and on the names in it.
+ */
+export const nothingIssued = (database: Database): Assertion => {
+  const { sql: text } = nobody(database).compile()
+  return { sql: text, parameters: [] }
+}
+
+/** Whether anybody was: what {@link nothingIssued} denies. */
+export const isAnythingIssued = async (database: Database): Promise<boolean> =>
+  (await nobody(database).executeTakeFirst()) === undefined
+
+function nobody({ kysely }: Database) {
+  const none = kysely.selectNoFrom(sql.lit(1).as('holds'))
+  const rows = kysely
+    .selectFrom('audit_log')
+    .select('seq')
+    .where(
+      'action',
+      'in',
+      OF_ERASED.map((action) => sql.lit(action)),
+    )
+  return Object.values(TABLES)
+    .map(({ table }) => kysely.selectFrom(kysely.dynamic.table(table).as('p')).select(sql.lit(1).as('holds')))
+    .reduce((query, one) => query.where((row) => row.not(row.exists(one))), none)
+    .where((row) => row.not(row.exists(rows)))
+}

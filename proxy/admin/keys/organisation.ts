@@ -1,0 +1,180 @@
+import { X509Certificate } from 'node:crypto'
+import { z } from 'zod'
+import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
+import { isAnythingIssued, nothingIssued } from '../../../db/principals/issued.ts'
+import { firstSetting, readSetting, writeSetting } from '../../../db/settings.ts'
+import { timestamp } from '../../../db/statement.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import type { Names } from '../../names.ts'
+import { DOTS, ORGANISATION, TRUST_DOMAIN } from '../../settings.ts'
+import { changeAll } from '../change.ts'
+import type { AdminContext } from '../context.ts'
+import { operation } from '../operation.ts'
+import { pem } from '../shapes.ts'
+import { attaching, attachment } from './cas.ts'
+
+/** Why a name is not asked for: the environment sets it, or a certificate carries it. Null: it is asked for. */
+const fixedBy = z.enum(['environment', 'certificates']).nullable()
+
+const organisation = z.strictObject({
+  organisation: z.string(),
+  trust_domain: z.string(),
+  organisation_fixed_by: fixedBy,
+  trust_domain_fixed_by: fixedBy,
+  ca_pem: pem,
+  ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
+})
+
+/** GET /v1/admin/ca/organisation: the names of the service, its CA, and whether somebody has answered for them. */
+export const showOrganisation = operation({
+  name: 'getOrganisation',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows organisation, trust domain and CA, and whether they can still be chosen.',
+  takes: {},
+  output: organisation.extend({ answered: z.boolean() }),
+  status: 200,
+  reasons: [],
+  run: async (context) => {
+    const value = shown(context, context.authority.rootPem, await fixedIn(context))
+    return { value: { ...value, answered: await isAnswered(context) } }
+  },
+})
+
+const org = z
+  .string()
+  .regex(ORGANISATION, 'must be 1 to 53 of the letters a-z and A-Z, the digits, ".", "_" and "-"')
+  .refine((name) => !DOTS.test(name), 'must not be . or ..')
+
+const trustDomain = z
+  .string()
+  .regex(TRUST_DOMAIN, 'must be 1 to 255 of the letters a-z, the digits, ".", "_" and "-"')
+  // In the name constraint of the CA it would stand for everything below it.
+  .refine((name) => !name.startsWith('.'), 'must not begin with a dot')
+
+const answer = z.strictObject({
+  /** Absent, as the trust domain: as it is. */
+  org: org.exactOptional(),
+  trust_domain: trustDomain.exactOptional(),
+  /** A CA of the organisation's own, to be trusted for enrollment. Absent: none. */
+  attach: attachment.exactOptional(),
+})
+
+/** `remade`: whether the CA was made anew. */
+const named = organisation.extend({ remade: z.boolean() })
+
+/**
+ * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. Where they become others the CA is
+ * made anew: in one transaction with its names, and only while nothing rests on the one before; then this process and
+ * all others use it. Refuses with `conflict` whoever comes second.
+ */
+export const setOrganisation = operation({
+  name: 'setOrganisation',
+  demands: 'admin.settings',
+  action: 'service.organisation_set',
+  summary: 'Names organisation and trust domain, once, and makes their CA anew where they become others.',
+  takes: { body: answer },
+  output: named,
+  status: 200,
+  example: { org: 'initech', trust_domain: 'initech.example' },
+  reasons: ['conflict', 'ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  run: async (context, { body }, caller) => {
+    const { naming } = context
+    const { at } = caller
+    if (await isAnswered(context))
+      throw new Refusal('conflict', { message: 'Somebody has named the organisation already.' })
+    const fixed = await fixedIn(context)
+    const names = namesBy(context, body, fixed)
+    const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain
+    const attached = body.attach && (await attaching(context, body.attach, at))
+    const made = remade ? await naming.makeAuthority(names, at) : null
+    const value = {
+      ...shown({ ...context, ...names }, made?.rootPem ?? context.authority.rootPem, fixed),
+      remade,
+    }
+    await changeAll(context, caller, {
+      // Who is enrolled at the same moment is one that the new CA would lock out.
+      assertions: remade ? [nothingIssued(context.database)] : [],
+      statements: [
+        firstSetting(context.database, 'organisation_set', timestamp(at), at),
+        ...(made ? [...stored(context, names, at), made.statement] : []),
+        ...(attached?.statements ?? []),
+      ],
+      notes: [noteOf(value), ...(attached ? [attached] : [])],
+    })
+    if (remade) await naming.follow()
+    return { value }
+  },
+})
+
+const stored = (
+  { database }: AdminContext,
+  { organisation: name, trustDomain: domain }: Names,
+  at: number,
+) => [writeSetting(database, 'organisation', name, at), writeSetting(database, 'trust_domain', domain, at)]
+
+const noteOf = ({
+  organisation: name,
+  trust_domain: domain,
+  ca_fingerprint: fingerprint,
+  remade,
+}: z.output<typeof named>) => ({
+  action: 'service.organisation_set',
+  detail: {
+    organisation: name,
+    trust_domain: domain,
+    ca_sha256: fingerprint.replaceAll(':', '').toLowerCase(),
+    remade,
+  },
+})
+
+const isAnswered = async ({ database }: AdminContext): Promise<boolean> =>
+  (await readSetting(database, 'organisation_set')) !== undefined
+
+type FixedBy = z.output<typeof fixedBy>
+
+interface Fixed {
+  readonly org: FixedBy
+  readonly trustDomain: FixedBy
+}
+
+async function fixedIn({ database, naming }: AdminContext): Promise<Fixed> {
+  const issued = (await isAnythingIssued(database)) ? 'certificates' : null
+  return {
+    org: naming.fixed.org ? 'environment' : issued,
+    trustDomain: naming.fixed.trustDomain ? 'environment' : issued,
+  }
+}
+
+/** The names that an answer makes. Refuses with `body_unprocessable` one that changes what is fixed. */
+function namesBy(
+  context: AdminContext,
+  { org: name, trust_domain: domain }: z.output<typeof answer>,
+  fixed: Fixed,
+) {
+  const problems = [
+    ...changed('org', name, context.organisation, fixed.org),
+    ...changed('trust_domain', domain, context.trustDomain, fixed.trustDomain),
+  ]
+  if (problems.length > 0) throw unprocessable(problems)
+  return { organisation: name ?? context.organisation, trustDomain: domain ?? context.trustDomain }
+}
+
+function changed(field: string, value: string | undefined, now: string, by: FixedBy) {
+  if (by === null || value === undefined || value === now) return []
+  const why = by === 'environment' ? 'the environment sets it' : 'certificates carry it already'
+  return [{ field, message: `cannot become another one: ${why}` }]
+}
+
+const shown = (
+  { organisation: name, trustDomain: domain }: Pick<AdminContext, 'organisation' | 'trustDomain'>,
+  rootPem: string,
+  fixed: Fixed,
+) => ({
+  organisation: name,
+  trust_domain: domain,
+  organisation_fixed_by: fixed.org,
+  trust_domain_fixed_by: fixed.trustDomain,
+  ca_pem: rootPem,
+  ca_fingerprint: new X509Certificate(rootPem).fingerprint256,
+})

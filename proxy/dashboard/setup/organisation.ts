@@ -1,0 +1,134 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { administerOnRecord } from '../../admin/administer.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Reply } from '../../http/reply.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import type { Submitted } from '../acting.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { copyable, csrf, facts as factsOf, type Html, html, NOTHING, when } from '../parts.ts'
+import { problems } from '../problems.ts'
+import { refusedPage } from '../refused.ts'
+import { caCertificate, step } from './step.ts'
+
+const { show, set } = OPERATIONS.organisation
+
+type Organisation = Omit<Awaited<ReturnType<typeof show.run>>['value'], 'answered'>
+
+/** Where the first agent is enrolled. */
+const NEXT = '/proxy/agents?first=yes'
+
+/** GET /proxy/setup/organisation: the names that certificates will carry, and their CA, until somebody has answered. */
+export const organisationPage =
+  (dashboard: Dashboard) =>
+  (facts: Administered): Promise<Reply> =>
+    onceOnly(facts, () => asked(dashboard, facts, {}, NOTHING, 200))
+
+/** POST /proxy/setup/organisation: what was answered. A CA that is made anew is shown, as far as anybody may see it. */
+export const organisationForm =
+  (dashboard: Dashboard) =>
+  (facts: Submitted): Promise<Reply> =>
+    onceOnly(facts, async () => {
+      const { form } = facts
+      try {
+        const done = await administerOnRecord(set, dashboard.context, { body: given(form) }, facts)
+        return 'value' in done && done.value.remade ? remade(done.value) : seeOther(NEXT)
+      } catch (error) {
+        if (!(error instanceof Refusal) || error.reason === 'conflict' || error.status >= 500) throw error
+        return asked(dashboard, facts, Object.fromEntries(form), problems(error, nameOf), error.status)
+      }
+    })
+
+/** What is not shown to be typed is not sent, and stays. */
+function given(form: ReadonlyMap<string, string>) {
+  const [org, domain, caPem] = [form.get('org'), form.get('trust_domain'), form.get('ca_pem') ?? '']
+  // Whatever else it says is refused by its schema.
+  const kind = (form.get('kind') ?? 'organisation') as 'organisation'
+  return {
+    ...(org !== undefined && { org }),
+    ...(domain !== undefined && { trust_domain: domain }),
+    ...(caPem.trim() !== '' && { attach: { ca_pem: caPem, kind } }),
+  }
+}
+
+/** The field as the page calls it. */
+const nameOf = (field: string): string => field.replace('attach.', '')
+
+/** Once it is answered there is nothing here, for ever: also for the one of two who came second, who is told. */
+async function onceOnly(facts: Administered, work: () => Promise<Reply>): Promise<Reply> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof Refusal && error.reason === 'conflict')) throw error
+    return refusedPage(new Refusal('not_found', { message: ANSWERED }), facts)
+  }
+}
+
+const ANSWERED = 'Somebody has named the organisation of this service already: Settings shows it.'
+
+async function asked(
+  { context }: Dashboard,
+  facts: Administered,
+  typed: Readonly<Record<string, string>>,
+  problem: Html,
+  status: number,
+): Promise<Reply> {
+  const { value } = await perform(show, context, {}, facts)
+  if (value.answered) throw new Refusal('conflict')
+  const { organisation_fixed_by: orgBy, trust_domain_fixed_by: domainBy } = value
+  const asks = orgBy === null || domainBy === null
+  const fixed = [
+    ...(orgBy === null
+      ? []
+      : [['Organisation', html`${value.organisation} ${why(orgBy, 'MCP_PROXY_ORG')}`] as const]),
+    ...(domainBy === null
+      ? []
+      : [['Trust domain', html`${value.trust_domain} ${why(domainBy, 'MCP_PROXY_TRUST_DOMAIN')}`] as const]),
+  ]
+  return step(
+    'Organisation',
+    html`${problem}<p>Every id and certificate of this service carries two names. They can be chosen now, and never again.</p>
+${when(fixed.length > 0, () => factsOf(fixed))}
+<form method="post" action="/proxy/setup/organisation">${csrf(facts.session)}
+${when(orgBy === null, () => html`<label>Organisation <input name="org" required maxlength="53" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.org ?? value.organisation}"></label>`)}
+${when(domainBy === null, () => html`<label>Trust domain <input name="trust_domain" required maxlength="255" pattern="[a-z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.trust_domain ?? value.trust_domain}"></label>`)}
+${when(
+  asks,
+  () => html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no blanks; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
+<p>Another name than what stands here makes the CA of this service anew, and its own certificate: your browser will warn once more.</p>`,
+)}
+${attaching(typed)}
+<button class="main">Continue</button></form>
+${authority(value)}`,
+    status,
+  )
+}
+
+const why = (by: 'environment' | 'certificates', variable: string): Html =>
+  by === 'environment'
+    ? html`<span class="faint">fixed: <code>${variable}</code> sets it</span>`
+    : html`<span class="faint">fixed: somebody is enrolled already, and a new CA would lock out whoever has a certificate of this one</span>`
+
+const attaching = ({ ca_pem: pem = '', kind }: Readonly<Record<string, string>>): Html =>
+  html`<details${pem === '' ? NOTHING : html` open`}><summary>Attach a CA that you have</summary>
+<p class="faint">Its certificates are trusted for enrollment, beside those of this service. It can be done later too, under PKI.</p>
+<label>Certificates of the CA, in PEM <textarea name="ca_pem" rows="6" spellcheck="false">${pem}</textarea></label>
+<fieldset><legend>For</legend>${kindChoice('organisation', 'certificates of agents', kind !== 'spiffe')} ${kindChoice('spiffe', 'SPIFFE', kind === 'spiffe')}</fieldset></details>`
+
+const kindChoice = (value: string, words: string, checked: boolean): Html =>
+  html`<label class="inline"><input type="radio" name="kind" value="${value}"${checked ? html` checked` : NOTHING}> ${words}</label>`
+
+const authority = ({ ca_fingerprint: fingerprint }: Organisation): Html =>
+  html`<section class="card"><h2>The CA of this service</h2><p>${caCertificate('Its certificate')} is what clients and browsers know this service by. SHA-256 of the certificate:</p><p>${copyable(fingerprint)}</p></section>`
+
+const remade = (value: Organisation): Reply =>
+  step(
+    'Organisation',
+    html`<p class="notice" role="status">This service is now of the organisation ${value.organisation}, in the trust domain ${value.trust_domain}.</p>
+<section class="card needs-you"><h2>Its CA is a new one</h2>
+<p>This page came over a connection that was opened before. The next one has a certificate of the new CA, and <strong>your browser will warn once more</strong>: it does not know that CA, and what you have imported of the one before is worth nothing. Import this certificate first, and it does not warn. SHA-256 of the certificate:</p>
+<p>${copyable(value.ca_fingerprint)}</p>
+<p>${caCertificate('Download the CA certificate')}, or copy it:</p><pre class="copy" tabindex="0">${value.ca_pem}</pre></section>
+<p><a class="button" href="${NEXT}">Go on to the first agent</a></p>`,
+  )

@@ -1,0 +1,34 @@
+import type { DataDirectory } from '../data-directory.ts'
+import type { Task } from './every.ts'
+
+/** How soon a process that was told nothing uses a CA that another one has made. ms. */
+const EVERY_MS = 10_000
+
+/** The notice that the organisation was named, and the CA made anew. */
+export const NAMED = 'named'
+
+/**
+ * Makes the function that has this process use the CA and the names that the database holds, where they are others by
+ * now. `use` is called behind that, and again the next time where it fails.
+ */
+export function follower(
+  dataDirectory: Pick<DataDirectory, 'authority' | 'follow'>,
+  clock: () => number,
+  use: () => Promise<void>,
+): () => Promise<void> {
+  let used = dataDirectory.authority
+  return async () => {
+    await dataDirectory.follow(clock())
+    const { authority } = dataDirectory
+    if (authority === used) return
+    await use()
+    used = authority
+  }
+}
+
+/** Looks whether a CA was made anew: a notice may be lost. */
+export const followAuthority = (run: () => Promise<void>): Task => ({
+  name: 'follow-authority',
+  everyMs: EVERY_MS,
+  run,
+})
