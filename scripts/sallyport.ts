@@ -75,6 +75,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'sign checkpoints of the ledger with a new key',
     load: () => import('./verbs/rotate-audit-key.ts'),
   },
+  witness: {
+    summary: 'cosign checkpoints on another machine',
+    load: () => import('./verbs/witness.ts'),
+  },
   verify: {
     summary: 'verify the audit ledger offline, and every decision in it',
     load: () => import('./verbs/verify.ts'),

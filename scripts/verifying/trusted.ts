@@ -46,7 +46,8 @@ export function trustedIn({ key = [], checkpoint = [], witness = [] }: Given): T
   }
 }
 
-function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
+/** Reads a verifier key, or a file of them. Throws one sentence where one is none, or of another kind. */
+export function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
   const text = existsSync(given) ? readFileSync(given, 'utf8') : given
   const keys = text
     .split('\n')

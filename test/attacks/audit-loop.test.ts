@@ -69,14 +69,14 @@ await t.test(
   { skip: skipWithoutFile },
   async (t) => {
     const text = 'ä'.repeat(1_000)
-    const detail = Object.fromEntries(Array.from({ length: 62 }, (_, i) => [`m${i}`, text]))
+    const detail = Object.fromEntries(Array.from({ length: 31 }, (_, i) => [`m${i}`, text]))
     const file = await filled(t, 1_100, (seq) => entry({ at: AT + seq, status: 'success', detail }))
     const gateway = await measuredGateway(t, file)
     const { value, worstMs } = await gateway.held(() => gateway.admin('GET', '/v1/admin/audit?limit=1000'))
     t.equal(value.status, 200)
     t.equal(value.json.rows.length, 1_000)
-    t.equal(Object.keys(value.json.rows.at(-1).detail).length, 62)
-    t.equal(value.json.rows.at(-1).detail.m61, text)
+    t.equal(Object.keys(value.json.rows.at(-1).detail).length, 31)
+    t.equal(value.json.rows.at(-1).detail.m30, text)
     t.ok(worstMs <= BOUND_MS, `${worstMs.toFixed(1)} ms`)
   },
 )

@@ -30,6 +30,7 @@ const VERBS = [
   'env',
   'rotate-signing-key',
   'rotate-audit-key',
+  'witness',
   'verify',
   'verify-audit',
   'health',

@@ -1,0 +1,53 @@
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
+import { createServer as createTlsServer, type ServerOptions } from 'node:https'
+import type { WitnessAnswer } from './witness.ts'
+
+/** Bytes of a request: a proof has at most 63 lines, a note a hundred. */
+const BODY_LIMIT = 65_536
+const CONNECTIONS = 256
+/** The time that a request may take to come. ms. */
+const PATIENCE_MS = 10_000
+
+interface Serving {
+  readonly answer: (body: string) => Promise<WitnessAnswer>
+  readonly tls: Pick<ServerOptions, 'cert' | 'key'> | null
+  /** Told what nobody can answer for. */
+  readonly onFault: (error: unknown) => void
+}
+
+/** Makes the server of a witness, not yet listening: POST …/add-checkpoint, at any prefix. */
+export function witnessServer({ answer, tls, onFault }: Serving): Server {
+  const serve: RequestListener = (req, res) => {
+    const reply = (status: number, body: string, type = 'text/plain; charset=utf-8'): void => {
+      // What is left of a body that is too long is not read.
+      res.writeHead(status, { 'content-type': type, connection: 'close' }).end(body)
+    }
+    if (!req.url?.endsWith('/add-checkpoint')) return reply(404, 'there is nothing here but add-checkpoint\n')
+    if (req.method !== 'POST') return reply(405, 'a checkpoint is added by POST\n')
+    bodyOf(req)
+      .then(async (body) => {
+        if (body === null) return reply(413, `a request has at most ${BODY_LIMIT} bytes\n`)
+        const { status, body: said, type } = await answer(body)
+        reply(status, said, type)
+      })
+      .catch((error: unknown) => {
+        onFault(error)
+        reply(500, 'the witness cannot remember it, and so signs nothing\n')
+      })
+  }
+  const options = { requestTimeout: PATIENCE_MS, headersTimeout: PATIENCE_MS, maxHeaderSize: 8_192 }
+  const server = tls ? createTlsServer({ ...options, ...tls }, serve) : createServer(options, serve)
+  server.maxConnections = CONNECTIONS
+  return server
+}
+
+async function bodyOf(req: IncomingMessage): Promise<string | null> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of req as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > BODY_LIMIT) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}

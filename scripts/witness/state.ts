@@ -1,0 +1,42 @@
+import { hash } from 'node:crypto'
+import { mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isMissing, writePrivate } from '../../certs/authority/key-store.ts'
+import { type Checkpoint, checkpointText, parseCheckpoint } from '../../db/audit/tree/checkpoint.ts'
+import { EMPTY_ROOT } from '../../db/audit/tree/hashes.ts'
+import { messageOf } from '../../db/error-message.ts'
+
+/** What a witness has cosigned last of each log: one file each, on the disk before anything is signed. */
+export class WitnessState {
+  readonly #directory: string
+
+  constructor(directory: string) {
+    this.#directory = directory
+  }
+
+  static async open(directory: string): Promise<WitnessState> {
+    await mkdir(directory, { recursive: true, mode: 0o700 })
+    return new WitnessState(directory)
+  }
+
+  /** The last checkpoint of a log; of no rows where none was cosigned. Rejects where the file cannot be read. */
+  async last(origin: string): Promise<Checkpoint> {
+    const path = this.#pathOf(origin)
+    try {
+      const checkpoint = parseCheckpoint(await readFile(path, 'utf8'))
+      if (checkpoint.origin !== origin) throw new Error(`it is about ${checkpoint.origin}`)
+      return checkpoint
+    } catch (error) {
+      if (isMissing(error)) return { origin, size: 0, root: EMPTY_ROOT }
+      throw new Error(`${path} cannot be read: ${messageOf(error)}`, { cause: error })
+    }
+  }
+
+  /** Remembers a checkpoint. Resolves when it is on the disk: whole, or the one before it. */
+  remember(checkpoint: Checkpoint): Promise<void> {
+    return writePrivate(this.#pathOf(checkpoint.origin), checkpointText(checkpoint))
+  }
+
+  // An origin may hold slashes.
+  #pathOf = (origin: string): string => join(this.#directory, `${hash('sha256', origin)}.checkpoint`)
+}

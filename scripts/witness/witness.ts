@@ -1,0 +1,96 @@
+import type { KeyObject } from 'node:crypto'
+import { checkpointText } from '../../db/audit/tree/checkpoint.ts'
+import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
+import { cosignNote, fromBase64, Malformed, signedBy, type VerifierKey } from '../../db/audit/tree/note.ts'
+import { isConsistent } from '../../db/audit/tree/proofs.ts'
+import { parseSigned, type SignedCheckpoint } from '../../db/audit/tree/trusted.ts'
+import type { WitnessState } from './state.ts'
+
+/** The answer to a request of C2SP tlog-witness. */
+export interface WitnessAnswer {
+  readonly status: 200 | 400 | 403 | 404 | 409 | 422
+  readonly body: string
+  readonly type?: string
+}
+
+interface Options {
+  readonly name: string
+  readonly key: KeyObject
+  /** Of the logs that it knows. */
+  readonly logs: readonly VerifierKey[]
+  readonly state: WitnessState
+  /** ms since the epoch. */
+  readonly clock: () => number
+}
+
+/**
+ * Makes a witness (C2SP tlog-witness): it cosigns a checkpoint only where that follows from the last one that it has
+ * cosigned of that log, and where it has remembered it on the disk first. Requests of one log are answered one after
+ * the other.
+ */
+export function witness({
+  name,
+  key,
+  logs,
+  state,
+  clock,
+}: Options): (body: string) => Promise<WitnessAnswer> {
+  const queues = new Map<string, Promise<unknown>>()
+  return async (body) => {
+    const asked = requestIn(body)
+    if (!asked) return { status: 400, body: 'this is no request of a checkpoint\n' }
+    const { checkpoint } = asked
+    const known = logs.filter(({ name: origin }) => origin === checkpoint.origin)
+    if (known.length === 0) return { status: 404, body: 'this log is not known here\n' }
+    if (!known.some((log) => signedBy(checkpoint.note, log).good))
+      return { status: 403, body: 'this log has not signed it\n' }
+    const turn = (queues.get(checkpoint.origin) ?? Promise.resolve()).then(() => cosign(asked))
+    queues.set(
+      checkpoint.origin,
+      turn.catch(() => {}),
+    )
+    return turn
+  }
+
+  async function cosign({ old, proof, checkpoint }: Request): Promise<WitnessAnswer> {
+    if (old > checkpoint.size) return { status: 400, body: 'the old size is the larger one\n' }
+    const last = await state.last(checkpoint.origin)
+    const conflict = { status: 409, body: `${last.size}\n`, type: 'text/x.tlog.size' } as const
+    if (old !== last.size) return conflict
+    if (checkpoint.size === last.size && last.size > 0 && !checkpoint.root.equals(last.root)) return conflict
+    if (!isConsistent(last, checkpoint, proof))
+      return { status: 422, body: 'the proof does not lead from the last checkpoint to this one\n' }
+    if (checkpoint.size !== last.size) await state.remember(checkpoint)
+    return {
+      status: 200,
+      body: `${cosignNote(checkpointText(checkpoint), name, key, Math.floor(clock() / 1_000))}\n`,
+    }
+  }
+}
+
+interface Request {
+  readonly old: number
+  readonly proof: readonly Buffer[]
+  readonly checkpoint: SignedCheckpoint
+}
+
+const MOST_HASHES = 63
+
+function requestIn(body: string): Request | null {
+  const end = body.indexOf('\n\n')
+  const [first = '', ...lines] = body.slice(0, Math.max(end, 0)).split('\n')
+  const [, old] = /^old (0|[1-9][0-9]{0,15})$/.exec(first) ?? []
+  if (old === undefined || lines.length > MOST_HASHES) return null
+  try {
+    const proof = lines.map(fromBase64)
+    const checkpoint = parseSigned(body.slice(end + 2))
+    // What is cosigned is the text as it stands: lines behind the third would be cosigned unread.
+    const isPlain = checkpoint.note.text === checkpointText(checkpoint)
+    return isPlain && proof.every(({ length }) => length === HASH_BYTES)
+      ? { old: Number(old), proof, checkpoint }
+      : null
+  } catch (error) {
+    if (error instanceof Malformed) return null
+    throw error
+  }
+}
