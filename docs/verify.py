@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 from collections import Counter, deque
 from datetime import datetime, timezone
 
@@ -128,7 +129,8 @@ def is_count(value):
 
 
 class Chain:
-    def __init__(self):
+    def __init__(self, from_start=True):
+        self.from_start = from_start  # else the first row of a stream has its place and its parent on trust
         self.heads = {}  # stream: (seq, row_hash, v)
         self.rows = 0
         self.last = "main"
@@ -144,7 +146,8 @@ class Chain:
     def take(self, row):
         """The five steps of the page, of which `parse` did the first. Gives the leaf. Raises Bad."""
         check_columns(row)
-        seq, parent, version = self.heads.get(row["stream"], (0, GENESIS, 1))
+        before = (0, GENESIS, 1) if self.from_start else (row["seq"] - 1, row["prev_hash"], 1)
+        seq, parent, version = self.heads.get(row["stream"], before)
         if isinstance(row["v"], bool) or row["v"] not in (1, 2) or row["v"] < version:
             raise Bad("has a version that it cannot have")
         result = row["status"] if row["action"].startswith("mcp_") else None
@@ -1185,6 +1188,170 @@ def in_order(value):
     return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
+# ---- A pack of evidence: #evidence ----------------------------------------------------------------------
+
+
+class Pack:
+    """A zip of evidence. Reads files as they are needed; raises Unreadable where it is none."""
+
+    def __init__(self, file):
+        self.zip = zipfile.ZipFile(file)
+        self.sizes = {info.filename: info.file_size for info in self.zip.infolist()}
+        if len(self.sizes) != len(self.zip.infolist()):
+            raise Unreadable("a file is in the zip twice")
+        try:
+            said = self.json("inventory.json")
+            self.first, self.rows = said["first_index"], said["rows"]
+            good = said["format"] == "sallyport-evidence/1" and min(self.first, self.rows) >= 0
+        except (KeyError, TypeError, ValueError) as error:
+            raise Unreadable("this is no pack of evidence") from error
+        if not good:
+            raise Unreadable("this is a pack of another form")
+        self.origin = said["origin"]
+        self.kept = {}
+        self.widths = {}
+        for name in self.sizes:
+            found = re.fullmatch(r"tiles/([0-9]{1,2})/((?:x[0-9]{3}/)*)([0-9]{3})(?:\.p/([0-9]{1,3}))?", name)
+            if found:
+                place = int(found[1]), int(re.sub("[x/]", "", found[2]) + found[3])
+                self.widths[place] = (int(found[4] or 256), name)
+
+    def bytes(self, name, limit=64 << 20):
+        if self.sizes[name] > limit:
+            raise Unreadable(f"{name} is too large")
+        return self.zip.read(name)
+
+    def json(self, name):
+        return json.loads(self.bytes(name))
+
+    def sums(self):
+        """What is wrong with SHA256SUMS, or None."""
+        listed = {}
+        for line in self.bytes("SHA256SUMS").decode("utf-8", "replace").splitlines():
+            digest, _, name = line.partition("  ")
+            listed[name] = digest
+        odd = sorted(set(self.sizes) - {"SHA256SUMS"} ^ set(listed))
+        if odd:
+            return f"{odd[0]} is not in SHA256SUMS, or only there"
+        for name, digest in listed.items():
+            running = hashlib.sha256()
+            with self.zip.open(name) as file:
+                for block in iter(lambda: file.read(1 << 20), b""):  # noqa: B023
+                    running.update(block)
+            if running.hexdigest() != digest:
+                return f"{name} is not what SHA256SUMS says"
+        return None
+
+    def tile(self, level, n, width):
+        """At least `width` hashes of a tile. Raises Malformed."""
+        wide, name = self.widths.get((level, n), (0, ""))
+        if wide < width:
+            raise Malformed(f"tile {level}/{n} is not in the pack")
+        if name not in self.kept:
+            if len(self.kept) > 256:
+                self.kept.clear()
+            self.kept[name] = self.bytes(name, 256 * 32)
+            if len(self.kept[name]) != wide * 32:
+                raise Malformed(f"tile {level}/{n} has another width than it says")
+        data = self.kept[name]
+        return [data[at : at + 32] for at in range(0, len(data), 32)]
+
+    def root(self, size):
+        """The root of so many leaves, by the right edge. Raises Malformed."""
+        peaks, level, count = [], 0, size
+        while count:
+            width = count % 256
+            if width:
+                peaks[:0] = peaks_of(self.tile(level, count // 256, width)[:width])
+            level, count = level + 1, count // 256
+        return folded(peaks)
+
+    def bound(self, size):
+        """Raises Malformed where a tile of the rows does not lead to the tiles above it, up to the edge of a size."""
+        if not self.rows:
+            return
+        level, count = 0, size
+        first, last = self.first, self.first + self.rows - 1
+        while count:
+            first, last = first // 256, last // 256
+            for n in range(first, last + 1):
+                width = min(256, count - n * 256)
+                if width < 256:
+                    self.tile(level, n, max(width, 0))
+                elif folded_whole(self.tile(level, n, 256)) != self.tile(level + 1, n // 256, n % 256 + 1)[n % 256]:
+                    raise Malformed(f"tile {level}/{n} does not lead to the tile above it")
+            level, count = level + 1, count // 256
+
+
+def peaks_of(hashes):
+    tree = Tree()
+    for one in hashes:
+        tree.add(one)
+    return [peak for peak, _ in tree.peaks]
+
+
+def folded_whole(hashes):
+    return peaks_of(hashes)[0]
+
+
+class PackSeals(Seals):
+    """Holds the rows of a pack against its tiles, and its checkpoints against those."""
+
+    def __init__(self, pack, trusted):
+        super().__init__(trusted)
+        self.pack, self.at, self.origin = pack, pack.first, pack.origin
+
+    def add(self, leaf):
+        if self.problems:
+            return
+        try:
+            if self.pack.tile(0, self.at // 256, self.at % 256 + 1)[self.at % 256] != leaf_hash(leaf):
+                self.problems.append(f"leaf {self.at} is another one in the tiles")
+        except Malformed as error:
+            self.problems.append(str(error))
+        self.at += 1
+
+    def end(self, rows):
+        if rows < self.pack.rows:
+            return f"there are {rows} rows, but the pack says {self.pack.rows}"
+        names = [name for name in self.pack.sizes if re.fullmatch(r"checkpoints/[0-9]+\.txt", name)]
+        own = [Key(line) for line in self.pack.bytes("key.txt").decode().split("\n") if line]
+        try:
+            stored = sorted((Note(self.pack.bytes(n).decode()) for n in names), key=lambda note: note.size)
+            if not stored or stored[-1].size < self.pack.first + self.pack.rows:
+                raise Malformed("no checkpoint covers the rows")
+            self.pack.bound(stored[-1].size)
+            for note in stored:
+                if not note.is_signed(own) and not note.is_signed(self.trusted.keys):
+                    self.problems.append(f"the checkpoint of {note.size} rows is not signed by its log")
+                self.check(note)
+            if self.trusted.keys and not stored[-1].is_signed(self.trusted.keys):
+                self.problems.append("the newest checkpoint is not signed by the key that was given")
+            for note in [note for note in self.trusted.notes if note.size <= stored[-1].size]:
+                self.check(note)
+        except (Malformed, UnicodeDecodeError) as error:
+            self.problems.append(str(error))
+        for key in self.trusted.witnesses:
+            if key.name not in self.witnessed:
+                self.problems.append(f"no checkpoint is cosigned by the witness {key.name}")
+        self.sealed = self.pack.first + rows
+        self.signed = self.sealed if self.trusted.keys else 0
+        beyond = [note.size for note in self.trusted.notes if stored and note.size > stored[-1].size]
+        return f"the pack ends at {stored[-1].size} rows, but a checkpoint of {beyond[0]} was kept" if beyond else None
+
+    def check(self, note):
+        if note.origin != self.origin:
+            self.problems.append(f"the checkpoint of {note.size} rows is of another log: {note.origin}")
+        if self.pack.root(note.size) == note.root:
+            self.checkpoints += 1
+        else:
+            self.problems.append(f"the checkpoint of {note.size} rows has another root than the tiles")
+        for key in self.trusted.witnesses:
+            at = key.signed(note)
+            if at is not False:
+                self.witnessed[key.name] = at
+
+
 # ---- The command ----------------------------------------------------------------------------------------
 
 
@@ -1200,9 +1367,9 @@ def lines(file):
         yield line[:-1] if line.endswith(b"\n") else line
 
 
-def verify(file, walk, seals):
+def verify(file, walk, seals, from_start=True):
     """Returns the chain and, where a row is bad, what is wrong with it. Raises Unreadable."""
-    chain = Chain()
+    chain = Chain(from_start)
     for line in lines(file):
         row = None
         try:
@@ -1277,6 +1444,23 @@ class Arguments(argparse.ArgumentParser):
         self.exit(9, f"verify: {message}\n")
 
 
+def verify_pack(pack, walk, trusted, options):
+    """A pack is held against its own tiles; its decisions are recomputed where it begins with the log."""
+    odd = pack.sums()
+    if odd:
+        print(f"BAD: {odd}")
+        return 2
+    options.authority = pack.first == 0
+    seals = PackSeals(pack, trusted)
+    if pack.rows == 0:
+        raise Unreadable("there is no row")
+    with pack.zip.open("rows.ndjson") as file:
+        chain, bad = verify(file, walk, seals, pack.first == 0)
+    if pack.first and not options.json:
+        print("not proven: decisions, which rest on rows before the pack")
+    return report(chain, bad, walk, seals, options)
+
+
 def main():
     sys.stdout.reconfigure(errors="backslashreplace")
     arguments = Arguments(prog="verify.py", description="Verifies an export of a Sallyport audit ledger.")
@@ -1285,7 +1469,7 @@ def main():
         "stream lacks its beginning, or the body is another; 3 a checkpoint, a signature or a proof does not fit; 4 rows "
         "are missing at the end; 5 a decision does not follow from the rows before it."
     )
-    arguments.add_argument("file", metavar="FILE", help="an NDJSON export (- reads standard input), or a receipt")
+    arguments.add_argument("file", metavar="FILE", help="an NDJSON export (- reads standard input), a pack of evidence, or a receipt")
     arguments.add_argument("--authority", action="store_true", help="recompute every decision")
     arguments.add_argument("--json", action="store_true", help="print what was found as one JSON object")
     for name, about in (("key", "a verifier key of the log, or a file of them"), ("witness", "the same of a witness")):
@@ -1312,12 +1496,14 @@ def main():
         return 0
     walk, seals = Walk(), Seals(trusted) if trusted.anything() else None
     try:
+        if options.file != "-" and zipfile.is_zipfile(options.file):
+            return verify_pack(Pack(options.file), walk, trusted, options)
         if options.file == "-":
             chain, bad = verify(sys.stdin.buffer, walk, seals)
         else:
             with open(options.file, "rb") as file:
                 chain, bad = verify(file, walk, seals)
-    except (OSError, Unreadable) as error:
+    except (OSError, Unreadable, zipfile.BadZipFile) as error:
         print(f"verify: {error}", file=sys.stderr)
         return 9
     return report(chain, bad, walk, seals, options)

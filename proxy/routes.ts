@@ -504,6 +504,8 @@ function adminRoutes(
     route('GET', '/v1/admin/audit', read, audit.list),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify),
+    route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
+    route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
     documented(
       gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators, recheck: null }, metrics(s.scrape)),
       pub.METRICS,

@@ -1,4 +1,5 @@
 import { exportAudit, listAudit, showHead, verifyAudit } from './audit.ts'
+import { packEvidence, reviewAudit } from './evidence/evidence.ts'
 import { rotateAuditKey } from './keys/audit-key.ts'
 import { attachCas, detach, listCas } from './keys/cas.ts'
 import { setOrganisation, showOrganisation } from './keys/organisation.ts'
@@ -96,7 +97,14 @@ const DIRECT = {
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
   rehearsals: { create: rehearse, createInLines: rehearseInLines, get: getRehearsal },
   sessions: { show: showSession, list: listSessions, end: endSession },
-  audit: { list: listAudit, head: showHead, export: exportAudit, verify: verifyAudit },
+  audit: {
+    list: listAudit,
+    head: showHead,
+    export: exportAudit,
+    evidence: packEvidence,
+    reviewed: reviewAudit,
+    verify: verifyAudit,
+  },
 } as const
 
 // Each is found again by its name, with an input that its own schemas parse.

@@ -1,3 +1,5 @@
+import { anchorStates } from '../../db/audit/tree/anchored.ts'
+import { newestCheckpoint, treeInForce } from '../../db/audit/tree/store.ts'
 import type { Administered } from '../../plugins/operators/operator.ts'
 import { ledgerHead } from '../admin/audit.ts'
 import { perform } from '../admin/operation.ts'
@@ -6,7 +8,7 @@ import type { Reply } from '../http/reply.ts'
 import type { Dashboard } from './dashboard.ts'
 import { frame } from './frame.ts'
 import type { Page } from './page.ts'
-import { ago, button, copyable, facts as factsOf, type Html, html } from './parts.ts'
+import { ago, button, copyable, facts as factsOf, type Html, html, table } from './parts.ts'
 
 /** GET /proxy/proof: where the ledger stands, and how anybody verifies it. */
 export const proofPage: Page = async (dashboard, facts) => ({
@@ -43,5 +45,25 @@ async function bodyOf({ context }: Dashboard, facts: Administered, verdict: Html
   }<p class="faint">Whoever keeps this hash elsewhere can tell later whether anything before it was rewritten.</p>
 ${button(facts, 'admin.audit', '/proxy/proof/verify', 'Verify the whole ledger')}</section>
 <section class="card"><h2>For an auditor</h2><p><a href="/v1/admin/audit/export" download="ledger.ndjson">Export the ledger</a> (NDJSON), and verify it anywhere, without this service:</p>
-<pre class="copy" tabindex="0">make sallyport ARGS="verify ledger.ndjson"</pre><pre class="copy" tabindex="0">python3 docs/verify.py ledger.ndjson --authority</pre></section>`
+<pre class="copy" tabindex="0">make sallyport ARGS="verify ledger.ndjson"</pre><pre class="copy" tabindex="0">python3 docs/verify.py ledger.ndjson --authority</pre>
+<p><a href="/v1/admin/audit/evidence" download="evidence.zip">Download the evidence</a>: rows, sets, grants, refusals, keys, checkpoints and a verifier, as one zip.</p></section>${await sealedCard(context, facts.at)}`
+}
+
+/** What is sealed, and who keeps its checkpoints elsewhere. */
+async function sealedCard({ database: { kysely } }: Dashboard['context'], now: number): Promise<Html> {
+  const tree = await treeInForce(kysely)
+  const newest = tree && (await newestCheckpoint(kysely, tree.tree))
+  if (!tree || !newest)
+    return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet.</p></section>`
+  const anchors = await anchorStates(kysely, tree.tree)
+  const rows = anchors.map(
+    ({ anchor, size, at, error, error_at: failed }) =>
+      html`<tr><td>${anchor}</td><td>${size.toLocaleString('en')}</td><td>${at === null ? 'never' : ago(at, now)}</td><td>${error === null || failed === null ? '' : html`${error}, ${ago(failed, now)}`}</td></tr>`,
+  )
+  return html`<section class="card"><h2>Checkpoints</h2>${factsOf([
+    ['Log', tree.origin],
+    ['Sealed rows', newest.size.toLocaleString('en')],
+    ['Signed', ago(newest.signed_at, now)],
+    ['Root', copyable(newest.root)],
+  ])}${table(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`Nobody keeps them elsewhere: name anchors in 45-proofs.yaml.`)}</section>`
 }

@@ -97,18 +97,23 @@ export class Sealer {
     return added === PORTION
   }
 
-  /** The tree as it is stored. Throws where it is not the one that its newest checkpoint was signed for. */
+  /**
+   * The tree as it is stored; null where there is none, or another process grows it just now. Throws where it is not the
+   * one that its newest checkpoint was signed for.
+   */
   async #read(): Promise<Grown | null> {
     const { kysely } = this.#sources.database
     const tree = await treeInForce(kysely)
     if (!tree) return null
     const edge = await readEdge(tileReader(kysely, tree.tree), tree.size)
     const newest = await newestCheckpoint(kysely, tree.tree)
+    // Each is read by itself: what they say together counts where nothing has changed meanwhile.
+    const after = await treeInForce(kysely)
+    if (after?.tree !== tree.tree || after.size !== tree.size) return null
     const root = tree.size === 0 ? undefined : rootOf(edge).toString('base64')
-    if ((newest?.size ?? 0) !== tree.size || newest?.root !== root)
-      throw new Error(
-        `the tiles of ${tree.origin} do not make its checkpoint of ${newest?.size ?? 0} rows: nothing more is signed`,
-      )
-    return { ...tree, edge }
+    if ((newest?.size ?? 0) === tree.size && newest?.root === root) return { ...tree, edge }
+    throw new Error(
+      `the tiles of ${tree.origin} do not make its checkpoint of ${newest?.size ?? 0} rows: nothing more is signed`,
+    )
   }
 }

@@ -1,6 +1,6 @@
 import type { StoredTree } from '../../db/audit/tree/store.ts'
 import { checkpointUpTo, tileReader, treeInForce } from '../../db/audit/tree/store.ts'
-import { TILE_WIDTH, type TilePlace } from '../../db/audit/tree/tiles.ts'
+import { hashesAt, TILE_WIDTH } from '../../db/audit/tree/tiles.ts'
 import type { Database } from '../../db/database.ts'
 
 /** A tile that is asked for by its path; `level` is null where it is a bundle of entries. */
@@ -26,18 +26,6 @@ export function tileIn(path: string): AskedTile | null {
   if (width !== undefined && wide >= TILE_WIDTH) return null
   return { level, n: Number(groups.replaceAll(/[x/]/g, '') + last), width: wide }
 }
-
-/** The path of a tile behind `tile/`. */
-export function tilePath({ level, n }: TilePlace, width: number): string {
-  const digits = String(n)
-  const padded = digits.padStart(Math.ceil(digits.length / 3) * 3, '0')
-  const groups = padded.match(/.{3}/g) ?? []
-  const name = groups.map((group, index) => (index < groups.length - 1 ? `x${group}` : group)).join('/')
-  return `${level}/${name}${width < TILE_WIDTH ? `.p/${width}` : ''}`
-}
-
-/** How many hashes a level of a tree has. */
-const hashesAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)
 
 /** A tile of the tree in force as its bytes; null where the newest checkpoint does not cover it. */
 export async function readTileOf(

@@ -1,3 +1,5 @@
+import type { StoredRow } from '../leaf.ts'
+
 /** A row of the ledger by its place: the order of the rows of all streams, which is the order of the tree's leaves. */
 export interface PlacedLeaf {
   readonly place: number
@@ -6,6 +8,9 @@ export interface PlacedLeaf {
   readonly principal_id: string | null
   readonly leaf: string
 }
+
+/** A whole row with its place. */
+export type PlacedRow = StoredRow & { readonly place: number }
 
 /** An engine's reading of the rows as leaves of a tree. Places only grow, and may have gaps. */
 export interface TreeRows {
@@ -23,6 +28,10 @@ export interface TreeRows {
   readonly between: (after: number, before: number) => Promise<number>
   /** The leaves behind a place, but for the first `skip` of them. */
   readonly leaves: (after: number, skip: number, most: number) => Promise<readonly string[]>
+  /** The whole rows behind a place. */
+  readonly stored: (after: number, most: number) => Promise<readonly PlacedRow[]>
+  /** The place of the first row that was recorded at or after an instant (RFC 3339); null where there is none. */
+  readonly firstSince: (instant: string) => Promise<number | null>
 }
 
 /** The rows of one request that are read. A call has two. */

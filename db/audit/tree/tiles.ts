@@ -107,3 +107,15 @@ export function largestPowerBelow(count: number): number {
   while (power * 2 < count) power *= 2
   return power
 }
+
+/** The path of a tile behind `tile/` (C2SP tlog-tiles): three digits of its number in each segment. */
+export function tilePath({ level, n }: TilePlace, width: number): string {
+  const digits = String(n)
+  const padded = digits.padStart(Math.ceil(digits.length / 3) * 3, '0')
+  const groups = padded.match(/.{3}/g) ?? []
+  const name = groups.map((group, index) => (index < groups.length - 1 ? `x${group}` : group)).join('/')
+  return `${level}/${name}${width < TILE_WIDTH ? `.p/${width}` : ''}`
+}
+
+/** How many hashes a level of a tree has. */
+export const hashesAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)

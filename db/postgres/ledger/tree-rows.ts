@@ -1,6 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { MOST_OF_REQUEST, type PlacedLeaf, type TreeRows } from '../../audit/tree/rows.ts'
+import { SHOWN } from '../../audit/find.ts'
+import { MOST_OF_REQUEST, type PlacedLeaf, type PlacedRow, type TreeRows } from '../../audit/tree/rows.ts'
 import type { Schema } from '../../schema.ts'
 import { AUTHORITY_HOLDERS } from './locks.ts'
 
@@ -31,6 +32,17 @@ export const treeRows = (db: Db): TreeRows => {
         db,
       )
       return rows.map(({ leaf }) => leaf)
+    },
+    stored: async (after, most) => {
+      const columns = sql.join([...SHOWN, 'leaf', 'place'].map((name) => sql.ref(name)))
+      const { rows } = await sql<PlacedRow>`
+        select ${columns} from audit_log where place > ${after} order by place limit ${most}`.execute(db)
+      return rows
+    },
+    firstSince: async (instant) => {
+      const { rows } = await sql<{ place: number | null }>`
+        select min(place) as place from audit_rows where recorded_at >= ${instant}`.execute(db)
+      return rows[0]?.place ?? null
     },
   }
 }

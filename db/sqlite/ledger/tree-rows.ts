@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { SHOWN } from '../../audit/find.ts'
 import { MAIN_STREAM } from '../../audit/leaf.ts'
 import type { LedgerReader } from '../../audit/reader.ts'
 import { HASH_BYTES } from '../../audit/tree/hashes.ts'
@@ -39,5 +40,23 @@ export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => 
       .limit(most)
       .execute()
     return rows.map(({ leaf }) => leaf)
+  },
+  stored: async (after, most) => {
+    const rows = await db
+      .selectFrom('audit_log')
+      .select([...SHOWN, 'leaf'])
+      .where('seq', '>', after)
+      .orderBy('seq')
+      .limit(most)
+      .execute()
+    return rows.map((row) => ({ ...row, place: row.seq }))
+  },
+  firstSince: async (instant) => {
+    const { place } = await db
+      .selectFrom('audit_log')
+      .select(({ fn }) => fn.min<number | null>('seq').as('place'))
+      .where('recorded_at', '>=', instant)
+      .executeTakeFirstOrThrow()
+    return place
   },
 })

@@ -1,0 +1,168 @@
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { type Identity, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { eventually } from '../../support/settled.ts'
+
+const VERIFIER = join(import.meta.dirname, '../../../docs/verify.py')
+const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))'])
+const skip = python.status === 0 ? false : 'python3 (3.9 or newer) is not installed here'
+const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
+
+async function called(gateway: TestGateway, who: Identity, times: number): Promise<void> {
+  const ids = await Promise.all(
+    Array.from({ length: times }, async () =>
+      String(
+        (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).headers['x-request-id'],
+      ),
+    ),
+  )
+  const last = ids.at(-1) ?? ''
+  await eventually(
+    () => gateway.call(who, 'GET', `/v1/audit/proofs/${last}`),
+    ({ status, json }) => status === 200 && json.rows.length > 0,
+  )
+}
+
+const verify = (file: string, ...args: string[]) => {
+  const { status, stdout, stderr } = spawnSync('python3', [VERIFIER, file, ...args], { encoding: 'utf8' })
+  return { code: status, out: stdout, err: stderr, last: stdout.trimEnd().split('\n').at(-1) }
+}
+
+/** Changes a zip: Python's own library reads and writes it. `change` is Python over `files`, a dict of bytes. */
+function changed(from: string, to: string, change: string): void {
+  const program = `
+import hashlib, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as z:
+    files = {n: z.read(n) for n in z.namelist()}
+def resum():
+    files["SHA256SUMS"] = "".join(f"{hashlib.sha256(d).hexdigest()}  {n}\\n" for n, d in files.items() if n != "SHA256SUMS").encode()
+${change}
+with zipfile.ZipFile(sys.argv[2], "w") as z:
+    for n, d in files.items():
+        z.writestr(n, d)
+`
+  const { status, stderr } = spawnSync('python3', ['-c', program, from, to], { encoding: 'utf8' })
+  if (status !== 0) throw new Error(stderr)
+}
+
+const FLIP = (name: string) => `b = bytearray(files[${name}]); b[5] ^= 1; files[${name}] = bytes(b)`
+const FIRST = (pattern: string) => `next(n for n in files if n.startswith(${JSON.stringify(pattern)}))`
+
+await t.test(
+  'a stranger with the pack and the verifier key reaches the right verdict, on an honest log and on forged ones',
+  { skip },
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const none = await gateway.enroll('=none', []).catch(() => gateway.enroll('none', []))
+    await called(gateway, bot, 150)
+    await called(gateway, none, 2)
+    const key = (await gateway.call(bot, 'GET', '/v1/audit/key')).text.trim()
+    const answer = await gateway.admin('GET', '/v1/admin/audit/evidence')
+    t.equal(answer.status, 200)
+    t.equal(answer.headers['content-type'], 'application/zip')
+    const directory = await scratch(t)
+    mkdirSync(directory, { recursive: true })
+    const pack = join(directory, 'pack.zip')
+    writeFileSync(pack, answer.bytes)
+    const honest = verify(pack, '--key', key)
+    t.match(honest, { code: 0, last: 'VERIFIED' })
+    t.match(honest.out, /disagree 0, not recomputable 0/)
+    t.match(verify(pack), { code: 0, last: 'CONSISTENT, NOT WITNESSED' })
+    const listed = spawnSync('python3', ['-m', 'zipfile', '-l', pack], { encoding: 'utf8' }).stdout
+    for (const name of [
+      ...[
+        'rows.ndjson',
+        'rows.csv',
+        'sets-start.json',
+        'sets-end.json',
+        'grants.ndjson',
+        'refusals.csv',
+        'tools.json',
+      ],
+      ...[
+        'sign-ins.ndjson',
+        'inventory.json',
+        'key.txt',
+        'verify.py',
+        'SHA256SUMS',
+        'README.md',
+        'checkpoints/',
+        'tiles/0/000',
+      ],
+    ])
+      t.match(listed, name)
+    const forgeries: readonly (readonly [string, string, number])[] = [
+      [
+        'a row changed',
+        `files["rows.ndjson"] = files["rows.ndjson"].replace(b"gpt-4o-mini", b"gpt-4o-maxi"); resum()`,
+        2,
+      ],
+      ['a digest that is another', `files["rows.csv"] += b"x"`, 2],
+      ['a file more', `files["more.txt"] = b"x"`, 2],
+      [
+        'a row gone',
+        `l = files["rows.ndjson"].splitlines(True); files["rows.ndjson"] = b"".join(l[:9] + l[10:]); resum()`,
+        2,
+      ],
+      [
+        'the end cut off',
+        `l = files["rows.ndjson"].splitlines(True); files["rows.ndjson"] = b"".join(l[:-2]); resum()`,
+        4,
+      ],
+      ['a tile changed', `n = ${FIRST('tiles/0/')}; ${FLIP('n')}; resum()`, 3],
+      ['an upper tile changed', `n = ${FIRST('tiles/1/')}; ${FLIP('n')}; resum()`, 3],
+      ['a tile gone', `del files[${FIRST('tiles/0/')}]; resum()`, 3],
+      [
+        'another root',
+        `n = ${FIRST('checkpoints/')}; t = files[n].decode().split("\\n"); t[2] = "A" * 43 + "="; files[n] = "\\n".join(t).encode(); resum()`,
+        3,
+      ],
+      ['no checkpoint', `[files.pop(n) for n in list(files) if n.startswith("checkpoints/")]; resum()`, 3],
+      ['no inventory', `del files["inventory.json"]; resum()`, 9],
+      ['no zip', `files.clear()`, 9],
+    ]
+    for (const [index, [name, change, code]] of forgeries.entries()) {
+      const forged = join(directory, `forged-${index}.zip`)
+      changed(pack, forged, change)
+      t.equal(verify(forged, '--key', key).code, code, name)
+    }
+    const [row] = (await gateway.rows({ order: 'asc', limit: 1000 })).filter(
+      ({ status }) => status === 'denied',
+    )
+    const since = String(row?.recorded_at)
+    const part = await gateway.admin('GET', `/v1/admin/audit/evidence?since=${encodeURIComponent(since)}`)
+    writeFileSync(pack, part.bytes)
+    const of = verify(pack, '--key', key)
+    t.match(of, { code: 0, last: 'VERIFIED' })
+    t.match(of.out, /not proven: decisions/)
+  },
+)
+
+await t.test(
+  'a pack is for auditors alone; a window that is reversed, or holds nothing, is said so',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    await called(gateway, bot, 1)
+    t.equal((await gateway.call(bot, 'GET', '/v1/admin/audit/evidence')).status, 403)
+    const reversed = await gateway.admin(
+      'GET',
+      '/v1/admin/audit/evidence?since=2026-02-01T00:00:00Z&until=2026-01-01T00:00:00Z',
+    )
+    t.equal(reversed.status, 422)
+    const nothing = await gateway.admin('GET', '/v1/admin/audit/evidence?until=2001-01-01T00:00:00Z')
+    t.equal(nothing.status, 200)
+    const reviewed = (body: object) => gateway.admin('POST', '/v1/admin/audit/reviewed', body)
+    const period = { since: '2026-01-01T00:00:00Z', until: '2026-04-01T00:00:00Z' }
+    t.equal((await reviewed({ ...period, checkpoint: 1_000_000 })).status, 404)
+    const size = Number((await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text.split('\n')[1])
+    t.equal((await reviewed({ ...period, checkpoint: size, note: 'Q1' })).status, 204)
+    t.match(
+      (await gateway.rows()).filter(({ action }) => action === 'audit.reviewed'),
+      [{ principal_id: 'admin', detail: { checkpoint: { size }, note: 'Q1', via: 'secret' } }],
+    )
+  },
+)
