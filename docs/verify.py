@@ -1027,7 +1027,11 @@ class Seals:
         self.origin = (named[0].name if trusted.keys else named[0].origin) if named else None
 
     def add(self, leaf):
+        self.meet_due()  # a checkpoint of no rows, before the first one
         self.tree.add(leaf_hash(leaf))
+        self.meet_due()
+
+    def meet_due(self):
         while self.wanted and self.wanted[0].size <= self.tree.size:
             self.meet(self.wanted.popleft(), self.tree.root)
 

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { checkpointText, parseCheckpoint } from '../../db/audit/tree/checkpoint.ts'
 import { compactTree } from '../../db/audit/tree/compact.ts'
-import { leafHash, nodeHash } from '../../db/audit/tree/hashes.ts'
+import { EMPTY_ROOT, leafHash, nodeHash } from '../../db/audit/tree/hashes.ts'
 import {
   cosignNote,
   noteOf,
@@ -86,7 +86,11 @@ await t.test('docs/ledger.md#vectors the proofs hold, and for no other leaf or r
 })
 
 await t.test('docs/ledger.md#vectors verify.py takes them', { skip }, (t) => {
+  const log = parseVerifierKey(vectors.log.vkey)
+  const none = checkpointText({ origin: log.name, size: 0, root: EMPTY_ROOT })
+  const empty = noteOf(none, [signNote(none, log.name, keyOf(vectors.log.seed))])
   const dir = t.testdir({
+    'notes.txt': `${empty}\n${vectors.note}`,
     'rows.ndjson': vectors.rows
       .map(({ leaf, row_hash: sealed }: Json) =>
         leaf.replace(',"seq":', `,"row_hash":"${sealed}","seq":`).concat('\n'),
@@ -109,6 +113,7 @@ await t.test('docs/ledger.md#vectors verify.py takes them', { skip }, (t) => {
     return { code: status, out: stdout }
   }
   t.match(run('rows.ndjson', '--checkpoint', 'note.txt', ...trusted), { code: 0, out: verdict })
+  t.match(run('rows.ndjson', '--checkpoint', 'notes.txt', ...trusted), { code: 0, out: verdict })
   t.match(run('receipt.json', ...trusted), { code: 0, out: verdict })
   t.end()
 })
