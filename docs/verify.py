@@ -897,8 +897,13 @@ class Key:
         if len(own[0]) != 72:
             return False
         at = int.from_bytes(own[0][:8], "big")
+        if at > LAST_SECOND:
+            return False
         said = f"cosignature/v1\ntime {at}\n{note.text}".encode()
         return at if ed25519(self.public, said, own[0][8:]) else False
+
+
+LAST_SECOND = 253402300799  # of the year 9999
 
 
 class Note:
@@ -1076,7 +1081,7 @@ def look(note, trusted, seals):
 
 def conclusion(vouched, witnessed):
     seen = ", ".join(f"{name} at {instant(at)}" for name, at in witnessed.items())
-    if not vouched and not seen:
+    if not vouched:  # a witness cosigns any log that it knows: its key does not say which one is meant
         return "CONSISTENT, NOT WITNESSED"
     return "VERIFIED" + (f", WITNESSED by {seen}" if seen else "")
 
@@ -1118,12 +1123,17 @@ class Wrong(Exception):
 
 def verify_receipt(receipt, trusted, body):
     """Prints what a receipt shows. Raises Wrong."""
-    witnessed, details, vouched = {}, [], bool(trusted.keys or trusted.notes)
+    witnessed, details, vouched, first = {}, [], bool(trusted.keys or trusted.notes), None
     for row in receipt["rows"]:
         place = f"{row['stream']}:{row['seq']}"
         leaf = plain(row["leaf"].encode("utf-8", "surrogatepass"))
         if not isinstance(leaf, dict) or (leaf.get("stream"), leaf.get("seq")) != (row["stream"], row["seq"]):
             raise Wrong(2, f"row {place} is not what its leaf says")
+        if first is not None and leaf.get("request_id") != first.get("request_id"):
+            raise Wrong(2, f"row {place} is of another request")
+        if first is not None and leaf.get("status") in ("allowed", "denied"):
+            raise Wrong(2, f"row {place} is a decision, which comes first")
+        first = first or leaf
         try:
             index, hashes, note = proof_in(row["proof"])
         except Malformed as error:
@@ -1131,7 +1141,8 @@ def verify_receipt(receipt, trusted, body):
         of_leaf = leaf_hash(row["leaf"].encode("utf-8", "surrogatepass"))
         if root_by_inclusion(of_leaf, index, note.size, hashes) != note.root:
             raise Wrong(3, f"row {place} is not in the checkpoint of {note.size} rows")
-        if trusted.keys and not note.is_signed(trusted.keys):
+        ours = any(key.name == note.origin for key in trusted.keys)
+        if trusted.keys and not (ours and note.is_signed(trusted.keys)):
             raise Wrong(3, f"the checkpoint of {note.size} rows is not signed by the key that was given")
         kept = [one for one in trusted.notes if one.size == note.size]
         if kept and (kept[0].root, kept[0].origin) != (note.root, note.origin):

@@ -142,7 +142,8 @@ function treeLines({ origin, checkpoints, tiles, sealed, behind }: TreeVerdict):
 function conclusion(vouched: boolean, witnessed: readonly Witnessed[]): string {
   const seen = witnessed.map(({ name, at }) => `${name} at ${at}`).join(', ')
   const by = seen === '' ? '' : `, WITNESSED by ${seen}`
-  return vouched || seen !== '' ? `VERIFIED${by}` : 'CONSISTENT, NOT WITNESSED'
+  // A witness cosigns any log that it knows: its key does not say which one is meant.
+  return vouched ? `VERIFIED${by}` : 'CONSISTENT, NOT WITNESSED'
 }
 
 const receiptLines = ({ problem, lines, vouched, witnessed }: ReceiptVerdict): readonly string[] =>

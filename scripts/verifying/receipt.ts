@@ -54,18 +54,23 @@ export function verifyReceipt(
     witnessed: [],
   })
   const opened: Members[] = []
+  let first: Members | null = null
   let vouched = trusted.keys.length > 0 || trusted.checkpoints.length > 0
   for (const { leaf, stream, seq, proof } of rows) {
     const place = `${stream}:${seq}`
     const row = parsed(leaf)
     if (!row || row.stream !== stream || row.seq !== seq)
       return bad(2, `row ${place} is not what its leaf says`)
+    const order = first && outOfOrder(row, first)
+    if (order !== null) return bad(2, `row ${place} ${order}`)
+    first ??= row
     const proven = proofOf(proof)
     if (!proven) return bad(3, `the proof of row ${place} cannot be read`)
     const { checkpoint, note, index } = proven
     if (!provesLeaf(proven, leaf))
       return bad(3, `row ${place} is not in the checkpoint of ${checkpoint.size} rows`)
-    if (trusted.keys.length > 0 && !isSignedBy(note, trusted.keys))
+    const isOurs = trusted.keys.some(({ name }) => name === checkpoint.origin)
+    if (trusted.keys.length > 0 && !(isOurs && isSignedBy(note, trusted.keys)))
       return bad(3, `the checkpoint of ${checkpoint.size} rows is not signed by the key that was given`)
     const kept = trusted.checkpoints.find(({ size }) => size === checkpoint.size)
     if (kept && (!kept.root.equals(checkpoint.root) || kept.origin !== checkpoint.origin))
@@ -85,6 +90,12 @@ export function verifyReceipt(
     lines.push(`the body of ${body.length} bytes is the one that was judged (${label})`)
   }
   return { code: 0, problem: null, lines, vouched, witnessed: [...witnessed.values()] }
+}
+
+/** Why a row cannot stand in a receipt behind its first one; null where it can. A receipt is about one request. */
+function outOfOrder(row: Members, first: Members): string | null {
+  if (row.request_id !== first.request_id) return 'is of another request'
+  return row.status === 'allowed' || row.status === 'denied' ? 'is a decision, which comes first' : null
 }
 
 /** The commitment that a body opens (docs/ledger.md#commitments): as it is, or as the arguments of a tool. */

@@ -142,9 +142,13 @@ export function signedBy({ text, signatures }: Note, { name, id, kind, key }: Ve
     return { good: one.bytes.length === 64 && verify(null, Buffer.from(text), key, one.bytes) }
   if (one.bytes.length !== 72) return { good: false }
   const at = one.bytes.readBigUInt64BE()
+  if (at > LAST_SECOND) return { good: false }
   const good = verify(null, cosigned(text, at), key, one.bytes.subarray(8))
   return good ? { good, at: Number(at) } : { good }
 }
+
+/** Of the year 9999. */
+const LAST_SECOND = 253_402_300_799n
 
 const cosigned = (text: string, at: bigint): Buffer => Buffer.from(`cosignature/v1\ntime ${at}\n${text}`)
 

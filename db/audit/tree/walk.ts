@@ -1,5 +1,5 @@
 import { type CompactTree, compactTree } from './compact.ts'
-import { leafHash, perfectRoot } from './hashes.ts'
+import { EMPTY_ROOT, leafHash, perfectRoot } from './hashes.ts'
 import { TILE_WIDTH, type TilePlace } from './tiles.ts'
 
 /** A checkpoint that the rows are held against. */
@@ -75,7 +75,7 @@ export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeW
     if (claimed === undefined) claimed = await nextOf(checkpoints)
     while (claimed && claimed.size <= tree.size) {
       const { size, root } = claimed
-      const fits = size === tree.size && rootOf(tree) === root
+      const fits = size === 0 ? root === NO_ROWS : size === tree.size && rootOf(tree) === root
       if (fits) [fitting, newest] = [fitting + 1, claimed]
       else fault(`the checkpoint of ${size} rows has another root than the rows`)
       claimed = await nextOf(checkpoints)
@@ -116,6 +116,8 @@ export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeW
     },
   }
 }
+
+const NO_ROWS = EMPTY_ROOT.toString('base64')
 
 const countAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)
 

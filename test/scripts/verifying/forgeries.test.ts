@@ -75,6 +75,12 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
     ],
     ['a witness that has not signed', [exported, ...kept(earlier), '--witness', witness.vkey], 3, /./],
     ['a cosignature of another time', [exported, ...kept(moved(honest)), '--witness', witness.vkey], 3, /./],
+    [
+      'a checkpoint of no rows',
+      [exported, ...kept(checkpointOver([], log)), ...kept(honest)],
+      0,
+      /^VERIFIED$/,
+    ],
     ['another key', [exported, '--key', thief.vkey, ...kept(honest)], 3, /./],
     ['signed by another key', [exported, ...key, ...kept(checkpointOver(leaves, thief))], 3, /./],
     ['a key and nothing that it has signed', [exported, ...key], 3, /./],
@@ -125,6 +131,7 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
   const text = JSON.stringify(honestReceipt)
   const key = ['--key', log.vkey]
   const body = ['--body', file(BODY)]
+  const early = await receiptOver(leaves, [3], honest, {})
   const foreign = await receiptOver(leaves, about, checkpointOver(leaves, thief), { body_sha256: SALT })
   const cases: readonly (readonly [string, string, readonly string[], number, RegExp])[] = [
     ['honest', text, [...key, ...body], 0, /^VERIFIED$/],
@@ -137,6 +144,21 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
     ['a place that was changed', text.replace(`"seq":${length}`, '"seq":1'), key, 2, /./],
     ['another key', text, ['--key', thief.vkey], 3, /./],
     ['signed by another key', JSON.stringify(foreign), key, 3, /./],
+    [
+      'rows of two requests',
+      JSON.stringify({ ...honestReceipt, rows: [honestReceipt.rows[0], early.rows[0]] }),
+      key,
+      2,
+      /./,
+    ],
+    [
+      'the outcome before its decision',
+      JSON.stringify({ ...honestReceipt, rows: honestReceipt.rows.toReversed() }),
+      key,
+      2,
+      /comes first/,
+    ],
+    ['a witness alone', text, ['--witness', witness.vkey], 0, /^CONSISTENT, NOT WITNESSED$/],
     ['another index', text.replace(`index ${length - 1}`, 'index 3'), key, 3, /./],
     ['a proof that is none', text.replace('c2sp.org/tlog-proof@v1', 'c2sp.org/tlog-proof@v9'), key, 3, /./],
     ['no rows', '{"rows":[]}', key, 9, /./],

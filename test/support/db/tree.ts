@@ -1,6 +1,6 @@
 import { compactTree } from '../../../db/audit/tree/compact.ts'
 import { parseNote, parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
-import { keysOf, newestCheckpoint, noteOfCheckpoint, treeInForce } from '../../../db/audit/tree/store.ts'
+import { keysOf, noteOfCheckpoint, treeInForce } from '../../../db/audit/tree/store.ts'
 import type { Database } from '../../../db/database.ts'
 
 /**
@@ -29,7 +29,19 @@ export async function treeProblems({ kysely, treeRows }: Database): Promise<read
     const note = parseNote(await noteOfCheckpoint(kysely, tree, checkpoint))
     if (!keys.some((key) => signedBy(note, key).good)) problems.push(`nobody has signed ${checkpoint.size}`)
   }
-  const newest = await newestCheckpoint(kysely, tree.tree)
-  if ((newest?.size ?? 0) !== tree.size) problems.push('the tree has another size than its checkpoint')
+  // By one statement: another replica may be sealing.
+  const { size, newest } = await kysely
+    .selectFrom('audit_trees')
+    .select((eb) => [
+      'size',
+      eb
+        .selectFrom('audit_checkpoints')
+        .select((of) => of.fn.max('size').as('newest'))
+        .whereRef('audit_checkpoints.tree', '=', 'audit_trees.tree')
+        .as('newest'),
+    ])
+    .where('tree', '=', tree.tree)
+    .executeTakeFirstOrThrow()
+  if ((newest ?? 0) !== size) problems.push('the tree has another size than its checkpoint')
   return problems
 }
