@@ -33,6 +33,7 @@ export interface Link {
 
 /** Puts a link in front of a Unix socket, on a port of its own. It ends with the scope. */
 export async function linkTo(scope: Scope, target: string): Promise<Link> {
+  endAtOnce()
   const pairs = new Set<Pair>()
   const gate = new Gate()
   const server = createServer({ allowHalfOpen: true }, (client) => {
@@ -64,6 +65,19 @@ export async function linkTo(scope: Scope, target: string): Promise<Link> {
     server.close()
   })
   return link
+}
+
+let ends = false
+
+/**
+ * Once nothing is left to do, ends the process without closing what it had. Of a connection that was reset in the middle Node may
+ * count a request for ever, and goes round in its own end waiting for that (`Environment::CleanupHandles`).
+ */
+function endAtOnce(): void {
+  if (ends) return
+  ends = true
+  // Whatever else waits for this moment has its turn first.
+  process.once('beforeExit', () => setImmediate(() => process.once('beforeExit', () => process.exit())))
 }
 
 /** Lets everybody through, or nobody. */
