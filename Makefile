@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build sbom release bench siege soak screenshots clean
+.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build verifier sbom release bench siege soak screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -111,6 +111,10 @@ pre-commit: ready
 
 build: ready ## compile the package into dist (npm pack takes it from there)
 	exec npm run build
+
+VERIFIER ?= dist/verify.mjs
+verifier: ready ## one file that verifies exports, packs of evidence and receipts, for auditors: make verifier [VERIFIER=dist/verify.mjs]
+	@exec rolldown scripts/verifying/alone.ts --file '$(VERIFIER)' --platform node --format esm --logLevel silent >/dev/null
 
 sbom: ready ## list the packages that this one needs in dist/sbom.cdx.json (CycloneDX)
 	exec node scripts/sbom.ts

@@ -1222,6 +1222,8 @@ class Pack:
             raise Unreadable("this is no pack of evidence") from error
         if not good:
             raise Unreadable("this is a pack of another form")
+        if not self.rows:
+            raise Unreadable("there is no row in it")
         self.origin = said["origin"]
         self.kept = {}
         self.widths = {}
@@ -1241,7 +1243,9 @@ class Pack:
 
     def sums(self):
         """What is wrong with SHA256SUMS, or None."""
-        listed = {}
+        if "SHA256SUMS" not in self.sizes:
+            return "SHA256SUMS is not in the pack"
+        self.digests = listed = {}
         for line in self.bytes("SHA256SUMS").decode("utf-8", "replace").splitlines():
             digest, _, name = line.partition("  ")
             listed[name] = digest
@@ -1315,9 +1319,11 @@ class PackSeals(Seals):
     def __init__(self, pack, trusted):
         super().__init__(trusted)
         self.pack, self.at, self.origin = pack, pack.first, pack.origin
+        self.notes, self.compared = [], False
+        self.tiles = -(-(pack.first + pack.rows) // 256) - pack.first // 256
 
     def add(self, leaf):
-        if self.problems:
+        if self.problems or self.at >= self.pack.first + self.pack.rows:
             return
         try:
             if self.pack.tile(0, self.at // 256, self.at % 256 + 1)[self.at % 256] != leaf_hash(leaf):
@@ -1329,9 +1335,14 @@ class PackSeals(Seals):
     def end(self, rows):
         if rows < self.pack.rows:
             return f"there are {rows} rows, but the pack says {self.pack.rows}"
+        if rows > self.pack.rows:
+            self.problems.append(f"there are {rows} rows, but the pack says {self.pack.rows}")
+        stored = []
         names = [name for name in self.pack.sizes if re.fullmatch(r"checkpoints/[0-9]+\.txt", name)]
-        own = [Key(line) for line in self.pack.bytes("key.txt").decode().split("\n") if line]
         try:
+            if "key.txt" not in self.pack.sizes:
+                raise Malformed("key.txt is not in the pack")
+            own = [Key(line) for line in self.pack.bytes("key.txt").decode().split("\n") if line]
             stored = sorted((Note(self.pack.bytes(n).decode()) for n in names), key=lambda note: note.size)
             if not stored or stored[-1].size < self.pack.first + self.pack.rows:
                 raise Malformed("no checkpoint covers the rows")
@@ -1342,22 +1353,34 @@ class PackSeals(Seals):
                 self.check(note)
             if self.trusted.keys and not stored[-1].is_signed(self.trusted.keys):
                 self.problems.append("the newest checkpoint is not signed by the key that was given")
-            for note in [note for note in self.trusted.notes if note.size <= stored[-1].size]:
-                self.check(note)
+            for note in [note for note in self.trusted.notes if 0 < note.size <= stored[-1].size]:
+                self.check_kept(note)
+            self.sealed = stored[-1].size
         except (Malformed, UnicodeDecodeError) as error:
             self.problems.append(str(error))
         for key in self.trusted.witnesses:
             if key.name not in self.witnessed:
                 self.problems.append(f"no checkpoint is cosigned by the witness {key.name}")
-        self.sealed = self.pack.first + rows
         self.signed = self.sealed if self.trusted.keys else 0
-        beyond = [note.size for note in self.trusted.notes if stored and note.size > stored[-1].size]
-        return f"the pack ends at {stored[-1].size} rows, but a checkpoint of {beyond[0]} was kept" if beyond else None
+        beyond = [note.size for note in self.trusted.notes if self.sealed and note.size > self.sealed]
+        return f"the pack ends at {self.sealed} rows, but a checkpoint of {beyond[0]} rows was kept" if beyond else None
+
+    def vouched(self):
+        return not self.problems and bool(self.signed or self.compared)
+
+    def check_kept(self, note):
+        try:
+            self.pack.root(note.size)
+        except Malformed:
+            self.notes.append(f"not compared: the kept checkpoint of {note.size} rows, of which the pack has no tiles")
+            return
+        self.compared = True
+        self.check(note)
 
     def check(self, note):
         if note.origin != self.origin:
             self.problems.append(f"the checkpoint of {note.size} rows is of another log: {note.origin}")
-        if self.pack.root(note.size) == note.root:
+        if note.size and self.pack.root(note.size) == note.root:
             self.checkpoints += 1
         else:
             self.problems.append(f"the checkpoint of {note.size} rows has another root than the tiles")
@@ -1365,6 +1388,70 @@ class PackSeals(Seals):
             at = key.signed(note)
             if at is not False:
                 self.witnessed[key.name] = at
+
+
+CSV = (
+    "stream seq recorded_at request_id principal_id principal_type action status tool model provider cert_thumbprint dpop_jkt "
+    "detail config_digest version prev_hash row_hash"
+).split()
+FREQUENT = ("egress_llm_chat", "mcp_tools_call", "mcp_tools_list")
+
+
+class Tables:
+    """Finds out whether the files of a pack that are taken from its rows are what the rows make."""
+
+    def __init__(self, pack):
+        self.pack, self.sets = pack, {}
+        self.start_is_wrong = True
+        if "sets-start.json" in pack.sizes:
+            try:
+                before = pack.json("sets-start.json")["principals"]
+                self.sets = {held["principal"]: held for held in before}
+                self.start_is_wrong = not isinstance(before, list) or (pack.first == 0 and before != [])
+            except (KeyError, TypeError, ValueError):
+                pass
+        csv, ndjson = ("rows.csv", "refusals.csv"), ("grants.ndjson", "tools.ndjson", "sign-ins.ndjson")
+        self.running = {name: hashlib.sha256() for name in csv + ndjson}
+        for name in csv:
+            self.running[name].update((",".join(CSV) + "\r\n").encode())
+
+    def see(self, row, line):
+        cells = (",".join(cell(row, name) for name in CSV) + "\r\n").encode()
+        self.running["rows.csv"].update(cells)
+        if row["status"] == "denied":
+            self.running["refusals.csv"].update(cells)
+        action, detail = row["action"], row["detail"]
+        if action.startswith("admin.sign") or action == "admin.secret_used":
+            self.running["sign-ins.ndjson"].update(line + b"\n")
+        if action.startswith("mcp_resource."):
+            self.running["tools.ndjson"].update(line + b"\n")
+        if action in FREQUENT:
+            return
+        if row["status"] == "success" and ("revision" in detail or action.startswith("mcp_binding.")):
+            self.running["grants.ndjson"].update(line + b"\n")
+        subject, revision, held = detail.get("subject"), detail.get("revision"), detail.get("capabilities")
+        if isinstance(subject, str) and is_integer(revision) and isinstance(held, list):
+            active = detail.get("is_active") is not False
+            place = f"{row['stream']}:{row['seq']}"
+            self.sets[subject] = {"principal": subject, "revision": revision, "is_active": active, "capabilities": held, "row": place}
+
+    def findings(self):
+        found = ["sets-start.json is not what stood before the rows"] if self.start_is_wrong else []
+        sets = [self.sets[name] for name in sorted(self.sets)]
+        text = json.dumps({"principals": sets}, indent=2, ensure_ascii=False) + "\n"
+        self.running["sets-end.json"] = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+        wrong = [name for name, digest in self.running.items() if self.pack.digests.get(name) != digest.hexdigest()]
+        return found + [f"{name} is not what the rows make" for name in wrong]
+
+
+def cell(row, name):
+    value = row[name]
+    if name == "detail":
+        value = canonical(value).decode()
+    text = "" if value is None else str(value)
+    if isinstance(value, str) and text[:1] and text[0] in "=+-@\t\r":
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"' if re.search('[",\r\n]', text) else text
 
 
 # ---- The command ----------------------------------------------------------------------------------------
@@ -1382,7 +1469,7 @@ def lines(file):
         yield line[:-1] if line.endswith(b"\n") else line
 
 
-def verify(file, walk, seals, from_start=True):
+def verify(file, walk, seals, from_start=True, on_row=None):
     """Returns the chain and, where a row is bad, what is wrong with it. Raises Unreadable."""
     chain = Chain(from_start)
     for line in lines(file):
@@ -1401,16 +1488,22 @@ def verify(file, walk, seals, from_start=True):
         walk.see(row)
         if seals:
             seals.add(leaf)
+        if on_row:
+            on_row(row, line)
     if chain.rows == 0:
         raise Unreadable("there is no row")
     return chain, None
 
 
-def report(chain, bad, walk, seals, options):
+def report(chain, bad, walk, seals, options, tables=None):
     """Prints what was found; gives the exit code."""
     judged = options.authority and not bad
     cut = seals.end(chain.rows) if seals and not bad else None
     problems = seals.problems if seals and not bad else []
+    if tables and not bad and not problems and not cut:
+        chain.findings += tables.findings()
+    for note in getattr(seals, "notes", []) if not options.json else []:
+        print(note)
     if options.json:
         found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.heads), "open_decisions": walk.under_way()}
         found.update({"first_bad": bad} if bad else {})
@@ -1429,7 +1522,7 @@ def report(chain, bad, walk, seals, options):
         if cut:
             print(f"CUT SHORT: {cut}")
         said = "rows that follow each other" if chain.findings or problems or cut else "whole"
-        print(f"{said}: {chain.rows} rows in {len(chain.heads)} stream{'' if len(chain.heads) == 1 else 's'}")
+        print(f"{said}: {chain.rows} rows in {counts(len(chain.heads), 'stream')}")
         if judged:
             print(walk.line())
             for row in walk.problems:
@@ -1441,11 +1534,16 @@ def report(chain, bad, walk, seals, options):
     code = 2 if bad or chain.findings else 3 if problems else 4 if cut else 5 if judged and walk.wrong() else 0
     if code == 0 and not options.json:
         if seals and seals.sealed:
-            print(f"{seals.checkpoints} checkpoints of {seals.origin} fit, up to {seals.sealed} rows")
+            fit = counts(seals.checkpoints, "checkpoint") + (f" and {counts(seals.tiles, 'tile')}" if tables else "")
+            print(f"{fit} of {seals.origin} fit, up to {seals.sealed} rows")
             if chain.rows > seals.sealed:
                 print(f"{chain.rows - seals.sealed} rows are behind the last checkpoint")
         print(conclusion(seals.vouched(), seals.witnessed) if seals else conclusion(False, {}))
     return code
+
+
+def counts(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def print_findings(chain):
@@ -1466,14 +1564,22 @@ def verify_pack(pack, walk, trusted, options):
         print(f"BAD: {odd}")
         return 2
     options.authority = pack.first == 0
-    seals = PackSeals(pack, trusted)
-    if pack.rows == 0:
-        raise Unreadable("there is no row")
+    seals, tables = PackSeals(pack, trusted), Tables(pack)
+    at = []
+
+    def see(row, line):
+        at[:] = (min(at[:1] + [row["recorded_at"]]), max(at[1:] + [row["recorded_at"]]))
+        tables.see(row, line)
+
+    if "rows.ndjson" not in pack.sizes:
+        raise Unreadable("rows.ndjson is not in the zip")
     with pack.zip.open("rows.ndjson") as file:
-        chain, bad = verify(file, walk, seals, pack.first == 0)
+        chain, bad = verify(file, walk, seals, pack.first == 0, see)
+    if not options.json and at:
+        print(f"leaves {pack.first} to {pack.first + pack.rows - 1} of {pack.origin}, recorded from {at[0]} to {at[1]}")
     if pack.first and not options.json:
-        print("not proven: decisions, which rest on rows before the pack")
-    return report(chain, bad, walk, seals, options)
+        print("not proven: decisions, and sets-start.json, which rest on rows in front of the pack")
+    return report(chain, bad, walk, seals, options, tables)
 
 
 def main():

@@ -31,6 +31,8 @@ export type Rows = AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Dam
 interface Options {
   /** Whether decisions are recomputed. */
   readonly authority: boolean
+  /** Whether a stream may begin in the middle: what stands before it is bound by something else. */
+  readonly isTail?: boolean
   /** Sees each row that is whole. */
   readonly onRow?: (row: StoredRow) => void
   /** Makes the recomputation. Given by whoever looks into it. */
@@ -42,9 +44,9 @@ interface Options {
 /** Verifies the chains, and recomputes decisions where that is asked for. Stops at the first bad row. */
 export async function inspectRows(
   rows: Rows,
-  { authority, onRow, walk = recomputer(), tree }: Options,
+  { authority, isTail = false, onRow, walk = recomputer(), tree }: Options,
 ): Promise<Inspection> {
-  const chains = chainVerifier()
+  const chains = chainVerifier({ tail: isTail })
   const findings: string[] = []
   for await (const row of rows) {
     if (!chains.add(row) || 'damaged' in row) break

@@ -63,7 +63,7 @@ export interface ChainVerifier {
   verdict(): Verdict
 }
 
-/** `tail`: the rows are the end of a chain, so the first one's place and parent are taken on trust. */
+/** `tail`: the rows are the end of chains, so the place and the parent of the first one of each are taken on trust. */
 export function chainVerifier({ tail = false } = {}): ChainVerifier {
   const heads = new Map<string, Link>()
   const open = openDecisions()

@@ -1,6 +1,6 @@
-import { FREQUENT } from '../../../db/audit/frequent.ts'
-import type { StoredRow } from '../../../db/audit/leaf.ts'
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../json.ts'
+import { FREQUENT } from '../frequent.ts'
+import type { StoredRow } from '../leaf.ts'
 
 const COLUMNS = [
   ...([
@@ -48,10 +48,10 @@ export const isRefusal = ({ status }: StoredRow): boolean => status === 'denied'
 export const isSignIn = ({ action }: StoredRow): boolean =>
   action.startsWith('admin.sign') || action === 'admin.secret_used'
 
-/** Whether a row says what became of the tools of an MCP server. */
+/** Whether a row says what became of an MCP server and its tools. */
 export const isAboutTools = ({ action }: StoredRow): boolean => action.startsWith('mcp_resource.')
 
-export function detailOf(text: string): Members {
+function detailOf(text: string): Members {
   const value: unknown = JSON.parse(text)
   return isObject(value) ? value : {}
 }
@@ -68,9 +68,15 @@ export interface HeldSet {
 
 /** The sets of all principals, by the rows that change them. */
 export class Sets {
-  readonly #held = new Map<string, HeldSet>()
+  readonly #held: Map<string, HeldSet>
 
-  see({ stream, seq, detail }: StoredRow): void {
+  /** `before`: what they held in front of the first row. */
+  constructor(before: readonly HeldSet[] = []) {
+    this.#held = new Map(before.map((held) => [held.principal, held]))
+  }
+
+  see({ stream, seq, action, detail }: StoredRow): void {
+    if (FREQUENT.includes(action)) return
     const { subject, revision, capabilities, is_active: active } = detailOf(detail)
     if (typeof subject !== 'string' || typeof revision !== 'number' || !Array.isArray(capabilities)) return
     const held = {
@@ -83,7 +89,13 @@ export class Sets {
     this.#held.set(subject, held)
   }
 
-  list(): readonly HeldSet[] {
-    return [...this.#held.values()].toSorted((one, other) => (one.principal < other.principal ? -1 : 1))
+  /** The text of a file of them. */
+  text(): string {
+    const principals = [...this.#held.values()].toSorted((one, other) =>
+      one.principal < other.principal ? -1 : 1,
+    )
+    return jsonText({ principals })
   }
 }
+
+export const jsonText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`

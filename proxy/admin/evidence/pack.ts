@@ -1,8 +1,19 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 import { ZipFile } from 'yazl'
+import {
+  CSV_HEAD,
+  csvLine,
+  isAboutTools,
+  isGrant,
+  isRefusal,
+  isSignIn,
+  jsonText,
+  Sets,
+} from '../../../db/audit/evidence/tables.ts'
 import { exportLine, type StoredRow } from '../../../db/audit/leaf.ts'
 import { namesIn } from '../../../db/audit/names.ts'
 import { anchorStates } from '../../../db/audit/tree/anchored.ts'
@@ -12,10 +23,11 @@ import type { AdminContext } from '../context.ts'
 import { checkpointsOf, tilesOf } from './parts.ts'
 import { readmeOf } from './readme.ts'
 import { rowsIn, type Scope } from './scope.ts'
-import { CSV_HEAD, csvLine, detailOf, isAboutTools, isGrant, isRefusal, isSignIn, Sets } from './tables.ts'
 
-/** The other verifier: it lies in the repository and the package. */
-const VERIFIER = join(import.meta.dirname, '../../../docs/verify.py')
+const ROOT = dirname(fileURLToPath(import.meta.resolve('#manifest')))
+
+/** The verifiers, as far as they are there: `make verifier` and the package make the second. */
+const VERIFIERS = { 'verify.py': join(ROOT, 'docs/verify.py'), 'verify.mjs': join(ROOT, 'dist/verify.mjs') }
 
 type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
 
@@ -72,9 +84,10 @@ async function addAll(
   const rows = () => rowsIn(database, scope, signal)
   const before = () => rowsIn(database, { after: 0, count: scope.first }, signal)
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
+  // One for all files: a line of one is that of the other.
+  const names = namesIn(kysely)
   const lines = (wanted: (row: StoredRow) => boolean) =>
     async function* (): AsyncGenerator<string> {
-      const names = namesIn(kysely)
       for await (const row of rows()) if (wanted(row)) yield `${exportLine(row, await names(row))}\n`
     }
   const csv = (wanted: (row: StoredRow) => boolean) =>
@@ -98,22 +111,15 @@ async function addAll(
   // One walk: what stood before the pack, and then what the pack has changed.
   add('sets-start.json', async function* () {
     for await (const row of before()) sets.see(row)
-    yield asJson({ principals: sets.list() })
+    yield sets.text()
   })
   add('sets-end.json', async function* () {
     for await (const row of rows()) sets.see(row)
-    yield asJson({ principals: sets.list() })
+    yield sets.text()
   })
   add('grants.ndjson', lines(isGrant))
   add('refusals.csv', csv(isRefusal))
-  add('tools.json', async function* () {
-    const changes = []
-    for await (const row of rows()) {
-      if (isAboutTools(row))
-        changes.push({ at: row.recorded_at, action: row.action, ...detailOf(row.detail) })
-    }
-    yield asJson({ changes })
-  })
+  add('tools.ndjson', lines(isAboutTools))
   add('sign-ins.ndjson', lines(isSignIn))
   const keys = await keysOf(kysely, tree.tree)
   const anchors = await anchorStates(kysely, tree.tree)
@@ -127,7 +133,7 @@ async function addAll(
     .select(['kid', 'created_at', 'retired_at'])
     .execute()
   add('inventory.json', () => [
-    asJson({
+    jsonText({
       format: 'sallyport-evidence/1',
       generated_at: new Date(at).toISOString(),
       ...{ since: scope.since, until: scope.until, origin: tree.origin, tree: tree.tree },
@@ -153,7 +159,7 @@ async function addAll(
     add(`tiles/${tilePath({ level, n }, width)}`, async function* () {
       yield await read({ level, n }, width)
     })
-  add('anchors/anchors.json', () => [asJson({ anchors })])
+  add('anchors/anchors.json', () => [jsonText({ anchors })])
   const sizes = checkpoints.map(({ size }) => size)
   const stamps = await kysely
     .selectFrom('audit_cosignatures')
@@ -165,7 +171,7 @@ async function addAll(
     .execute()
   for (const [size, proof] of new Map(stamps.map((stamp) => [stamp.size, stamp.proof])))
     add(`anchors/${size}.tsr`, () => [Buffer.from(proof, 'base64')])
-  if (existsSync(VERIFIER)) add('verify.py', () => [readFileSync(VERIFIER)])
+  for (const [name, file] of Object.entries(VERIFIERS)) {
+    if (existsSync(file)) add(name, () => [readFileSync(file)])
+  }
 }
-
-const asJson = (value: object): string => `${JSON.stringify(value, null, 2)}\n`

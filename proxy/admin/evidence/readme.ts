@@ -15,12 +15,13 @@ of the log ${tree.origin}, under a signed checkpoint of ${newest.size} rows.
 
 ## How to verify it
 
-    sallyport verify PACK.zip --key 'VERIFIER KEY'
     python3 verify.py PACK.zip --key 'VERIFIER KEY'
+    node verify.mjs PACK.zip --key 'VERIFIER KEY'
 
 Take the verifier key, a checkpoint or the key of a witness from elsewhere than this pack: with those in it the best that anybody
-can say is CONSISTENT, NOT WITNESSED. \`verify.py\` needs nothing but Python 3.9; compare its digest with the one that the project
-publishes, or write your own from the project's page on the ledger.
+can say is CONSISTENT, NOT WITNESSED. \`verify.py\` needs nothing but Python 3.9, \`verify.mjs\`, where it is here, nothing but Node 22. A verifier
+that comes with what it verifies may be forged with it: take them from elsewhere too, or compare the digests with those that the project publishes, or write
+your own from the project's page on the ledger.
 
 ## What each file shows
 
@@ -30,7 +31,7 @@ publishes, or write your own from the project's page on the ledger.
 | sets-start.json, sets-end.json | what each principal might do at both ends of the period | CC6.1, CC6.3 | ISO/IEC 42001 A.3.2 (roles and responsibilities) |
 | grants.ndjson | each change of what somebody may do: who made it, when, what it was before, and the rehearsal it rested on | CC6.2, CC6.3, CC8.1 | EU AI Act Art. 26(1) |
 | refusals.csv | each call that was refused, and why | CC6.1, CC7.2 | EU AI Act Art. 26(5) |
-| tools.json | tools of MCP servers that were pinned, quarantined and approved | CC8.1 | ISO/IEC 42001 A.10.3 (suppliers) |
+| tools.ndjson | tools of MCP servers that were pinned, quarantined and approved | CC8.1 | ISO/IEC 42001 A.10.3 (suppliers) |
 | sign-ins.ndjson | operators who signed in, and who was refused | CC6.1, CC7.2 | |
 | inventory.json | the keys and CAs that were in force, the anchors, and the bounds of this pack | CC6.1 | |
 | checkpoints, tiles, anchors, key.txt | what binds the rows to signed checkpoints, and what others have said of those | CC7.2 | EU AI Act Art. 12 |

@@ -3,11 +3,11 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { type Identity, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { signer } from '../../support/sealed-log.ts'
 import { eventually } from '../../support/settled.ts'
+import { allVerifiers, withoutPython } from '../../support/verifiers.ts'
 
-const VERIFIER = join(import.meta.dirname, '../../../docs/verify.py')
-const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_info < (3, 9))'])
-const skip = python.status === 0 ? false : 'python3 (3.9 or newer) is not installed here'
+const verify = allVerifiers(t)
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 
 async function called(gateway: TestGateway, who: Identity, times: number): Promise<void> {
@@ -25,15 +25,10 @@ async function called(gateway: TestGateway, who: Identity, times: number): Promi
   )
 }
 
-const verify = (file: string, ...args: string[]) => {
-  const { status, stdout, stderr } = spawnSync('python3', [VERIFIER, file, ...args], { encoding: 'utf8' })
-  return { code: status, out: stdout, err: stderr, last: stdout.trimEnd().split('\n').at(-1) }
-}
-
 /** Changes a zip: Python's own library reads and writes it. `change` is Python over `files`, a dict of bytes. */
 function changed(from: string, to: string, change: string): void {
   const program = `
-import hashlib, sys, zipfile
+import hashlib, re, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as z:
     files = {n: z.read(n) for n in z.namelist()}
 def resum():
@@ -52,11 +47,13 @@ const FIRST = (pattern: string) => `next(n for n in files if n.startswith(${JSON
 
 await t.test(
   'a stranger with the pack and the verifier key reaches the right verdict, on an honest log and on forged ones',
-  { skip },
+  { skip: withoutPython },
   async (t) => {
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const none = await gateway.enroll('=none', []).catch(() => gateway.enroll('none', []))
+    await called(gateway, bot, 3)
+    const early = (await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text
     await called(gateway, bot, 150)
     await called(gateway, none, 2)
     const key = (await gateway.call(bot, 'GET', '/v1/audit/key')).text.trim()
@@ -67,10 +64,13 @@ await t.test(
     mkdirSync(directory, { recursive: true })
     const pack = join(directory, 'pack.zip')
     writeFileSync(pack, answer.bytes)
-    const honest = verify(pack, '--key', key)
+    const honest = await verify(pack, '--key', key)
     t.match(honest, { code: 0, last: 'VERIFIED' })
     t.match(honest.out, /disagree 0, not recomputable 0/)
-    t.match(verify(pack), { code: 0, last: 'CONSISTENT, NOT WITNESSED' })
+    t.match(await verify(pack), { code: 0, last: 'CONSISTENT, NOT WITNESSED' })
+    const kept = join(directory, 'kept.txt')
+    writeFileSync(kept, early)
+    t.match(await verify(pack, '--checkpoint', kept), { code: 0, last: 'VERIFIED' })
     const listed = spawnSync('python3', ['-m', 'zipfile', '-l', pack], { encoding: 'utf8' }).stdout
     for (const name of [
       ...[
@@ -80,7 +80,7 @@ await t.test(
         'sets-end.json',
         'grants.ndjson',
         'refusals.csv',
-        'tools.json',
+        'tools.ndjson',
       ],
       ...[
         'sign-ins.ndjson',
@@ -121,13 +121,55 @@ await t.test(
         3,
       ],
       ['no checkpoint', `[files.pop(n) for n in list(files) if n.startswith("checkpoints/")]; resum()`, 3],
+      ['a row more', `l = files["rows.ndjson"].splitlines(True); files["rows.ndjson"] += l[-1]; resum()`, 2],
+      [
+        'a refusal that is not in the table of refusals',
+        `l = files["refusals.csv"].splitlines(True); files["refusals.csv"] = b"".join(l[:-1]); resum()`,
+        2,
+      ],
+      [
+        'a table with another cell',
+        `files["rows.csv"] = files["rows.csv"].replace(b"denied", b"allowed", 1); resum()`,
+        2,
+      ],
+      ['a grant that is not among the grants', `files["grants.ndjson"] = b""; resum()`, 2],
+      [
+        'a set that nobody was given',
+        `files["sets-end.json"] = files["sets-end.json"].replace(b"llm.chat", b"llm.more"); resum()`,
+        2,
+      ],
+      ['a set before the first row', `files["sets-start.json"] = files["sets-end.json"]; resum()`, 2],
+      ['tools that nobody recorded', `files["tools.ndjson"] = b"{}"; resum()`, 2],
+      ['no keys', `del files["key.txt"]; resum()`, 3],
+      ['no digests', `del files["SHA256SUMS"]`, 2],
+      ['no rows', `del files["rows.ndjson"]; resum()`, 9],
+      [
+        'fewer rows than there are',
+        `files["inventory.json"] = re.sub(rb'"rows": [0-9]+', b'"rows": 9', files["inventory.json"]); resum()`,
+        3,
+      ],
+      [
+        'another place in the log',
+        `files["inventory.json"] = files["inventory.json"].replace(b'"first_index": 0', b'"first_index": 256'); resum()`,
+        3,
+      ],
+      [
+        'another log',
+        `files["inventory.json"] = files["inventory.json"].replace(b'/audit"', b'/other"'); resum()`,
+        3,
+      ],
+      [
+        'an older form',
+        `files["inventory.json"] = files["inventory.json"].replace(b"evidence/1", b"evidence/0"); resum()`,
+        9,
+      ],
       ['no inventory', `del files["inventory.json"]; resum()`, 9],
       ['no zip', `files.clear()`, 9],
     ]
     for (const [index, [name, change, code]] of forgeries.entries()) {
       const forged = join(directory, `forged-${index}.zip`)
       changed(pack, forged, change)
-      t.equal(verify(forged, '--key', key).code, code, name)
+      t.equal((await verify(forged, '--key', key)).code, code, name)
     }
     const [row] = (await gateway.rows({ order: 'asc', limit: 1000 })).filter(
       ({ status }) => status === 'denied',
@@ -135,9 +177,20 @@ await t.test(
     const since = String(row?.recorded_at)
     const part = await gateway.admin('GET', `/v1/admin/audit/evidence?since=${encodeURIComponent(since)}`)
     writeFileSync(pack, part.bytes)
-    const of = verify(pack, '--key', key)
+    const of = await verify(pack, '--key', key)
     t.match(of, { code: 0, last: 'VERIFIED' })
     t.match(of.out, /not proven: decisions/)
+    const old = await verify(pack, '--checkpoint', kept)
+    t.match(
+      old,
+      { code: 0, last: 'CONSISTENT, NOT WITNESSED' },
+      'what cannot be compared vouches for nothing',
+    )
+    t.match(old.out, /not compared: the kept checkpoint of \d+ rows/)
+    await called(gateway, bot, 1)
+    writeFileSync(kept, (await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text)
+    t.match(await verify(pack, '--checkpoint', kept), { code: 4 }, 'a pack that ends before what was kept')
+    t.equal((await verify(pack, '--key', signer('sallyport.local/acme/audit').vkey)).code, 3, 'another key')
   },
 )
 

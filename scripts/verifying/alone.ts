@@ -1,0 +1,15 @@
+// The verifier in one file, for auditors (make verifier): what sallyport verify does, but for databases.
+import { inspectFile, isSqlite } from './file.ts'
+import { verifyingVerb } from './verb.ts'
+
+const verb = verifyingVerb({
+  name: 'verify.mjs',
+  takes: 'FILE',
+  about: `Verifies offline what a Sallyport gateway has recorded. FILE is an NDJSON export (- reads one from standard input), a pack
+of evidence (a zip), or a receipt. Needs Node 22 or newer, and nothing else.`,
+  inspect: async (file, authority, trusted) => {
+    if (file !== '-' && isSqlite(file)) throw new Error('this is a database: sallyport verify reads it')
+    return inspectFile(file, authority, trusted)
+  },
+})
+process.exitCode = await verb.run(process.argv.slice(2))

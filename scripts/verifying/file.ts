@@ -1,0 +1,74 @@
+import { closeSync, createReadStream, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
+import { exportedRows, NotAnExport } from '../../db/audit/export.ts'
+import { type Inspection, inspectRows, type Rows } from '../../db/audit/inspect.ts'
+import type { StoredRow } from '../../db/audit/leaf.ts'
+import { inspectTree } from '../../db/audit/tree/inspect.ts'
+import { NOTHING_TRUSTED, type Trusted } from '../../db/audit/tree/trusted.ts'
+import type { Damaged } from '../../db/audit/verify.ts'
+import { linesOf } from '../lines.ts'
+import { inspectPack } from './inspect-pack.ts'
+import { receiptIn } from './receipt.ts'
+
+/**
+ * Verifies an export (`-`: from standard input) or a pack of evidence. Throws one sentence where the file is neither.
+ * `authority`: whether the decisions of an export are recomputed.
+ */
+export async function inspectFile(file: string, authority: boolean, trusted: Trusted): Promise<Inspection> {
+  if (file !== '-' && isZip(file)) return inspectPack(file, shown, trusted)
+  const rows = exportedRows(linesOf(file === '-' ? process.stdin : createReadStream(file)))
+  const tree = trusted === NOTHING_TRUSTED ? undefined : inspectTree(null, trusted)
+  try {
+    return await inspectRows(shown(rows), { authority, tree })
+  } catch (error) {
+    if (!(error instanceof NotAnExport)) throw error
+    throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
+  }
+}
+
+/** The most that a receipt may have, for a file that may be anything. Bytes. */
+const RECEIPT_LIMIT = 4 * 1024 * 1024
+
+/** The receipt that a file is; null where it is none. */
+export function receiptAt(source: string): ReturnType<typeof receiptIn> {
+  if (
+    source.includes('://') ||
+    source === '-' ||
+    !existsSync(source) ||
+    statSync(source).size > RECEIPT_LIMIT
+  )
+    return null
+  try {
+    return receiptIn(JSON.parse(readFileSync(source, 'utf8')))
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
+export const isSqlite = (file: string): boolean => startOf(file) === 'SQLite format 3\0'
+
+const isZip = (file: string): boolean => /^PK[\x03\x05]/.test(startOf(file))
+
+/** The first 16 bytes of a file. */
+function startOf(file: string): string {
+  const start = Buffer.alloc(16)
+  const fd = openSync(file, 'r')
+  readSync(fd, start)
+  closeSync(fd)
+  return start.toString('latin1')
+}
+
+const PROGRESS_ROWS = 50_000
+
+/** The same rows, with progress on a terminal. */
+export const shown = (rows: Rows): Rows => (process.stderr.isTTY ? withProgress(rows) : rows)
+
+async function* withProgress(rows: Rows): AsyncGenerator<StoredRow | Damaged> {
+  let count = 0
+  for await (const row of rows) {
+    count += 1
+    if (count % PROGRESS_ROWS === 0) process.stderr.write(`\r${count.toLocaleString('en')} rows`)
+    yield row
+  }
+  process.stderr.write('\r\u001b[K')
+}

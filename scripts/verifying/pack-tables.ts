@@ -1,0 +1,64 @@
+import { createHash, type Hash } from 'node:crypto'
+import {
+  CSV_HEAD,
+  csvLine,
+  type HeldSet,
+  isAboutTools,
+  isGrant,
+  isRefusal,
+  isSignIn,
+  Sets,
+} from '../../db/audit/evidence/tables.ts'
+import type { StoredRow } from '../../db/audit/leaf.ts'
+import { isObject } from '../../db/json.ts'
+import { asObject, digestsIn, type Pack } from './pack.ts'
+
+/** Finds out whether the files that are taken from the rows are what the rows make. */
+export interface PackTables {
+  readonly see: (row: StoredRow, line: string) => void
+  /** What is wrong, each as a sentence. */
+  readonly findings: () => Promise<readonly string[]>
+}
+
+const LIMIT = 64 * 1024 * 1024
+
+export async function packTables({ zip, first }: Pack): Promise<PackTables> {
+  const before = zip.names.includes('sets-start.json')
+    ? setsIn(asObject(await zip.bytes('sets-start.json', LIMIT)))
+    : null
+  const sets = new Sets(before ?? [])
+  const running = new Map<string, Hash>()
+  const into = (name: string, text: string): void => {
+    const hash = running.get(name) ?? createHash('sha256')
+    running.set(name, hash.update(text))
+  }
+  for (const name of ['rows.csv', 'refusals.csv']) into(name, CSV_HEAD)
+  for (const name of ['grants.ndjson', 'tools.ndjson', 'sign-ins.ndjson']) into(name, '')
+  return {
+    see: (row, line) => {
+      sets.see(row)
+      const cells = csvLine(row)
+      into('rows.csv', cells)
+      if (isRefusal(row)) into('refusals.csv', cells)
+      if (isGrant(row)) into('grants.ndjson', `${line}\n`)
+      if (isAboutTools(row)) into('tools.ndjson', `${line}\n`)
+      if (isSignIn(row)) into('sign-ins.ndjson', `${line}\n`)
+    },
+    findings: async () => {
+      into('sets-end.json', sets.text())
+      const sums = await digestsIn(zip)
+      const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.digest('hex'))
+      const findings = wrong.map(([name]) => `${name} is not what the rows make`)
+      if (before === null || (first === 0 && before.length > 0))
+        findings.unshift('sets-start.json is not what stood before the rows')
+      return findings
+    },
+  }
+}
+
+/** The sets of a file of them; null where it is none. */
+function setsIn(file: ReturnType<typeof asObject>): readonly HeldSet[] | null {
+  const list: unknown = file?.principals
+  if (!Array.isArray(list)) return null
+  return list.every((one) => isObject(one) && typeof one.principal === 'string') ? list : null
+}

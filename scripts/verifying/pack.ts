@@ -1,0 +1,127 @@
+import { createHash } from 'node:crypto'
+import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
+import { Malformed, parseVerifierKey, type VerifierKey } from '../../db/audit/tree/note.ts'
+import { edgeOf, rootOf, TILE_WIDTH, type TilePlace } from '../../db/audit/tree/tiles.ts'
+import { parseSigned, type SignedCheckpoint } from '../../db/audit/tree/trusted.ts'
+import { isObject, type Members } from '../../db/json.ts'
+import { openZip, type Zip } from './zip.ts'
+
+/** A pack of evidence (docs/ledger.md#evidence). Its files are strangers' bytes. */
+export interface Pack {
+  readonly zip: Zip
+  /** The index of the first row in the log, and how many rows it says there are. */
+  readonly first: number
+  readonly rows: number
+  readonly origin: string
+  readonly since: string | null
+  readonly until: string | null
+  /** The keys and the checkpoints, smallest first, that it brings. Throw `Malformed`. */
+  readonly keys: () => Promise<readonly VerifierKey[]>
+  readonly checkpoints: () => Promise<readonly SignedCheckpoint[]>
+  /** At least `width` hashes of a tile. Throws `Malformed`. */
+  readonly tile: (place: TilePlace, width: number) => Promise<Buffer>
+}
+
+const FORMAT = 'sallyport-evidence/1'
+const TEXT_LIMIT = 64 * 1024 * 1024
+const NOTE_LIMIT = 1024 * 1024
+/** The tiles that are remembered: those of a row, level by level, and of those around it. */
+const MOST_TILES = 256
+
+/** Opens a pack. Throws one sentence where it is none. */
+export async function openPack(path: string): Promise<Pack> {
+  const zip = await openZip(path)
+  const said = asObject(await zip.bytes('inventory.json', TEXT_LIMIT))
+  if (!said) throw new Error('this is no pack of evidence: inventory.json is no object')
+  const { format, first_index: first, rows, origin, since, until } = said
+  if (format !== FORMAT || !isCount(first) || !isCount(rows) || typeof origin !== 'string')
+    throw new Error('this is a pack of another form')
+  if (rows === 0) throw new Error('there is no row in it')
+  return {
+    zip,
+    first,
+    rows,
+    origin,
+    since: typeof since === 'string' ? since : null,
+    until: typeof until === 'string' ? until : null,
+    keys: async () => (await textOf(zip, 'key.txt')).split('\n').filter(Boolean).map(parseVerifierKey),
+    checkpoints: async () => {
+      const names = zip.names.filter((name) => /^checkpoints\/[0-9]+\.txt$/.test(name))
+      const texts = await Promise.all(names.map((name) => textOf(zip, name)))
+      return texts.map(parseSigned).toSorted((one, other) => one.size - other.size)
+    },
+    tile: tilesIn(zip),
+  }
+}
+
+async function textOf(zip: Zip, name: string): Promise<string> {
+  if (!zip.names.includes(name)) throw new Malformed(`${name} is not in the pack`)
+  return (await zip.bytes(name, NOTE_LIMIT)).toString()
+}
+
+export function asObject(bytes: Buffer): Members | null {
+  try {
+    const value: unknown = JSON.parse(bytes.toString())
+    return isObject(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+
+const TILE = /^tiles\/([0-9]{1,2})\/((?:x[0-9]{3}\/)*[0-9]{3})(?:\.p\/([0-9]{1,3}))?$/
+
+function tilesIn(zip: Zip): Pack['tile'] {
+  const stored = new Map<string, { readonly name: string; readonly width: number }>()
+  for (const name of zip.names) {
+    const [, level, n = '', width = TILE_WIDTH] = TILE.exec(name) ?? []
+    if (level !== undefined)
+      stored.set(`${Number(level)}/${Number(n.replaceAll(/[x/]/g, ''))}`, { name, width: Number(width) })
+  }
+  const kept = new Map<string, Promise<Buffer>>()
+  async function read({ name, width }: { readonly name: string; readonly width: number }): Promise<Buffer> {
+    const hashes = await zip.bytes(name, TILE_WIDTH * HASH_BYTES)
+    if (hashes.length !== width * HASH_BYTES) throw new Malformed(`${name} has another width than it says`)
+    return hashes
+  }
+  return async ({ level, n }, width) => {
+    const place = `${level}/${n}`
+    const found = stored.get(place)
+    if (!found || found.width < width) throw new Malformed(`tile ${place} is not in the pack`)
+    const hashes = kept.get(place) ?? read(found)
+    if (kept.size >= MOST_TILES) kept.clear()
+    kept.set(place, hashes)
+    return hashes
+  }
+}
+
+/** The root of so many leaves, by the edge of the tree. Throws `Malformed` where a tile of it is not there. */
+export async function rootAt({ tile }: Pick<Pack, 'tile'>, size: number): Promise<Buffer> {
+  const edge = edgeOf(size).map(async ({ width, ...place }) =>
+    width === 0 ? Buffer.alloc(0) : (await tile(place, width)).subarray(0, width * HASH_BYTES),
+  )
+  return rootOf(await Promise.all(edge))
+}
+
+/** What is wrong with the digests of a zip, as a sentence; null where each file is what SHA256SUMS says. */
+export async function wrongSum(zip: Zip): Promise<string | null> {
+  if (!zip.names.includes('SHA256SUMS')) return 'SHA256SUMS is not in the pack'
+  const sums = await digestsIn(zip)
+  const odd = [...sums.keys()].find((name) => !zip.names.includes(name))
+  const unlisted = zip.names.find((name) => name !== 'SHA256SUMS' && !sums.has(name))
+  if (odd !== undefined || unlisted !== undefined)
+    return `${odd ?? unlisted} is not in SHA256SUMS, or only there`
+  for (const [name, digest] of sums) {
+    const running = createHash('sha256')
+    for await (const chunk of await zip.stream(name)) running.update(chunk)
+    if (running.digest('hex') !== digest) return `${name} is not what SHA256SUMS says`
+  }
+  return null
+}
+
+/** What SHA256SUMS says of each file. */
+export async function digestsIn(zip: Zip): Promise<ReadonlyMap<string, string>> {
+  const lines = (await zip.bytes('SHA256SUMS', TEXT_LIMIT)).toString().split('\n')
+  return new Map(lines.filter(Boolean).map((line) => [line.slice(66), line.slice(0, 64)]))
+}

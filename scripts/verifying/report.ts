@@ -1,0 +1,82 @@
+import { isSound, type Recomputed } from '../../db/audit/authority/recompute.ts'
+import type { Inspection } from '../../db/audit/inspect.ts'
+import type { TreeVerdict } from '../../db/audit/tree/inspect.ts'
+import type { Witnessed } from '../../db/audit/tree/trusted.ts'
+import type { BadRow } from '../../db/audit/verify.ts'
+import type { ReceiptVerdict } from './receipt.ts'
+
+/** The report of an inspection, for a person. */
+export function linesOfReport({
+  verdict,
+  findings,
+  cutShort,
+  notes,
+  authority,
+  tree,
+}: Inspection): readonly string[] {
+  const { rows, streams, first_bad: bad, open_decisions: open } = verdict
+  const lines = findings.map((finding) => `BAD: ${finding}`)
+  if (bad) lines.unshift(`BAD: ${problemOf(bad)}; ${rows} rows before it are whole`)
+  for (const problem of tree?.problems ?? []) lines.push(`BAD: ${problem}`)
+  for (const cut of [cutShort, tree?.cutShort ?? null]) if (cut !== null) lines.push(`CUT SHORT: ${cut}`)
+  const counted = `${rows} rows in ${counts(streams, 'stream')}`
+  const isWhole = lines.length === 0
+  if (!bad) lines.push(`${isWhole ? 'whole' : 'rows that follow each other'}: ${counted}`)
+  if (open > 0) lines.push(`${open} allowed decisions have no outcome (yet)`)
+  if (tree) lines.push(...treeLines(tree))
+  if (authority) lines.push(...authorityLines(authority))
+  lines.push(...notes)
+  if (!isWhole || (authority && !isSound(authority))) return lines
+  return [...lines, conclusion(tree?.vouched ?? false, tree?.witnessed ?? [])]
+}
+
+function treeLines({ origin, checkpoints, tiles, sealed, behind }: TreeVerdict): readonly string[] {
+  const found = [counts(checkpoints, 'checkpoint'), ...(tiles > 0 ? [counts(tiles, 'tile')] : [])]
+  const counted = `${found.join(' and ')} of ${origin} fit, up to ${sealed} rows`
+  return behind > 0 ? [counted, `${behind} rows are behind the last checkpoint`] : [counted]
+}
+
+const counts = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
+/** The last line, where nothing is wrong. */
+function conclusion(vouched: boolean, witnessed: readonly Witnessed[]): string {
+  const seen = witnessed.map(({ name, at }) => `${name} at ${at}`).join(', ')
+  const by = seen === '' ? '' : `, WITNESSED by ${seen}`
+  // A witness cosigns any log that it knows: its key does not say which one is meant.
+  return vouched ? `VERIFIED${by}` : 'CONSISTENT, NOT WITNESSED'
+}
+
+/** The report of a receipt. */
+export const receiptLines = ({ problem, lines, vouched, witnessed }: ReceiptVerdict): readonly string[] =>
+  problem === null ? [...lines, conclusion(vouched, witnessed)] : [...lines, `BAD: ${problem}`]
+
+const problemOf = ({ stream, seq, problem }: BadRow): string => `row ${stream}:${seq} ${problem}`
+
+function authorityLines(found: Recomputed): readonly string[] {
+  const why = Object.entries(found.not_recomputable).toSorted(([one], [other]) => (one < other ? -1 : 1))
+  const skipped = why.reduce((sum, [, count]) => sum + count, 0)
+  const because = why.map(([text, count]) => `${count} ${text}`).join(', ')
+  const counts = [
+    `decisions recomputed ${found.recomputed}`,
+    `disagree ${found.disagree}`,
+    `not recomputable ${skipped}${skipped > 0 ? ` (why: ${because})` : ''}`,
+    `allowed without outcome ${found.allowed_without_outcome}`,
+    `outcomes without a decision ${found.outcomes_without_decision}`,
+  ]
+  const { problems } = found
+  const total = found.disagree + found.allowed_without_outcome + found.outcomes_without_decision
+  const more = total > problems.length ? [`and ${total - problems.length} more`] : []
+  return [counts.join(', '), ...problems.map((bad) => `DISAGREES: ${problemOf(bad)}`), ...more]
+}
+
+/** The report of an inspection, for a program (docs/ledger.md#verifying). */
+export function asJson({ verdict, findings, cutShort, notes, authority, tree }: Inspection): object {
+  return {
+    ...verdict,
+    ...(findings.length > 0 && { findings }),
+    ...(cutShort !== null && { cut_short: cutShort }),
+    ...(notes.length > 0 && { notes }),
+    ...(authority && { authority }),
+    ...(tree && { tree }),
+  }
+}

@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs'
+import { exitCodeOf, type Inspection } from '../../db/audit/inspect.ts'
+import type { Trusted } from '../../db/audit/tree/trusted.ts'
+import { type Verb, verbOf, WrongUsage } from '../command.ts'
+import { receiptAt } from './file.ts'
+import { verifyReceipt } from './receipt.ts'
+import { asJson, linesOfReport, receiptLines } from './report.ts'
+import { TRUSTED, trustedIn } from './trusted.ts'
+
+const UNREADABLE = 9
+
+interface Verifying {
+  readonly name: string
+  readonly takes: string
+  readonly make?: string
+  readonly about: string
+  /** Verifies what is no receipt. Throws one sentence where it cannot be read. */
+  readonly inspect: (source: string, authority: boolean, trusted: Trusted) => Promise<Inspection>
+}
+
+/** The verb that verifies; what it can read is its maker's. */
+export const verifyingVerb = ({ inspect, ...named }: Verifying): Verb =>
+  verbOf({
+    ...named,
+    options: {
+      authority: { type: 'boolean', description: 'recompute every decision of an export too' },
+      ...TRUSTED,
+      body: { type: 'string', value: 'FILE', description: 'the body that a receipt must be about' },
+      json: { type: 'boolean', description: 'print what was found as one JSON object' },
+    },
+    notes: `Exit code, the first that fits: 9 not a ledger, or not readable; 2 a row was changed, is missing or is there
+twice, schema or tables are not what they must be, or the body is another; 3 a tile, a checkpoint, a signature or a proof does
+not fit; 4 rows are missing at the end; 5 a decision does not follow from what the rows before it say; 0 whole.
+A row is named as stream:seq. Without a key or a checkpoint from elsewhere the best verdict is CONSISTENT, NOT WITNESSED: who
+owns the database and its keys can write all of it anew.`,
+    failing: { as: 'verify', usage: UNREADABLE, failed: UNREADABLE },
+    run: async ({ authority = false, json = false, body, ...given }, [source, ...rest]) => {
+      if (source === undefined || rest.length > 0) throw new WrongUsage('say one file')
+      const trusted = trustedIn(given)
+      const receipt = receiptAt(source)
+      if (receipt) {
+        const verdict = verifyReceipt(receipt, trusted, body === undefined ? null : readFileSync(body))
+        print(json ? [JSON.stringify(verdict)] : receiptLines(verdict))
+        return verdict.code
+      }
+      if (body !== undefined) throw new WrongUsage('--body goes with a receipt')
+      const inspection = await inspect(source, authority, trusted)
+      print(json ? [JSON.stringify(asJson(inspection))] : linesOfReport(inspection))
+      return exitCodeOf(inspection)
+    },
+  })
+
+const print = (lines: readonly string[]): boolean => process.stdout.write(`${lines.join('\n')}\n`)
