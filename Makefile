@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit schemas lint hooks pre-commit build verifier sbom release bench siege soak screenshots clean
+.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas lint hooks pre-commit build verifier sbom release bench siege soak screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -91,6 +91,12 @@ check-config: ready ## check the operators' files in plugins/config
 
 verify-audit: ready ## verify the audit ledger offline: make verify-audit [FILE=data/sallyport.db]
 	@exec node scripts/sallyport.ts verify "$(or $(FILE),data/sallyport.db)"
+
+receipt: ready ## fetch the proof of one call: make receipt ID=req_… IDENTITY=agents/my-agent [OUT=receipt.json]
+	@exec node scripts/sallyport.ts receipt "$(ID)" --identity "$(IDENTITY)" $(if $(OUT),--out "$(OUT)")
+
+evidence: ready ## pack what an auditor needs of a period: make evidence [SINCE=2026-10-01] [UNTIL=2027-01-01] [OUT=evidence.zip]
+	@exec node scripts/sallyport.ts evidence $(if $(SINCE),--since "$(SINCE)") $(if $(UNTIL),--until "$(UNTIL)") $(if $(OUT),--out "$(OUT)")
 
 # A test compares each of them with what this writes.
 schemas: ready ## write the documents that are made from the code (docs/schema)

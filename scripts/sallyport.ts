@@ -79,6 +79,14 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'cosign checkpoints on another machine',
     load: () => import('./verbs/witness.ts'),
   },
+  receipt: {
+    summary: 'fetch the proof of one call, for its caller',
+    load: () => import('./verbs/receipt.ts'),
+  },
+  evidence: {
+    summary: 'pack what an auditor needs of a period',
+    load: () => import('./verbs/evidence.ts'),
+  },
   verify: {
     summary: 'verify the audit ledger offline, and every decision in it',
     load: () => import('./verbs/verify.ts'),

@@ -7,8 +7,14 @@ export interface Answer {
   readonly body: unknown
 }
 
-/** Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. */
-export type Call = (method: string, path: string, body?: unknown) => Promise<Answer>
+/** Takes the bytes of an answer as they come. */
+export type Sink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
+
+/**
+ * Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. `into`: where
+ * the body of a 200 goes, which is null in the answer then.
+ */
+export type Call = (method: string, path: string, body?: unknown, into?: Sink) => Promise<Answer>
 
 /** Makes an answer of what came: `type` is its `content-type`. */
 export const answerOf = (status: number, type: unknown, text: string): Answer => ({

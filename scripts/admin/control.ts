@@ -3,7 +3,7 @@ import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { controlPath, isRunning } from '../../proxy/http/control-socket.ts'
 import type { Settings } from '../../proxy/settings.ts'
-import { type Answer, answerOf, type Call } from './call.ts'
+import { type Answer, answerOf, type Call, type Sink } from './call.ts'
 
 /**
  * Does administrative work by the one writer of the data directory: through the control socket of the gateway
@@ -13,7 +13,7 @@ import { type Answer, answerOf, type Call } from './call.ts'
 export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
   const call = (): Call => {
     const path = controlPath(settings.dataDir)
-    return (method, target, body) => callSocket(path, method, target, body)
+    return (method, target, body, into) => callSocket(path, method, target, body, into)
   }
   if (await hasGateway(settings)) return work(call())
   // Only now: beside a running gateway nothing of it has to be loaded.
@@ -29,15 +29,24 @@ export async function withControl<T>(settings: Settings, work: (call: Call) => P
 const hasGateway = async ({ dataDir }: Settings): Promise<boolean> =>
   existsSync(dataDir) && isRunning(controlPath(dataDir))
 
-function callSocket(socketPath: string, method: string, path: string, body: unknown): Promise<Answer> {
+function callSocket(
+  socketPath: string,
+  method: string,
+  path: string,
+  body: unknown,
+  into?: Sink,
+): Promise<Answer> {
   const payload = body === undefined ? '' : JSON.stringify(body)
   const headers =
     payload === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) }
   return new Promise((resolve, reject) => {
     const req = request({ socketPath, method, path, headers }, (res) => {
-      text(res)
-        .then((all) => resolve(answerOf(res.statusCode ?? 0, res.headers['content-type'], all)))
-        .catch(reject)
+      const { statusCode: status = 0, headers: said } = res
+      const answer =
+        into && status === 200
+          ? into(res).then(() => ({ status, body: null }))
+          : text(res).then((all) => answerOf(status, said['content-type'], all))
+      answer.then(resolve, reject)
     })
     req.on('error', reject)
     req.end(payload)

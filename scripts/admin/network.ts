@@ -2,7 +2,7 @@ import { Agent, type Dispatcher, request } from 'undici'
 import { isObject } from '../../db/json.ts'
 import { type Identity, readIdentity } from '../client/identity/identity.ts'
 import { sessionOf } from '../client/signing/session.ts'
-import { type Answer, answerOf, type Call } from './call.ts'
+import { type Answer, answerOf, type Call, type Sink } from './call.ts'
 
 /** A reading of many tools takes a while. ms. */
 const TIMEOUT_MS = 120_000
@@ -23,11 +23,11 @@ export async function withOperator<T>(
   // A clock makes it a session of its own, which is closed with this work.
   const signed = sessionOf(identity, { now: Date.now })
   let dispatcher: Dispatcher = bare
-  const call: Call = async (method, path, body) => {
-    const answer = await ask(identity, dispatcher, method, path, body)
+  const call: Call = async (method, path, body, into) => {
+    const answer = await ask(identity, dispatcher, method, path, body, into)
     if (!demandsProof(answer) || dispatcher === signed.dispatcher) return answer
     dispatcher = signed.dispatcher
-    return ask(identity, dispatcher, method, path, body)
+    return ask(identity, dispatcher, method, path, body, into)
   }
   try {
     return await work(call)
@@ -45,6 +45,7 @@ async function ask(
   method: string,
   path: string,
   body: unknown,
+  into?: Sink,
 ): Promise<Answer> {
   const answer = await request(url + path, {
     // Any method is one that undici sends.
@@ -60,6 +61,10 @@ async function ask(
   }).catch((error: unknown) => {
     throw new Error(`${url} cannot be reached as this operator: ${reasonOf(error)}`, { cause: error })
   })
+  if (into && answer.statusCode === 200) {
+    await into(answer.body)
+    return { status: 200, body: null }
+  }
   return answerOf(answer.statusCode, answer.headers['content-type'], await answer.body.text())
 }
 

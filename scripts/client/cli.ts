@@ -16,6 +16,10 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'renew the certificate of an identity before it ends',
     load: () => import('../verbs/renew.ts'),
   },
+  receipt: {
+    summary: 'fetch the proof of one call, for its caller',
+    load: () => import('../verbs/receipt.ts'),
+  },
   env: { summary: 'print what to tell the common clients', load: () => import('../verbs/env.ts') },
 }
 

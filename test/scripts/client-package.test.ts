@@ -85,7 +85,10 @@ t.test(
 
     const sallyport = (...args: string[]) => inside(app, join(app, 'node_modules/.bin/sallyport'), args)
     t.same(await sallyport('--version'), { code: 0, out: `${whole.version}\n`, err: '' })
-    t.match(await sallyport('--help'), { code: 0, out: /^ {2}connect .*\n {2}renew .*\n {2}env /m })
+    t.match(await sallyport('--help'), {
+      code: 0,
+      out: /^ {2}connect .*\n {2}renew .*\n {2}receipt .*\n {2}env /m,
+    })
     t.match(await sallyport('start'), { code: 2, err: /"start" is no verb/ })
     t.match(await sallyport('renew', '--identity', identity), { code: 0, out: /is good until/ })
     t.match(await sallyport('env', '--identity', identity), { code: 0, out: /OPENAI_BASE_URL/ })

@@ -31,6 +31,8 @@ const VERBS = [
   'rotate-signing-key',
   'rotate-audit-key',
   'witness',
+  'receipt',
+  'evidence',
   'verify',
   'verify-audit',
   'health',

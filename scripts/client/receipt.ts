@@ -1,0 +1,70 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { type Dispatcher, request } from 'undici'
+import { readIdentity } from './identity/identity.ts'
+import { membersOf, refusalOf } from './refusal.ts'
+import { sessionOf } from './signing/session.ts'
+
+const TIMEOUT_MS = 30_000
+/** A row is sealed a second after it was recorded, and an outcome is recorded when its answer has ended. ms. */
+const PATIENCE_MS = 15_000
+const PAUSE_MS = 500
+
+/** A receipt, and the key that the gateway says its log has: it proves nothing to who has it from nowhere else. */
+export interface Fetched {
+  /** The file: JSON (docs/ledger.md#receipts). */
+  readonly receipt: string
+  readonly verifierKey: string
+  /** Whether the outcome of the call is in it. */
+  readonly ended: boolean
+}
+
+/**
+ * Fetches the receipt of a call of this identity, and waits for the call to end and to be sealed, some seconds at most. `url`: in
+ * place of the one in `gateway.json`. Throws a `GatewayRefusal` where the gateway knows no such call of this principal.
+ */
+export async function fetchReceipt(directory: string, requestId: string, url?: string): Promise<Fetched> {
+  const identity = readIdentity(directory, url)
+  // A clock makes it a session of its own, which is closed with this call.
+  const session = sessionOf(identity, { now: Date.now })
+  const get = (path: string): Promise<Answer> => ask(session.dispatcher, identity.url + path)
+  try {
+    const path = `/v1/audit/proofs/${encodeURIComponent(requestId)}`
+    const end = Date.now() + PATIENCE_MS
+    let answer = await get(path)
+    while (Date.now() < end && !isWhole(answer) && mayBecomeWhole(answer)) {
+      await pause(PAUSE_MS)
+      answer = await get(path)
+    }
+    if (answer.status !== 200) throw refusalOf(answer.status, answer.text)
+    const key = await get('/v1/audit/key')
+    if (key.status !== 200) throw refusalOf(key.status, key.text)
+    return { receipt: answer.text, verifierKey: key.text.trim(), ended: isWhole(answer) }
+  } finally {
+    await session.close()
+  }
+}
+
+interface Answer {
+  readonly status: number
+  readonly text: string
+}
+
+async function ask(dispatcher: Dispatcher, url: string): Promise<Answer> {
+  const { statusCode: status, body } = await request(url, {
+    dispatcher,
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+  })
+  return { status, text: await body.text() }
+}
+
+const mayBecomeWhole = ({ status, text }: Answer): boolean =>
+  status === 200 || (status === 404 && membersOf(text).reason === 'not_sealed_yet')
+
+/** Whether the last row is no allowed decision, whose outcome is still to come. */
+function isWhole({ status, text }: Answer): boolean {
+  if (status !== 200) return false
+  const rows: unknown = membersOf(text).rows
+  const last: unknown = Array.isArray(rows) ? rows.at(-1)?.leaf : undefined
+  return typeof last === 'string' && membersOf(last).status !== 'allowed'
+}

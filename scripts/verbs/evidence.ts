@@ -1,0 +1,95 @@
+import { createWriteStream, rmSync } from 'node:fs'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { type Call, expect, type Sink } from '../admin/call.ts'
+import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { verbOf } from '../command.ts'
+
+export const verb = verbOf({
+  name: 'sallyport evidence',
+  make: 'make evidence [SINCE=2026-10-01] [UNTIL=2027-01-01] [OUT=evidence.zip]',
+  about: `Packs what an auditor needs of a period into a zip: the sealed rows, who held what, grants, refusals, sign-ins, keys, checkpoints
+and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was verified and read; that is a row.`,
+  options: {
+    since: {
+      type: 'string',
+      value: 'TIME',
+      description: 'RFC 3339, or a date in UTC; default: all from the first row on',
+    },
+    until: { type: 'string', value: 'TIME', description: 'the same; exclusive; default: all that is sealed' },
+    out: {
+      type: 'string',
+      value: 'FILE',
+      default: 'evidence.zip',
+      description: 'the zip (mode 0600, must not exist)',
+    },
+    reviewed: {
+      type: 'string',
+      value: 'SIZE',
+      description: 'record that you have reviewed that period under the checkpoint of so many rows',
+    },
+    note: { type: 'string', value: 'TEXT', description: 'what to say in that row' },
+    ...DOOR,
+  },
+  notes: `${DOOR_NOTES} It demands admin.audit. The zip holds what the ledger does: who called what, and when.`,
+  run: async ({ since, until, out, reviewed, note, ...door }) => {
+    const period = {
+      ...(since !== undefined && { since: instantOf('--since', since) }),
+      ...(until !== undefined && { until: instantOf('--until', until) }),
+    }
+    if (reviewed === undefined) {
+      if (note !== undefined) throw new Error('--note goes with --reviewed')
+      await administering(door, (call) => pack(call, period, out))
+      process.stdout.write(
+        `wrote ${out}: it is verified by its verify.py, by make verifier, and by sallyport verify\n`,
+      )
+      return
+    }
+    if (!period.since || !period.until) throw new Error('--reviewed goes with --since and --until')
+    const checkpoint = Number(reviewed)
+    if (!/^[1-9]\d{0,14}$/.test(reviewed))
+      throw new Error(`--reviewed must be a number of rows, got ${JSON.stringify(reviewed)}`)
+    const said = { ...period, checkpoint, ...(note !== undefined && { note }) }
+    await administering(door, async (call) =>
+      expect(await call('POST', '/v1/admin/audit/reviewed', said), 204),
+    )
+    process.stdout.write(
+      `recorded: ${period.since} to ${period.until} was reviewed under the checkpoint of ${reviewed} rows\n`,
+    )
+  },
+})
+
+async function pack(call: Call, period: Readonly<Record<string, string>>, out: string): Promise<void> {
+  const into: Sink = async (pieces) => {
+    const file = createWriteStream(out, { mode: 0o600, flags: 'wx' })
+    let made = false
+    file.once('open', () => {
+      made = true
+    })
+    try {
+      await pipeline(Readable.from(shown(pieces)), file)
+    } catch (error) {
+      // What was there before stays.
+      if (made) rmSync(out, { force: true })
+      throw error
+    }
+  }
+  const query = new URLSearchParams(period)
+  expect(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, into), 200)
+}
+
+async function* shown(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let bytes = 0
+  for await (const piece of pieces) {
+    bytes += piece.length
+    if (process.stderr.isTTY) process.stderr.write(`\r${(bytes / 1e6).toFixed(1)} MB`)
+    yield piece
+  }
+  if (process.stderr.isTTY) process.stderr.write('\r\u001b[K')
+}
+
+function instantOf(option: string, text: string): string {
+  const at = new Date(text)
+  if (/^\d{4}-\d\d-\d\d(?:T.*)?$/.test(text) && !Number.isNaN(at.getTime())) return at.toISOString()
+  throw new Error(`${option} must be RFC 3339 or a date, got ${JSON.stringify(text)}`)
+}

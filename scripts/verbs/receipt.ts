@@ -1,0 +1,40 @@
+import { writeFileSync } from 'node:fs'
+import { fetchReceipt } from '../client/receipt.ts'
+import { verbOf, WrongUsage } from '../command.ts'
+
+export const verb = verbOf({
+  name: 'sallyport receipt',
+  takes: 'REQUEST_ID',
+  make: 'make receipt ID=req_… IDENTITY=DIR [OUT=receipt.json]',
+  about: `Fetches the receipt of a call of an identity: the rows that the ledger has of it, their proofs under a signed checkpoint, and the
+salts that open what they commit to. REQUEST_ID is the call's x-request-id. Keep the body that was sent beside it: with both,
+anybody can show what was judged and recorded then, offline.`,
+  options: {
+    identity: {
+      type: 'string',
+      value: 'DIR',
+      needed: true,
+      description: "the agent's files, as `sallyport agent` writes them",
+    },
+    out: {
+      type: 'string',
+      value: 'FILE',
+      description: 'where to write it (mode 0600, must not exist); default: REQUEST_ID.json',
+    },
+    gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+  },
+  notes: `A call is sealed within a second, and its outcome a second after its answer has ended; this waits for both, 15 s at most. Only the
+principal that made a call gets its receipt, and operators who hold admin.audit.`,
+  run: async ({ identity, out, gateway }, [id, ...rest]) => {
+    if (id === undefined || rest.length > 0) throw new WrongUsage('say one request id')
+    if (!/^[\w-]{1,128}$/.test(id)) throw new WrongUsage(`${JSON.stringify(id)} is no request id`)
+    if (!identity) throw new WrongUsage('say whose call it is: --identity DIR')
+    const { receipt, verifierKey, ended } = await fetchReceipt(identity, id, gateway)
+    const file = out ?? `${id}.json`
+    writeFileSync(file, `${receipt}\n`, { mode: 0o600, flag: 'wx' })
+    process.stdout.write(`wrote ${file}${ended ? '' : ': the call has not ended yet, so its outcome is not in it'}
+verify it with the body that was sent, and a key that you have from elsewhere than this gateway if you can:
+  sallyport verify ${file} --body BODY --key '${verifierKey}'
+`)
+  },
+})
