@@ -74,7 +74,7 @@ async function pack(call: Call, period: Readonly<Record<string, string>>, out: s
       throw error
     }
   }
-  const query = new URLSearchParams(period)
+  const query = String(new URLSearchParams(period))
   expect(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, into), 200)
 }
 
