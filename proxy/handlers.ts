@@ -79,6 +79,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const admin = adminContext(services, configuration, mcpUpstream, made.recorder)
   const signIn = signingIn(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
+  const late = () => lateAnchors(database, configuration.proofs.anchors, clock())
   return {
     ...made,
     llm: llmHandler(configuration.llm, upstream),
@@ -104,10 +105,10 @@ export function handlers(services: Services, configuration: Configuration): Hand
     admin,
     setup: services.setup,
     signIn,
-    dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired },
+    dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired, lateAnchors: late },
     readiness: readiness({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },
-      lateAnchors: () => lateAnchors(database, configuration.proofs.anchors, clock()),
+      lateAnchors: late,
     }),
     scrape: services.metrics.scrape,
   }

@@ -24,7 +24,7 @@ import { enrollForm, rotateCertificateForm } from './dashboard/principals/enroll
 import { firstCallPage } from './dashboard/principals/first-call.ts'
 import { PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
-import { proofPage, verifyForm } from './dashboard/proof.ts'
+import { proofPage, reviewedForm, verifyForm } from './dashboard/proof.ts'
 import { refusedPage } from './dashboard/refused.ts'
 import { rotateForm, settingsForms, settingsPage } from './dashboard/settings.ts'
 import { organisationForm, organisationPage } from './dashboard/setup/organisation.ts'
@@ -401,6 +401,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
     page('/proxy/proof', 'getProof', 'admin.read', proofPage),
     form('/proxy/proof/verify', audit.verify, verifyForm(d)),
+    form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
     page('/proxy/settings', 'getSettings', 'admin.read', settingsPage),
     form('/proxy/settings/secret', secret.rotate, rotateForm(d)),
     form('/proxy/settings/secret/disable', secret.disable, settings.disable),

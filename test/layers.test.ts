@@ -58,7 +58,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   federation: ['auth', 'egress', 'tasks'],
   admin: ['http', 'egress', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
-  dashboard: ['http', 'admin', 'operators'],
+  dashboard: ['http', 'admin', 'operators', 'proofs'],
   openapi: ['http', 'auth', 'llm', 'mcp', 'operators', 'admin', 'dashboard'],
   workers: ['http', 'telemetry'],
 }

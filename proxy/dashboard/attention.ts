@@ -19,6 +19,7 @@ export const attentionPage: Page = async (dashboard, facts) => {
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
     ...(await ending(dashboard, facts)),
+    ...(await lateAnchors(dashboard)),
     ...(await refused(dashboard, facts)),
   ]
   const now = new Date(facts.at).toISOString()
@@ -106,6 +107,18 @@ async function ending({ context }: Dashboard, facts: Administered): Promise<read
       html`<li><a href="${pathOf(KINDS[type].plural, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
   )
   return [card(html`Certificates that end within 30 days`, html`<ul>${all(lines)}</ul>`)]
+}
+
+/** Those who should keep checkpoints elsewhere, and have not for minutes. */
+async function lateAnchors({ lateAnchors: late }: Dashboard): Promise<readonly Html[]> {
+  const names = await late()
+  if (names.length === 0) return []
+  return [
+    card(
+      html`${counted(names.length, 'anchor is', 'anchors are')} late`,
+      html`<ul>${all(names.map((name) => html`<li>${name}</li>`))}</ul><p>What was recorded lately could still be written anew by whoever owns the database. <a href="/proxy/proof">Why</a></p>`,
+    ),
+  ]
 }
 
 /** The forms by which a second operator decides. */

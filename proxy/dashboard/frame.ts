@@ -77,6 +77,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   detached: 'The CA is detached.',
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',
+  reviewed: 'It is on record that you have reviewed it.',
 }
 
 /** Puts a page into the frame of all: navigation, the head of the ledger, whose browser it is. */

@@ -5,10 +5,11 @@ import { ledgerHead } from '../admin/audit.ts'
 import { perform } from '../admin/operation.ts'
 import { OPERATIONS } from '../admin/operations.ts'
 import type { Reply } from '../http/reply.ts'
+import { acting } from './acting.ts'
 import type { Dashboard } from './dashboard.ts'
 import { frame } from './frame.ts'
 import type { Page } from './page.ts'
-import { ago, button, copyable, facts as factsOf, type Html, html, table } from './parts.ts'
+import { ago, all, button, copyable, csrf, facts as factsOf, type Html, html, may, table } from './parts.ts'
 
 /** GET /proxy/proof: where the ledger stands, and how anybody verifies it. */
 export const proofPage: Page = async (dashboard, facts) => ({
@@ -46,8 +47,52 @@ async function bodyOf({ context }: Dashboard, facts: Administered, verdict: Html
 ${button(facts, 'admin.audit', '/proxy/proof/verify', 'Verify the whole ledger')}</section>
 <section class="card"><h2>For an auditor</h2><p><a href="/v1/admin/audit/export" download="ledger.ndjson">Export the ledger</a> (NDJSON), and verify it anywhere, without this service:</p>
 <pre class="copy" tabindex="0">make sallyport ARGS="verify ledger.ndjson"</pre><pre class="copy" tabindex="0">python3 docs/verify.py ledger.ndjson --authority</pre>
-<p><a href="/v1/admin/audit/evidence" download="evidence.zip">Download the evidence</a>: rows, sets, grants, refusals, keys, checkpoints and a verifier, as one zip.</p></section>${await sealedCard(context, facts.at)}`
+${evidenceLinks(facts.at)}</section>${await sealedCard(context, facts.at)}${await reviews(context, facts)}`
 }
+
+/** A pack of evidence for the periods that auditors ask for. */
+function evidenceLinks(now: number): Html {
+  const [year, month] = [new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()]
+  const from = (y: number, m: number): string => new Date(Date.UTC(y, m)).toISOString()
+  const quarter = month - (month % 3)
+  const periods: readonly (readonly [name: string, since?: string, until?: string])[] = [
+    ['all of it'],
+    ['this month', from(year, month)],
+    ['last month', from(year, month - 1), from(year, month)],
+    ['last quarter', from(year, quarter - 3), from(year, quarter)],
+    ['last year', from(year - 1, 0), from(year, 0)],
+  ]
+  const links = periods.map(([name, since, until]) => {
+    const query = String(new URLSearchParams({ ...(since && { since }), ...(until && { until }) }))
+    return html`<a href="/v1/admin/audit/evidence${query === '' ? '' : `?${query}`}" download="evidence.zip">${name}</a> `
+  })
+  return html`<p>Download the evidence, as one zip of rows, sets, grants, refusals, keys, checkpoints and verifiers: ${all(links)}</p>`
+}
+
+/** Who has reviewed what, and the form that says so. */
+async function reviews({ database }: Dashboard['context'], facts: Administered): Promise<Html> {
+  const { kysely } = database
+  const tree = await treeInForce(kysely)
+  const newest = tree && (await newestCheckpoint(kysely, tree.tree))
+  if (!newest || !may(facts, 'admin.audit')) return html``
+  return html`<section class="card"><h2>Reviewed</h2><p>That somebody has read a period is a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
+<form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint of so many rows <input type="number" name="checkpoint" min="1" value="${String(newest.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`
+}
+
+/** POST /proxy/proof/reviewed: a review is on record. */
+export const reviewedForm = (dashboard: Dashboard) =>
+  acting(dashboard, OPERATIONS.audit.reviewed, {
+    given: ({ form }) => ({
+      body: {
+        since: `${form.get('since') ?? ''}T00:00:00Z`,
+        until: `${form.get('until') ?? ''}T00:00:00Z`,
+        checkpoint: Number(form.get('checkpoint')),
+        ...(form.get('note') && { note: form.get('note') ?? '' }),
+      },
+    }),
+    to: () => '/proxy/proof',
+    notice: 'reviewed',
+  })
 
 /** What is sealed, and who keeps its checkpoints elsewhere. */
 async function sealedCard({ database: { kysely } }: Dashboard['context'], now: number): Promise<Html> {

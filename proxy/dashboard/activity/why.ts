@@ -4,10 +4,11 @@ import { rowsOf } from '../../admin/audit.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
 import type { Page } from '../page.ts'
-import { ago, all, copyable, facts as factsOf, type Html, html, tokens, when } from '../parts.ts'
+import { ago, all, facts as factsOf, type Html, html, tokens, when } from '../parts.ts'
 import { reasonOf, verdict } from './calls.ts'
 import { authorityOf, gatesOf, text } from './gates.ts'
 import { grantedBy } from './granted-by.ts'
+import { inLedger } from './in-ledger.ts'
 
 /** GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and the rows that say so. */
 export const whyPage: Page = async (dashboard, facts) => {
@@ -26,7 +27,7 @@ export const whyPage: Page = async (dashboard, facts) => {
     body: html`<p class="lead">${verdict(decision, outcome)} <b>${who}</b> ${decision.action} ${decision.tool ?? decision.model ?? ''} ${ago(decision.recorded_at, facts.at)}${reasonOf(decision) === null ? '' : `: ${reasonOf(decision)}`}</p>
 ${isJudged(decision) ? judged(decision, await grantedBy(dashboard, facts, decision)) : html`<section class="card"><h2>A change, and no call</h2>${became(decision)}</section>`}
 ${when(outcome !== null, () => html`<section class="card"><h2>What became of it</h2>${became(outcome)}</section>`)}
-<section class="card"><h2>In the ledger</h2>${all(rows.map((row) => inLedger(row)))}</section>`,
+${await inLedger(dashboard, id, rows)}`,
   }
 }
 
@@ -63,14 +64,3 @@ function restedOn(decision: AuditRow, granted: AuditRow | null): Html {
 
 const became = (outcome: AuditRow | null): Html =>
   factsOf(Object.entries(outcome?.detail ?? {}).map(([name, value]) => [name, text(value)] as const))
-
-/** A row whole, as the export has it: what the hash is of. */
-const inLedger = (row: AuditRow): Html =>
-  html`<details><summary>${row.status}: row ${String(row.seq)} of ${row.stream}, <code>${row.row_hash.slice(0, 16)}</code></summary>${factsOf(
-    [
-      ['Hash', copyable(row.row_hash)],
-      ['Before it', copyable(row.prev_hash)],
-      ['Receipt', copyable(`stream=${row.stream}, seq=${row.seq}, hash=${row.row_hash}`)],
-      ['Written by', `version ${row.version}, configuration ${row.config_digest}`],
-    ],
-  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre></details>`
