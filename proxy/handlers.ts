@@ -28,7 +28,7 @@ import { Provider } from './operators/oidc/provider.ts'
 import { signsInBy } from './operators/oidc/signs-in.ts'
 import { rulesOf } from './operators/sessions/rules.ts'
 import type { SigningIn } from './operators/signing-in.ts'
-import { lateAnchors } from './proofs/anchors/late.ts'
+import { anchorStandings } from './proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from './proofs/handlers.ts'
 import type { Services } from './services.ts'
 import { remadeAuthority } from './shared-authority.ts'
@@ -79,7 +79,6 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const admin = adminContext(services, configuration, mcpUpstream, made.recorder)
   const signIn = signingIn(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
-  const late = () => lateAnchors(database, configuration.proofs.anchors, clock())
   return {
     ...made,
     llm: llmHandler(configuration.llm, upstream),
@@ -105,10 +104,10 @@ export function handlers(services: Services, configuration: Configuration): Hand
     admin,
     setup: services.setup,
     signIn,
-    dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired, lateAnchors: late },
+    dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired },
     readiness: readiness({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },
-      lateAnchors: late,
+      anchors: admin.anchors,
     }),
     scrape: services.metrics.scrape,
   }
@@ -222,6 +221,7 @@ function adminContext(
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: keys.rotate,
     rotateAuditKey: (entry) => logKeys.rotate(entry),
+    anchors: () => anchorStandings(database, configuration.proofs.anchors, clock()),
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,

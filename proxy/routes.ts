@@ -24,7 +24,9 @@ import { enrollForm, rotateCertificateForm } from './dashboard/principals/enroll
 import { firstCallPage } from './dashboard/principals/first-call.ts'
 import { PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
-import { proofPage, reviewedForm, verifyForm } from './dashboard/proof.ts'
+import { reviewedForm } from './dashboard/proof/auditors.ts'
+import { proofPage } from './dashboard/proof/proof.ts'
+import { verifyForm } from './dashboard/proof/verify.ts'
 import { refusedPage } from './dashboard/refused.ts'
 import { rotateForm, settingsForms, settingsPage } from './dashboard/settings.ts'
 import { organisationForm, organisationPage } from './dashboard/setup/organisation.ts'
@@ -503,8 +505,9 @@ function adminRoutes(
     route('GET', '/v1/admin/sessions', read, sessions.list),
     route('DELETE', '/v1/admin/sessions/{id}', read, sessions.end),
     route('GET', '/v1/admin/audit', read, audit.list),
+    route('GET', '/v1/admin/audit/log', read, audit.log),
     route('GET', '/v1/admin/audit/export', read, audit.export),
-    route('POST', '/v1/admin/audit/verify', read, audit.verify),
+    route('POST', '/v1/admin/audit/verify', read, audit.verify, audit.verifyInLines),
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
     documented(
@@ -531,6 +534,6 @@ const administering =
     const handler = other ? bindByAccept(operation, other, s.admin) : bind(operation, s.admin)
     return documented(
       gated(method, path, { pipeline, recorder: s.operators, recheck }, handler),
-      docOf(operation),
+      docOf(operation, 'operator', other),
     )
   }

@@ -109,11 +109,28 @@ export async function* exportLines(db: Kysely<Schema>, reading: Reading = {}): A
  * `sallyport verify` does.
  */
 export async function verifyDatabase(db: Kysely<Schema>, reading: Reading = {}): Promise<Verdict> {
+  let verdict: Verdict | null = null
+  for await (const next of verifying(db, reading)) if (typeof next !== 'number') verdict = next
+  if (!verdict) throw new Error('verifying ended without a verdict')
+  return verdict
+}
+
+/** Rows between two tellings of how far it is. */
+const TOLD_EVERY = 20_000
+
+/** The same, step by step: how many rows were read so far, again and again, and last the verdict. */
+export async function* verifying(
+  db: Kysely<Schema>,
+  reading: Reading = {},
+): AsyncGenerator<number | Verdict> {
   const chains = chainVerifier()
+  let rows = 0
   for await (const row of ledgerRows(db, reading)) {
     if (!chains.add(row)) break
+    rows += 1
+    if (rows % TOLD_EVERY === 0) yield rows
   }
-  return chains.verdict()
+  yield chains.verdict()
 }
 
 /** Every row of the ledger, as {@link LedgerPages} says. */

@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely'
 import type { Schema } from '../schema.ts'
 import { LedgerError } from './entry.ts'
 import { parseCursor, type RowFilter, STEP } from './find.ts'
-import { exportLines, type LedgerPages, pageTexts, verifyDatabase } from './read.ts'
+import { exportLines, type LedgerPages, pageTexts, verifying } from './read.ts'
 import { leafHash } from './tree/hashes.ts'
 import type { Verdict } from './verify.ts'
 
@@ -42,6 +42,11 @@ export async function* answerTo(
 ): Pieces {
   if (question.kind === 'leaf-hashes') return yield* leafHashes(db, question, signal)
   const encoder = new TextEncoder()
+  if (question.kind === 'verify') {
+    for await (const step of verifying(db, { signal, ...(pages && { pages }) }))
+      yield encoder.encode(JSON.stringify(step))
+    return
+  }
   let text = ''
   for await (const next of textsOf(db, question, signal, pages)) {
     text += next
@@ -54,14 +59,12 @@ export async function* answerTo(
 
 function textsOf(
   db: Kysely<Schema>,
-  question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' }>,
+  question: Extract<LedgerQuestion, { readonly kind: 'list' | 'export' }>,
   signal: AbortSignal,
   pages: LedgerPages | undefined,
-): AsyncIterable<string> | Iterable<Promise<string>> {
+): AsyncIterable<string> {
   if (question.kind === 'list') return pageTexts(db, question.filter, signal)
-  const reading = { signal, ...(pages && { pages }) }
-  if (question.kind === 'export') return exportLines(db, reading)
-  return [verifyDatabase(db, reading).then((verdict) => JSON.stringify(verdict))]
+  return exportLines(db, { signal, ...(pages && { pages }) })
 }
 
 async function* leafHashes(
@@ -119,13 +122,17 @@ export class LedgerReader {
     return this.#begin(this.#whole, { kind: 'export' }, signal)
   }
 
-  /** Verifies the whole ledger ({@link verifyDatabase}). */
-  async verify(signal: AbortSignal): Promise<Verdict> {
-    let text = ''
+  /** Verifies the whole ledger ({@link verifyDatabase}). `onRows`: told how many rows were read so far. */
+  async verify(signal: AbortSignal, onRows?: (rows: number) => void): Promise<Verdict> {
+    let last: number | Verdict = 0
     const pieces = await this.#begin(this.#whole, { kind: 'verify' }, signal)
-    for await (const piece of pieces) text += Buffer.from(piece).toString()
-    // Proven by textsOf.
-    return JSON.parse(text) as Verdict
+    for await (const piece of pieces) {
+      // Proven by answerTo.
+      last = JSON.parse(Buffer.from(piece).toString()) as number | Verdict
+      if (typeof last === 'number') onRows?.(last)
+    }
+    if (typeof last === 'number') throw new Error('verifying ended without a verdict')
+    return last
   }
 
   /** The hashes of the leaves behind a seq of the one stream, one behind the other, at most `most` of them. */

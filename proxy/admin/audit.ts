@@ -8,6 +8,7 @@ import type { Members } from '../../db/json.ts'
 import { ledgerNameOf } from '../../db/principals/subject-keys.ts'
 import { Refusal, unprocessable } from '../../plugins/refusal.ts'
 import type { AdminContext } from './context.ts'
+import { inLines } from './in-lines.ts'
 import { operation } from './operation.ts'
 import { saltsOf } from './salts.ts'
 import { instant, sha256 } from './shapes.ts'
@@ -129,28 +130,58 @@ export const exportAudit = operation({
   }),
 })
 
+const verdict = z.strictObject({
+  ok: z.boolean(),
+  rows: z.int(),
+  first_bad: z.strictObject({ stream: z.string(), seq: z.int(), problem: z.string() }).exactOptional(),
+})
+
+/** What verifying the chain came to. */
+export type AuditVerdict = z.infer<typeof verdict>
+
+const verifies = {
+  demands: 'admin.audit',
+  action: 'admin.read',
+  takes: {},
+  status: 200,
+  reasons: [],
+} as const
+
 /**
  * POST /v1/admin/audit/verify: recomputes the whole chain. A damaged one is still a success: the verdict says
  * so.
  */
 export const verifyAudit = operation({
+  ...verifies,
   name: 'verifyAudit',
-  demands: 'admin.audit',
-  action: 'admin.read',
   summary: 'Recomputes the whole chain. A damaged one is still a 200: the verdict says so.',
-  takes: {},
-  output: z.strictObject({
-    ok: z.boolean(),
-    rows: z.int(),
-    first_bad: z.strictObject({ stream: z.string(), seq: z.int(), problem: z.string() }).exactOptional(),
-  }),
-  status: 200,
-  reasons: [],
-  run: async ({ database }, _input, { hangup }) => {
-    const { ok, rows, first_bad } = await database.audit.verify(hangup.signal).catch(notRead)
-    return { value: first_bad ? { ok, rows, first_bad } : { ok, rows } }
+  output: verdict,
+  run: async (context, _input, { hangup }) => ({ value: await verified(context, hangup.signal) }),
+})
+
+/** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
+export const verifyAuditInLines = operation({
+  ...verifies,
+  name: 'verifyAuditWithProgress',
+  summary: 'The same, with lines of its progress before it.',
+  media: 'application/x-ndjson',
+  output: z.unknown(),
+  run: async (context, _input, { hangup }) => {
+    const of = await context.database.treeRows.between(0, Number.MAX_SAFE_INTEGER)
+    const told = (onProgress: (progress: { rows: number; of: number }) => void) =>
+      verified(context, hangup.signal, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
+    return { value: await inLines(told) }
   },
 })
+
+async function verified(
+  { database }: Pick<AdminContext, 'database'>,
+  signal: AbortSignal,
+  onRows?: (rows: number) => void,
+): Promise<AuditVerdict> {
+  const { ok, rows, first_bad } = await database.audit.verify(signal, onRows).catch(notRead)
+  return first_bad ? { ok, rows, first_bad } : { ok, rows }
+}
 
 /** The row that was recorded last, in whichever stream; null where there is none. */
 export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)

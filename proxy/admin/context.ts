@@ -16,6 +16,7 @@ import type { Hangup } from '../../plugins/plugin.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { Inspect } from '../mcp/pinning/inspect.ts'
 import type { Names } from '../names.ts'
+import type { AnchorStanding } from './evidence/log.ts'
 import type { Expected } from './expectations/expected.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './rehearsals/places.ts'
@@ -44,6 +45,8 @@ export interface AdminContext {
   readonly rotateSigningKey: (entry: (kid: string) => Entry) => Promise<string>
   /** The same of checkpoints: `entry` makes the row of the verifier key, which is returned. */
   readonly rotateAuditKey: (entry: (vkey: string) => Entry) => Promise<string>
+  /** How far each anchor of the configuration is with the checkpoints of the log. */
+  readonly anchors: () => Promise<readonly AnchorStanding[]>
   /** True where `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
   readonly hasEnvironmentSecret: boolean
   /** The capabilities whose changes need two operators. */

@@ -6,7 +6,7 @@ import type { Administered } from '../../plugins/operators/operator.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { type RefusalReason, unprocessable } from '../../plugins/refusal.ts'
 import { turn } from '../../plugins/turns.ts'
-import type { RouteDoc } from '../http/doc.ts'
+import type { Content, RouteDoc } from '../http/doc.ts'
 import { json, type Reply, type Streamed } from '../http/reply.ts'
 import { visibleJson } from '../visible.ts'
 import { type AdminRequest, administerOnRecord } from './administer.ts'
@@ -188,10 +188,11 @@ const ADMISSION: readonly RefusalReason[] = [
 ]
 const BODY: readonly RefusalReason[] = ['body_invalid', 'body_too_large']
 
-/** Describes the route of an operation. */
-export function docOf<T extends Takes, Output>(
+/** Describes the route of an operation. `other`: its form in another media type, on the same route. */
+export function docOf<T extends Takes, Output, Other = never>(
   bound: Operation<T, Output>,
   caller: 'operator' | 'anyone' = 'operator',
+  other?: Operation<T, Other>,
 ): RouteDoc {
   const { name, summary, takes, status, output: schema, media, reasons, example } = bound
   const { body } = takes
@@ -214,7 +215,7 @@ export function docOf<T extends Takes, Output>(
           ? { description: 'Done.' }
           : {
               description: 'The result.',
-              content: [{ schema, ...(media !== undefined && { media }) }],
+              content: [{ schema, ...(media !== undefined && { media }) }, ...inOther(other)],
               headers: headersOf(bound),
             },
       ...(mayWait(bound) && {
@@ -235,6 +236,9 @@ export function docOf<T extends Takes, Output>(
     ],
   }
 }
+
+const inOther = <T extends Takes, Other>(other: Operation<T, Other> | undefined): readonly Content[] =>
+  other?.media === undefined ? [] : [{ schema: other.output, media: other.media }]
 
 const conditionsOf = <T extends Takes, Output>({ conditional, rehearses }: Operation<T, Output>) => {
   const headers = {

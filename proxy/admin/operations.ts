@@ -1,5 +1,6 @@
-import { exportAudit, listAudit, showHead, verifyAudit } from './audit.ts'
+import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditInLines } from './audit.ts'
 import { packEvidence, reviewAudit } from './evidence/evidence.ts'
+import { showLog } from './evidence/log.ts'
 import { rotateAuditKey } from './keys/audit-key.ts'
 import { attachCas, detach, listCas } from './keys/cas.ts'
 import { setOrganisation, showOrganisation } from './keys/organisation.ts'
@@ -100,10 +101,12 @@ const DIRECT = {
   audit: {
     list: listAudit,
     head: showHead,
+    log: showLog,
     export: exportAudit,
     evidence: packEvidence,
     reviewed: reviewAudit,
     verify: verifyAudit,
+    verifyInLines: verifyAuditInLines,
   },
 } as const
 

@@ -19,7 +19,7 @@ export const attentionPage: Page = async (dashboard, facts) => {
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
     ...(await ending(dashboard, facts)),
-    ...(await lateAnchors(dashboard)),
+    ...(await lateAnchors(dashboard, facts)),
     ...(await refused(dashboard, facts)),
   ]
   const now = new Date(facts.at).toISOString()
@@ -110,8 +110,9 @@ async function ending({ context }: Dashboard, facts: Administered): Promise<read
 }
 
 /** Those who should keep checkpoints elsewhere, and have not for minutes. */
-async function lateAnchors({ lateAnchors: late }: Dashboard): Promise<readonly Html[]> {
-  const names = await late()
+async function lateAnchors({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+  const { value } = await perform(OPERATIONS.audit.log, context, {}, facts)
+  const names = value.anchors.filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []
   return [
     card(

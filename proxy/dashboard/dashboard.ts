@@ -11,6 +11,4 @@ export interface Dashboard {
   readonly baseUrls: () => readonly string[]
   /** True where every call must come with a DPoP proof. */
   readonly proofRequired: boolean
-  /** The anchors that have lacked a checkpoint for minutes, by name. */
-  readonly lateAnchors: () => Promise<readonly string[]>
 }

@@ -1,5 +1,6 @@
 import type { Administered } from '../../plugins/operators/operator.ts'
 import { ledgerHead } from '../admin/audit.ts'
+import type { AnchorStanding } from '../admin/evidence/log.ts'
 import type { Reply } from '../http/reply.ts'
 import { OF_PAGES } from '../operators/pages/page.ts'
 import { ASSETS } from './assets.ts'
@@ -80,14 +81,17 @@ const NOTICES: Readonly<Record<string, string>> = {
   reviewed: 'It is on record that you have reviewed it.',
 }
 
+/** A whole page: its text is HTML. */
+type PageReply = Reply & { readonly body: string }
+
 /** Puts a page into the frame of all: navigation, the head of the ledger, whose browser it is. */
 export async function frame(
   { context }: Dashboard,
   facts: Administered,
   { title, section, body, status = 200 }: Framed,
-): Promise<Reply> {
+): Promise<PageReply> {
   const { actor, session, at, query } = facts
-  const head = await ledgerHead(context)
+  const [head, anchors] = await Promise.all([ledgerHead(context), context.anchors()])
   const notice = NOTICES[new URLSearchParams(query).get('notice') ?? '']
   return document(
     title,
@@ -103,11 +107,22 @@ export async function frame(
       head
         ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${ago(head.recorded_at, at)}`
         : 'ledger empty'
-    }</a>
+    }${anchored(anchors, at)}</a>
 <a class="who" href="/proxy/settings" title="Signed in by ${byOf(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
 <main id="main" tabindex="-1">${notice === undefined ? NOTHING : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
     status,
   )
+}
+
+/** When somebody outside has last taken a checkpoint; nothing where nobody is asked to. */
+function anchored(anchors: readonly AnchorStanding[], now: number): Html {
+  if (anchors.length === 0) return NOTHING
+  const [newest = null] = anchors
+    .flatMap(({ kept_at: at }) => at ?? [])
+    .toSorted()
+    .toReversed()
+  const late = anchors.some((anchor) => anchor.late)
+  return html` · anchored ${ago(newest, now)}${late ? html` <span class="badge warn">late</span>` : NOTHING}`
 }
 
 /** A whole document of ours, with or without the frame. */
@@ -116,7 +131,7 @@ export const document = (
   body: Html,
   status = 200,
   headers: Readonly<Record<string, string>> = {},
-): Reply => ({
+): PageReply => ({
   status,
   headers: { ...HEADERS, ...headers },
   body: `<!doctype html>

@@ -58,7 +58,7 @@ interface Checked {
   readonly drain: Pick<Drain, 'draining'>
   readonly authority: Authority
   readonly disk: { readonly low: boolean }
-  readonly lateAnchors: () => Promise<readonly string[]>
+  readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
   readonly clock: () => number
 }
 
@@ -66,7 +66,7 @@ interface Checked {
  * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
-export function readiness({ database, ledger, drain, authority, disk, lateAnchors, clock }: Checked) {
+export function readiness({ database, ledger, drain, authority, disk, anchors, clock }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return async (): Promise<{ draining: boolean; checks: Checks }> => ({
     draining: drain.draining,
@@ -76,15 +76,15 @@ export function readiness({ database, ledger, drain, authority, disk, lateAnchor
       ca: clock() < caNotAfter ? 'ok' : 'failed',
       plugins: 'ok',
       ...(disk.low && { disk: 'low' }),
-      ...((await isLate(lateAnchors)) && { anchors: 'late' }),
+      ...((await isLate(anchors)) && { anchors: 'late' }),
     },
   })
 }
 
 // Where the database does not answer, that is said already.
-const isLate = (lateAnchors: Checked['lateAnchors']): Promise<boolean> =>
-  lateAnchors().then(
-    (late) => late.length > 0,
+const isLate = (anchors: Checked['anchors']): Promise<boolean> =>
+  anchors().then(
+    (standings) => standings.some(({ late }) => late),
     () => false,
   )
 

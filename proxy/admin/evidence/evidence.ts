@@ -5,10 +5,10 @@ import { operation } from '../operation.ts'
 import { packOf } from './pack.ts'
 import { scopeOf } from './scope.ts'
 
-const instant = z.iso
-  .datetime({ offset: true })
+const instant = z
+  .union([z.iso.datetime({ offset: true }), z.iso.date()])
   .transform((value) => new Date(value).toISOString())
-  .meta({ description: 'RFC 3339.' })
+  .meta({ description: 'RFC 3339, or a date, which is its midnight in UTC.' })
 
 /** Packs that are made at once: each reads the whole period several times. */
 const AT_ONCE = 2

@@ -3,6 +3,7 @@ import type { Progress } from '../../../db/audit/rehearsal/task.ts'
 import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext, Caller } from '../context.ts'
+import { inLines } from '../in-lines.ts'
 import { operation, type Takes } from '../operation.ts'
 import { changes } from './changes.ts'
 import { type Rehearsal, record } from './record.ts'
@@ -52,7 +53,7 @@ export const rehearseInLines = operation({
   media: 'application/x-ndjson',
   output: z.unknown(),
   run: async (context, { body }, caller) => ({
-    value: await linesOf((onProgress) => rehearsed(context, body, caller, onProgress)),
+    value: await inLines((onProgress) => rehearsed(context, body, caller, onProgress)),
   }),
 })
 
@@ -67,39 +68,6 @@ async function rehearsed(
   const resolved = await resolve(context, body.changes)
   return record(context, caller, resolved, await run(context, caller, resolved, window, onProgress))
 }
-
-/**
- * The lines of a work that tells its progress. Resolves once there is one, so that what cannot even begin is refused as
- * everything else is.
- */
-async function linesOf(
-  work: (onProgress: (progress: Progress) => void) => Promise<Rehearsal>,
-): Promise<AsyncIterable<Uint8Array>> {
-  let told: Progress | null = null
-  let wake = Promise.withResolvers<void>()
-  const done = work((progress) => {
-    told = progress
-    wake.resolve()
-  })
-  done.catch(() => undefined)
-  const ended = done.then(() => 'ended' as const)
-  await Promise.race([wake.promise, ended])
-  async function* lines(): AsyncGenerator<Uint8Array> {
-    for (;;) {
-      const progress = told
-      told = null
-      wake = Promise.withResolvers<void>()
-      if (progress !== null) yield lineOf({ progress })
-      if ((await Promise.race([wake.promise, ended])) === 'ended') break
-    }
-    yield lineOf(await done)
-  }
-  return lines()
-}
-
-const encoder = new TextEncoder()
-
-const lineOf = (value: unknown): Uint8Array => encoder.encode(`${JSON.stringify(value)}\n`)
 
 /** GET /v1/admin/rehearsals/{id}: the same object again, for 30 days. */
 export const getRehearsal = operation({

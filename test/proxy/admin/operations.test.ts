@@ -42,6 +42,7 @@ async function inside(t: Test): Promise<AdminContext> {
     rotationGraceHours: 48,
     rotateSigningKey: () => Promise.resolve('kid'),
     rotateAuditKey: () => Promise.resolve('vkey'),
+    anchors: () => Promise.resolve([]),
     ...UNASKED,
     mcp: {
       inspect: () => Promise.resolve({ ok: false, problem: 'it could not be reached' }),

@@ -50,6 +50,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: () => Promise.resolve('kid'),
     rotateAuditKey: () => Promise.resolve('vkey'),
+    anchors: () => Promise.resolve([]),
     ...UNASKED,
     mcp: {
       inspect: inspector(database, upstreamFor(t), () => AT),

@@ -1,0 +1,74 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import { acting } from '../acting.ts'
+import { callsOf, linesOf } from '../activity/calls.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { all, csrf, type Html, html, may, NOTHING } from '../parts.ts'
+import type { Standing } from './checkpoints.ts'
+
+/** What an auditor takes away: packs of evidence for the usual periods, the whole ledger, and receipts. */
+export const evidence = (facts: Administered): Html =>
+  may(facts, 'admin.audit')
+    ? html`<section class="card"><h2>For an auditor</h2>
+<p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Of ${all(periods(facts.at))}</p>
+<form class="search" action="/v1/admin/audit/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
+<p>Anybody verifies it without this service, with the key above or better one that was kept elsewhere:</p>
+<pre class="copy" tabindex="0">python3 verify.py evidence.zip --key VKEY</pre><pre class="copy" tabindex="0">sallyport verify evidence.zip --key VKEY</pre>
+<p><a href="/v1/admin/audit/export" download="ledger.ndjson">The whole ledger</a> as NDJSON. The receipt of one call is on its page in <a href="/proxy/activity">Activity</a>, and <code>sallyport receipt</code> fetches it for whoever made the call.</p></section>`
+    : html`<section class="card"><h2>For an auditor</h2><p class="needs">Evidence, exports and receipts need <code>admin.audit</code>.</p></section>`
+
+/** The periods that auditors ask for, as links. */
+function periods(now: number): readonly Html[] {
+  const [year, month] = [new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()]
+  const from = (y: number, m: number): string => new Date(Date.UTC(y, m)).toISOString()
+  const quarter = month - (month % 3)
+  const known: readonly (readonly [name: string, query: Readonly<Record<string, string>>])[] = [
+    ['all of it', {}],
+    ['this month', { since: from(year, month) }],
+    ['last month', { since: from(year, month - 1), until: from(year, month) }],
+    ['last quarter', { since: from(year, quarter - 3), until: from(year, quarter) }],
+    ['last year', { since: from(year - 1, 0), until: from(year, 0) }],
+  ]
+  return known.map(([name, query], index) => {
+    const asked = new URLSearchParams(query).toString()
+    return html`${index === 0 ? '' : ' · '}<a href="/v1/admin/audit/evidence${asked === '' ? '' : `?${asked}`}" download="evidence.zip">${name}</a>`
+  })
+}
+
+/** Who has reviewed what, and the form that says so. */
+export function reviews({ log }: Standing, facts: Administered): Html {
+  if (!log || !may(facts, 'admin.audit')) return NOTHING
+  return html`<section class="card"><h2>Reviewed</h2><p>That somebody has read a period is a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
+<form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint of so many rows <input type="number" name="checkpoint" min="1" value="${String(log.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`
+}
+
+/** POST /proxy/proof/reviewed: a review is on record. */
+export const reviewedForm = (dashboard: Dashboard) =>
+  acting(dashboard, OPERATIONS.audit.reviewed, {
+    given: ({ form }) => ({
+      body: {
+        since: form.get('since') ?? '',
+        until: form.get('until') ?? '',
+        checkpoint: Number(form.get('checkpoint')),
+        ...(form.get('note') && { note: form.get('note') ?? '' }),
+      },
+    }),
+    to: () => '/proxy/proof',
+    notice: 'reviewed',
+  })
+
+const LATEST = 5
+
+/** The latest sign-ins of operators, refused ones too. */
+export async function signIns(dashboard: Dashboard, facts: Administered): Promise<Html> {
+  if (!may(facts, 'admin.audit')) return NOTHING
+  const found = await Promise.all(
+    ['admin.sign_in', 'admin.sign_in_refused'].map((action) =>
+      callsOf(dashboard, facts, { action, most: LATEST, noise: false }),
+    ),
+  )
+  const calls = found
+    .flatMap((one) => one.calls)
+    .toSorted((one, other) => (one.decision.recorded_at < other.decision.recorded_at ? 1 : -1))
+  return html`<section class="card"><h2>Operators’ sign-ins</h2>${linesOf(calls.slice(0, LATEST), facts.at, html`<p>Nobody has signed in yet.</p>`)}<p><a href="/proxy/activity?action=admin.sign_in">All</a> · <a href="/proxy/activity?action=admin.sign_in_refused">refused</a></p></section>`
+}

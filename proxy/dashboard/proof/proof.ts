@@ -1,0 +1,34 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { ledgerHead } from '../../admin/audit.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Dashboard } from '../dashboard.ts'
+import type { Page } from '../page.ts'
+import { ago, button, copyable, facts as factsOf, type Html, html, NOTHING } from '../parts.ts'
+import { evidence, reviews, signIns } from './auditors.ts'
+import { checkpoints } from './checkpoints.ts'
+
+/** GET /proxy/proof: where the ledger stands, who keeps its checkpoints elsewhere, and how anybody verifies it. */
+export const proofPage: Page = async (dashboard, facts) => ({
+  title: 'Proof',
+  section: '/proxy/proof',
+  body: await proofBody(dashboard, facts, NOTHING),
+})
+
+/** The page below `verdict`: what a verification came to. */
+export async function proofBody(dashboard: Dashboard, facts: Administered, verdict: Html): Promise<Html> {
+  const { context } = dashboard
+  const head = await ledgerHead(context)
+  const { value: standing } = await perform(OPERATIONS.audit.log, context, {}, facts)
+  return html`${verdict}<section class="card"><h2>Where the ledger stands</h2>${
+    head
+      ? factsOf([
+          ['Last row', `${head.seq} of ${head.stream}`],
+          ['Recorded', ago(head.recorded_at, facts.at)],
+          ['Hash', copyable(head.row_hash)],
+        ])
+      : html`<p>It is empty.</p>`
+  }<p class="faint">Whoever keeps this hash elsewhere can tell later whether anything before it was rewritten.</p>
+${button(facts, 'admin.audit', '/proxy/proof/verify', 'Verify the whole ledger')}</section>
+${checkpoints(standing, facts.at)}${evidence(facts)}${reviews(standing, facts)}${await signIns(dashboard, facts)}`
+}

@@ -1,0 +1,59 @@
+import { Readable } from 'node:stream'
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AuditVerdict } from '../../admin/audit.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Reply } from '../../http/reply.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { frame } from '../frame.ts'
+import { type Html, html } from '../parts.ts'
+import { proofBody } from './proof.ts'
+
+/** Where the page is interrupted until the verdict is there. */
+const HERE = html`<div id="verdict" role="status" aria-live="polite"></div>`
+
+/** POST /proxy/proof/verify: recomputes the whole chain. The page comes with its progress, and then what came of it. */
+export const verifyForm =
+  (dashboard: Dashboard) =>
+  async (facts: Administered): Promise<Reply> => {
+    const { value } = await perform(OPERATIONS.audit.verifyInLines, dashboard.context, {}, facts)
+    const reply = await frame(dashboard, facts, {
+      title: 'Proof',
+      section: '/proxy/proof',
+      body: await proofBody(dashboard, facts, HERE),
+    })
+    const [above = '', below = ''] = reply.body.split(HERE.text)
+    return {
+      ...reply,
+      body: { source: Readable.from(told(above, value as AsyncIterable<Uint8Array>, below)) },
+    }
+  }
+
+/** What a piece of the verification says: how far it is, or what it came to. Proven by the operation. */
+type Said = AuditVerdict | { readonly progress: { readonly rows: number; readonly of: number } }
+
+async function* told(
+  above: string,
+  pieces: AsyncIterable<Uint8Array>,
+  below: string,
+): AsyncGenerator<string> {
+  yield above
+  let next = 0
+  for await (const piece of pieces) {
+    const said = JSON.parse(Buffer.from(piece).toString()) as Said
+    if (!('progress' in said)) yield verdictOf(said).text
+    else if (said.progress.rows >= next) {
+      yield html`<p class="faint">${number(said.progress.rows)} of ${number(said.progress.of)} rows…</p>`.text
+      // Twenty lines at most, however long it takes.
+      next = said.progress.rows + said.progress.of / 20
+    }
+  }
+  yield below
+}
+
+const verdictOf = ({ ok, rows, first_bad: bad }: AuditVerdict): Html =>
+  ok
+    ? html`<p class="notice" role="status">Whole: ${number(rows)} rows were recomputed, and each is what its hash says.</p>`
+    : html`<p class="problem" role="alert">Damaged: ${bad ? `row ${bad.seq} of ${bad.stream} ${bad.problem}` : 'see the export'}.</p>`
+
+const number = (count: number): string => count.toLocaleString('en')

@@ -1,0 +1,36 @@
+import { type AnchorState, anchorStates, lackingSince } from '../../../db/audit/tree/anchored.ts'
+import { treeInForce } from '../../../db/audit/tree/store.ts'
+import type { Database } from '../../../db/database.ts'
+import type { AnchorStanding } from '../../admin/evidence/log.ts'
+import type { AnchorOption } from '../options.ts'
+import { anchorName } from './anchors.ts'
+
+/** The time that an anchor may lack a checkpoint: a time stamp is asked for once a minute. ms. */
+const LATE_MS = 120_000
+
+/** How far each anchor of the configuration is with the log in force, in its order. */
+export async function anchorStandings(
+  { kysely }: Pick<Database, 'kysely'>,
+  options: readonly AnchorOption[],
+  now: number,
+): Promise<readonly AnchorStanding[]> {
+  const tree = options.length > 0 ? await treeInForce(kysely) : undefined
+  if (!tree) return options.map((option) => standingOf(anchorName(option), undefined, false))
+  const states = new Map((await anchorStates(kysely, tree.tree)).map((state) => [state.anchor, state]))
+  const standings: AnchorStanding[] = []
+  for (const name of options.map(anchorName)) {
+    const state = states.get(name)
+    const since = await lackingSince(kysely, tree.tree, state?.size ?? 0)
+    standings.push(standingOf(name, state, since !== null && now - since > LATE_MS))
+  }
+  return standings
+}
+
+const standingOf = (anchor: string, state: AnchorState | undefined, late: boolean): AnchorStanding => ({
+  anchor,
+  size: state?.size ?? 0,
+  kept_at: state?.at ?? null,
+  error: state?.error ?? null,
+  failed_at: state?.error_at ?? null,
+  late,
+})
