@@ -28,20 +28,27 @@ ready: $(INSTALLED)
 	{ echo "Node $(NEEDED) or newer is needed, this is $${have#v}: install it from https://nodejs.org" \
 	"(npm ci brings one for Linux on x64 and arm64 only)" >&2; exit 1; }
 
+# The verifier that a pack of evidence brings along: made anew where what it is made of has changed.
+PACKED := dist/verify.mjs
+BUNDLE := rolldown scripts/verifying/alone.ts --platform node --format esm --logLevel silent --file
+$(PACKED): $(INSTALLED) $(wildcard scripts/*.ts scripts/verifying/*.ts db/*.ts db/audit/*.ts db/audit/*/*.ts)
+	@$(BUNDLE) $@ >/dev/null
+	@touch $@
+
 # Only where it is said to make itself: a PORT that happens to be in the environment is meant for something else.
 LISTEN := $(if $(filter command%,$(origin PORT)),MCP_PROXY_LISTEN=127.0.0.1:$(PORT))
 
 # With Node's flags: no debugger for whoever may send signals; a young generation of 48 MiB at most, not 192
 # (docs/performance.md).
 START := $(shell sed -n 's/.*"start": "\(.*\)".*/\1/p' package.json)
-start: ready ## start the gateway on https://localhost:9443 (data in ./data): make start [PORT=9543]
+start: ready $(PACKED) ## start the gateway on https://localhost:9443 (data in ./data): make start [PORT=9543]
 	@exec env $(LISTEN) $(START)
 
-dev: ready ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
+dev: ready $(PACKED) ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
 	@exec env $(LISTEN) node --watch --watch-preserve-output $(ARGS) proxy/main.ts
 
 # On PostgreSQL, what has no database is not run again (test/engines.test.ts).
-test: ready ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
+test: ready $(PACKED) ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
 	exec $(if $(filter postgres,$(TEST_ENGINE)),$(if $(TEST_DATABASE_URL),,node test/support/db/postgres/one-server.ts)) \
 	node test/run.ts $(or $(T),$(if $(filter postgres,$(TEST_ENGINE)),$$(node test/support/db/on-both-engines.ts)))
 
@@ -120,7 +127,7 @@ build: ready ## compile the package into dist (npm pack takes it from there)
 
 VERIFIER ?= dist/verify.mjs
 verifier: ready ## one file that verifies exports, packs of evidence and receipts, for auditors: make verifier [VERIFIER=dist/verify.mjs]
-	@exec rolldown scripts/verifying/alone.ts --file '$(VERIFIER)' --platform node --format esm --logLevel silent >/dev/null
+	@exec $(BUNDLE) '$(VERIFIER)' >/dev/null
 
 sbom: ready ## list the packages that this one needs in dist/sbom.cdx.json (CycloneDX)
 	exec node scripts/sbom.ts

@@ -27,14 +27,15 @@ interface Asked {
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** Runs make after npm ci, by default `make start`, on a machine with a Node of this version. */
+/** Runs make where all is installed and made, by default `make start`, on a machine with a Node of this version. */
 function make(t: Test, own: string, { pinned, words = ['start'], env = {} }: Asked = {}) {
-  const root = t.testdir({ node_modules: { '.package-lock.json': '{}' } })
+  const root = t.testdir({ node_modules: { '.package-lock.json': '{}' }, dist: { 'verify.mjs': '' } })
   for (const file of ['Makefile', 'package.json', 'package-lock.json']) {
     copyFileSync(join(ROOT, file), join(root, file))
   }
   const later = Date.now() / 1000 + 60
-  utimesSync(join(root, 'node_modules/.package-lock.json'), later, later)
+  for (const made of ['node_modules/.package-lock.json', 'dist/verify.mjs'])
+    utimesSync(join(root, made), later, later)
   writeNode(join(root, 'own'), own)
   if (pinned !== undefined) writeNode(join(root, PINNED), pinned)
   const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
