@@ -1,6 +1,6 @@
 import type { Administered } from '../../plugins/operators/operator.ts'
 import { ledgerHead } from '../admin/audit.ts'
-import type { AnchorStanding } from '../admin/evidence/log.ts'
+import type { AnchorStanding } from '../admin/evidence/anchor-standing.ts'
 import type { Reply } from '../http/reply.ts'
 import { OF_PAGES } from '../operators/pages/page.ts'
 import { ASSETS } from './assets.ts'

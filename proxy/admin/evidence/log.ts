@@ -2,21 +2,7 @@ import { z } from 'zod'
 import { countUnsealed, keysOf, newestCheckpoint, treeInForce } from '../../../db/audit/tree/store.ts'
 import { operation } from '../operation.ts'
 import { instant } from '../shapes.ts'
-
-const anchor = z.strictObject({
-  anchor: z.string().meta({ description: 'Its kind and place: `witness:https://…`.' }),
-  size: z.int().min(0).meta({ description: 'The rows under the last checkpoint that it keeps; 0: none.' }),
-  kept_at: instant.nullable(),
-  error: z
-    .string()
-    .nullable()
-    .meta({ description: 'Why it did not take the last checkpoint, where it did not.' }),
-  failed_at: instant.nullable(),
-  late: z.boolean().meta({ description: 'Whether it has lacked a checkpoint for more than two minutes.' }),
-})
-
-/** How far an anchor of the configuration is. */
-export type AnchorStanding = Readonly<z.infer<typeof anchor>>
+import { anchorStanding } from './anchor-standing.ts'
 
 /** GET /v1/admin/audit/log: what is sealed of the ledger, and who keeps its checkpoints elsewhere. */
 export const showLog = operation({
@@ -37,7 +23,7 @@ export const showLog = operation({
       .nullable()
       .meta({ description: 'Null: nothing is sealed yet.' }),
     unsealed: z.int().min(0).meta({ description: 'The rows that no checkpoint covers yet.' }),
-    anchors: z.array(anchor),
+    anchors: z.array(anchorStanding),
   }),
   status: 200,
   reasons: [],
