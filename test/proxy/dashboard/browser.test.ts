@@ -13,6 +13,16 @@ t.setTimeout(240_000)
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 const AXE = readFileSync(join(import.meta.dirname, '../../../node_modules/axe-core/axe.min.js'), 'utf8')
 
+/** Where pictures of every page go, where somebody asks for them: `TEST_PICTURES=1`. */
+const PICTURES = process.env.TEST_PICTURES ? join(import.meta.dirname, '../../.artifacts') : null
+
+/** Takes the picture of a page, whole. */
+async function picture(page: Page, path: string, size: string): Promise<void> {
+  if (PICTURES === null) return
+  const name = `${path.replaceAll(/[^a-z0-9]+/g, '-').slice(1)}-${size}.png`
+  await page.screenshot({ path: join(PICTURES, name), fullPage: true })
+}
+
 /** Signs in by the secret, as a person does. */
 async function signIn(page: Page, { url }: Pick<TestGateway, 'url'>): Promise<void> {
   await page.goto(`${url}/proxy`)
@@ -88,6 +98,7 @@ await t.test(
         await page.emulateMedia({ colorScheme })
         const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
         t.equal(over, 0, `${path} at ${width}: nothing sticks out`)
+        await picture(page, path, `${width}-${colorScheme}`)
         if (width === 2560) continue
         await page.evaluate(AXE)
         const serious = await page.evaluate(
