@@ -7,13 +7,13 @@ import { all, csrf, type Html, html, may, NOTHING } from '../parts.ts'
 import type { Standing } from './checkpoints.ts'
 
 /** What an auditor takes away: packs of evidence for the usual periods, the whole ledger, and receipts. */
-export const evidence = (facts: Administered): Html =>
+export const evidence = ({ log }: Standing, facts: Administered): Html =>
   may(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
-<p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Of ${all(periods(facts.at))}</p>
+<p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Download it of ${all(periods(facts.at))}</p>
 <form class="search" action="/v1/admin/audit/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
-<p>Anybody verifies it without this service, with the key above or better one that was kept elsewhere:</p>
-<pre class="copy" tabindex="0">python3 verify.py evidence.zip --key VKEY</pre><pre class="copy" tabindex="0">sallyport verify evidence.zip --key VKEY</pre>
+<p>Anybody verifies it without this service, by the verifier key, best as somebody has kept it elsewhere:</p>
+<pre class="copy" tabindex="0">python3 verify.py evidence.zip --key '${log?.key ?? 'VKEY'}'</pre><pre class="copy" tabindex="0">node verify.mjs evidence.zip --key '${log?.key ?? 'VKEY'}'</pre>
 <p><a href="/v1/admin/audit/export" download="ledger.ndjson">The whole ledger</a> as NDJSON. The receipt of one call is on its page in <a href="/proxy/activity">Activity</a>, and <code>sallyport receipt</code> fetches it for whoever made the call.</p></section>`
     : html`<section class="card"><h2>For an auditor</h2><p class="needs">Evidence, exports and receipts need <code>admin.audit</code>.</p></section>`
 
@@ -23,7 +23,7 @@ function periods(now: number): readonly Html[] {
   const from = (y: number, m: number): string => new Date(Date.UTC(y, m)).toISOString()
   const quarter = month - (month % 3)
   const known: readonly (readonly [name: string, query: Readonly<Record<string, string>>])[] = [
-    ['all of it', {}],
+    ['everything', {}],
     ['this month', { since: from(year, month) }],
     ['last month', { since: from(year, month - 1), until: from(year, month) }],
     ['last quarter', { since: from(year, quarter - 3), until: from(year, quarter) }],

@@ -30,5 +30,5 @@ export async function proofBody(dashboard: Dashboard, facts: Administered, verdi
       : html`<p>It is empty.</p>`
   }<p class="faint">Whoever keeps this hash elsewhere can tell later whether anything before it was rewritten.</p>
 ${button(facts, 'admin.audit', '/proxy/proof/verify', 'Verify the whole ledger')}</section>
-${checkpoints(standing, facts.at)}${evidence(facts)}${reviews(standing, facts)}${await signIns(dashboard, facts)}`
+${checkpoints(standing, facts.at)}${evidence(standing, facts)}${reviews(standing, facts)}${await signIns(dashboard, facts)}`
 }
