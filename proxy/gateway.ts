@@ -15,6 +15,7 @@ import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
 import { makeDataDirectory } from './prepare-directory.ts'
 import { refuseRollback } from './proofs/anchors/rollback.ts'
+import { anchorStandings } from './proofs/anchors/standing.ts'
 import { type Note, type Reload, type ReloadSteps, reloader, reloadSteps } from './reload.ts'
 import type { Routers } from './routes.ts'
 import { openServices, type Services } from './services.ts'
@@ -143,6 +144,10 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)
   services.open.reroute = inForce.remount
+  services.open.lateAnchors = async () =>
+    (
+      await anchorStandings(services.dataDirectory.database, inForce.configuration().proofs.anchors, clock())
+    ).filter(({ late }) => late).length
   const digest = (): string => inForce.configuration().digest
   const note: Note = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })

@@ -78,7 +78,12 @@ export interface Services {
    * The listeners; null until they are open. `gateway.ts` alone sets them: a port may be known only then. And what makes
    * their routes anew.
    */
-  readonly open: { listeners: Listeners | null; reroute: () => void }
+  readonly open: {
+    listeners: Listeners | null
+    reroute: () => void
+    /** Counts the anchors that are late. */
+    lateAnchors: () => Promise<number>
+  }
   /**
    * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
    * they are needed.
@@ -138,7 +143,10 @@ export async function openServices(
     logs.log,
   )
   await disk.look()
-  const open: Services['open'] = { listeners: null, reroute: () => {} }
+  const open: Services['open'] = {
+    ...{ listeners: null, reroute: () => {} },
+    lateAnchors: () => Promise.resolve(0),
+  }
   const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
   const issuer = (): string => baseUrls()[0] ?? ''
   const logKeys = new LogKeys({ database, ledger, passphrase, clock })
@@ -157,6 +165,7 @@ export async function openServices(
     owed: () => outcomes.owed,
     held: () => budget.held,
     unsealed: () => countUnsealed(database),
+    lateAnchors: () => open.lateAnchors(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
     diskFree: () => disk.free,

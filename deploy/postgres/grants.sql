@@ -7,4 +7,6 @@ revoke insert, update, delete on audit_rows from sallyport_gateway;
 -- All columns but `place`: the database says which row was first.
 grant insert (stream, seq, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, leaf)
   on audit_rows to sallyport_gateway;
+-- What was signed, and what others have said of it, stays as it is.
+revoke update, delete on audit_checkpoints, audit_cosignatures from sallyport_gateway;
 revoke insert, update, delete on audit_log, kysely_migration, kysely_migration_lock from sallyport_gateway;

@@ -35,6 +35,8 @@ interface Ask {
   readonly held: () => number
   /** Counts the rows that are in no checkpoint yet. */
   readonly unsealed: () => Promise<number>
+  /** Counts the anchors that have lacked a checkpoint for too long. */
+  readonly lateAnchors: () => Promise<number>
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
   /** The bytes that are free for the database, and those kept for allowed rows. */
@@ -61,6 +63,13 @@ export function createMetrics(ask: Ask): Metrics {
     'sallyport_audit_unsealed_rows',
     'Rows of the audit ledger that no checkpoint covers yet.',
     ask.unsealed,
+    'max',
+  )
+  gauge(
+    registry,
+    'sallyport_audit_anchors_late',
+    'Anchors that have lacked a checkpoint for more than two minutes.',
+    ask.lateAnchors,
     'max',
   )
   gauge(

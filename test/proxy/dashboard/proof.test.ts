@@ -129,6 +129,7 @@ await t.test('an anchor that takes nothing is late on every page, in Attention a
   t.ok(attention.includes(`url:${url}`))
   t.match(proof, /it answered 500/)
   t.match((await gateway.call(null, 'GET', '/ready')).json.checks, { anchors: 'late' })
+  t.match((await gateway.admin('GET', '/metrics')).text, /^sallyport_audit_anchors_late 1$/m)
 })
 
 await t.test(

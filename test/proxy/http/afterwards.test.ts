@@ -24,6 +24,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     owed: () => 0,
     held: () => 0,
     unsealed: () => Promise.resolve(0),
+    lateAnchors: () => Promise.resolve(0),
     quarantined: none,
     unreadable: none,
     diskFree: () => 0,
