@@ -9,13 +9,13 @@ export function snippets({ baseUrls, proofRequired }: Dashboard, name: string): 
   const direct: readonly (readonly [string, string])[] = [
     [
       'curl',
-      `curl ${tls} ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hello"}]}'`,
+      `curl -N ${tls} ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "gpt-5-mini", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'`,
     ],
   ]
   const sidecar = `make connect IDENTITY=${folder} PORT=8787`
   const local = 'http://127.0.0.1:8787'
   const clients: readonly (readonly [string, string])[] = [
-    ['The sidecar, which signs each call', sidecar],
+    ['The sidecar, which signs each call: it stays in a terminal of its own', sidecar],
     ['OpenAI SDK, Codex', `export OPENAI_BASE_URL=${local}/v1 OPENAI_API_KEY=unused`],
     ['Anthropic SDK, Claude Code', `export ANTHROPIC_BASE_URL=${local} ANTHROPIC_API_KEY=unused`],
     ['MCP clients', `${local}/v1/mcp`],

@@ -154,11 +154,22 @@ document.addEventListener('click', (event) => {
 
 function copy(element) {
   navigator.clipboard?.writeText(element.textContent ?? '').then(
-    () => {
-      element.title = 'Copied'
-    },
-    () => undefined,
+    () => say('Copied'),
+    () => say('This browser did not let it be copied'),
   )
+}
+
+/** A word for two seconds, also for who does not see the page. */
+function say(word) {
+  const said = document.createElement('p')
+  said.className = 'said'
+  said.setAttribute('role', 'status')
+  document.body.append(said)
+  // Announced only where it comes into what is there already.
+  setTimeout(() => {
+    said.textContent = word
+  })
+  setTimeout(() => said.remove(), 2_000)
 }
 
 /** j and k go through the lines, Enter opens one, / goes to the search, Ctrl-K or ⌘K asks where to. */
@@ -232,6 +243,8 @@ for (const input of document.querySelectorAll('[data-strength]')) {
     const bits = value.length * [0, 4.7, 5.7, 5.95, 6.5][kinds]
     const different = new Set(value).size
     if (value === '') said.textContent = ''
+    else if (!/^[!-~]*$/.test(value))
+      said.textContent = 'no blanks, and no letters with accents: it travels in a header'
     else if (value.length < 12) said.textContent = 'too short'
     else if (bits < 70 || different < 8) said.textContent = 'weak'
     else said.textContent = bits < 100 ? 'good' : 'strong'

@@ -26,7 +26,10 @@ export const signInPage =
 <label>Operator secret <input type="password" name="secret" required autocomplete="current-password" maxlength="72"></label>
 <small>12 to 72 letters, digits and signs, no blanks. For when nothing else opens.</small>
 <p><button>Sign in</button></p></form>`
-    const none = html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
+    const none =
+      hash === '' && !disabled
+        ? html`<p>This service is not set up yet. Open the link that its terminal has printed, which ends in <code>/proxy/setup?code=…</code>: it is printed again at each start, until somebody has set the operator secret.</p>`
+        : html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
     return page({
       title: 'Sign in',
       body: html`${shown === null ? NOTHING : byCertificate}${provider ? byProvider : NOTHING}${hasSecret ? bySecret : NOTHING}${provider || hasSecret || shown !== null ? NOTHING : none}`,
