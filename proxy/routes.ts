@@ -29,6 +29,7 @@ import { proofPage } from './dashboard/proof/proof.ts'
 import { verifyForm } from './dashboard/proof/verify.ts'
 import { refusedPage } from './dashboard/refused.ts'
 import { rotateForm, settingsForms, settingsPage } from './dashboard/settings.ts'
+import { FIRST_AGENT, firstAgentForm, firstAgentPage } from './dashboard/setup/agent.ts'
 import { organisationForm, organisationPage } from './dashboard/setup/organisation.ts'
 import { setupForm, setupPage, setupRefused } from './dashboard/setup/secret.ts'
 import { toolForms, toolPage, toolsPage } from './dashboard/tools.ts'
@@ -340,6 +341,16 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       { ...organisation.set, reasons: [...organisation.set.reasons, 'not_found'] },
       organisationForm(d),
     ),
+    documented(
+      gated(
+        'GET',
+        FIRST_AGENT,
+        { pipeline: p.pages.page({ action: 'admin.read', demands: 'admin.enroll' }), ...gate },
+        firstAgentPage(d),
+      ),
+      pageDoc('getFirstAgentPage', 'The third step of the first boot.', 'admin.enroll'),
+    ),
+    form(FIRST_AGENT, { ...OPERATIONS.agents.create, name: 'mintFirstAgent' }, firstAgentForm(d)),
     page('/proxy', 'getAttention', 'admin.read', attentionPage),
     page('/proxy/activity', 'getActivity', 'admin.audit', activityPage, 'body_unprocessable'),
     page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),

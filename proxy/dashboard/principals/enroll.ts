@@ -6,10 +6,12 @@ import { seeOther } from '../../operators/pages/page.ts'
 import type { Submitted } from '../acting.ts'
 import type { Dashboard } from '../dashboard.ts'
 import { frame } from '../frame.ts'
-import { html, pathOf } from '../parts.ts'
+import { type Html, html, pathOf } from '../parts.ts'
 import { problems } from '../problems.ts'
 import { typedTokens } from './capabilities-card.ts'
+import { fieldsOf } from './fields.ts'
 import { PAGES, type Plural } from './kinds.ts'
+import { listWith } from './list.ts'
 import { connectOnce, keysOnce } from './shown-once.ts'
 
 /**
@@ -39,33 +41,42 @@ export const enrollForm =
       return seeOther(pathOf(plural, done.value.principal_id ?? ''))
     } catch (error) {
       if (!(error instanceof Refusal) || error.status >= 500) throw error
+      const typed = Object.fromEntries(form)
+      const problem = problems(error, fieldsOf(common.capabilities))
       return frame(dashboard, facts, {
-        title: 'This was not enrolled',
-        section: `/proxy/${plural}`,
+        ...(await listWith(plural, dashboard, facts, { typed, problem })),
         status: error.status,
-        body: html`${problems(error)}<p><a href="/proxy/${plural}">Back</a>: the way back of the browser keeps what was typed.</p>`,
       })
     }
   }
 
-async function enrollAgent(
-  dashboard: Dashboard,
-  body: {
-    readonly agent_name: string
-    readonly display_name: string | null
-    readonly capabilities: string[]
-  },
-  facts: Submitted,
-): Promise<Reply> {
-  const done = await administerOnRecord(OPERATIONS.agents.create, dashboard.context, { body }, facts)
-  if ('proposed' in done) return seeOther('/proxy/agents?notice=proposed')
-  const { value } = done
-  const id = value.agent_id ?? ''
+interface NewAgent {
+  readonly agent_name: string
+  readonly display_name: string | null
+  readonly capabilities: string[]
+}
+
+async function enrollAgent(dashboard: Dashboard, body: NewAgent, facts: Submitted): Promise<Reply> {
+  const shown = await enrolledOnce(dashboard, body, facts)
+  if (shown === null) return seeOther('/proxy/agents?notice=proposed')
   return frame(dashboard, facts, {
     title: `${body.agent_name} is enrolled`,
     section: '/proxy/agents',
-    body: html`${keysOnce(`agents/${body.agent_name}`, value)}${connectOnce(dashboard, id, body.agent_name)}`,
+    body: shown,
   })
+}
+
+/** Enrolls an agent; what is shown of it this once. Null: it waits for a second operator. */
+export async function enrolledOnce(
+  dashboard: Dashboard,
+  body: NewAgent,
+  facts: Submitted,
+): Promise<Html | null> {
+  const done = await administerOnRecord(OPERATIONS.agents.create, dashboard.context, { body }, facts)
+  if ('proposed' in done) return null
+  const { value } = done
+  const { agent_name: name } = body
+  return html`${keysOnce(`agents/${name}`, value)}${connectOnce(dashboard, value.agent_id ?? '', name)}`
 }
 
 /** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays good for its grace. */

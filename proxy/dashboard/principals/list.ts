@@ -4,6 +4,7 @@ import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import type { Dashboard } from '../dashboard.ts'
+import type { Framed } from '../frame.ts'
 import type { Page } from '../page.ts'
 import { ago, all, csrf, type Html, html, may, NOTHING, pathOf, table, tokens, when } from '../parts.ts'
 import type { Shown } from './detailed.ts'
@@ -12,29 +13,56 @@ import { PAGES, type Plural } from './kinds.ts'
 /** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, found by what one types. */
 export const listPage =
   (plural: Plural): Page =>
-  async (dashboard, facts) => {
-    const { kind } = PAGES[plural]
-    const asked = new URLSearchParams(facts.query)
-    const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
-    const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
-    const { list, next } = await listOf(dashboard, plural, query, facts)
-    const enroll = enrolling(kind)
-    const older = next?.cursor
-    return {
-      title: plural[0]?.toUpperCase() + plural.slice(1),
-      section: `/proxy/${plural}`,
-      body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, is:inactive" data-key="/"><button>Search</button></form>
+  (dashboard, facts) =>
+    listWith(plural, dashboard, facts)
+
+/** What was typed to enroll one, and why that did not do. */
+interface Refused {
+  readonly typed: Readonly<Record<string, string>>
+  readonly problem: Html
+}
+
+/** The page of a kind; with the form as it was typed, where that was refused. */
+export async function listWith(
+  plural: Plural,
+  dashboard: Dashboard,
+  facts: Administered,
+  refused?: Refused,
+): Promise<Framed> {
+  const { kind } = PAGES[plural]
+  const asked = new URLSearchParams(facts.query)
+  const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
+  const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
+  const { list, next } = await listOf(dashboard, plural, query, facts)
+  const enroll = enrolling(kind)
+  const older = next?.cursor
+  return {
+    title: plural[0]?.toUpperCase() + plural.slice(1),
+    section: `/proxy/${plural}`,
+    body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, is:inactive" data-key="/"><button>Search</button></form>
 ${table(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, facts.at)),
   q === ''
-    ? html`<p>There are no ${plural} yet.</p><p>Enroll one below, or on the machine: <code class="copy" tabindex="0">make ${kind.type} NAME=my-${kind.type} CAPS=llm.chat</code></p>`
+    ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${onTheMachine(plural)}.</p>`
     : html`<p>No ${kind.type} fits <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
 ${when(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
-${enrollForm(plural, may(facts, enroll), facts.session, enroll, asked.get('first') === 'yes')}`,
-    }
+${may(facts, enroll) ? enrollForm(plural, facts.session, refused) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
   }
+}
+
+const MADE_BY: Readonly<Partial<Record<Plural, string>>> = {
+  agents: 'make agent NAME=my-agent CAPS=llm.chat',
+  operators: 'make operator NAME=alice ROLE=granter',
+}
+
+const onTheMachine = (plural: Plural): Html => {
+  const command = MADE_BY[plural]
+  return command === undefined
+    ? NOTHING
+    : html`, or on the machine: <code class="copy" tabindex="0">${command}</code>`
+}
 
 interface Query {
   readonly limit: string
@@ -74,23 +102,17 @@ function badgesOf(one: Shown, at: number): readonly Html[] {
   ]
 }
 
-function enrollForm(
-  plural: Plural,
-  allowed: boolean,
-  session: Parameters<typeof csrf>[0],
-  needs: string,
-  open: boolean,
-): Html {
+function enrollForm(plural: Plural, session: Parameters<typeof csrf>[0], refused: Refused | undefined): Html {
   const { kind } = PAGES[plural]
-  if (!allowed) return html`<p class="needs">Enrolling needs <code>${needs}</code>.</p>`
+  const { typed = {}, problem = NOTHING } = refused ?? {}
   const summary =
     plural === 'agents'
       ? 'Enroll an agent'
       : `Enroll ${kind.type === 'user' || kind.type === 'workload' ? 'a' : 'an'} ${kind.type}`
-  return html`<details class="enroll"${open ? html` open` : NOTHING}><summary>${summary}</summary><form method="post" action="/proxy/${plural}">${csrf(session)}
-<label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off"></label>
-<label>Shown as <input name="display_name" maxlength="256" autocomplete="off"></label>
-<label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="llm.chat, mcp.tools.list"></label>
+  return html`<details class="enroll"${refused ? html` open` : NOTHING}><summary>${summary}</summary>${problem}<form method="post" action="/proxy/${plural}">${csrf(session)}
+<label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" value="${typed[kind.nameField] ?? ''}"></label>
+<label>Shown as <input name="display_name" maxlength="256" autocomplete="off" value="${typed.display_name ?? ''}"></label>
+<label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}" value="${typed.capabilities ?? ''}"></label>
 <p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate by a request of its own.'} An empty set reaches nothing.</p>
 <button>${summary}</button></form></details>`
 }

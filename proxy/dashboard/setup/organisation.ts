@@ -10,14 +10,12 @@ import type { Dashboard } from '../dashboard.ts'
 import { copyable, csrf, facts as factsOf, type Html, html, NOTHING, when } from '../parts.ts'
 import { problems } from '../problems.ts'
 import { refusedPage } from '../refused.ts'
+import { FIRST_AGENT } from './agent.ts'
 import { caCertificate, step } from './step.ts'
 
 const { show, set } = OPERATIONS.organisation
 
 type Organisation = Omit<Awaited<ReturnType<typeof show.run>>['value'], 'answered'>
-
-/** Where the first agent is enrolled. */
-const NEXT = '/proxy/agents?first=yes'
 
 /** GET /proxy/setup/organisation: the names that certificates will carry, and their CA, until somebody has answered. */
 export const organisationPage =
@@ -33,7 +31,7 @@ export const organisationForm =
       const { form } = facts
       try {
         const done = await administerOnRecord(set, dashboard.context, { body: given(form) }, facts)
-        return 'value' in done && done.value.remade ? remade(done.value) : seeOther(NEXT)
+        return 'value' in done && done.value.remade ? remade(done.value) : seeOther(FIRST_AGENT)
       } catch (error) {
         if (!(error instanceof Refusal) || error.reason === 'conflict' || error.status >= 500) throw error
         return asked(dashboard, facts, Object.fromEntries(form), problems(error, nameOf), error.status)
@@ -130,5 +128,5 @@ const remade = (value: Organisation): Reply =>
 <p>This page came over a connection that was opened before. The next one has a certificate of the new CA, and <strong>your browser will warn once more</strong>: it does not know that CA, and what you have imported of the one before is worth nothing. Import this certificate first, and it does not warn. SHA-256 of the certificate:</p>
 <p>${copyable(value.ca_fingerprint)}</p>
 <p>${caCertificate('Download the CA certificate')}, or copy it:</p><pre class="copy" tabindex="0">${value.ca_pem}</pre></section>
-<p><a class="button" href="${NEXT}">Go on to the first agent</a></p>`,
+<p><a class="button" href="${FIRST_AGENT}">Go on to the first agent</a></p>`,
   )

@@ -214,7 +214,7 @@ await t.test(
     await page.getByLabel('Name').fill('first')
     await page.getByLabel('Capabilities').fill('llm')
     await page.getByRole('button', { name: 'llm.chat' }).click()
-    await page.getByRole('button', { name: 'Enroll an agent' }).click()
+    await page.getByRole('button', { name: 'Enroll it' }).click()
     await page.getByText('Waiting for the first call').waitFor()
     const [key = '', cert = ''] = await page.locator('pre.copy').allTextContents()
     const first = { id: 'acme::first', key, cert }

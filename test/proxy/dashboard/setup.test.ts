@@ -31,21 +31,31 @@ await t.test(
     const set = await jar.send('/proxy/setup', { ...TWICE, code })
     t.equal(set.status, 303, set.text)
     t.equal(set.headers.location, '/proxy/setup/organisation')
-    const agents = await jar.ask('GET', '/proxy/agents?first=yes')
-    t.equal(agents.status, 200, 'signed in')
-    t.match(agents.text, /<details class="enroll" open>/)
-    const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(agents.text) ?? []
-    const enrolled = await jar.send('/proxy/agents', { csrf, agent_name: 'first', capabilities: 'llm.chat' })
+    const agent = '/proxy/setup/agent'
+    const third = await jar.ask('GET', agent)
+    t.equal(third.status, 200, 'signed in')
+    t.match(third.text, /aria-current="step">First agent</)
+    const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(third.text) ?? []
+    const wrong = await jar.send(agent, { csrf, agent_name: 'first', capabilities: 'llm.chat, No-Good' })
+    t.equal(wrong.status, 422)
+    t.match(
+      wrong.text,
+      /<code>No-Good<\/code>.*value="first".*value="llm\.chat, No-Good"/s,
+      'what was typed stays',
+    )
+    const enrolled = await jar.send(agent, { csrf, agent_name: 'first', capabilities: 'llm.chat' })
+    t.match(enrolled.text, /aria-current="step">Connect</)
     t.equal(enrolled.status, 200, enrolled.text)
     t.match(enrolled.text, '-----BEGIN PRIVATE KEY-----')
     t.match(enrolled.text, 'OPENAI_BASE_URL')
     t.match(enrolled.text, 'data-wait="/proxy/agents/acme%3A%3Afirst/first-call"')
     t.equal(enrolled.headers['cache-control'], 'no-store')
     t.equal(
-      (await jar.send('/proxy/agents', { csrf, agent_name: 'first', capabilities: 'llm.chat' })).status,
+      (await jar.send(agent, { csrf, agent_name: 'first', capabilities: 'llm.chat' })).status,
       409,
       'shown once',
     )
+    t.equal((await jar.ask('GET', agent)).headers.location, '/proxy/agents', 'it is for the first alone')
     t.match((await jar.ask('GET', '/proxy/agents/acme::first/first-call')).text, 'Waiting for the first call')
 
     for (const path of ['/proxy/setup', `/proxy/setup?code=${code}`])

@@ -17,7 +17,7 @@ import {
 } from '../../../support/wizard.ts'
 
 const INITECH = { org: 'initech', trust_domain: 'initech.example' }
-const NEXT = '/proxy/agents?first=yes'
+const NEXT = '/proxy/setup/agent'
 const SET = 'service.organisation_set'
 
 const fingerprintOf = (pem: string): string => new X509Certificate(pem).fingerprint256

@@ -1,0 +1,63 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Reply } from '../../http/reply.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import type { Submitted } from '../acting.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { csrf, type Html, html, NOTHING } from '../parts.ts'
+import { typedTokens } from '../principals/capabilities-card.ts'
+import { enrolledOnce } from '../principals/enroll.ts'
+import { fieldsOf } from '../principals/fields.ts'
+import { problems } from '../problems.ts'
+import { step } from './step.ts'
+
+/** Where the first agent is enrolled. */
+export const FIRST_AGENT = '/proxy/setup/agent'
+
+/** What stands in the form until somebody types. */
+const SUGGESTED = { agent_name: 'my-agent', capabilities: 'llm.chat' }
+
+/** GET /proxy/setup/agent: the third step, as long as there is no agent; then its page is that of all others. */
+export const firstAgentPage =
+  ({ context }: Dashboard) =>
+  async (facts: Administered): Promise<Reply> => {
+    const { value } = await perform(OPERATIONS.agents.list, context, { query: { limit: '1' } }, facts)
+    return value.length > 0 ? seeOther('/proxy/agents') : asked(facts, SUGGESTED, NOTHING, 200)
+  }
+
+/** POST /proxy/setup/agent: enrolls it, and shows its key and what clients need, this once. */
+export const firstAgentForm =
+  (dashboard: Dashboard) =>
+  async (facts: Submitted): Promise<Reply> => {
+    const typed = { ...SUGGESTED, ...Object.fromEntries(facts.form) }
+    try {
+      const capabilities = [...typedTokens(typed.capabilities)]
+      const body = { agent_name: typed.agent_name, display_name: null, capabilities }
+      const shown = await enrolledOnce(dashboard, body, facts)
+      if (shown === null) return seeOther('/proxy/agents?notice=proposed')
+      return step('Connect', html`${shown}<p><a class="button" href="/proxy">Go on to the dashboard</a></p>`)
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status >= 500) throw error
+      return asked(facts, typed, problems(error, fieldsOf(typedTokens(typed.capabilities))), error.status)
+    }
+  }
+
+const asked = (
+  facts: Administered,
+  typed: Readonly<typeof SUGGESTED>,
+  problem: Html,
+  status: number,
+): Reply =>
+  step(
+    'First agent',
+    html`${problem}<p>An agent is whoever calls models and tools by itself. It gets a certificate and a key of its own, and reaches what it holds, and nothing else.</p>
+<form method="post" action="${FIRST_AGENT}">${csrf(facts.session)}
+<label>Name <input name="agent_name" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" value="${typed.agent_name}"></label>
+<label>Capabilities, separated by commas <input name="capabilities" class="caps" data-tokens="caller" autocomplete="off" value="${typed.capabilities}"></label>
+<p class="faint"><code>llm.chat</code> calls models; <code>mcp.tools.list</code> lists tools. It can be changed later. Certificate and key are shown once, on the next page.</p>
+<button class="main">Enroll it</button></form>
+<p class="faint"><a href="/proxy">Later</a>: agents are enrolled under Agents, or by <code>make agent</code>.</p>`,
+    status,
+  )
