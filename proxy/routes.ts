@@ -18,12 +18,16 @@ import { capabilitiesJson, capabilitiesPage } from './dashboard/capabilities.ts'
 import { type Page, showing } from './dashboard/page.ts'
 import { pathOf } from './dashboard/parts.ts'
 import { pkiForms, pkiPage } from './dashboard/pki.ts'
+import { candidatePage } from './dashboard/principals/candidate.ts'
+import { candidateForms } from './dashboard/principals/candidate-forms.ts'
 import { setCapabilitiesForm } from './dashboard/principals/capabilities-form.ts'
-import { detailPage, usagePage } from './dashboard/principals/detail.ts'
+import { detailPage } from './dashboard/principals/detail.ts'
 import { enrollForm, rotateCertificateForm } from './dashboard/principals/enroll.ts'
+import { eraseForm, erasePage } from './dashboard/principals/erase.ts'
 import { firstCallPage } from './dashboard/principals/first-call.ts'
 import { PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
+import { usagePage } from './dashboard/principals/usage.ts'
 import { reviewedForm } from './dashboard/proof/auditors.ts'
 import { proofPage } from './dashboard/proof/proof.ts'
 import { verifyForm } from './dashboard/proof/verify.ts'
@@ -376,15 +380,26 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
         ),
       ]
     }),
-    ...callers.map((plural) =>
-      page(
-        `/proxy/${plural}/{id}/usage`,
-        `get${plural}UsagePage`,
-        'admin.read',
-        usagePage(plural),
-        'not_found',
-      ),
-    ),
+    ...callers.flatMap((plural) => {
+      const { operations } = PAGES[plural]
+      const one = `/proxy/${plural}/{id}`
+      const candidate = candidateForms(plural, d)
+      return [
+        page(`${one}/usage`, `get${plural}UsagePage`, 'admin.read', usagePage(plural), 'not_found'),
+        page(
+          `${one}/candidate`,
+          `get${plural}CandidatePage`,
+          'admin.read',
+          candidatePage(plural),
+          'not_found',
+        ),
+        form(`${one}/candidate`, operations.setCandidate, candidate.set),
+        form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
+        form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),
+        page(`${one}/erase`, `get${plural}ErasePage`, 'admin.read', erasePage(plural), 'not_found'),
+        form(`${one}/erase`, operations.erase, eraseForm(plural, d)),
+      ]
+    }),
     page('/proxy/agents/{id}/first-call', 'getFirstCall', 'admin.audit', firstCallPage, 'not_found'),
     page('/proxy/tools', 'getTools', 'admin.read', toolsPage),
     form('/proxy/tools', mcpResources.create, tools.register),

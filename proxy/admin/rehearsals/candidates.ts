@@ -56,6 +56,24 @@ export const putCandidate = (kind: Kind) =>
     },
   })
 
+/** The candidate set alone; null where there is none. Reads one row: a page shows it at once. */
+export const showCandidateSet = (kind: Kind) =>
+  operation({
+    name: `show${kind.noun}CandidateSet`,
+    demands: 'admin.read',
+    action: 'admin.read',
+    summary: `Shows the candidate set of the ${kind.type}.`,
+    takes: { params },
+    output: z.strictObject(set).nullable(),
+    status: 200,
+    revised: true,
+    reasons: ['not_found'],
+    run: async (context, { params: { id } }) => {
+      const { candidate, revision } = await principalOf(context, kind, id)
+      return { value: candidate && shownSet(candidate), revision }
+    },
+  })
+
 /** GET …/{id}/candidate: the set, and what it would have changed since it is there. */
 export const getCandidate = (kind: Kind) =>
   operation({

@@ -37,6 +37,8 @@ class Resolving {
     Changes['resources'] extends ReadonlyMap<string, infer S> ? S : never
   >()
   readonly #bindings = new Map<string, boolean>()
+  /** Those whose calls alone changes of principals and of their bindings touch. */
+  readonly #subjects = new Set<string>()
   #settings: Changes['settings'] = {}
   readonly #said = new Map<string, string>()
   readonly #texts: string[] = []
@@ -63,6 +65,7 @@ class Resolving {
     field: string,
   ): void {
     const subject = principal?.principal_ref ?? ''
+    if (principal) this.#subjects.add(subject)
     const state = this.#principals.get(subject) ?? {}
     if ('capabilities' in change) {
       const text = { principal: principal?.principal_id, capabilities: change.capabilities.toSorted() }
@@ -126,7 +129,7 @@ class Resolving {
 
   resolved(): Resolved {
     if (this.#faults.length > 0) throw unprocessable(this.#faults)
-    const hasOthers = this.#resources.size + this.#bindings.size + Object.keys(this.#settings).length > 0
+    const hasOthers = this.#resources.size + Object.keys(this.#settings).length > 0
     return {
       laid: {
         principals: this.#principals,
@@ -134,7 +137,7 @@ class Resolving {
         bindings: this.#bindings,
         settings: this.#settings,
       },
-      principals: hasOthers || this.#principals.size === 0 ? null : [...this.#principals.keys()],
+      principals: hasOthers || this.#subjects.size === 0 ? null : [...this.#subjects],
       text: `[${this.#texts.toSorted().join(',')}]`,
       etags: this.#etags,
     }

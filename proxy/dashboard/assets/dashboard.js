@@ -51,6 +51,8 @@ for (const form of document.querySelectorAll('form[data-rehearse]')) {
     form.querySelector('input[name=confirm]')?.remove()
     rehearse()
   })
+  // A link has typed something in.
+  if (form.dataset.rehearse === 'now') rehearse()
 }
 
 /** Textboxes of tokens suggest those that anything knows. */
@@ -101,7 +103,8 @@ function suggestion(box, token, show) {
 
 /** What takes longer than a page should is loaded behind it. */
 for (const place of document.querySelectorAll('[data-load]')) {
-  void pageAt(place.dataset.load).then((page) => take(page, place.id))
+  const ids = [place.id, ...(place.dataset.also ?? '').split(' ')].filter((id) => id !== '')
+  void pageAt(place.dataset.load).then((page) => ids.map((id) => take(page, id)))
 }
 
 /** Waits for an agent's first call. */

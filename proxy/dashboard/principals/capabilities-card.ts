@@ -3,14 +3,18 @@ import type { Refusal } from '../../../plugins/refusal.ts'
 import { granting } from '../../admin/demands.ts'
 import { csrf, type Html, html, may, NOTHING, pathOf, tokens, when } from '../parts.ts'
 import { problems } from '../problems.ts'
+import { whyAllTheSame } from '../rehearsed/again.ts'
+import type { Preview } from '../rehearsed/previewed.ts'
+import { buttonOf, rehearsalOf } from '../rehearsed/rehearsal.ts'
+import { nameOfShown } from '../rehearsed/shown.ts'
 import type { Detailed } from './detailed.ts'
 import { PAGES, type Plural } from './kinds.ts'
-import type { Preview } from './previewed.ts'
-import { buttonOf, rehearsalOf } from './rehearsal.ts'
 
 /** What is in the form beside the set that is stored: what somebody typed, and what came of it. */
 export interface Typed {
   readonly text: string
+  /** The state that it was typed about. Absent: the one of now. */
+  readonly ifMatch?: string
   readonly preview?: Preview
   readonly refusal?: Refusal
 }
@@ -30,29 +34,42 @@ export function capabilitiesCard(plural: Plural, one: Detailed, facts: Administe
   const { kind } = PAGES[plural]
   const grant = granting(kind)
   const held = one.value.capabilities
+  const shown = html`<p id="held">${tokens(held)}</p>`
   if (!may(facts, grant))
-    return html`<section class="card"><h2>Capabilities</h2><p>${tokens(held)}</p><p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
+    return html`<section class="card"><h2>Capabilities</h2>${shown}<p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
   const { text, preview, refusal } = typed
+  const set = typedTokens(text)
   // What is expected is asked behind the rehearsal: whoever comes to it has seen that.
   const isBroken = refusal?.reason === 'expectation_broken'
   const asks = isBroken || (preview !== undefined && preview.totals.newly_refused > 0)
   const stale = refusal?.reason === 'precondition_failed'
-  return html`<section class="card" id="capabilities"><h2>Capabilities</h2>
-<form method="post" action="${pathOf(plural, one.id)}/capabilities" data-rehearse>
-${csrf(facts.session)}<input type="hidden" name="if_match" value="${`"${one.revision}"`}">
+  // What a link has typed in was rehearsed by nobody yet.
+  const isNew = !preview && !refusal && !isSame(set, held)
+  const path = pathOf(plural, one.id)
+  return html`<section class="card" id="capabilities"><h2>Capabilities</h2>${shown}
+<form method="post" action="${path}/capabilities" data-rehearse="${isNew ? 'now' : ''}">
+${csrf(facts.session)}<input type="hidden" name="if_match" value="${typed.ifMatch ?? `"${one.revision}"`}">
 <label for="caps">The whole set, separated by commas</label>
 <textarea id="caps" name="capabilities" rows="3" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" spellcheck="false" aria-describedby="caps-error rehearsal"${
     refusal ? html` aria-invalid="true"` : NOTHING
   }>${text}</textarea>
-<div id="caps-error">${refusal ? problems(refusal, tokenAt(typedTokens(text))) : NOTHING}</div>
-${when(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(typedTokens(text))}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
+<div id="caps-error">${refusal ? problems(refusal, tokenAt(set)) : NOTHING}</div>
+${when(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
-${when(isBroken, () => html`<label>Why it must be so all the same <input name="force_reason" maxlength="500"></label>`)}
-${when(asks, () => html`<input type="hidden" name="confirm" value="yes">`)}
+${when(isBroken, whyAllTheSame)}
+${when(asks, () => html`<input type="hidden" name="confirm" value="${nameOfSet(one.id, set)}">`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
+${when(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set beside the real one</button>`)}
 <p class="faint">Before anything changes, this says what it would have refused in the last 30 days.</p>
 </form></section>`
 }
+
+/** Names a set of somebody as it was shown (rehearsed/shown.ts). */
+export const nameOfSet = (principal: string, capabilities: readonly string[]): string =>
+  nameOfShown([{ principal, capabilities }])
+
+const isSame = (one: readonly string[], other: readonly string[]): boolean =>
+  one.toSorted().join() === other.toSorted().join()
 
 /** The name of a field of the set's own refusal: the token that is wrong. */
 const tokenAt =

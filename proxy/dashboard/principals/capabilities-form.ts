@@ -2,7 +2,6 @@ import type { Administered } from '../../../plugins/operators/operator.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/administer.ts'
 import type { Result } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
 import type { Preview } from '../../admin/rehearsals/view.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { Form } from '../../operators/pages/form.ts'
@@ -10,14 +9,16 @@ import { seeOther } from '../../operators/pages/page.ts'
 import type { Dashboard } from '../dashboard.ts'
 import { frame } from '../frame.ts'
 import { pathOf } from '../parts.ts'
-import { type Typed, typedTokens } from './capabilities-card.ts'
+import { recordedFor } from '../rehearsed/recorded.ts'
+import { nameOfSet, type Typed, typedTokens } from './capabilities-card.ts'
 import { detailBody } from './detail.ts'
 import { detailOf } from './detailed.ts'
 import { PAGES, type Plural } from './kinds.ts'
 
 /**
  * POST /proxy/{kind}/{id}/capabilities: replaces the set (spec §4.4). What would refuse calls of the last 30 days is shown
- * first and changes nothing; `confirm=yes` makes it. `preview=yes` changes nothing in any case.
+ * first and changes nothing; `confirm`, which names the set that was shown, makes it. Another set is shown first too.
+ * `preview=yes` changes nothing in any case.
  */
 export const setCapabilitiesForm =
   (plural: Plural, dashboard: Dashboard) =>
@@ -25,24 +26,11 @@ export const setCapabilitiesForm =
     const { operations } = PAGES[plural]
     const { context } = dashboard
     const { id = '' } = facts.params
-    const text = facts.form.get('capabilities') ?? ''
-    const given = {
-      params: { id },
-      body: { capabilities: [...typedTokens(text)] },
-      ifMatch: facts.form.get('if_match') || undefined,
-    }
-    const shown = async (typed: Omit<Typed, 'text'>, status = 200): Promise<Reply> => {
-      const one = await detailOf(dashboard, plural, id, facts)
-      return frame(dashboard, facts, {
-        title: one.value.display_name || one.value.name,
-        section: `/proxy/${plural}`,
-        body: await detailBody(dashboard, plural, one, facts, { text, ...typed }),
-        status,
-      })
-    }
+    const given = typedIn(facts)
+    const { capabilities } = given.body
     const only = facts.form.get('preview') === 'yes'
     try {
-      if (only || facts.form.get('confirm') !== 'yes') {
+      if (only || facts.form.get('confirm') !== nameOfSet(id, capabilities)) {
         const done = await administerOnRecord(
           operations.setCapabilities,
           context,
@@ -51,13 +39,12 @@ export const setCapabilitiesForm =
         )
         // Proven by `dry_run`: nothing waits, and there is a preview.
         const { rehearsal: preview } = (done as Result<{ rehearsal: Preview }>).value
-        if (only || preview.totals.newly_refused > 0) return await shown({ preview })
+        if (only || preview.totals.newly_refused > 0)
+          return await formAgain(plural, dashboard, facts, { preview })
       }
       const forced = facts.form.get('force_reason')
-      const rehearsal =
-        context.requireRehearsal === 'never'
-          ? undefined
-          : await recordedRehearsal(dashboard, id, given.body, facts)
+      const changes = plural === 'operators' ? [] : [{ principal: id, capabilities }]
+      const rehearsal = await recordedFor(dashboard, changes, facts)
       const done = await administerOnRecord(
         operations.setCapabilitiesInForm,
         context,
@@ -66,10 +53,46 @@ export const setCapabilitiesForm =
       )
       return seeOther(`${pathOf(plural, id)}?notice=${'proposed' in done ? 'proposed' : 'updated'}`)
     } catch (error) {
-      if (error instanceof Refusal && AGAIN.has(error.reason)) return shown({ refusal: error }, error.status)
-      throw error
+      return refusedForm(plural, dashboard, facts, error)
     }
   }
+
+/** The set of the textbox, as an operation on it takes it. */
+export const typedIn = ({ params, form }: Administered & Form) => ({
+  params: { id: params.id ?? '' },
+  body: { capabilities: [...typedTokens(form.get('capabilities') ?? '')] },
+  ifMatch: form.get('if_match') || undefined,
+})
+
+/** Shows the page once more, with what was typed and what stands against it. Throws what no other text could mend. */
+export function refusedForm(
+  plural: Plural,
+  dashboard: Dashboard,
+  facts: Administered & Form,
+  error: unknown,
+): Promise<Reply> {
+  if (!(error instanceof Refusal) || !AGAIN.has(error.reason)) throw error
+  return formAgain(plural, dashboard, facts, { refusal: error })
+}
+
+async function formAgain(
+  plural: Plural,
+  dashboard: Dashboard,
+  facts: Administered & Form,
+  typed: Omit<Typed, 'text'>,
+): Promise<Reply> {
+  const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+  const text = facts.form.get('capabilities') ?? ''
+  // Who has read the state of now may overwrite it, and nobody else.
+  const isStale = typed.refusal?.reason === 'precondition_failed'
+  const ifMatch = isStale ? undefined : facts.form.get('if_match')
+  return frame(dashboard, facts, {
+    title: one.value.display_name || one.value.name,
+    section: `/proxy/${plural}`,
+    body: await detailBody(dashboard, plural, one, facts, { text, ...(ifMatch && { ifMatch }), ...typed }),
+    status: typed.refusal?.status ?? 200,
+  })
+}
 
 /** The refusals after which the form is shown once more, with what was typed. */
 const AGAIN: ReadonlySet<RefusalReason> = new Set([
@@ -80,19 +103,3 @@ const AGAIN: ReadonlySet<RefusalReason> = new Set([
   'last_owner',
   'overloaded',
 ])
-
-/** Where the configuration demands a recorded rehearsal, the form makes one: what it says was shown before. */
-async function recordedRehearsal(
-  { context }: Dashboard,
-  principal: string,
-  { capabilities }: { readonly capabilities: readonly string[] },
-  facts: Administered,
-): Promise<string | undefined> {
-  const done = await administerOnRecord(
-    OPERATIONS.rehearsals.create,
-    context,
-    { body: { changes: [{ principal, capabilities: [...capabilities] }] } },
-    facts,
-  )
-  return 'proposed' in done ? undefined : done.value.id
-}

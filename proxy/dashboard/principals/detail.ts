@@ -8,7 +8,6 @@ import type { Dashboard } from '../dashboard.ts'
 import type { Page } from '../page.ts'
 import {
   ago,
-  all,
   button,
   copyable,
   facts as factsOf,
@@ -17,11 +16,12 @@ import {
   may,
   pathOf,
   table,
-  tokens,
   when,
 } from '../parts.ts'
+import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type Typed } from './capabilities-card.ts'
 import { type Detailed, detailOf } from './detailed.ts'
+import { eraseLink } from './erase.ts'
 import { PAGES, type Plural } from './kinds.ts'
 
 /** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
@@ -29,9 +29,11 @@ export const detailPage =
   (plural: Plural): Page =>
   async (dashboard, facts) => {
     const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
-    // A token that a refused call lacked stands in the box; nothing is changed by that.
-    const wanted = new URLSearchParams(facts.query).get('add')
-    const text = [...new Set([...one.value.capabilities, ...(wanted ? [wanted] : [])])].join(', ')
+    // A token that a refused call lacked, or a whole set, stands in the box; nothing is changed by that.
+    const asked = new URLSearchParams(facts.query)
+    const wanted = asked.get('add')
+    const text =
+      asked.get('set') ?? [...new Set([...one.value.capabilities, ...(wanted ? [wanted] : [])])].join(', ')
     return {
       title: one.value.display_name || one.value.name,
       section: `/proxy/${plural}`,
@@ -51,7 +53,9 @@ export async function detailBody(
   const { at } = facts
   const enroll = enrolling(PAGES[plural].kind)
   const path = pathOf(plural, id)
+  const fields = { if_match: `"${one.revision}"` }
   return html`${capabilitiesCard(plural, one, facts, typed)}
+${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, facts)}
 <section class="card"><h2>Who it is</h2>${factsOf([
     ['Id', copyable(id)],
     ['State', value.is_active ? 'active' : html`<span class="badge off">inactive</span>`],
@@ -74,8 +78,9 @@ export async function detailBody(
     ],
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyable(value.spiffe_id)],
   ])}
-<p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate')} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate') : button(facts, enroll, `${path}/reactivate`, 'Take back into service')}</p></section>
-${when(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
+<p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Take back into service', fields)}</p>
+${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
+${when(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recent(dashboard, id, facts)}`
 }
@@ -100,33 +105,3 @@ async function recent(dashboard: Dashboard, principal: string, facts: Administer
   const { calls } = await callsOf(dashboard, facts, { principal, most: 10, noise: true })
   return html`<section class="card"><h2>Recent calls</h2>${linesOf(calls, facts.at, html`<p>It has not called yet.</p>`)}<p><a href="/proxy/activity?${new URLSearchParams({ principal }).toString()}">All of its calls</a></p></section>`
 }
-
-/** GET /proxy/{kind}/{id}/usage: which capabilities its calls demanded, and which it holds in vain. */
-export const usagePage =
-  (plural: Exclude<Plural, 'operators'>): Page =>
-  async (dashboard, facts) => {
-    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
-    const { value } = await perform(
-      OPERATIONS[plural].usage,
-      dashboard.context,
-      { params: { id: one.id }, query: {} },
-      facts,
-    )
-    const held = all(value.unused.map((token) => html`<span class="token faint">${token}</span> `))
-    return {
-      title: `Used by ${one.value.display_name || one.value.name}`,
-      section: `/proxy/${plural}`,
-      body: html`<section class="card" id="usage"><h2>Used in 30 days</h2>
-<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? html`Held and not used: ${held}` : 'All that it holds was used.'} ${when(value.missing.length > 0, () => html`Refused for want of: ${tokens([...value.missing])}`)}</p>
-${table(
-  ['Capability', 'Allowed', 'Refused', 'Last', 'For'],
-  value.capabilities.map(
-    ({ capability, held: holds, allowed, denied, last_allowed_at: last, tools, models }) =>
-      html`<tr><td><span class="token">${capability}</span>${when(!holds, () => html` <span class="badge off">not held</span>`)}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${ago(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
-  ),
-  html`<p>It has not called in 30 days.</p>`,
-)}
-<p>The least set that would have allowed all that was allowed: <code class="copy" tabindex="0">${value.suggested.join(', ') || 'nothing'}</code></p></section>
-<p><a href="${pathOf(plural, one.id)}">Back</a></p>`,
-    }
-  }

@@ -153,6 +153,70 @@ await t.test('two operators cannot overwrite each other: the second sees both ve
 })
 
 await t.test(
+  'the second press makes the set that was shown: whoever edits it meanwhile sees what the other one would do',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat', 'a.b', 'c.d'])
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const form = new Form(await signedInBySecret(gateway), '/proxy/agents/acme::bot')
+    await form.open()
+    const shown = await form.send({ capabilities: 'a.b' })
+    t.match(shown.text, 'Update: 1 call of the last 30 days would be refused')
+    form.read(shown.text)
+    for (const [capabilities, confirm] of [
+      ['', undefined],
+      ['c.d', undefined],
+      ['a.b', 'yes'],
+    ] as const) {
+      const other = await form.send({ capabilities, ...(confirm && { confirm }) })
+      t.equal(other.status, 200, `"${capabilities}" was not shown`)
+      t.match(other.text, 'Update: 1 call of the last 30 days would be refused')
+    }
+    t.same(await heldBy(gateway, bot), ['llm.chat', 'a.b', 'c.d'], 'nothing changed')
+    t.equal((await form.send({ capabilities: ' a.b,' })).status, 303, 'the same set, written otherwise')
+    t.same(await heldBy(gateway, bot), ['a.b'])
+  },
+)
+
+await t.test(
+  'a form that comes back for a bad token is about the state that it was typed about',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', [])
+    const form = new Form(await signedInBySecret(gateway), '/proxy/agents/acme::bot')
+    await form.open()
+    await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: ['llm.chat'] })
+    const bad = await form.send({ capabilities: 'Bad-Token' })
+    t.equal(bad.status, 422)
+    form.read(bad.text)
+    t.equal((await form.send({ capabilities: 'a.b' })).status, 412)
+    t.same(await heldBy(gateway, bot), ['llm.chat'])
+  },
+)
+
+await t.test(
+  'what is held says when it was last used, and the least set is typed in by a link, which changes nothing',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const jar = await signedInBySecret(gateway)
+    const { text } = await jar.ask('GET', '/proxy/agents/acme::bot/usage')
+    t.match(text, /llm\.chat<\/span> <span class="badge">used /)
+    t.match(text, /reports\.read<\/span> <span class="badge off">unused for 30 days</)
+    const [, link = ''] = /href="([^"]+)">Type it into the form</.exec(text) ?? []
+    t.equal(link, '/proxy/agents/acme%3A%3Abot?set=llm.chat')
+    const typed = (await jar.ask('GET', link)).text
+    t.match(typed, '>llm.chat</textarea>')
+    t.match(typed, 'data-rehearse="now"', 'a script rehearses it at once')
+    t.same(await heldBy(gateway, bot), ['llm.chat', 'reports.read'])
+    const long = `<b>${'x'.repeat(500)}`
+    const odd = await jar.ask('GET', `/proxy/agents/acme::bot?set=${encodeURIComponent(long)}`)
+    t.match(odd.text, `>&lt;b&gt;${'x'.repeat(500)}</textarea>`, 'whatever a link says is text')
+  },
+)
+
+await t.test(
   'what breaks an expectation is made with a reason alone, also where it refuses calls',
   async (t) => {
     const files = { '90-expect.yaml': 'plugin: expect\nexpect: ["acme::bot may use model gpt-4o-mini"]\n' }
@@ -168,6 +232,7 @@ await t.test(
     t.equal(broken.status, 409, broken.text)
     t.match(broken.text, 'acme::bot may use model gpt-4o-mini')
     t.match(broken.text, 'name="force_reason"')
+    t.notMatch(broken.text, 'force=true', 'the form speaks of itself')
     t.same(await heldBy(gateway, bot), ['llm.chat'])
     form.read(broken.text)
     t.equal((await form.send({ capabilities: '', force_reason: '' })).status, 409, 'not without a reason')
@@ -192,6 +257,10 @@ await t.test(
     const forms: readonly (readonly [string, Record<string, string>])[] = [
       ['/proxy/agents', { agent_name: 'mallory', capabilities: 'llm.chat' }],
       ['/proxy/agents/acme::bot/capabilities', { capabilities: '', confirm: 'yes' }],
+      ['/proxy/agents/acme::bot/candidate', { capabilities: '' }],
+      ['/proxy/agents/acme::bot/candidate/promote', {}],
+      ['/proxy/agents/acme::bot/candidate/remove', {}],
+      ['/proxy/agents/acme::bot/erase', { name: 'bot' }],
       ['/proxy/agents/acme::bot/deactivate', {}],
       ['/proxy/operators', { operator_name: 'mallory', capabilities: 'admin.read' }],
       [

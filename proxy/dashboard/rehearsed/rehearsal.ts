@@ -2,10 +2,11 @@ import { ago, all, counted, type Html, html, when } from '../parts.ts'
 import type { Preview } from './previewed.ts'
 
 /** What is said of the button that would make the change. */
-export const buttonOf = ({ totals }: Pick<Preview, 'totals'>): string =>
-  totals.newly_refused > 0
-    ? `Update: ${counted(totals.newly_refused, 'call')} of the last 30 days would be refused`
-    : 'Update'
+export function buttonOf({ totals }: Pick<Preview, 'totals'>, label = 'Update'): string {
+  const { newly_refused: refused, undecidable } = totals
+  if (refused > 0) return `${label}: ${counted(refused, 'call')} of the last 30 days would be refused`
+  return undecidable > 0 ? `${label}: ${counted(undecidable, 'call')} could go either way` : label
+}
 
 /** What a change would have done to the calls of the last 30 days: refused, let through, not to be known. */
 export function rehearsalOf(preview: Preview, now: number): Html {
@@ -35,7 +36,8 @@ ${when(preview.truncated, () => html`<p class="faint">Only the largest groups ar
 </section>`
 }
 
-const pile = (kind: string, title: string, groups: Preview['newly_refused'], now: number): Html =>
+/** The groups of calls that would have gone one other way. */
+export const pile = (kind: string, title: string, groups: Preview['newly_refused'], now: number): Html =>
   html`<div class="pile ${kind}"><h3>${title}</h3><ul>${all(
     groups
       .slice(0, 20)

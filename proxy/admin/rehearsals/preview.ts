@@ -1,0 +1,26 @@
+import { z } from 'zod'
+import { operation } from '../operation.ts'
+import { changes } from './changes.ts'
+import { resolve } from './resolve.ts'
+import { run } from './run.ts'
+import { preview } from './view.ts'
+import { windowOf } from './window.ts'
+
+/**
+ * Says what changes would have done to the calls of the last 30 days, as a rehearsal does, and records nothing: a page
+ * asks for it before its form asks for the change.
+ */
+export const previewChanges = operation({
+  name: 'previewChanges',
+  demands: 'admin.grant',
+  action: 'admin.read',
+  summary: 'Says what changes of authority would have done, and records nothing.',
+  takes: { body: z.strictObject({ changes }) },
+  output: preview,
+  status: 200,
+  reasons: ['overloaded'],
+  run: async (context, { body }, caller) => {
+    const resolved = await resolve(context, body.changes)
+    return { value: await run(context, caller, resolved, windowOf(caller.at)) }
+  },
+})

@@ -1,0 +1,111 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { administerOnRecord } from '../../admin/administer.ts'
+import { enrolling } from '../../admin/demands.ts'
+import type { Reply } from '../../http/reply.ts'
+import type { Form } from '../../operators/pages/form.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import { byId } from '../acting.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { frame } from '../frame.ts'
+import type { Page } from '../page.ts'
+import { all, csrf, type Html, html, may, NOTHING, pathOf } from '../parts.ts'
+import { problems } from '../problems.ts'
+import { whyAllTheSame } from '../rehearsed/again.ts'
+import type { Callers } from './candidate.ts'
+import { type Detailed, detailOf } from './detailed.ts'
+import { PAGES } from './kinds.ts'
+
+/** The way to the page; what it needs where its operator may not. */
+export const eraseLink = (plural: Callers, id: string, facts: Administered): Html =>
+  may(facts, enrolling(PAGES[plural].kind))
+    ? html`<p><a href="${pathOf(plural, id)}/erase">Erase…</a></p>`
+    : html`<p class="needs">Erasing needs <code>${enrolling(PAGES[plural].kind)}</code></p>`
+
+/** GET /proxy/{kind}/{id}/erase: what an erasure destroys and what stays, before anybody asks for it. */
+export const erasePage =
+  (plural: Callers): Page =>
+  async (dashboard, facts) => {
+    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+    return { title: titleOf(one), section: `/proxy/${plural}`, body: bodyOf(plural, one, facts, NEW) }
+  }
+
+/** POST of the same path: does it, once its name was typed. */
+export const eraseForm =
+  (plural: Callers, dashboard: Dashboard) =>
+  async (facts: Administered & Form): Promise<Reply> => {
+    const { id = '' } = facts.params
+    const typed = facts.form.get('name') ?? ''
+    const one = await detailOf(dashboard, plural, id, facts)
+    try {
+      if (typed !== one.value.name)
+        throw unprocessable([{ field: 'name', message: `is not the name: ${one.value.name}` }])
+      const forced = facts.form.get('force_reason')
+      const asked = { ...byId(facts), ...(forced && { forced }) }
+      const { erase } = PAGES[plural].operations
+      const done = await administerOnRecord(erase, dashboard.context, asked, facts)
+      return seeOther(`/proxy/${plural}?notice=${'proposed' in done ? 'proposed' : 'erased'}`)
+    } catch (error) {
+      if (!(error instanceof Refusal) || !AGAIN.has(error.reason)) throw error
+      const isStale = error.reason === 'precondition_failed'
+      const ifMatch = isStale ? undefined : facts.form.get('if_match')
+      const body = bodyOf(plural, one, facts, { name: typed, ifMatch, refusal: error })
+      const shown = { title: titleOf(one), section: `/proxy/${plural}`, status: error.status, body }
+      return frame(dashboard, facts, shown)
+    }
+  }
+
+const AGAIN: ReadonlySet<string> = new Set([
+  'body_unprocessable',
+  'precondition_failed',
+  'expectation_broken',
+])
+
+const titleOf = ({ value }: Detailed): string => `Erase ${value.display_name || value.name}`
+
+/** What the operation does (docs/ledger.md#erasure), in the words of who decides on it. */
+const DESTROYED = [
+  'its certificates and proof keys, and with them every way to call',
+  'its API keys and its bindings to MCP servers',
+  'the key of its commitments: nobody can open any more what its calls have said',
+]
+
+const [WHOLE, KEPT] = [
+  ['the user itself: its id and its names', ...DESTROYED],
+  ['the name that it is shown as, what it holds, and the set that is tried beside it', ...DESTROYED],
+]
+
+function staysOf(plural: Callers): readonly string[] {
+  const ledger =
+    plural === 'users'
+      ? 'the rows of the ledger, which know it by its pseudonym alone'
+      : 'its name and its row, out of service, and the rows of the ledger about it'
+  return [ledger, 'what log files, back-ups and earlier exports hold: those you must find yourself']
+}
+
+interface Typed {
+  readonly name: string
+  /** The state that the form was about; undefined: the one of now. */
+  readonly ifMatch: string | undefined
+  readonly refusal: Refusal | null
+}
+
+const NEW: Typed = { name: '', ifMatch: undefined, refusal: null }
+
+function bodyOf(
+  plural: Callers,
+  { id, value, revision }: Detailed,
+  facts: Administered,
+  { name, ifMatch, refusal }: Typed,
+): Html {
+  const needs = enrolling(PAGES[plural].kind)
+  const list = (texts: readonly string[]): Html =>
+    html`<ul>${all(texts.map((text) => html`<li>${text}</li>`))}</ul>`
+  const form = html`<form method="post" action="${pathOf(plural, id)}/erase">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch ?? `"${revision}"`}">
+<label>Type its name, <code>${value.name}</code>, to erase it <input name="name" required maxlength="64" autocomplete="off" value="${name}"${refusal?.reason === 'body_unprocessable' ? html` aria-invalid="true"` : NOTHING}></label>
+${refusal?.reason === 'expectation_broken' ? whyAllTheSame() : NOTHING}<button class="danger">Erase ${value.name} for good</button></form>`
+  return html`${refusal ? problems(refusal) : NOTHING}<section class="card"><h2>What is destroyed, for good</h2>${list(plural === 'users' ? WHOLE : KEPT)}
+<h2>What stays</h2>${list(staysOf(plural))}
+${may(facts, needs) ? form : html`<p class="needs">Erasing needs <code>${needs}</code></p>`}
+<p><a href="${pathOf(plural, id)}">Leave it as it is</a></p></section>`
+}

@@ -1,0 +1,60 @@
+import { Refusal } from '../../../plugins/refusal.ts'
+import { administerOnRecord } from '../../admin/administer.ts'
+import { inputOf, type Operation, perform, type Takes } from '../../admin/operation.ts'
+import { previewChanges } from '../../admin/rehearsals/preview.ts'
+import type { Reply } from '../../http/reply.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import { type Acting, type Submitted, withNotice } from '../acting.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { again } from './again.ts'
+import { type Changes, recordedFor } from './recorded.ts'
+import { buttonOf } from './rehearsal.ts'
+import { nameOfShown } from './shown.ts'
+
+/** A form whose change is rehearsed before it is made. */
+interface Rehearsed<T extends Takes> extends Acting<T> {
+  readonly title: (facts: Submitted) => string
+  readonly label: string
+}
+
+/**
+ * Makes the handler of a form of one button. Where its change would refuse calls of the last 30 days, or nobody can say,
+ * that is shown first and changes nothing; the press that names what was shown makes it.
+ */
+export const actingRehearsed =
+  <T extends Takes, Output>(
+    dashboard: Dashboard,
+    operation: Operation<T, Output>,
+    { given, to, notice, title, label }: Rehearsed<T>,
+  ) =>
+  async (facts: Submitted): Promise<Reply> => {
+    const { context } = dashboard
+    const asked = given(facts)
+    const found = (await operation.rehearses?.(context, inputOf(operation.takes, asked))) ?? []
+    // Proven by what makes them: each is one form of a change.
+    const changes = found as Changes
+    const confirm = nameOfShown(found)
+    if (changes.length > 0 && facts.form.get('confirm') !== confirm) {
+      const { value: preview } = await perform(previewChanges, context, { body: { changes } }, facts)
+      const { newly_refused: refused, undecidable } = preview.totals
+      if (refused + undecidable > 0)
+        return again(dashboard, facts, {
+          ...{ title: title(facts), preview, confirm },
+          label: buttonOf(preview, label),
+        })
+    }
+    try {
+      const rehearsal = await recordedFor(dashboard, changes, facts)
+      const forced = facts.form.get('force_reason')
+      const done = await administerOnRecord(
+        operation,
+        context,
+        { ...asked, ...(forced && { forced }), ...(rehearsal && { ifRehearsed: rehearsal }) },
+        facts,
+      )
+      return seeOther(withNotice(to(facts), 'proposed' in done ? 'proposed' : notice))
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.reason !== 'expectation_broken') throw error
+      return again(dashboard, facts, { title: title(facts), label, refusal: error, confirm })
+    }
+  }

@@ -1,0 +1,22 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { administerOnRecord } from '../../admin/administer.ts'
+import type { Given } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Dashboard } from '../dashboard.ts'
+
+/** Changes as a caller writes them. */
+export type Changes = Given<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
+
+/**
+ * Records the rehearsal of changes where the configuration demands one, and returns its id: what it says was shown
+ * before. Undefined where none is demanded.
+ */
+export async function recordedFor(
+  { context }: Dashboard,
+  changes: Changes,
+  facts: Administered,
+): Promise<string | undefined> {
+  if (context.requireRehearsal === 'never' || changes.length === 0) return undefined
+  const done = await administerOnRecord(OPERATIONS.rehearsals.create, context, { body: { changes } }, facts)
+  return 'proposed' in done ? undefined : done.value.id
+}
