@@ -1,0 +1,91 @@
+import { sql } from 'kysely'
+import type { Database } from '../database.ts'
+import { allPages, type Pause } from '../pages.ts'
+import { TABLES } from '../principals/tables.ts'
+import type { PrincipalType } from '../schema.ts'
+
+/** A principal that is bound to something. */
+export interface Bound {
+  readonly principal_type: PrincipalType
+  readonly principal_id: string
+  /** The name that it is shown as; its own where it has none; null of a principal that is not there. */
+  readonly shown_as: string | null
+}
+
+type Key = Pick<Bound, 'principal_type' | 'principal_id'>
+
+/** Those behind `after` in the order of type and id: at most `most` of those that are `wanted`. */
+export function listBound(
+  db: Database,
+  {
+    after,
+    most,
+    wanted,
+  }: { readonly after?: Key | undefined; readonly most: number; readonly wanted?: (one: Bound) => boolean },
+  pause: Pause,
+): Promise<Bound[]> {
+  const read = async (last: Key | undefined, limit: number): Promise<Bound[]> =>
+    named(
+      db,
+      await boundQuery(db, last ?? after)
+        .limit(limit)
+        .execute(),
+    )
+  return allPages(read, pause, most, wanted)
+}
+
+/** Reads an index alone, in its order. Exported for the test of its query plan. */
+export function boundQuery({ kysely }: Database, after?: Key) {
+  const all = kysely
+    .selectFrom('mcp_bindings')
+    .select(['principal_type', 'principal_id'])
+    .groupBy(['principal_type', 'principal_id'])
+    .orderBy('principal_type')
+    .orderBy('principal_id')
+  if (!after) return all
+  const { principal_type: type, principal_id: id } = after
+  return all.where(sql<boolean>`(principal_type, principal_id) > (${type}, ${id})`)
+}
+
+/** Finds the names of some principals, with one question for each type. */
+async function named({ kysely }: Database, keys: readonly Key[]): Promise<Bound[]> {
+  const names = new Map<string, string>()
+  for (const [type, some] of Map.groupBy(keys, ({ principal_type }) => principal_type)) {
+    const { table, id } = TABLES[type]
+    const key = sql.ref<string>(`p.${id}`)
+    const rows = await kysely
+      .selectFrom(kysely.dynamic.table(table).as('p'))
+      .select([key.as('id'), 'p.name', 'p.display_name'])
+      .where(
+        key,
+        'in',
+        some.map(({ principal_id }) => principal_id),
+      )
+      .execute()
+    for (const row of rows) names.set(`${type} ${row.id}`, row.display_name || row.name)
+  }
+  return keys.map((one) => ({
+    ...one,
+    shown_as: names.get(`${one.principal_type} ${one.principal_id}`) ?? null,
+  }))
+}
+
+/** The bindings of some principals of one type, with one question. */
+export function bindingsOf({ kysely }: Database, type: PrincipalType, ids: readonly string[]) {
+  return kysely
+    .selectFrom('mcp_bindings')
+    .select(['binding_id', 'principal_id', 'resource_id'])
+    .where('principal_type', '=', type)
+    .where('principal_id', 'in', ids)
+    .execute()
+}
+
+/** How many are bound to each resource that anybody is bound to, by its id. Reads an index alone. */
+export async function countBindings({ kysely }: Database): Promise<ReadonlyMap<string, number>> {
+  const rows = await kysely
+    .selectFrom('mcp_bindings')
+    .select(({ fn }) => ['resource_id', fn.countAll().as('total')] as const)
+    .groupBy('resource_id')
+    .execute()
+  return new Map(rows.map(({ resource_id: id, total }) => [id, Number(total)]))
+}

@@ -1,0 +1,74 @@
+import { OPERATIONS } from '../../admin/operations.ts'
+import { acting, type Submitted } from '../acting.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { pathOf } from '../parts.ts'
+import { actingRehearsed } from '../rehearsed/acting-rehearsed.ts'
+
+/** The forms of a server's page. */
+export const toolForms = (dashboard: Dashboard) => {
+  const to = ({ params, form }: Submitted): string =>
+    form.get('from') === 'grid' ? gridOf(form) : pathOf('tools', params.resource ?? '')
+  const { mcpResources, mcpBindings } = OPERATIONS
+  const switched = (enabled: boolean) =>
+    acting(dashboard, mcpResources.update, {
+      given: ({ params, form }) => ({
+        params: { resource_id: params.resource ?? '' },
+        body: { enabled },
+        ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
+      }),
+      to,
+      notice: enabled ? 'enabled' : 'switched_off',
+    })
+  return {
+    register: acting(dashboard, mcpResources.create, {
+      given: ({ form }) => ({
+        body: {
+          name: form.get('name') ?? '',
+          endpoint_url: form.get('endpoint_url') ?? '',
+          required_capability: form.get('required_capability') || null,
+        },
+      }),
+      to: () => '/proxy/tools',
+      notice: 'registered',
+    }),
+    enable: switched(true),
+    disable: switched(false),
+    refresh: acting(dashboard, mcpResources.refresh, {
+      given: ({ params }) => ({ params: { resource_id: params.resource ?? '' } }),
+      to,
+      notice: 'refreshed',
+    }),
+    approve: acting(dashboard, mcpResources.approveTool, {
+      given: ({ params, form }) => ({
+        params: { resource_id: params.resource ?? '', tool: params.tool ?? '' },
+        // Only what was on the page: a definition that came meanwhile was read by nobody.
+        body: { digest: form.get('digest') ?? '' },
+        ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
+      }),
+      to,
+      notice: 'approved',
+    }),
+    bind: acting(dashboard, mcpBindings.create, {
+      given: ({ params, form }) => ({
+        body: { agent_id: form.get('agent_id') ?? '', resource_id: params.resource ?? '' },
+      }),
+      to,
+      notice: 'bound',
+    }),
+    revoke: actingRehearsed(dashboard, mcpBindings.revoke, {
+      title: () => 'Calls need this binding',
+      label: 'Release',
+      given: ({ params }) => ({ params: { binding_id: params.binding_id ?? '' } }),
+      to,
+      notice: 'revoked',
+    }),
+  }
+}
+
+/** The page of the grid that a cell was pressed on. */
+function gridOf(form: Submitted['form']): string {
+  const kept = ['q', 'cursor'].filter((name) => form.get(name)).map((name) => [name, form.get(name) ?? ''])
+  return kept.length === 0
+    ? '/proxy/tools'
+    : `/proxy/tools?${new URLSearchParams(Object.fromEntries(kept)).toString()}`
+}

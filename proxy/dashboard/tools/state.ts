@@ -1,0 +1,15 @@
+import { type Html, html } from '../parts.ts'
+
+/** How a server is. */
+export const stateOf = ({
+  enabled,
+  last_error: error,
+}: {
+  enabled: boolean
+  last_error: string | null
+}): Html => {
+  if (!enabled) return html`<span class="badge off">disabled</span>`
+  return error === null
+    ? html`<span class="verdict allowed">well</span>`
+    : html`<span class="badge warn">cannot be read</span>`
+}

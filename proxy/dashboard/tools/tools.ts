@@ -1,0 +1,41 @@
+import { listBoundPrincipals } from '../../admin/mcp/grid.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Page } from '../page.ts'
+import { ago, csrf, type Html, html, may, pathOf, table, tokens, when } from '../parts.ts'
+import { grid } from './grid.ts'
+import { stateOf } from './state.ts'
+
+/** GET /proxy/tools: MCP servers, how they are, and who may reach them. */
+export const toolsPage: Page = async ({ context }, facts) => {
+  const { value: resources } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
+  const asked = new URLSearchParams(facts.query)
+  const query = Object.fromEntries(
+    ['q', 'cursor'].flatMap((name) => (asked.get(name) ? [[name, asked.get(name) ?? '']] : [])),
+  )
+  const { value, next } = await perform(listBoundPrincipals, context, { query }, facts)
+  return {
+    title: 'Tools',
+    section: '/proxy/tools',
+    body: html`${table(
+      ['Server', 'State', 'Tools', 'Demands', 'Bound', 'Read'],
+      resources.map((one) => {
+        const waits = one.tools.filter(({ state }) => state === 'quarantined').length
+        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${when(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">a binding alone</span>` : tokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${ago(one.last_read_at, facts.at)}</td></tr>`
+      }),
+      html`<p>No MCP server yet.</p><p>Register one: <code class="copy" tabindex="0">make mcp ARGS="add files https://files.example/mcp"</code></p>`,
+    )}
+${when(resources.length > 0, () => grid(resources, value.principals, { query, next: next ?? null }, facts))}${registerForm(facts)}`,
+  }
+}
+
+/** The form that registers a server, which is read at once. */
+const registerForm = (facts: Parameters<Page>[1]): Html =>
+  may(facts, 'admin.tools')
+    ? html`<details class="enroll"><summary>Register a server</summary><form method="post" action="/proxy/tools">${csrf(facts.session)}
+<label>Name <input name="name" required maxlength="64" autocomplete="off" placeholder="files"></label>
+<label>Address <input name="endpoint_url" type="url" required maxlength="2048" placeholder="https://files.example/mcp"></label>
+<label>Demanded of whoever calls its tools <input name="required_capability" maxlength="64" autocomplete="off" placeholder="files.use"></label>
+<p class="faint">Empty: being bound to it is enough. Secrets, domains and demands of single tools: <code>make mcp ARGS=--help</code></p>
+<button>Register a server</button></form></details>`
+    : html`<p class="needs">Registering one needs <code>admin.tools</code>.</p>`
