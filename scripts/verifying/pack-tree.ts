@@ -29,7 +29,7 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
     }
   }
 
-  async function compare(leaf: string): Promise<void> {
+  async function compare(leaf: string | Uint8Array): Promise<void> {
     const index = pack.first + count - 1
     const at = index % TILE_WIDTH
     const tile = await tried(() => pack.tile({ level: 0, n: Math.floor(index / TILE_WIDTH) }, at + 1))

@@ -3,7 +3,7 @@ import { HASH_BYTES, nodeHash, perfectRoot } from './hashes.ts'
 /** The hashes in a tile that is full (C2SP tlog-tiles). */
 export const TILE_WIDTH = 256
 const FULL = TILE_WIDTH * HASH_BYTES
-const TILE_HEIGHT = 8
+export const TILE_HEIGHT = 8
 
 /** Where a tile stands: level 0 holds the hashes of leaves, each next one the roots of 256 of those below. */
 export interface TilePlace {

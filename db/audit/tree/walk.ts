@@ -1,5 +1,5 @@
 import { type CompactTree, compactTree } from './compact.ts'
-import { EMPTY_ROOT, leafHash, perfectRoot } from './hashes.ts'
+import { EMPTY_ROOT, leafHash } from './hashes.ts'
 import { TILE_WIDTH, type TilePlace } from './tiles.ts'
 
 /** A checkpoint that the rows are held against. */
@@ -37,7 +37,7 @@ export interface Walked {
 /** Holds rows against the stored parts of their tree, in one pass, in memory of the tree's height. */
 export interface TreeWalk {
   /** Returns a promise where something must be read first. */
-  add(leaf: string): Promise<void> | undefined
+  add(leaf: string | Uint8Array): Promise<void> | undefined
   end(): Promise<Walked>
 }
 
@@ -68,7 +68,8 @@ export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeW
     if (hashes.length < TILE_WIDTH) return
     levels[level] = []
     await compare(level, countAt(tree.size, level) / TILE_WIDTH - 1, hashes)
-    await put(level + 1, perfectRoot(Buffer.concat(hashes)))
+    const root = tree.rootOfTile(level)
+    if (root) await put(level + 1, root)
   }
 
   async function meet(): Promise<void> {
