@@ -9,15 +9,24 @@ const LF = 0x0a
  * not grow with the stream. Throws where a line is longer than 4 MiB.
  */
 export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
+  for await (const block of blocksOf(stream))
+    yield* split(block.at(-1) === LF ? block.subarray(0, -1) : block)
+}
+
+/**
+ * Yields a stream in blocks of whole lines with their line feeds, none at the end where it has none, each in bytes of its
+ * own. Memory and errors as {@link linesOf}.
+ */
+export async function* blocksOf(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)
   for await (const chunk of stream) {
     const block = Buffer.concat([rest, chunk])
     const end = block.lastIndexOf(LF) + 1
-    if (end > 0) yield* split(block.subarray(0, end - 1))
+    if (end > 0) yield block.subarray(0, end)
     rest = block.subarray(end)
     if (rest.length > LINE_LIMIT) throw new Error('a line is longer than 4 MiB')
   }
-  if (rest.length > 0) yield* split(rest)
+  if (rest.length > 0) yield rest
 }
 
 function* split(block: Buffer): Generator<string | null> {

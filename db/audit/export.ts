@@ -1,6 +1,8 @@
+import { isUtf8 } from 'node:buffer'
 import canonicalize from 'canonicalize'
 import { detailOf } from './draft.ts'
 import { type Names, nameMember, type StoredRow, sealOf } from './leaf.ts'
+import { LeafRow } from './leaf-row.ts'
 import type { Damaged } from './verify.ts'
 
 /** Says that a text is no export of this ledger from its first line on. */
@@ -19,15 +21,37 @@ export async function* exportedRows(
   let count = 0
   for await (const line of lines) {
     count += 1
-    const fields = line === null ? null : parsed(line)
-    if (count === 1 && !(fields && COLUMNS.every((name) => Object.hasOwn(fields, name))))
-      throw new NotAnExport('the first line is not a row of an audit export')
-    const row = fields && rowOf(line ?? '', fields)
-    if (!row) return yield { ...placeOf(fields), damaged: `should stand on line ${count}, ${NO_ROW}` }
+    const row = rowOn(line, count)
     yield row
+    if ('damaged' in row) return
   }
   if (count === 0) throw new NotAnExport('there is nothing in it')
 }
+
+/**
+ * The same, from blocks of whole lines, each with its line feed but for the last line of all. A line that is canonical
+ * beyond doubt becomes a {@link LeafRow}, many times faster; what comes of any other is up to {@link exportedRows}' rules.
+ * The blocks are the rows' then.
+ */
+export async function* exportedBlocks(blocks: AsyncIterable<Buffer>): AsyncGenerator<StoredRow | Damaged> {
+  let count = 0
+  for await (const block of blocks) {
+    const isText = isUtf8(block)
+    for (let from = 0; from < block.length; ) {
+      const lf = block.indexOf(LF, from)
+      const to = lf < 0 ? block.length : lf
+      count += 1
+      const row =
+        (isText && LeafRow.ofLine(block, from, to)) || rowOn(textOf(block.subarray(from, to)), count)
+      yield row
+      if ('damaged' in row) return
+      from = to + 1
+    }
+  }
+  if (count === 0) throw new NotAnExport('there is nothing in it')
+}
+
+const LF = 0x0a
 
 const NO_ROW = 'which is not a row of an audit export'
 
@@ -55,6 +79,16 @@ const COLUMNS = [
   ],
   ...['v', 'version'],
 ]
+
+const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)
+
+function rowOn(line: string | null, count: number): StoredRow | Damaged {
+  const fields = line === null ? null : parsed(line)
+  if (count === 1 && !(fields && COLUMNS.every((name) => Object.hasOwn(fields, name))))
+    throw new NotAnExport('the first line is not a row of an audit export')
+  const row = fields && rowOf(line ?? '', fields)
+  return row ?? { ...placeOf(fields), damaged: `should stand on line ${count}, ${NO_ROW}` }
+}
 
 function rowOf(line: string, fields: object): StoredRow | null {
   if (!isRow(fields)) return null

@@ -1,5 +1,6 @@
 import { isSound, type Recomputed, type Recomputer, recomputer } from './authority/recompute.ts'
-import { leafVersion, type StoredRow } from './leaf.ts'
+import type { StoredRow } from './leaf.ts'
+import { LeafRow, versionOf } from './leaf-row.ts'
 import type { TreeInspection, TreeVerdict } from './tree/inspect.ts'
 import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
 
@@ -54,7 +55,7 @@ export async function inspectRows(
       findings.push(`stream ${row.stream} does not begin with service.started`)
     if (authority) walk.see(row)
     onRow?.(row)
-    const read = tree?.add(row.leaf)
+    const read = tree?.add(row instanceof LeafRow ? row.bytes : row.leaf)
     if (read) await read
   }
   const verdict = chains.verdict()
@@ -69,5 +70,5 @@ export async function inspectRows(
 }
 
 // Operators may act before the service has ever served: `make agent` on a new data directory.
-const mayBegin = ({ leaf, action, principal_type: type }: StoredRow): boolean =>
-  leafVersion(leaf) === 1 || action === 'service.started' || type === 'operator'
+const mayBegin = (row: StoredRow): boolean =>
+  versionOf(row) === 1 || row.action === 'service.started' || row.principal_type === 'operator'

@@ -1,5 +1,6 @@
 import canonicalize from 'canonicalize'
-import { GENESIS, hashOf, type LeafVersion, leafOf, leafVersion, type StoredRow } from './leaf.ts'
+import { GENESIS, hashOf, type LeafVersion, leafOf, type StoredRow } from './leaf.ts'
+import { LeafRow, versionOf } from './leaf-row.ts'
 import { OUTCOMES } from './outcomes.ts'
 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
@@ -73,7 +74,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   function add(row: StoredRow | Damaged): boolean {
     bad = 'damaged' in row ? placed(row) : problemOf(row)
     if (bad || 'damaged' in row) return false
-    const version = leafVersion(row.leaf) ?? 1
+    const version = versionOf(row) ?? 1
     heads.set(row.stream, { seq: row.seq, hash: row.row_hash, version })
     lastStream = row.stream
     rows += 1
@@ -118,17 +119,19 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | n
 function changed(row: StoredRow, before: Link): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
-  const version = leafVersion(row.leaf)
-  if (version === null || leafOf(row, version) !== row.leaf)
+  const version = versionOf(row)
+  const isRead = row instanceof LeafRow
+  if (version === null || !(isRead || leafOf(row, version) === row.leaf))
     return bad('was changed: its columns and its leaf do not say the same')
-  if (hashOf(row.leaf) !== row.row_hash) return bad('was changed: row_hash is not the digest of its leaf')
+  if ((isRead ? row.digest() : hashOf(row.leaf)) !== row.row_hash)
+    return bad('was changed: row_hash is not the digest of its leaf')
   if (row.prev_hash !== before.hash)
     return bad(`does not follow ${before.seq}: prev_hash is not its row_hash`)
-  if (!isTyped(row)) return bad('has a column that is of another type')
+  if (!isRead && !isTyped(row)) return bad('has a column that is of another type')
   // No earlier version of the service starts on a database that this one has migrated.
   if (version < before.version)
     return bad(`is of version ${version}, behind rows of version ${before.version}`)
-  return isCanonicalObject(row.detail)
+  return isRead || isCanonicalObject(row.detail)
     ? null
     : bad('has a detail that is not a canonical JSON object, or a number in it that is no integer')
 }

@@ -1,13 +1,16 @@
 import { closeSync, createReadStream, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
-import { exportedRows, NotAnExport } from '../../db/audit/export.ts'
+import { exportedBlocks, NotAnExport } from '../../db/audit/export.ts'
 import { type Inspection, inspectRows, type Rows } from '../../db/audit/inspect.ts'
 import type { StoredRow } from '../../db/audit/leaf.ts'
 import { inspectTree } from '../../db/audit/tree/inspect.ts'
 import { NOTHING_TRUSTED, type Trusted } from '../../db/audit/tree/trusted.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
-import { linesOf } from '../lines.ts'
+import { blocksOf } from '../lines.ts'
 import { inspectPack } from './inspect-pack.ts'
 import { receiptIn } from './receipt.ts'
+
+/** Bytes that are read at once. */
+const CHUNK = 256 * 1024
 
 /**
  * Verifies an export (`-`: from standard input) or a pack of evidence. Throws one sentence where the file is neither.
@@ -15,7 +18,9 @@ import { receiptIn } from './receipt.ts'
  */
 export async function inspectFile(file: string, authority: boolean, trusted: Trusted): Promise<Inspection> {
   if (file !== '-' && isZip(file)) return inspectPack(file, shown, trusted)
-  const rows = exportedRows(linesOf(file === '-' ? process.stdin : createReadStream(file)))
+  const rows = exportedBlocks(
+    blocksOf(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
+  )
   const tree = trusted === NOTHING_TRUSTED ? undefined : inspectTree(null, trusted)
   try {
     return await inspectRows(shown(rows), { authority, tree })

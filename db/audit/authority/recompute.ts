@@ -1,5 +1,6 @@
 import { isObject, type Members } from '../../json.ts'
-import { type LeafVersion, leafVersion, type StoredRow } from '../leaf.ts'
+import type { LeafVersion, StoredRow } from '../leaf.ts'
+import { LeafRow, versionOf } from '../leaf-row.ts'
 import type { BadRow } from '../verify.ts'
 import { decisionOf, isDecision, isOfCall } from './decision.ts'
 import { type Judgement, judge } from './judge.ts'
@@ -88,7 +89,7 @@ export function recomputer(): Recomputer {
   }
 
   function see(row: StoredRow): void {
-    const version = leafVersion(row.leaf) ?? 1
+    const version = versionOf(row) ?? 1
     pair(row, version)
     if (isDecision(row)) decide(row, version)
     else if (!isOfCall(row.action) && !isRefusedChange(row)) change(row, version)
@@ -118,8 +119,8 @@ const isRefusedChange = (row: StoredRow): boolean => {
 
 const OLD: Judgement = { notRecomputable: 'of version 1' }
 
-function membersOf({ detail }: StoredRow): Members {
+function membersOf(row: StoredRow): Members {
   // Proven by the verifier: the canonical text of an object.
-  const members: unknown = JSON.parse(detail)
+  const members: unknown = row instanceof LeafRow ? row.fields.detail : JSON.parse(row.detail)
   return isObject(members) ? members : {}
 }

@@ -1,0 +1,113 @@
+import { CanonicalBytes, NULL } from './canonical-bytes.ts'
+
+type Kind = 'text' | 'text or null' | 'integer' | 'object' | 'added'
+
+/** The members of a leaf in their order (docs/ledger.md#row), and where an export adds some. */
+const MEMBERS = [
+  ['action', 'text'],
+  ['cert_thumbprint', 'text or null'],
+  ['config_digest', 'text'],
+  ['detail', 'object'],
+  ['dpop_jkt', 'text or null'],
+  ['model', 'text or null'],
+  ['prev_hash', 'text'],
+  ['principal_id', 'text or null'],
+  ['principal_name', 'added'],
+  ['principal_type', 'text or null'],
+  ['provider', 'text or null'],
+  ['recorded_at', 'text'],
+  ['request_id', 'text or null'],
+  ['result', 'added'],
+  ['row_hash', 'added'],
+  ['seq', 'integer'],
+  ['status', 'text'],
+  ['stream', 'text'],
+  ['subject_name', 'added'],
+  ['tool', 'text or null'],
+  ['v', 'integer'],
+  ['version', 'text'],
+] as const satisfies readonly (readonly [string, Kind])[]
+
+export type Member = (typeof MEMBERS)[number][0]
+
+const KINDS: readonly Kind[] = MEMBERS.map(([, kind]) => kind)
+const LABELS: readonly Buffer[] = MEMBERS.map(([name], index) =>
+  Buffer.from(`${index === 0 ? '{' : ','}"${name}":`),
+)
+const INDEX = Object.fromEntries(MEMBERS.map(([name], index) => [name, index])) as Record<Member, number>
+const [CLOSE_BRACE, QUOTE, ZERO, MINUS] = [0x7d, 0x22, 0x30, 0x2d]
+
+/**
+ * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, where it is canonical beyond doubt
+ * ({@link CanonicalBytes}): every member there is, in order, and of its type. What was read is there until the next is.
+ */
+export class LeafReader {
+  readonly #json = new CanonicalBytes()
+  /** Where the value of each member begins, and what is behind it; 0 and 0 of one that is not there. */
+  readonly #from = new Int32Array(MEMBERS.length)
+  readonly #to = new Int32Array(MEMBERS.length)
+  #bytes: Buffer = Buffer.alloc(0)
+
+  /** What is behind the leaf or line; -1 where it is not canonical beyond doubt. `isLine`: of an export. */
+  read(bytes: Buffer, from: number, isLine: boolean): number {
+    const found = this.#json
+    this.#bytes = bytes
+    found.bytes = bytes
+    found.at = from
+    for (let index = 0; index < KINDS.length; index += 1) if (!this.#member(index, isLine)) return -1
+    return bytes[found.at] === CLOSE_BRACE ? found.at + 1 : -1
+  }
+
+  #member(index: number, isLine: boolean): boolean {
+    const found = this.#json
+    const kind = KINDS[index]
+    const label = LABELS[index]
+    const isThere = label !== undefined && (kind !== 'added' || isLine) && found.literal(label)
+    this.#from[index] = found.at
+    const isGood = isThere ? this.#value(kind) : kind === 'added'
+    this.#to[index] = found.at
+    return isGood
+  }
+
+  #value(kind: Kind | undefined): boolean {
+    const found = this.#json
+    if (kind === 'object') return found.object()
+    if (kind === 'integer') return found.integer()
+    return found.text() || (kind === 'text or null' && found.literal(NULL))
+  }
+
+  /** Where a member begins, with the comma before it. */
+  start(member: Member): number {
+    const index = INDEX[member]
+    return (this.#from[index] ?? 0) - (LABELS[index]?.length ?? 0)
+  }
+
+  /** What is behind a member. */
+  end(member: Member): number {
+    return this.#to[INDEX[member]] ?? 0
+  }
+
+  has(member: Member): boolean {
+    const index = INDEX[member]
+    return this.#to[index] !== this.#from[index]
+  }
+
+  text(member: Member): string {
+    const index = INDEX[member]
+    return this.#bytes.toString('utf8', (this.#from[index] ?? 0) + 1, (this.#to[index] ?? 0) - 1)
+  }
+
+  textOrNull(member: Member): string | null {
+    return this.#bytes[this.#from[INDEX[member]] ?? 0] === QUOTE ? this.text(member) : null
+  }
+
+  /** -1 of one that is negative. */
+  integer(member: Member): number {
+    const index = INDEX[member]
+    if (this.#bytes[this.#from[index] ?? 0] === MINUS) return -1
+    const to = this.#to[index] ?? 0
+    let value = 0
+    for (let at = this.#from[index] ?? 0; at < to; at += 1) value = value * 10 + (this.#bytes[at] ?? 0) - ZERO
+    return value
+  }
+}
