@@ -11,7 +11,8 @@ import { MIGRATIONS } from '../migrations.ts'
 import { type AuditSchema, auditSchemaProblem } from './form/schema.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
-import { liveRows, openReadOnly } from './rows.ts'
+import { leafRowsBehind } from './leaf-rows.ts'
+import { liveRows, openReadOnly, rowsBehind } from './rows.ts'
 import { storedLog } from './stored-log.ts'
 import { hasPrincipals, readTables } from './tables.ts'
 
@@ -54,7 +55,9 @@ async function inspectOpened(
     last = seq
     if (seq === noted?.seq) hashAt = hash
   }
-  const rows = shown(liveRows(db, () => atEnd.push(readBeside(db, expected))))
+  const isOurForm = isOfThisVersion(db) && auditSchemaProblem(db, expected) === null
+  const behind = isOurForm ? leafRowsBehind : rowsBehind
+  const rows = shown(liveRows(db, () => atEnd.push(readBeside(db, expected)), behind))
   // Before the rows too: what is sealed is there.
   const stored = storedLog(db)
   const tree = stored || trusted !== NOTHING_TRUSTED ? inspectTree(stored, trusted) : undefined

@@ -3,7 +3,7 @@ import type { Names, StoredRow } from '../../audit/leaf.ts'
 import { pseudonymsIn } from '../../audit/names.ts'
 import type { Damaged } from '../../audit/verify.ts'
 
-const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
+export const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
 
 /** The last rows, oldest first. */
@@ -55,18 +55,22 @@ function formOf(db: SQLite.Database): { readonly from: string; readonly place: s
 }
 
 /** Rows that are read at once. */
-const PAGE = 256
+export const PAGE = 256
 
 /**
  * Every row as {@link storedRows} reads them, page by page, each a short read of its own: a read that lasted
  * for minutes would keep the write-ahead log from being moved into the database. What was written meanwhile
- * is read in one transaction, in which `atEnd` is called behind the last row.
+ * is read in one transaction, in which `atEnd` is called behind the last row. `behind`: what reads them.
  */
-export function* liveRows(db: SQLite.Database, atEnd: () => void): Generator<StoredRow | Damaged> {
+export function* liveRows(
+  db: SQLite.Database,
+  atEnd: () => void,
+  behind: typeof rowsBehind = rowsBehind,
+): Generator<StoredRow | Damaged> {
   try {
-    const last = yield* rowsBehind(db, null)
+    const last = yield* behind(db, null)
     db.exec('begin')
-    yield* rowsBehind(db, last)
+    yield* behind(db, last)
     atEnd()
   } catch (error) {
     if (!(error instanceof SQLite.SqliteError)) throw error

@@ -1,0 +1,41 @@
+import { isUtf8 } from 'node:buffer'
+import type SQLite from 'better-sqlite3'
+import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
+import { LeafRow } from '../../audit/leaf-row.ts'
+import { COLUMNS, PAGE } from './rows.ts'
+
+interface Beside extends Omit<StoredRow, 'leaf'> {
+  /** Its bytes, null of what is no text. */
+  readonly leaf: Buffer | null
+}
+
+const BESIDE = `'${MAIN_STREAM}' as stream, seq, recorded_at, request_id, principal_id, action, status, row_hash`
+
+/**
+ * Reads rows as `rowsBehind` does, several times faster: the leaf and what is stored beside it alone. For a database
+ * whose schema is that of this version: there the view makes every other column of the leaf. A row of another kind is
+ * read through the view.
+ */
+export function* leafRowsBehind(
+  db: SQLite.Database,
+  after: number | null,
+): Generator<StoredRow, number | null> {
+  const select = `select ${BESIDE}, iif(typeof(leaf) = 'text', cast(leaf as blob), null) as leaf from audit_rows`
+  const first = db.prepare<[], Beside>(`${select} order by seq limit ${PAGE}`)
+  const next = db.prepare<[number], Beside>(`${select} where seq > ? order by seq limit ${PAGE}`)
+  const whole = db.prepare<[number], StoredRow>(`select ${COLUMNS} from audit_log where seq = ?`)
+  let last = after
+  for (;;) {
+    // The first page from the very beginning, wherever somebody has put a row.
+    const page = last === null ? first.all() : next.all(last)
+    for (const beside of page) {
+      last = beside.seq
+      const row = readLeaf(beside) ?? whole.get(last)
+      if (row) yield row
+    }
+    if (page.length < PAGE) return last
+  }
+}
+
+const readLeaf = (beside: Beside): LeafRow | null =>
+  beside.leaf !== null && isUtf8(beside.leaf) ? LeafRow.ofLeaf(beside.leaf, beside) : null
