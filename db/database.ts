@@ -1,4 +1,5 @@
 import type { Compilable, Kysely } from 'kysely'
+import type { RowCounts } from './audit/counts/row-counts.ts'
 import type { LedgerReader } from './audit/reader.ts'
 import type { TreeRows } from './audit/tree/rows.ts'
 import type { Writer } from './audit/writer.ts'
@@ -33,6 +34,8 @@ export interface Database {
   readonly audit: LedgerReader
   /** The rows of the ledger as the leaves of its tree. */
   readonly treeRows: TreeRows
+  /** How many rows there are of each kind, by spans of time. */
+  readonly rowCounts: RowCounts
   /** Opens this process's half of the ledger. Rejects with one sentence where it cannot write there. */
   readonly openWriter: () => Promise<Writer>
   /**

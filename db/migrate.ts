@@ -14,6 +14,7 @@ import * as operators from './migrations/0061_operators.ts'
 import * as rehearsals from './migrations/0063_rehearsals.ts'
 import * as candidates from './migrations/0064_candidates.ts'
 import * as proposalRehearsals from './migrations/0066_proposal_rehearsals.ts'
+import * as rowCounts from './migrations/0071_row_counts.ts'
 import type { Schema } from './schema.ts'
 
 /** Migrations by name. They run in the order of the names. */
@@ -25,7 +26,7 @@ export const inOrder = (migrations: Migrations): Migrations =>
 
 /**
  * The migrations that both engines run. What no common SQL can say stands with the engine
- * (`db/<engine>/migrations.ts`). The next one is 0071 or later: a name that sorts before one that has run is refused.
+ * (`db/<engine>/migrations.ts`). The next one is 0072 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON: Migrations = {
   '0001_principals': principals,
@@ -41,6 +42,7 @@ export const COMMON: Migrations = {
   '0063_rehearsals': rehearsals,
   '0064_candidates': candidates,
   '0066_proposal_rehearsals': proposalRehearsals,
+  '0071_row_counts': rowCounts,
 }
 
 /**

@@ -30,6 +30,8 @@ export interface Schema {
   readonly audit_cosignatures: AuditCosignatureTable
   readonly audit_anchors: AuditAnchorTable
   readonly audit_keys: AuditKeyTable
+  readonly row_counts: RowCountTable
+  readonly row_counts_place: RowCountPlaceTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -389,4 +391,20 @@ interface AuditKeyTable {
   readonly created_at: string
   /** The instant from which it signs nothing any more. Null: it signs. */
   readonly retired_at: ColumnType<string | null, string | null, string | null>
+}
+
+/** How many rows of an action and a status were recorded in a span of time (docs/ledger.md#counts). */
+interface RowCountTable {
+  /** The characters of an instant that make the span. */
+  readonly level: number
+  readonly span: string
+  readonly action: string
+  readonly status: string
+  readonly row_count: number
+}
+
+/** The place up to which they are counted: one row. */
+interface RowCountPlaceTable {
+  readonly id: number
+  readonly place: ColumnType<number, number, number>
 }

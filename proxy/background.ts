@@ -4,6 +4,7 @@ import { federationTask } from './federation/publish.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import { anchorCheckpoints } from './proofs/anchors/task.ts'
 import type { Services } from './services.ts'
+import { countRows } from './tasks/count-rows.ts'
 import { cutRevoked } from './tasks/cut-revoked.ts'
 import { runTasks, type Task } from './tasks/every.ts'
 import { expireProposals } from './tasks/expire-proposals.ts'
@@ -27,6 +28,7 @@ export function startTasks(services: Services, inForce: () => Configuration): ()
     readingModels(services, inForce),
     sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
     anchoring(services, inForce),
+    countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
     ...federation(services),
   ]
   const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)

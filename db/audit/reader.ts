@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import type { Schema } from '../schema.ts'
+import type { CountedWindow, Portion, WindowCounts } from './counts/row-counts.ts'
+import { countPortion, countWithin, OF_ONE_STREAM } from './counts/store.ts'
 import { LedgerError } from './entry.ts'
 import { parseCursor, type RowFilter, STEP } from './find.ts'
 import { exportLines, type LedgerPages, pageTexts, verifying } from './read.ts'
@@ -14,6 +16,9 @@ export type LedgerQuestion =
   | { readonly kind: 'verify' }
   /** The hashes of the leaves of one stream, as bytes. */
   | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
+  /** Of one stream: the rows behind a place, and those of a window. */
+  | { readonly kind: 'portion'; readonly after: number; readonly most: number }
+  | { readonly kind: 'counts'; readonly window: CountedWindow }
 
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
 export type Pieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
@@ -59,13 +64,20 @@ export async function* answerTo(
 
 function textsOf(
   db: Kysely<Schema>,
-  question: Extract<LedgerQuestion, { readonly kind: 'list' | 'export' }>,
+  question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' | 'verify' }>,
   signal: AbortSignal,
   pages: LedgerPages | undefined,
-): AsyncIterable<string> {
+): AsyncIterable<string> | Iterable<Promise<string>> {
   if (question.kind === 'list') return pageTexts(db, question.filter, signal)
+  if (question.kind === 'portion')
+    return [countPortion(db, OF_ONE_STREAM, { ...question, until: LAST }).then(asText)]
+  if (question.kind === 'counts') return [countWithin(db, OF_ONE_STREAM, question.window).then(asText)]
   return exportLines(db, { signal, ...(pages && { pages }) })
 }
+
+const asText = (value: unknown): string => JSON.stringify(value)
+
+const LAST = Number.MAX_SAFE_INTEGER
 
 async function* leafHashes(
   db: Kysely<Schema>,
@@ -143,6 +155,18 @@ export class LedgerReader {
     return Buffer.concat(pieces)
   }
 
+  /** Counts the rows behind a seq of the one stream, at most `most`. */
+  async portion(after: number, most: number): Promise<Portion> {
+    // Proven by textsOf, here and below.
+    return JSON.parse(await whole(this.#answering.ask({ kind: 'portion', after, most }, NEVER))) as Portion
+  }
+
+  /** Counts the rows of the one stream that were recorded in a window. */
+  async counts(window: CountedWindow, signal: AbortSignal): Promise<WindowCounts> {
+    const pieces = await this.#begin(this.#pages, { kind: 'counts', window }, signal)
+    return JSON.parse(await whole(pieces)) as WindowCounts
+  }
+
   close(): Promise<void> {
     return this.#answering.close()
   }
@@ -165,6 +189,12 @@ export class LedgerReader {
       throw error
     }
   }
+}
+
+async function whole(pieces: AsyncIterable<Uint8Array>): Promise<string> {
+  const all: Uint8Array[] = []
+  for await (const piece of pieces) all.push(piece)
+  return Buffer.concat(all).toString()
 }
 
 async function* followed(

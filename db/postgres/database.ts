@@ -12,6 +12,7 @@ import { KeptLookups } from './kept-lookups.ts'
 import { Leads } from './leads.ts'
 import { TAKE_ALONE } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
+import { rowCounts } from './ledger/row-counts.ts'
 import { treeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -41,6 +42,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
       close: () => Promise.resolve(),
     }),
     treeRows: treeRows(kysely),
+    rowCounts: rowCounts(kysely),
     openWriter: () => openPostgresWriter(url),
     alone: (work) => alone(url, work),
     notices,

@@ -7,6 +7,7 @@ import { type MigrationState, migrateToLatest, migrationState, pendingMigrations
 import { NOBODY } from '../notices.ts'
 import type { Schema } from '../schema.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
+import { rowCounts } from './ledger/row-counts.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
 import { treeRows } from './ledger/tree-rows.ts'
 import { MIGRATIONS } from './migrations.ts'
@@ -46,6 +47,7 @@ export async function openSqliteDatabase(
     lookup: (query) => prepared(connection, query),
     audit,
     treeRows: treeRows(kysely, audit),
+    rowCounts: rowCounts(kysely, audit),
     openWriter: () => openSqliteWriter(file),
     alone: (work) => work(),
     notices: NOBODY,

@@ -68,7 +68,7 @@ const LOOKS = 10
  * (locks.ts), and a transaction that was given an earlier one may be committed later. So: a row is seen; whoever holds
  * the lock after that may still come with an earlier place; when all of those have let go of it, nobody can.
  */
-class Settled {
+export class Settled {
   readonly #db: Db
   /** The transactions that must end before the place counts. */
   #awaited: { readonly place: number; readonly holders: ReadonlySet<string> } | null = null

@@ -1,0 +1,31 @@
+/**
+ * Rows of one action and status that were recorded in one span of time. `span`: as many of the first characters of their
+ * instants (RFC 3339, UTC) as its level has, such as `2026-11-25T13` of an hour.
+ */
+export interface Counted {
+  readonly span: string
+  readonly action: string
+  readonly status: string
+  readonly rows: number
+}
+
+/** The levels that counts are kept at: of a day, an hour, ten minutes, a minute. Characters of an instant. */
+export const LEVELS = [10, 13, 15, 16] as const
+export type Level = (typeof LEVELS)[number]
+export const MINUTE: Level = 16
+
+/** A count as the database keeps it. */
+export type Kept = readonly [level: Level, span: string, action: string, status: string, rows: number]
+
+/** Adds up counts of minutes at each level. */
+export function inLevels(minutes: readonly Counted[]): readonly Kept[] {
+  const kept = new Map<string, Kept>()
+  for (const { span, action, status, rows } of minutes) {
+    for (const level of LEVELS) {
+      const wider = span.slice(0, level)
+      const key = JSON.stringify([wider, action, status])
+      kept.set(key, [level, wider, action, status, (kept.get(key)?.[4] ?? 0) + rows])
+    }
+  }
+  return [...kept.values()]
+}

@@ -1,0 +1,65 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { LedgerError } from '../../db/audit/entry.ts'
+import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Database } from '../../db/database.ts'
+import type { RoundsTask } from './rounds.ts'
+
+/** The rows that are counted in one transaction: it holds up the calls behind it for some ms at most. */
+const PORTION = 1_024
+/** The pause between two portions of a long way to catch up: calls come first. ms. */
+const PAUSE_MS = 20
+const EVERY_MS = 2_000
+/** The name by which one process leads it. */
+const NAME = 'count-rows'
+
+interface Sources {
+  readonly database: Pick<Database, 'rowCounts' | 'leads'>
+  readonly ledger: Pick<Ledger, 'commit'>
+}
+
+/**
+ * Keeps the counts of the ledger's rows up to date, in the one process that leads (docs/ledger.md#counts). Counts and the
+ * place that they reach to are stored in one transaction, so no crash counts a row twice, or never.
+ */
+export function countRows({ database, ledger }: Sources): RoundsTask {
+  const { rowCounts, leads } = database
+  let stopped = false
+  let running: Promise<void> | null = null
+  // Who asks first begins to want it: by the first round it is known.
+  leads(NAME)
+
+  /** Returns whether there may be more. */
+  async function portion(): Promise<boolean> {
+    const from = await rowCounts.counted()
+    const counted = await rowCounts.portion(from, PORTION)
+    if (counted.place === from) return false
+    const statements = rowCounts.keep(from, counted)
+    await ledger.commit({ statements, entries: [], lazy: true })
+    return counted.counts.reduce((sum, { rows }) => sum + rows, 0) === PORTION
+  }
+
+  async function all(): Promise<void> {
+    try {
+      while (!stopped && leads(NAME) && (await portion())) await wait(PAUSE_MS)
+    } catch (error) {
+      // Another process has counted them: the next round goes on from there.
+      if (!(error instanceof LedgerError) || !['conflict', 'closed'].includes(error.code)) throw error
+    }
+  }
+
+  return {
+    name: NAME,
+    everyMs: EVERY_MS,
+    run: () => {
+      running ??= all().finally(() => {
+        running = null
+      })
+      return running
+    },
+    stop: async () => {
+      stopped = true
+      // The caller of `run` gets the error of a round.
+      await Promise.allSettled([running])
+    },
+  }
+}
