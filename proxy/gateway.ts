@@ -307,6 +307,8 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
     services
   const { listeners } = services.open
   drain.begin()
+  // They end by nothing that they wait for, and would keep the others from being waited for.
+  options.services.followers.close()
   await stopTasks()
   const closed = listeners?.close()
   await drain.finish(graceMs)

@@ -104,7 +104,14 @@ export function handlers(services: Services, configuration: Configuration): Hand
     admin,
     setup: services.setup,
     signIn,
-    dashboard: { context: admin, signIn, setup: services.setup, baseUrls, proofRequired },
+    dashboard: {
+      context: admin,
+      signIn,
+      setup: services.setup,
+      baseUrls,
+      proofRequired,
+      followers: services.followers,
+    },
     readiness: readiness({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },
       anchors: admin.anchors,

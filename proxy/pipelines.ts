@@ -14,7 +14,7 @@ import {
   stillMay,
 } from '../plugins/operators/operator.ts'
 import { operatorReads, proofReader } from '../plugins/operators/proof-reader.ts'
-import { type Sessions, sessionHere, sessionOf } from '../plugins/operators/sessions.ts'
+import { type Sessions, sessionHere, sessionOf, WATCHING } from '../plugins/operators/sessions.ts'
 import { signedIn } from '../plugins/operators/signed-in.ts'
 import { origin } from '../plugins/origin/origin.ts'
 import type { Granted } from '../plugins/permit.ts'
@@ -350,7 +350,9 @@ export function pipelines({
       const { actor, token, demand: asked } = facts
       try {
         if (facts.session) {
-          const found = await session({ ...facts, at })
+          // That an answer is still open is no use of its session.
+          const headers = { ...facts.headers, [WATCHING]: 'yes' }
+          const found = await session({ ...facts, at, headers })
           return found !== null && holds(found.holder, token, asked.demanded)
         }
         if (actor.via !== 'certificate') return true

@@ -11,6 +11,7 @@ import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelper } from './auth/token-request.ts'
 import { acting, byId, type Submitted } from './dashboard/acting.ts'
 import { activityPage } from './dashboard/activity/activity.ts'
+import { liveActivity } from './dashboard/activity/live.ts'
 import { whyPage } from './dashboard/activity/why.ts'
 import { ASSETS } from './dashboard/assets.ts'
 import { attentionPage, proposalForms } from './dashboard/attention.ts'
@@ -66,7 +67,7 @@ import { serveOpenapi } from './openapi/document.ts'
 import * as llm from './openapi/llm.ts'
 import * as mcp from './openapi/mcp.ts'
 import * as operators from './openapi/operators.ts'
-import { formDoc, jsonDoc, openDoc, pageDoc } from './openapi/pages.ts'
+import { eventsDoc, formDoc, jsonDoc, openDoc, pageDoc } from './openapi/pages.ts'
 import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
@@ -325,6 +326,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   return [
     asset(ASSETS.style, 'getStyle', 'text/css'),
     asset(ASSETS.script, 'getScript', 'text/javascript'),
+    asset(ASSETS.activity, 'getActivityScript', 'text/javascript'),
     documented(
       open('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
       openDoc('getSetup', 'The first page of all.', 'text/html', ...OF_SETUP),
@@ -359,6 +361,20 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     form(FIRST_AGENT, { ...OPERATIONS.agents.create, name: 'mintFirstAgent' }, firstAgentForm(d)),
     page('/proxy', 'getAttention', 'admin.read', attentionPage),
     page('/proxy/activity', 'getActivity', 'admin.audit', activityPage, 'body_unprocessable'),
+    // Before the page of a request, whose id it would be taken for.
+    documented(
+      gated(
+        'GET',
+        '/proxy/activity/live',
+        {
+          pipeline: p.pages.page({ action: 'admin.read', demands: 'admin.audit' }),
+          recorder: s.operators,
+          recheck: p.stillAdministers,
+        },
+        liveActivity(d),
+      ),
+      eventsDoc('followActivity', 'Tells a page that rows were recorded.', 'admin.audit'),
+    ),
     page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),
     ...([...callers, 'operators'] as const).flatMap((plural) => {
       const { operations } = PAGES[plural]

@@ -33,6 +33,7 @@ import { openNonceSecret } from './auth/nonces.ts'
 import { openSubjectKeys } from './auth/subject-keys.ts'
 import { openTokenKeys, type TokenKeys } from './auth/token-keys.ts'
 import { tokenQuota } from './auth/token-quota.ts'
+import { Followers } from './dashboard/activity/followers.ts'
 import type { DataDirectory } from './data-directory.ts'
 import { secretOf } from './egress/secret-reference.ts'
 import { answers } from './http/health.ts'
@@ -111,6 +112,8 @@ export interface Services {
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
   readonly mcp: Mcp
+  /** The pages of the dashboard that follow what is recorded. */
+  readonly followers: Followers
   /** The plugins that remember something: made once, whichever configuration is in force. */
   readonly plugins: Omit<PipelineSources, 'configuration' | 'mcp'>
   readonly hasAdminSecret: () => Promise<boolean>
@@ -242,6 +245,7 @@ export async function openServices(
       secret: nonceSecret,
       clock,
     }),
+    followers: new Followers({ last: () => database.rowCounts.last(), log: logs.log }),
     plugins: {
       operators: {
         secret,

@@ -83,7 +83,7 @@ export class Sessions {
     if (arrival.at >= end || !isUsed(stored, rules, arrival.at)) return null
     const operating = await this.#operatorOf(stored, rules, arrival)
     if (!operating) return null
-    this.#note(stored, rules, arrival.at)
+    if (arrival.headers[WATCHING] === undefined) this.#note(stored, rules, arrival.at)
     // Proven by the table: an array of texts.
     const amr = JSON.parse(stored.amr) as readonly string[]
     const { id_sha256: digest } = stored
@@ -155,6 +155,12 @@ export class Sessions {
     if (at - Date.parse(before) >= Math.min(NOTED_MS, idleMs / 4)) this.#sources.touch(digest, before, at)
   }
 }
+
+/**
+ * The header of what a page asks for by itself, while nobody does anything: it is no use of a session, which so ends when
+ * nobody has used it, however long the page stays open.
+ */
+export const WATCHING = 'x-sallyport-watching'
 
 /** The time between two notes of a session's use; less where a session ends before it is unused for long. ms. */
 const NOTED_MS = 60_000

@@ -211,7 +211,8 @@ export const rowsOf = async (pieces: AsyncIterable<Uint8Array>): Promise<Page> =
 export const cursorBehind = ({ recorded_at, stream, seq }: AuditRow): string =>
   printCursor({ recorded_at, stream, seq })
 
-function notRead(error: unknown): never {
+/** Refuses for what a question to the ledger has failed with: a wrong cursor, or too many who ask. */
+export function notRead(error: unknown): never {
   if (error instanceof RangeError)
     throw unprocessable([{ field: 'cursor', message: 'is not a cursor of this service' }])
   if (error instanceof LedgerError && error.code === 'busy')

@@ -27,4 +27,6 @@ function asset(file: string, type: string): Asset {
 export const ASSETS = {
   style: asset('dashboard.css', 'text/css'),
   script: asset('dashboard.js', 'text/javascript'),
+  /** Of the page Activity alone, behind the script of all. */
+  activity: asset('activity.js', 'text/javascript'),
 } as const

@@ -1,6 +1,7 @@
 import type { AdminContext } from '../admin/context.ts'
 import type { Setup } from '../admin/setup.ts'
 import type { SigningIn } from '../operators/signing-in.ts'
+import type { Followers } from './activity/followers.ts'
 
 /** What the pages are made from. One for each configuration in force. */
 export interface Dashboard {
@@ -11,4 +12,6 @@ export interface Dashboard {
   readonly baseUrls: () => readonly string[]
   /** True where every call must come with a DPoP proof. */
   readonly proofRequired: boolean
+  /** The pages that follow what is recorded. */
+  readonly followers: Followers
 }

@@ -14,6 +14,8 @@ export interface Framed {
   readonly section: string
   readonly body: Html
   readonly status?: number
+  /** The path of a script of its own, which runs behind the one that all have. */
+  readonly script?: string
 }
 
 /** The pages that are opened every day, in this order, and what hangs off them. */
@@ -91,7 +93,7 @@ type PageReply = Reply & { readonly body: string }
 export async function frame(
   { context }: Dashboard,
   facts: Administered,
-  { title, section, body, status = 200 }: Framed,
+  { title, section, body, status = 200, script }: Framed,
 ): Promise<PageReply> {
   const { actor, session, at, query } = facts
   const [head, anchors] = await Promise.all([ledgerHead(context), context.anchors()])
@@ -114,6 +116,8 @@ export async function frame(
 <a class="who" href="/proxy/settings" title="Signed in by ${byOf(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
 <main id="main" tabindex="-1">${notice === undefined ? NOTHING : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
     status,
+    {},
+    script,
   )
 }
 
@@ -134,6 +138,7 @@ export const document = (
   body: Html,
   status = 200,
   headers: Readonly<Record<string, string>> = {},
+  script?: string,
 ): PageReply => ({
   status,
   headers: { ...HEADERS, ...headers },
@@ -141,7 +146,8 @@ export const document = (
 ${
   html`<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title} · Sallyport</title><link rel="stylesheet" href="${ASSETS.style.path}"><link rel="icon" href="data:,">
-<script src="${ASSETS.script.path}" defer></script></head><body>${body}</body></html>`.text
+<script src="${ASSETS.script.path}" defer></script>${script === undefined ? NOTHING : html`<script src="${script}" defer></script>`}</head><body>${body}</body></html>`
+    .text
 }
 `,
 })

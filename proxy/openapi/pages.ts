@@ -74,6 +74,21 @@ export const jsonDoc = ({ name, summary, demands, output }: Operation<Takes, unk
   reasons: ['signed_out', ...COMMON],
 })
 
+/** Describes a stream of server-sent events that a page follows. */
+export const eventsDoc = (name: string, summary: string, demands: string): RouteDoc => ({
+  name,
+  summary,
+  caller: 'operator',
+  demands,
+  answers: {
+    200: {
+      description: 'Events, until somebody ends them.',
+      content: [{ media: 'text/event-stream', schema: z.string() }],
+    },
+  },
+  reasons: ['signed_out', ...COMMON],
+})
+
 /** Describes what anybody may ask for: setting up, and what pages load. */
 export const openDoc = (
   name: string,

@@ -56,7 +56,12 @@ const PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
 const MOST_OUTCOMES = 20
 
-const NOISE: ReadonlySet<string> = new Set(['mcp_tools_list', 'mcp_resources_list', 'mcp_prompts_list'])
+/** What clients ask all the time: lists. Hidden until somebody asks for it. */
+export const NOISE: ReadonlySet<string> = new Set([
+  'mcp_tools_list',
+  'mcp_resources_list',
+  'mcp_prompts_list',
+])
 
 /** Reads calls, newest first, each decision with its outcome. Demands `admin.audit`. */
 export async function callsOf(dashboard: Dashboard, facts: Administered, wanted: Wanted): Promise<Found> {

@@ -119,36 +119,6 @@ if (waiting) {
   setTimeout(look, 1_500)
 }
 
-/** The newest calls come by themselves, until somebody stops that. */
-const calls = document.querySelector('#calls[data-live]')
-if (calls?.dataset.live) live(calls)
-
-function live(first) {
-  const url = first.dataset.live
-  const button = document.createElement('button')
-  let going = false
-  const say = () => {
-    button.textContent = going ? 'Stop following' : 'Follow'
-    button.setAttribute('aria-pressed', String(going))
-  }
-  const look = async () => {
-    if (!going) return
-    if (document.visibilityState === 'visible') {
-      const page = await pageAt(url)
-      if (going) take(page, 'calls')
-    }
-    setTimeout(look, 2_000)
-  }
-  button.type = 'button'
-  button.addEventListener('click', () => {
-    going = !going
-    say()
-    void look()
-  })
-  say()
-  document.querySelector('.chips')?.append(button)
-}
-
 /** A click copies what somebody may want elsewhere. */
 document.addEventListener('click', (event) => {
   const found = event.target instanceof Element ? event.target.closest('.copy') : null

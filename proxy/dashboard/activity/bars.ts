@@ -1,0 +1,83 @@
+import type { Counted, Level } from '../../../db/audit/counts/counted.ts'
+import { type Times, WINDOWS } from './times.ts'
+
+const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
+
+/** The lengths of time that a bar may stand for, each with the level of the counts that it is made of. */
+const UNITS: readonly (readonly [ms: number, level: Level, name: string])[] = [
+  [MINUTE_MS, 16, 'a minute'],
+  [5 * MINUTE_MS, 16, '5 minutes'],
+  [10 * MINUTE_MS, 15, '10 minutes'],
+  [30 * MINUTE_MS, 15, '30 minutes'],
+  [HOUR_MS, 13, 'an hour'],
+  [4 * HOUR_MS, 13, '4 hours'],
+  [12 * HOUR_MS, 13, '12 hours'],
+  [DAY_MS, 10, 'a day'],
+  [7 * DAY_MS, 10, '7 days'],
+  [28 * DAY_MS, 10, '28 days'],
+  [364 * DAY_MS, 10, '364 days'],
+]
+const LONGEST: (typeof UNITS)[number] = [364 * DAY_MS, 10, '364 days']
+/** The bars of a chart: a few more where a window begins and ends within one. */
+const MOST = 72
+
+/** The window of a chart: whole bars. */
+export interface BarWindow {
+  /** The time that a bar stands for. ms. */
+  readonly unit: number
+  readonly unitName: string
+  readonly level: Level
+  /** The beginning of the first bar, and the end of the last one. ms since the epoch. */
+  readonly from: number
+  readonly to: number
+  /** Whether the last bar is the one that goes on now. */
+  readonly goesOn: boolean
+}
+
+/** The window that a chart shows: what is asked for, widened to whole bars; by default the last 24 hours. */
+export function barWindow({ window, since, until }: Times, now: number): BarWindow {
+  const end = until ?? now
+  const begin = window === null ? (since ?? end - WINDOWS['24h']) : end - WINDOWS[window]
+  const length = Math.max(end - begin, MINUTE_MS)
+  const [unit, level, unitName] = UNITS.find(([ms]) => length <= ms * MOST) ?? LONGEST
+  const goesOn = until === null
+  const to = goesOn ? (Math.floor(end / unit) + 1) * unit : Math.ceil(end / unit) * unit
+  const from = Math.max(Math.floor(begin / unit) * unit, to - (MOST + 2) * unit)
+  return { unit, unitName, level, from, to: Math.max(to, from + unit), goesOn }
+}
+
+/** An instant as counts of a level spell its span. */
+export function spanAt(at: number, level: Level): string {
+  const text = new Date(at).toISOString()
+  // A year of more than four digits is spelt another way, and comes behind all that can be recorded.
+  return text.startsWith('+') ? '~' : text.slice(0, level)
+}
+
+const REST = '0000-01-01T00:00'
+
+/** The beginning of a span. ms since the epoch. */
+const beginOf = (span: string): number => Date.parse(`${span}${REST.slice(span.length)}Z`)
+
+/** What was decided in the time of a bar. */
+export interface Bar {
+  /** ms since the epoch. */
+  readonly from: number
+  readonly to: number
+  readonly allowed: number
+  readonly denied: number
+}
+
+/** The bars of a window, from counts of decisions. */
+export function barsOf({ from, to, unit }: BarWindow, counts: readonly Counted[]): readonly Bar[] {
+  const bars = Array.from({ length: Math.round((to - from) / unit) }, (_, n) => ({
+    from: from + n * unit,
+    to: from + (n + 1) * unit,
+    allowed: 0,
+    denied: 0,
+  }))
+  for (const { span, status, rows } of counts) {
+    const bar = bars[Math.floor((beginOf(span) - from) / unit)]
+    if (bar && (status === 'allowed' || status === 'denied')) bar[status] += rows
+  }
+  return bars
+}

@@ -1,0 +1,102 @@
+import { Readable } from 'node:stream'
+import type { Logger } from 'pino'
+import { DatabaseUnavailable } from '../../../db/unavailable.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+/** The time between two looks for new rows, while anybody follows. ms. */
+const EVERY_MS = 500
+/** The looks between two signs of life, by which a connection that is gone is found. */
+const LOOKS_PER_SIGN = 30
+/** In one process. */
+const MOST = 64
+/** By one operator: a browser opens six connections to a host, and pages need some. */
+const MOST_OF_ONE = 4
+/** What may wait for a browser that does not read. Bytes. */
+const MOST_WAITING = 1_024
+
+interface Sources {
+  /** The place of the last row. */
+  readonly last: () => Promise<number>
+  readonly log: Pick<Logger, 'error'>
+}
+
+/**
+ * The open streams of server-sent events by which pages hear that rows were recorded, by whichever process. One look at
+ * the ledger serves all of them, and there is none while nobody follows. An event holds the place of the last row, and
+ * nothing of it. A browser that does not read is let go, and none is waited for.
+ */
+export class Followers {
+  readonly #sources: Sources
+  /** Each with its operator. */
+  readonly #streams = new Map<Readable, string>()
+  #timer: NodeJS.Timeout | undefined
+  #looking = false
+  #looks = 0
+  /** The place of the last row that was seen; null before the first look. */
+  #seen: number | null = null
+  #closed = false
+
+  constructor(sources: Sources) {
+    this.#sources = sources
+  }
+
+  /** Those that are open. */
+  get size(): number {
+    return this.#streams.size
+  }
+
+  /** Opens a stream, which ends when it is destroyed. Refuses with `overloaded` where there are too many. */
+  open(operator: string): Readable {
+    const own = [...this.#streams.values()].filter((one) => one === operator).length
+    if (this.#closed || own >= MOST_OF_ONE || this.size >= MOST)
+      throw new Refusal('overloaded', {
+        message: 'Too many pages follow already. Close one of them.',
+        headers: { 'retry-after': '5' },
+      })
+    const stream = new Readable({ highWaterMark: MOST_WAITING, read: () => {} })
+    stream.once('close', () => this.#over(stream))
+    this.#streams.set(stream, operator)
+    // A browser comes back by itself after so many ms.
+    stream.push('retry: 2000\n\n')
+    this.#timer ??= setInterval(() => void this.#look(), EVERY_MS).unref()
+    void this.#look()
+    return stream
+  }
+
+  /** Ends all of them, and opens no more. */
+  close(): void {
+    this.#closed = true
+    for (const stream of [...this.#streams.keys()]) stream.push(null)
+    clearInterval(this.#timer)
+  }
+
+  #over(stream: Readable): void {
+    this.#streams.delete(stream)
+    if (this.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+    this.#seen = null
+  }
+
+  async #look(): Promise<void> {
+    if (this.#looking) return
+    this.#looking = true
+    try {
+      const last = await this.#sources.last()
+      if (this.#seen !== null && this.#seen !== last) this.#tell(`event: rows\ndata: ${last}\n\n`)
+      if (this.size > 0) this.#seen = last
+    } catch (error) {
+      // While the database is away nobody can read a page either. The next look asks again.
+      if (!(error instanceof DatabaseUnavailable)) this.#sources.log.error({ err: error }, UNSEEN)
+    }
+    this.#looking = false
+    this.#looks = (this.#looks + 1) % LOOKS_PER_SIGN
+    if (this.#looks === 0) this.#tell(':\n\n')
+  }
+
+  #tell(event: string): void {
+    for (const stream of [...this.#streams.keys()]) if (!this.#closed && !stream.push(event)) stream.destroy()
+  }
+}
+
+const UNSEEN = 'pages that follow the ledger could not be told whether there are new rows'
