@@ -8,6 +8,7 @@ import type { Preview } from '../rehearsed/previewed.ts'
 import { buttonOf, rehearsalOf } from '../rehearsed/rehearsal.ts'
 import { nameOfShown } from '../rehearsed/shown.ts'
 import type { Detailed } from './detailed.ts'
+import { fieldsOf } from './fields.ts'
 import { PAGES, type Plural } from './kinds.ts'
 
 /** What is in the form beside the set that is stored: what somebody typed, and what came of it. */
@@ -16,6 +17,8 @@ export interface Typed {
   /** The state that it was typed about. Absent: the one of now. */
   readonly ifMatch?: string
   readonly preview?: Preview
+  /** Whether the button was pressed, and only this page stands in between. */
+  readonly isPressed?: boolean
   readonly refusal?: Refusal
 }
 
@@ -53,11 +56,12 @@ ${csrf(facts.session)}<input type="hidden" name="if_match" value="${typed.ifMatc
 <textarea id="caps" name="capabilities" rows="3" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" spellcheck="false" aria-describedby="caps-error rehearsal"${
     refusal ? html` aria-invalid="true"` : NOTHING
   }>${text}</textarea>
-<div id="caps-error">${refusal ? problems(refusal, tokenAt(set)) : NOTHING}</div>
+<div id="caps-error">${refusal ? problems(refusal, fieldsOf(set)) : NOTHING}</div>
 ${when(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
 ${when(isBroken, whyAllTheSame)}
-${when(asks, () => html`<input type="hidden" name="confirm" value="${nameOfSet(one.id, set)}">`)}
+${when(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
+${when(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press once more, and it has.</p>`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
 ${when(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set beside the real one</button>`)}
 <p class="faint">Before anything changes, this says what it would have refused in the last 30 days.</p>
@@ -70,11 +74,3 @@ export const nameOfSet = (principal: string, capabilities: readonly string[]): s
 
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.toSorted().join() === other.toSorted().join()
-
-/** The name of a field of the set's own refusal: the token that is wrong. */
-const tokenAt =
-  (typed: readonly string[]) =>
-  (field: string): string => {
-    const at = /^capabilities\[(\d+)\]$/.exec(field)?.[1]
-    return at === undefined ? 'The set' : (typed[Number(at)] ?? field)
-  }

@@ -17,7 +17,7 @@ import { PAGES, type Plural } from './kinds.ts'
 
 /**
  * POST /proxy/{kind}/{id}/capabilities: replaces the set (spec §4.4). What would refuse calls of the last 30 days is shown
- * first and changes nothing; `confirm`, which names the set that was shown, makes it. Another set is shown first too.
+ * first and changes nothing; `confirm=yes` makes it, beside `shown`, which names the set that was. Another set than that is shown first too.
  * `preview=yes` changes nothing in any case.
  */
 export const setCapabilitiesForm =
@@ -30,7 +30,7 @@ export const setCapabilitiesForm =
     const { capabilities } = given.body
     const only = facts.form.get('preview') === 'yes'
     try {
-      if (only || facts.form.get('confirm') !== nameOfSet(id, capabilities)) {
+      if (only || !isConfirmed(facts, nameOfSet(id, capabilities))) {
         const done = await administerOnRecord(
           operations.setCapabilities,
           context,
@@ -40,7 +40,7 @@ export const setCapabilitiesForm =
         // Proven by `dry_run`: nothing waits, and there is a preview.
         const { rehearsal: preview } = (done as Result<{ rehearsal: Preview }>).value
         if (only || preview.totals.newly_refused > 0)
-          return await formAgain(plural, dashboard, facts, { preview })
+          return await formAgain(plural, dashboard, facts, { preview, isPressed: !only })
       }
       const forced = facts.form.get('force_reason')
       const changes = plural === 'operators' ? [] : [{ principal: id, capabilities }]
@@ -56,6 +56,12 @@ export const setCapabilitiesForm =
       return refusedForm(plural, dashboard, facts, error)
     }
   }
+
+/** Whether the second press was made, and about the set that was shown. Who names none knows what it asks for. */
+function isConfirmed({ form }: Form, set: string): boolean {
+  const shown = form.get('shown')
+  return form.get('confirm') === 'yes' && (shown === undefined || shown === set)
+}
 
 /** The set of the textbox, as an operation on it takes it. */
 export const typedIn = ({ params, form }: Administered & Form) => ({

@@ -5,7 +5,7 @@ const LABELS: Readonly<Record<string, string>> = {
   workload_name: 'Name',
   operator_name: 'Name',
   display_name: 'Shown as',
-  capabilities: 'Capabilities',
+  capabilities: 'The set',
 }
 
 /** Calls a field of a refusal by the name that its page has for it; of a set, the token that is wrong. */

@@ -163,12 +163,14 @@ await t.test(
     const shown = await form.send({ capabilities: 'a.b' })
     t.match(shown.text, 'Update: 1 call of the last 30 days would be refused')
     form.read(shown.text)
-    for (const [capabilities, confirm] of [
-      ['', undefined],
-      ['c.d', undefined],
-      ['a.b', 'yes'],
+    t.match(shown.text, 'Nothing has changed yet')
+    for (const [capabilities, more] of [
+      ['', {}],
+      ['c.d', {}],
+      ['a.b', { shown: 'another' }],
+      ['a.b', { confirm: '' }],
     ] as const) {
-      const other = await form.send({ capabilities, ...(confirm && { confirm }) })
+      const other = await form.send({ capabilities, ...more })
       t.equal(other.status, 200, `"${capabilities}" was not shown`)
       t.match(other.text, 'Update: 1 call of the last 30 days would be refused')
     }
