@@ -1,9 +1,13 @@
 import type { Dashboard } from './dashboard.ts'
 import { all, type Html, html } from './parts.ts'
 
+/** The URL that clients are told. */
+export const baseUrlOf = ({ baseUrls }: Pick<Dashboard, 'baseUrls'>): string =>
+  baseUrls()[0] ?? 'https://localhost:9443'
+
 /** What to tell the common clients so that they come here as an agent whose folder is `agents/<name>`. */
-export function snippets({ baseUrls, proofRequired }: Dashboard, name: string): Html {
-  const url = baseUrls()[0] ?? 'https://localhost:9443'
+export function snippets(dashboard: Dashboard, name: string): Html {
+  const url = baseUrlOf(dashboard)
   const folder = `agents/${name}`
   const tls = `--cert ${folder}/agent.crt --key ${folder}/agent.key --cacert ${folder}/org-ca.crt`
   const direct: readonly (readonly [string, string])[] = [
@@ -20,7 +24,7 @@ export function snippets({ baseUrls, proofRequired }: Dashboard, name: string): 
     ['Anthropic SDK, Claude Code', `export ANTHROPIC_BASE_URL=${local} ANTHROPIC_API_KEY=unused`],
     ['MCP clients', `${local}/v1/mcp`],
   ]
-  const shown = [...(proofRequired ? [] : direct), ...clients]
+  const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
   return html`<dl class="facts">${all(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
 <p class="faint">Every client's own settings: <code>make env IDENTITY=${folder}</code></p>`
 }

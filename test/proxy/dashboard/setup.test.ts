@@ -1,4 +1,7 @@
+import { chmodSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
+import { readIdentity } from '../../../scripts/client/identity/identity.ts'
 import { CHAT, testGateway } from '../../support/gateway.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 
@@ -70,6 +73,33 @@ await t.test(
     )
   },
 )
+
+/** The text of an HTML attribute or element. */
+const textOf = (escaped: string): string =>
+  escaped.replaceAll('&quot;', '"').replaceAll('&#39;', "'").replaceAll('&amp;', '&')
+
+await t.test('what the page of an enrolled agent shows to be saved is a whole identity', async (t) => {
+  const gateway = await testGateway(t)
+  const jar = await signedInBySecret(gateway)
+  const [, csrf = ''] =
+    /name="csrf" value="([^"]+)"/.exec((await jar.ask('GET', '/proxy/agents?first=yes')).text) ?? []
+  const { text } = await jar.send('/proxy/agents', { csrf, agent_name: 'whole', capabilities: 'llm.chat' })
+  const shown = [...text.matchAll(/<h3>([a-z.]+)<\/h3><pre [^>]*>([^<]+)</g)]
+  const files = Object.fromEntries(shown.map(([, name = '', content = '']) => [name, textOf(content)]))
+  t.same(Object.keys(files).toSorted(), ['agent.crt', 'agent.key', 'gateway.json'])
+  const directory = t.testdir({ ...files, 'org-ca.crt': gateway.ca })
+  chmodSync(join(directory, 'agent.key'), 0o644)
+  t.throws(() => readIdentity(directory), /chmod 600/, 'as browsers save it')
+  t.match(text, 'chmod 600 agents/whole/agent.key', 'and the page says so')
+  chmodSync(join(directory, 'agent.key'), 0o600)
+  const { url, agentId, cert, key } = readIdentity(directory)
+  t.same({ url, agentId }, { url: gateway.url, agentId: 'acme::whole' })
+  const called = await gateway.call({ id: 'acme::whole', cert, key }, 'POST', '/v1/chat/completions', {
+    body: CHAT,
+  })
+  t.equal(called.status, 200, called.text)
+  t.match(textOf(text), '"stream": true', 'and the line to try it with streams')
+})
 
 await t.test(
   'a certificate is rotated in the browser: the new key is shown once, the one before has its grace',
