@@ -3,28 +3,14 @@ import { ASSETS } from '../assets.ts'
 import type { Dashboard } from '../dashboard.ts'
 import type { Page } from '../page.ts'
 import { all, counted, type Html, html, NOTHING, when } from '../parts.ts'
+import { type Asked, askedIn, type Here } from './asked.ts'
 import { barWindow } from './bars.ts'
 import { callsOf, FACETS, type Facet, type Found, linesOf, type Wanted } from './calls.ts'
-import { chart, type Here } from './chart.ts'
+import { chart } from './chart.ts'
 import { decidedIn } from './decided.ts'
-import { type Times, timesOf } from './times.ts'
-
-/** The query's names: the audit API's, and those of what a decision says beside. */
-const NAMES = [
-  ...(['principal', 'action', 'status', 'reason', 'tool', 'model'] as const),
-  ...(['since', 'until', 'window', 'cursor'] as const),
-]
-type Chosen = Readonly<Partial<Record<(typeof NAMES)[number], string>>>
+import { head } from './form.ts'
 
 const LINES = 100
-
-/** What a query asks for. */
-interface Asked {
-  readonly chosen: Chosen
-  readonly noise: boolean
-  readonly times: Times
-  readonly here: Here
-}
 
 /** GET /proxy/activity: one line for each call, newest first. The URL is the state: a bookmark is a saved view. */
 export const activityPage: Page = async (dashboard, facts) => {
@@ -38,45 +24,6 @@ export const activityPage: Page = async (dashboard, facts) => {
     ...(isWrong && { status: 422 }),
     body: html`${head(asked)}${isWrong ? NOTHING : await found(dashboard, facts, asked)}`,
   }
-}
-
-function askedIn(query: string): Asked {
-  const asked = new URLSearchParams(query)
-  const times = timesOf(asked)
-  const given = Object.fromEntries(
-    NAMES.flatMap((name) => (asked.get(name) ? [[name, asked.get(name)]] : [])),
-  )
-  const { window: _, ...others }: Chosen = given
-  const chosen: Chosen = { ...others, ...(times.window !== null && { window: times.window }) }
-  const noise = asked.get('noise') === 'yes'
-  return { chosen, noise, times, here: (changes) => queryOf(chosen, noise, changes) }
-}
-
-/** The form, and what is chosen: each can be taken away. */
-function head({ chosen, noise, times: { typed, problems }, here }: Asked): Html {
-  const hidden = Object.entries(chosen).filter(
-    ([name]) => !['since', 'until', 'window', 'cursor'].includes(name),
-  )
-  const field = (name: 'since' | 'until', label: string): Html =>
-    html`<label>${label} <input name="${name}" value="${typed[name]}" placeholder="2026-11-22 14:30"${problems[name] === null ? NOTHING : html` aria-invalid="true" aria-describedby="${name}-problem"`}></label>`
-  const problem = (name: 'since' | 'until', label: string): Html =>
-    when(
-      problems[name] !== null,
-      () =>
-        html`<p class="problem" role="alert" id="${name}-problem">${label}: “${typed[name]}” ${problems[name] ?? ''}.</p>`,
-    )
-  return html`<form class="search" action="/proxy/activity">${field('since', 'From')}${field('until', 'to')}${all(
-    hidden.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`),
-  )}${when(noise, () => html`<input type="hidden" name="noise" value="yes">`)}<button>Show</button> <a href="${here({ noise: noise ? null : 'yes', cursor: null })}">${noise ? 'Hide' : 'Show'} lists of tools</a></form>
-${problem('since', 'From')}${problem('until', 'To')}
-<p class="chips">${all(
-    Object.entries(chosen)
-      .filter(([name]) => name !== 'cursor')
-      .map(
-        ([name, value]) =>
-          html`<a class="chip" href="${here({ [name]: null, cursor: null })}" title="Take this away">${name}: ${value} ×</a> `,
-      ),
-  )}</p>`
 }
 
 /** Counts and calls. A window that moves begins where its first bar does. */
@@ -97,10 +44,9 @@ async function found(dashboard: Dashboard, facts: Administered, asked: Asked): P
     ...(action !== undefined && { action }),
     ...(isVerdict && status !== undefined && { status }),
   }
-  const [calls, decided] = await Promise.all([
-    callsOf(dashboard, facts, { ...wanted, noise, most: LINES } satisfies Wanted),
-    decidedIn(dashboard, facts, shown, which),
-  ])
+  // One after the other: of what reads the ledger at once there are few places.
+  const calls = await callsOf(dashboard, facts, { ...wanted, noise, most: LINES } satisfies Wanted)
+  const decided = await decidedIn(dashboard, facts, shown, which)
   const notNarrowed = [
     ...(['principal', 'tool', 'model', 'reason'] as const).filter((name) => chosen[name] !== undefined),
     ...(isVerdict ? [] : ['verdict']),
@@ -121,15 +67,6 @@ const table = (found: Found, here: Here, at: number): Html =>
   html`<section id="calls" tabindex="-1">${linesOf(found.calls, at, html`<p>No call fits.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
 <p class="faint">${counted(found.fitting, 'call fits', 'calls fit')} among the ${counted(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
 ${when(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
-
-function queryOf(chosen: Chosen, noise: boolean, changes: Readonly<Record<string, string | null>>): string {
-  const next = new URLSearchParams({ ...chosen, ...(noise && { noise: 'yes' }) })
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === null) next.delete(name)
-    else next.set(name, value)
-  }
-  return `/proxy/activity?${next.toString()}`
-}
 
 /** The words by which a facet is asked for: `principal` by the name that the ledger or the API has. */
 const facetOf = (facet: Facet, { counts }: Found, here: Here): Html => {

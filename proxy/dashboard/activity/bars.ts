@@ -32,6 +32,8 @@ export interface BarWindow {
   readonly to: number
   /** Whether the last bar is the one that goes on now. */
   readonly goesOn: boolean
+  /** Whether the bars have more than what was typed: the table does not. */
+  readonly widened: boolean
 }
 
 /** The window that a chart shows: what is asked for, widened to whole bars; by default the last 24 hours. */
@@ -43,7 +45,8 @@ export function barWindow({ window, since, until }: Times, now: number): BarWind
   const goesOn = until === null
   const to = goesOn ? (Math.floor(end / unit) + 1) * unit : Math.ceil(end / unit) * unit
   const from = Math.max(Math.floor(begin / unit) * unit, to - (MOST + 2) * unit)
-  return { unit, unitName, level, from, to: Math.max(to, from + unit), goesOn }
+  const widened = (since !== null && since !== from) || (until !== null && until !== to)
+  return { unit, unitName, level, from, to: Math.max(to, from + unit), goesOn, widened }
 }
 
 /** An instant as counts of a level spell its span. */

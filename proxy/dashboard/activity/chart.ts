@@ -1,10 +1,8 @@
 import { all, type Html, html, NOTHING, when } from '../parts.ts'
+import type { Here } from './asked.ts'
 import { type Bar, type BarWindow, barsOf } from './bars.ts'
 import type { Decided } from './decided.ts'
 import { WINDOWS, type WindowName } from './times.ts'
-
-/** The path of the page with other words in its query; null takes a word away. */
-export type Here = (changes: Readonly<Record<string, string | null>>) => string
 
 interface Charted {
   readonly shown: BarWindow
@@ -25,12 +23,12 @@ const LEAST = 3
  * of the window, word first. `data-range`: where a script leads for a range of bars, but for the range.
  */
 export function chart({ shown, decided, here, chosen, notNarrowed }: Charted): Html {
-  const { from, to, goesOn, unitName } = shown
+  const { from, to, goesOn, unitName, widened } = shown
   const end = goesOn ? 'now' : minuteOf(to)
   const bars = barsOf(shown, decided.counts)
   const most = Math.max(1, ...bars.map(({ allowed, denied }) => allowed + denied))
   return html`<section id="chart" class="chart" aria-label="Over time">
-<p class="totals">${total('denied', decided.denied, here)} · ${total('allowed', decided.allowed, here)} <span class="faint">from ${minuteOf(from)} to ${end} UTC, a bar for ${unitName}</span></p>
+<p class="totals">${total('denied', decided.denied, here)} · ${total('allowed', decided.allowed, here)} <span class="faint">from ${minuteOf(from)} to ${end} UTC${widened ? ', widened to whole bars' : ''}, a bar for ${unitName}</span></p>
 <p>${all(windows(here, chosen))}<a class="skip" href="#calls">Past the chart</a></p>
 ${said(decided, notNarrowed)}
 <svg role="group" aria-label="Bars over time" viewBox="0 0 ${String(bars.length * WIDTH)} ${String(HEIGHT)}" preserveAspectRatio="none" width="100%" height="96" data-range="${here({ since: null, until: null, window: null, cursor: null })}">${all(

@@ -22,16 +22,17 @@ function follow(place) {
     source = null
     say(text)
   }
-  // At most once a second, and nothing for a page that nobody sees.
+  // At most once a second, a fifth of the time where the server is busy, and nothing for a page that nobody sees.
   const look = async () => {
     again = true
     if (looking) return
     looking = true
     while (source && again && document.visibilityState === 'visible') {
       again = false
+      const from = performance.now()
       const page = await pageAt(location.href, BY_ITSELF)
       if (source && page) show(page)
-      await pause(1_000)
+      await pause(Math.max(1_000, 4 * (performance.now() - from)))
     }
     looking = false
   }

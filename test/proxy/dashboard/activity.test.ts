@@ -129,6 +129,8 @@ await t.test(
     for (const name of ['principal', 'tool', 'model', 'reason'])
       t.match(await page(`${name}=x`), `they are not narrowed by ${name}.`)
     t.match(await page('status=success'), 'not narrowed by verdict')
+    t.notMatch(await page('since=2026-11-20&until=2026-11-21'), 'widened')
+    t.match(await page('since=2026-11-20T00:00:01Z&until=2026-11-21'), 'widened to whole bars')
     const rows = await gateway.rows({ order: 'asc', limit: 1000 })
     const decided = rows.filter(({ status }) => status === 'allowed' || status === 'denied')
     const sum = ({ denied, allowed }: ReturnType<typeof readChart>): number => denied + allowed

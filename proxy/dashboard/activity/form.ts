@@ -1,0 +1,29 @@
+import { all, type Html, html, NOTHING, when } from '../parts.ts'
+import type { Asked } from './asked.ts'
+
+/** The form, and what is chosen: each can be taken away. */
+export function head({ chosen, noise, times: { typed, problems }, here }: Asked): Html {
+  const hidden = Object.entries(chosen).filter(
+    ([name]) => !['since', 'until', 'window', 'cursor'].includes(name),
+  )
+  const field = (name: 'since' | 'until', label: string): Html =>
+    html`<label>${label} <input name="${name}" value="${typed[name]}" placeholder="2026-11-22 14:30"${problems[name] === null ? NOTHING : html` aria-invalid="true" aria-describedby="${name}-problem"`}></label>`
+  const problem = (name: 'since' | 'until', label: string): Html =>
+    when(
+      problems[name] !== null,
+      () =>
+        html`<p class="problem" role="alert" id="${name}-problem">${label}: “${typed[name]}” ${problems[name] ?? ''}.</p>`,
+    )
+  return html`<form class="search" action="/proxy/activity">${field('since', 'From')}${field('until', 'to')}${all(
+    hidden.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`),
+  )}${when(noise, () => html`<input type="hidden" name="noise" value="yes">`)}<button>Show</button> <a href="${here({ noise: noise ? null : 'yes', cursor: null })}">${noise ? 'Hide' : 'Show'} lists of tools</a></form>
+${problem('since', 'From')}${problem('until', 'To')}
+<p class="chips">${all(
+    Object.entries(chosen)
+      .filter(([name]) => name !== 'cursor')
+      .map(
+        ([name, value]) =>
+          html`<a class="chip" href="${here({ [name]: null, cursor: null })}" title="Take this away">${name}: ${value} ×</a> `,
+      ),
+  )}</p>`
+}
