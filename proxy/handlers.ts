@@ -16,6 +16,7 @@ import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
 import type { Dashboard } from './dashboard/dashboard.ts'
 import { readiness } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
+import { inForceOf } from './in-force.ts'
 import { type LlmFacts, llmHandler } from './llm/handler.ts'
 import { modelHandlers } from './llm/models.ts'
 import { mcpHandler } from './mcp/handlers/dispatch.ts'
@@ -111,6 +112,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
       baseUrls,
       proofRequired,
       followers: services.followers,
+      inForce: inForceOf(configuration, dataDirectory.settings),
     },
     readiness: readiness({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },

@@ -33,7 +33,9 @@ import { reviewedForm } from './dashboard/proof/auditors.ts'
 import { proofPage } from './dashboard/proof/proof.ts'
 import { verifyForm } from './dashboard/proof/verify.ts'
 import { refusedPage } from './dashboard/refused.ts'
-import { rotateForm, settingsForms, settingsPage } from './dashboard/settings.ts'
+import { rotateForm, settingsForms } from './dashboard/settings/forms.ts'
+import { modesForm } from './dashboard/settings/modes.ts'
+import { settingsPage } from './dashboard/settings/settings.ts'
 import { FIRST_AGENT, firstAgentForm, firstAgentPage } from './dashboard/setup/agent.ts'
 import { organisationForm, organisationPage } from './dashboard/setup/organisation.ts'
 import { setupForm, setupPage, setupRefused } from './dashboard/setup/secret.ts'
@@ -317,7 +319,8 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       gated('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
       formDoc(`${operation.name}By${path.endsWith('/capabilities') ? 'Rehearsed' : ''}Form`, operation),
     )
-  const { mcpResources, mcpBindings, cas, organisation, secret, sessions, proposals, audit } = OPERATIONS
+  const { mcpResources, mcpBindings, cas, organisation, secret, sessions, proposals, rehearsals, audit } =
+    OPERATIONS
   const [tools, pki, settings, people] = [toolForms(d), pkiForms(d), settingsForms(d), proposalForms(d)]
   const callers = ['agents', 'users', 'workloads'] as const
   const server = '/proxy/tools/{resource}'
@@ -450,6 +453,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
     page('/proxy/settings', 'getSettings', 'admin.read', settingsPage),
     form('/proxy/settings/secret', secret.rotate, rotateForm(d)),
+    form('/proxy/settings/modes', { ...rehearsals.create, name: 'rehearseModes' }, modesForm(d)),
     form('/proxy/settings/secret/disable', secret.disable, settings.disable),
     form('/proxy/settings/sessions/{id}/end', sessions.end, settings.end),
     form('/proxy/proposals/{id}/confirm', proposals.confirm, people.confirm),

@@ -25,6 +25,8 @@ export interface OperatorFile {
   readonly position: Position
   /** The place of the value at `path`. */
   readonly positionOf: (path: Path) => Position
+  /** Returns whether a value stands at `path`. */
+  readonly has: (path: Path) => boolean
   /** Returns the scalar at `path` as the operator wrote it, never expanded. */
   readonly written: (path: Path) => string | undefined
 }
@@ -123,7 +125,7 @@ function readOne(
   if (!yaml) return null
   const { plugin, ...rest } = yaml.value
   const position = yaml.positionOf(['plugin'])
-  const { written, positionOf } = yaml
+  const { written, positionOf, has } = yaml
   const digest = hash('sha256', (text ?? '').replace(/^shadow:.*\n?/m, ''))
   if (typeof plugin !== 'string') {
     faults.push({ ...position, message: 'must begin with plugin: NAME, such as plugin: pin' })
@@ -132,14 +134,14 @@ function readOne(
   const isModule = isModulePath(plugin)
   const { shadow, options } =
     isModule || checks.has(plugin) ? shadowOf(rest, yaml, faults) : { shadow: false, options: rest }
-  if (isModule) return { plugin, file, options, shadow, digest, position, positionOf, written }
+  if (isModule) return { plugin, file, options, shadow, digest, position, positionOf, has, written }
   const schema = schemas.get(plugin)
   if (!schema) {
     faults.push({ ...position, message: unknownPlugin(plugin, schemas) })
     return null
   }
   const checked = validate(options, { plugin, schema, yaml }, faults)
-  return checked && { plugin, file, options: checked, shadow, digest, position, positionOf, written }
+  return checked && { plugin, file, options: checked, shadow, digest, position, positionOf, has, written }
 }
 
 /** Takes out of a check's file what is said of it to us, and not to the check. */

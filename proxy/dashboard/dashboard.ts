@@ -2,6 +2,7 @@ import type { AdminContext } from '../admin/context.ts'
 import type { Setup } from '../admin/setup.ts'
 import type { SigningIn } from '../operators/signing-in.ts'
 import type { Followers } from './activity/followers.ts'
+import type { InForce } from './settings/in-force.ts'
 
 /** What the pages are made from. One for each configuration in force. */
 export interface Dashboard {
@@ -14,4 +15,6 @@ export interface Dashboard {
   readonly proofRequired: boolean
   /** The pages that follow what is recorded. */
   readonly followers: Followers
+  /** What the files and the environment say. */
+  readonly inForce: InForce
 }

@@ -56,10 +56,15 @@ await t.test('§8 files are read in file-name order, with the defaults of what t
     examples: { '11-inner.yaml': 'not: read' },
   })
   const { files } = await read(directory)
-  const told = files.map(({ written, digest: _, positionOf: __, ...file }) => ({
+  const told = files.map(({ written, has: ___, digest: _, positionOf: __, ...file }) => ({
     ...file,
     plugin: written(['plugin']),
   }))
+  t.same(
+    files.map(({ has, options }) => Object.keys(options).filter((name) => has([name]))),
+    [[], ['egress_dpop_mode']],
+    'a default stands nowhere',
+  )
   t.strictSame(told, [
     {
       plugin: 'pin',

@@ -270,6 +270,8 @@ await t.test(
         { secret: 'correct-horse-of-mallory', secret_again: 'correct-horse-of-mallory' },
       ],
       ['/proxy/settings/secret/disable', {}],
+      ['/proxy/settings/modes', { egress_dpop_mode: 'required' }],
+      ['/proxy/tools/mcpr_0/bindings/mcpb_0/revoke', {}],
       ['/proxy/pki', { ca_pem: 'x', kind: 'spiffe' }],
       ['/proxy/tools/mcpr_0/bindings', { agent_id: 'acme::bot' }],
     ]

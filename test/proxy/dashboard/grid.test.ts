@@ -1,9 +1,12 @@
 import t, { type Test } from 'tap'
 import { buttonsIn, press } from '../../support/dashboard/pressing.ts'
+import { signedInAs } from '../../support/dashboard/signed-in.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'
-import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
+import { signedInBySecret } from '../../support/oidc/jar.ts'
 import { operatorNamed } from '../../support/operators.ts'
+
+t.setTimeout(120_000)
 
 /** A gateway with two servers, each with a tool that answers. */
 async function stage(t: Test) {
@@ -79,9 +82,7 @@ await t.test('who may not grant sees marks, and what it would need', async (t) =
   await gateway.enroll('bot', [])
   await bind('acme::bot', files)
   const reader = await operatorNamed(gateway, 'reader', ['admin.read'])
-  const jar = new Jar({ call: (_, ...rest) => gateway.call(reader, ...rest) })
-  const signIn = await jar.send('/proxy/sign-in/certificate', {})
-  t.equal(signIn.status, 303, signIn.text)
+  const jar = await signedInAs(gateway, reader)
   const { text } = await jar.ask('GET', '/proxy/tools')
   t.match(text, /aria-label="bound">✓/)
   t.match(text, 'Binding and releasing need <code>admin.grant</code>')

@@ -1,18 +1,12 @@
-import { Refusal } from '../../plugins/refusal.ts'
-import { administerOnRecord } from '../admin/administer.ts'
-import { perform } from '../admin/operation.ts'
-import { OPERATIONS } from '../admin/operations.ts'
-import type { Reply } from '../http/reply.ts'
-import { seeOther } from '../operators/pages/page.ts'
-import { acting, byId, type Submitted } from './acting.ts'
-import type { Dashboard } from './dashboard.ts'
-import { frame } from './frame.ts'
-import type { Page } from './page.ts'
-import { ago, button, csrf, facts as factsOf, html, may, table, when } from './parts.ts'
-import { problems } from './problems.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Page } from '../page.ts'
+import { ago, button, csrf, facts as factsOf, html, may, table, when } from '../parts.ts'
+import { filesCard } from './files.ts'
+import { modesCard } from './modes.ts'
 
 /** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
-export const settingsPage: Page = async ({ context }, facts) => {
+export const settingsPage: Page = async ({ context, inForce }, facts) => {
   const { at } = facts
   const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
   const { value } = await perform(OPERATIONS.sessions.list, context, {}, facts)
@@ -40,52 +34,16 @@ ${when(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/prox
       ),
       html`<p>Nobody.</p>`,
     )}</section>
+${modesCard(inForce.modes, facts)}
 <section class="card"><h2>Configuration in force</h2>${factsOf([
       [
         'Organisation',
         html`${organisation.organisation} ${when(canBeNamed, () => html`<a href="/proxy/setup/organisation">Name it</a>`)}`,
       ],
       ['Trust domain', organisation.trust_domain],
-      ['Digest', context.configDigest],
       ['Second person for', context.twoPerson.join(', ') || 'nothing'],
       ['Rehearsal before changes', context.requireRehearsal],
-    ])}<p class="faint">It comes from <code>plugins/config</code>; <code class="copy" tabindex="0">make check-config</code> says what is in it, file by file.</p></section>`,
-  }
-}
-
-/** POST /proxy/settings/secret: another operator secret, typed twice. */
-export const rotateForm =
-  (dashboard: Dashboard) =>
-  async (facts: Submitted): Promise<Reply> => {
-    const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
-    const refused = (refusal: Refusal): Promise<Reply> =>
-      frame(dashboard, facts, {
-        title: 'The secret is the old one',
-        section: '/proxy/settings',
-        status: refusal.status,
-        body: html`${problems(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
-      })
-    if (secret !== again)
-      return refused(new Refusal('body_unprocessable', { message: 'The two secrets are not the same.' }))
-    try {
-      await administerOnRecord(
-        OPERATIONS.secret.rotate,
-        dashboard.context,
-        { body: { new_secret: secret } },
-        facts,
-      )
-    } catch (error) {
-      if (error instanceof Refusal && error.status < 500) return refused(error)
-      throw error
-    }
-    return seeOther('/proxy/settings?notice=rotated')
-  }
-
-/** The other forms of the page. */
-export const settingsForms = (dashboard: Dashboard) => {
-  const to = (): string => '/proxy/settings'
-  return {
-    disable: acting(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
-    end: acting(dashboard, OPERATIONS.sessions.end, { given: byId, to, notice: 'ended' }),
+    ])}</section>
+${filesCard(inForce, context.configDigest)}`,
   }
 }

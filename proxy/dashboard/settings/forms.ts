@@ -1,0 +1,47 @@
+import { Refusal } from '../../../plugins/refusal.ts'
+import { administerOnRecord } from '../../admin/administer.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import type { Reply } from '../../http/reply.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import { acting, byId, type Submitted } from '../acting.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { frame } from '../frame.ts'
+import { html } from '../parts.ts'
+import { problems } from '../problems.ts'
+
+/** POST /proxy/settings/secret: another operator secret, typed twice. */
+export const rotateForm =
+  (dashboard: Dashboard) =>
+  async (facts: Submitted): Promise<Reply> => {
+    const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
+    const refused = (refusal: Refusal): Promise<Reply> =>
+      frame(dashboard, facts, {
+        title: 'The secret is the old one',
+        section: '/proxy/settings',
+        status: refusal.status,
+        body: html`${problems(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
+      })
+    if (secret !== again)
+      return refused(new Refusal('body_unprocessable', { message: 'The two secrets are not the same.' }))
+    try {
+      await administerOnRecord(
+        OPERATIONS.secret.rotate,
+        dashboard.context,
+        { body: { new_secret: secret } },
+        facts,
+      )
+    } catch (error) {
+      if (error instanceof Refusal && error.status < 500) return refused(error)
+      throw error
+    }
+    return seeOther('/proxy/settings?notice=rotated')
+  }
+
+/** The other forms of the page. */
+export const settingsForms = (dashboard: Dashboard) => {
+  const to = (): string => '/proxy/settings'
+  return {
+    disable: acting(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
+    end: acting(dashboard, OPERATIONS.sessions.end, { given: byId, to, notice: 'ended' }),
+  }
+}
