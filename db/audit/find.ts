@@ -43,7 +43,13 @@ export const SHOWN = [
   ...(['tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'detail', 'config_digest'] as const),
   ...(['version', 'prev_hash', 'row_hash'] as const),
 ]
-export type ShownRow = Omit<StoredRow, 'leaf'>
+
+/** What is read of a row that is found. The leaf says the rest: an engine would read it once for each member. */
+const READ = [
+  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
+  ...(['row_hash', 'leaf'] as const),
+]
+export type FoundRow = Pick<StoredRow, (typeof READ)[number]>
 
 /**
  * Finds the rows that fit a filter, in its order, at most `most` of them. Goes by spans of time: the index
@@ -55,12 +61,12 @@ export async function* fitting(
   filter: RowFilter,
   most: number,
   signal: AbortSignal,
-): AsyncGenerator<ShownRow> {
+): AsyncGenerator<FoundRow> {
   let from: Place | null = startOf(filter)
   let wanted = most
   for (;;) {
     const edge: string | null = await spanEnd(db, filter, from)
-    let rows: readonly ShownRow[]
+    let rows: readonly FoundRow[]
     do {
       rows = await rowsQuery(db, filter, { from, edge }, Math.min(STEP, wanted)).execute()
       yield* rows
@@ -117,7 +123,7 @@ export const spanEndQuery = (db: Kysely<Schema>, filter: RowFilter, from: Place 
 export const rowsQuery = (db: Kysely<Schema>, filter: RowFilter, span: Span, limit: number) =>
   db
     .selectFrom('audit_log')
-    .select(SHOWN)
+    .select(READ)
     .where((row) =>
       row.and([
         ...byIndex(row, filter),

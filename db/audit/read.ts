@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
-import type { JsonObject } from '../json.ts'
+import { isObject, type JsonObject, type Members } from '../json.ts'
 import type { Schema } from '../schema.ts'
-import { fitting, printCursor, type RowFilter, SHOWN, type ShownRow, STEP } from './find.ts'
+import { type FoundRow, fitting, printCursor, type RowFilter, SHOWN, STEP } from './find.ts'
 import { exportLine, type Names, ofMcpPath, type StoredRow } from './leaf.ts'
 import { namesIn } from './names.ts'
 import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
@@ -62,13 +62,13 @@ export async function* pageTexts(
 ): AsyncGenerator<string> {
   const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), MAX_LIMIT)
   let shown = 0
-  let last: ShownRow | null = null
+  let last: FoundRow | null = null
   const names = namesIn(db)
   yield '{"rows":['
   // One more than asked for, to know whether there is a next page.
   for await (const row of fitting(db, filter, limit + 1, signal)) {
     if (shown === limit && last) return yield `],"next_cursor":"${printCursor(last)}"}`
-    const text = rowText(row, await names(row))
+    const text = rowText(row, await names({ ...row, detail: row.leaf }))
     yield shown === 0 ? text : `,${text}`
     shown += 1
     last = row
@@ -185,10 +185,22 @@ async function* pagesOf(
   } while (page.length === STEP)
 }
 
-function rowText({ detail, status, ...row }: ShownRow, names: Names): string {
-  // Proven by the writer: detail is the canonical text of an object (db/audit/draft.ts).
-  const members = JSON.parse(detail) as JsonObject
-  const result = ofMcpPath(row) ? { result: status } : {}
-  const shown: AuditRow = { ...row, ...names, status, ...result, detail: members }
+function rowText({ leaf, ...stored }: FoundRow, names: Names): string {
+  const result = ofMcpPath(stored) ? { result: stored.status } : {}
+  // Proven by the writer: what the leaf says has the names and types of columns (db/audit/draft.ts).
+  const shown = { ...membersOf(leaf), ...stored, ...names, ...result, v: undefined } as unknown as AuditRow
   return JSON.stringify(shown)
 }
+
+/** The members of a leaf. One that is no JSON has none, and must not keep the other rows from being read. */
+function membersOf(leaf: string): Members {
+  try {
+    const members: unknown = JSON.parse(leaf)
+    return isObject(members) ? members : UNREADABLE
+  } catch (error) {
+    if (error instanceof SyntaxError) return UNREADABLE
+    throw error
+  }
+}
+
+const UNREADABLE: Members = Object.fromEntries(SHOWN.map((name) => [name, null]))
