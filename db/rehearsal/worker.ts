@@ -6,10 +6,14 @@ import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
 import { usage } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
 import { giveWay } from '../give-way.ts'
+import { keptLeaves } from './kept-leaves.ts'
 import type { FromWalk, WalkData, WalkTask } from './messages.ts'
 
 const port = parentPort
 if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only')
+
+// Of PostgreSQL nothing is kept: there a row may appear behind the place of a later one.
+const kept = keptLeaves()
 
 /** Progress is told as often. ms. */
 const TELL_MS = 250
@@ -47,7 +51,7 @@ async function* partsOf(from: DatabaseLocation, needed: Wanted): AsyncGenerator<
     const { openReadOnly } = await import('../sqlite/ledger/rows.ts')
     const sqlite = await import('../sqlite/rehearsal/walk.ts')
     const db = openReadOnly(from.file)
-    yield* sqlite.walk(db, needed)
+    yield* kept(from.file, needed, (wanted, after) => sqlite.walk(db, wanted, after))
     db.close()
     return
   }

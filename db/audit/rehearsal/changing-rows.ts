@@ -15,3 +15,15 @@ export const CHANGING = [
   `action like '%.%'`,
   ...NO_STATE.map((of) => `action not like '${of}.%'`),
 ].join(' and ')
+
+const OF_PRINCIPALS = ['agent', 'user', 'workload', 'operator']
+
+/**
+ * The changes that the calls of a few principals can rest on: all but those of other principals. Compares texts that a
+ * leaf holds, by parameters for {@link subjectText}. SQL.
+ */
+export const changingFor = (holds: readonly string[]): string =>
+  `${CHANGING} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`
+
+/** What stands in a leaf, as it is canonical, that is about a principal. */
+export const subjectText = (principal: string): string => `"subject":${JSON.stringify(principal)}`

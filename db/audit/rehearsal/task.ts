@@ -7,6 +7,8 @@ export interface Wanted extends Window {
    * Null: those about everybody.
    */
   readonly principals: readonly string[] | null
+  /** Whether their calls are all that is needed, without what these rest on. */
+  readonly callsAlone?: boolean
 }
 
 /** How far a walk has come: rows of the ledger, not only those that it needs. */

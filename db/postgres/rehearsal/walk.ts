@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { CHANGING, RARE } from '../../audit/rehearsal/changing-rows.ts'
+import { CHANGING, changingFor, RARE, subjectText } from '../../audit/rehearsal/changing-rows.ts'
 import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
 
 /** Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds. */
@@ -58,19 +58,23 @@ async function* walkOverAll(
 /** By the indexes: what changes, and what a few principals have called, in one reading that is fetched in parts. */
 async function* walkAbout(
   client: Client,
-  { since, until }: Wanted,
+  { since, until, callsAlone = false }: Wanted,
   principals: readonly string[],
   last: number,
 ): AsyncGenerator<WalkedPart> {
+  // No pattern, but a text: a name may hold anything.
+  const changes = changingFor([
+    'exists (select 1 from unnest($5::text[]) as held where strpos(leaf, held) > 0)',
+  ])
   await client.query('begin')
   await client.query(
     `declare walk no scroll cursor for
-    select place, leaf from audit_rows where ${CHANGING} and place <= $1
+    select place, leaf from audit_rows where ${changes} and place <= $1 and not $6
     union all
     select place, leaf from audit_rows
     where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING}) and place <= $1
     order by place`,
-    [last, principals, since, until],
+    [last, principals, since, until, principals.map(subjectText), callsAlone],
   )
   const part = () => client.query<PlacedLeaf>(`fetch ${FETCHED} from walk`)
   let coming = part()

@@ -1,5 +1,5 @@
 import type SQLite from 'better-sqlite3'
-import { CHANGING, RARE } from '../../audit/rehearsal/changing-rows.ts'
+import { CHANGING, changingFor, RARE, subjectText } from '../../audit/rehearsal/changing-rows.ts'
 import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
 
 /** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
@@ -12,12 +12,16 @@ const PAGES_KIB = 65_536
 // The status first: it tells most outcomes from the rest, and is the cheaper question.
 const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
 
-/** Walks over the rows that a rehearsal needs, up to those that are there when it begins. */
-export function* walk(db: SQLite.Database, wanted: Wanted): Generator<WalkedPart> {
+/**
+ * Walks over the rows that a rehearsal needs, up to those that are there when it begins; of a few principals only those behind
+ * a place. Returns the last place.
+ */
+export function* walk(db: SQLite.Database, wanted: Wanted, after = 0): Generator<WalkedPart, number> {
   const last = db.prepare<[], number>('select coalesce(max(seq), 0) from audit_rows').pluck().get() ?? 0
   yield* wanted.principals === null
     ? walkOverAll(db, wanted, last)
-    : walkAbout(db, wanted, wanted.principals, last)
+    : walkAbout(db, wanted, wanted.principals, [after, last])
+  return last
 }
 
 function* walkOverAll(db: SQLite.Database, wanted: Wanted, last: number): Generator<WalkedPart> {
@@ -64,22 +68,39 @@ const changesBefore = (db: SQLite.Database, place: number): readonly number[] =>
     .pluck()
     .all(place)
 
+/** Behind the first place, up to the second. */
+type Between = readonly [after: number, last: number]
+
+/** The places of the changes that the calls of some principals rest on. */
+const changesFor = (
+  db: SQLite.Database,
+  principals: readonly string[],
+  [after, last]: Between,
+): readonly number[] =>
+  db
+    .prepare<(number | string)[], number>(
+      `select seq from audit_rows indexed by audit_rows_action
+      where seq > ? and seq <= ? and ${changingFor(principals.map(() => 'instr(leaf, ?) > 0'))} order by seq`,
+    )
+    .pluck()
+    .all(after, last, ...principals.map(subjectText))
+
 /** By the indexes: what changes, and what a few principals have called. */
 function* walkAbout(
   db: SQLite.Database,
-  { since, until }: Wanted,
+  { since, until, callsAlone = false }: Wanted,
   principals: readonly string[],
-  last: number,
+  between: Between,
 ): Generator<WalkedPart> {
   db.pragma(`cache_size = -${PAGES_KIB}`)
   const about = db
-    .prepare<[string, string, string, number], number>(
+    .prepare<[string, string, string, number, number], number>(
       `select seq from audit_rows indexed by audit_rows_principal
-      where principal_id = ? and ${DECISIONS} and seq <= ?`,
+      where principal_id = ? and ${DECISIONS} and seq > ? and seq <= ?`,
     )
     .pluck()
-  const calls = principals.flatMap((name) => about.all(name, since, until, last))
-  const places = new Set([...changesBefore(db, last + 1), ...calls])
+  const calls = principals.flatMap((name) => about.all(name, since, until, ...between))
+  const places = new Set([...(callsAlone ? [] : changesFor(db, principals, between)), ...calls])
   yield* walkTo(
     db,
     [...places].toSorted((a, b) => a - b),

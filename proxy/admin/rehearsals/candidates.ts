@@ -178,7 +178,12 @@ function watch(
   { principal_ref: principal }: PrincipalRecord,
   { since }: CandidateSet,
 ): Promise<Watched> {
-  const wanted = { since, until: timestamp(Math.max(at, Date.parse(since)) + 1), principals: [principal] }
+  const wanted = {
+    since,
+    until: timestamp(Math.max(at, Date.parse(since)) + 1),
+    principals: [principal],
+    callsAlone: true,
+  }
   const task = { kind: 'candidate', principal, since, wanted } as const
   return rehearsalPlaces.in(actor.id, () => walkCalls(task, hangup.signal))
 }

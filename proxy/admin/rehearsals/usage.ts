@@ -47,7 +47,11 @@ export const usageOf = (kind: Kind) =>
     run: async (context, { params: { id }, query }, { actor, at, hangup }) => {
       const { principal_ref: principal, capabilities: held } = await principalOf(context, kind, id)
       const window = windowOf(at, query.since)
-      const task = { kind: 'usage', principal, wanted: { ...window, principals: [principal] } } as const
+      const task = {
+        kind: 'usage',
+        principal,
+        wanted: { ...window, principals: [principal], callsAlone: true },
+      } as const
       const found = await context.rehearsalPlaces.in(actor.id, () => context.walkCalls(task, hangup.signal))
       return { value: { since: window.since, ...shown(found, held) } }
     },

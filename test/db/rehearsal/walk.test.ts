@@ -61,3 +61,45 @@ await t.test('docs/rehearsal.md#window: a walk over a window comes to what all r
     }
   t.match(rehearsedRows(rows, told), { decisions: 600, unchanged: 300, disagreements: 0 }, 'it is a history')
 })
+
+await t.test(
+  'docs/rehearsal.md#cost: what was kept of a principal and what was written since come to the same',
+  async (t) => {
+    const url = await databaseUrl(t.testdir())
+    const database = await openDatabase(url)
+    t.teardown(database.close)
+    const ledger = await openLedger({ database, version: 'test' })
+    t.teardown(() => ledger.close())
+    const told = { capabilities: ['x'] }
+    const rehearsed = (window: { since: string; until: string }, principals: readonly string[]) =>
+      walkOnThread(
+        databaseLocation(url),
+        { kind: 'rehearse', changes: changes(told), wanted: { ...window, principals } },
+        NEVER,
+      )
+    const used = (window: { since: string; until: string }) => {
+      const wanted = { ...window, principals: [BOT], callsAlone: true }
+      return walkOnThread(databaseLocation(url), { kind: 'usage', principal: BOT, wanted }, NEVER)
+    }
+    const [entries, seen] = [history(), [] as unknown[]]
+    const cut = entries.length >> 1
+    for (const [part, window] of [
+      [entries.slice(0, cut), { since: at(0), until: at(120) }],
+      [entries.slice(cut), { since: at(10), until: at(400) }],
+      [[changed('agent.deactivated', 4, { is_active: false })], { since: at(20), until: at(400) }],
+      [[], { since: at(-60), until: at(400) }],
+    ] as const) {
+      if (part.length > 0) await ledger.commit({ entries: [...part] })
+      const rows: StoredRow[] = []
+      for await (const row of allRows(database)) if (!('damaged' in row)) rows.push(row)
+      const mine = rows.filter((row) => !isDecision(row) || row.principal_id === BOT)
+      // The second walk finds what the first has kept; the one about both must not.
+      for (const _ of [1, 2]) t.same(await rehearsed(window, [BOT]), rehearsedRows(mine, told, window))
+      t.same(await rehearsed(window, [BOT, OTHER]), rehearsedRows(rows, told, window))
+      const { decisions } = rehearsedRows(mine, told, window)
+      t.match(await used(window), { decisions })
+      seen.push(decisions)
+    }
+    t.equal(new Set(seen).size, seen.length, 'each window has other calls')
+  },
+)

@@ -1,0 +1,58 @@
+import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
+
+/** The walks that are kept, each of a few principals. */
+const MOST_WALKS = 2
+/** The leaves of a walk that is kept. Characters. */
+const MOST_CHARACTERS = 32 * 1024 * 1024
+
+interface Kept {
+  /** Of the window that was read. */
+  readonly since: string
+  /** The place up to which all was read. */
+  readonly last: number
+  readonly leaves: readonly string[]
+  /** Characters of all of them. */
+  readonly size: number
+}
+
+/** Reads the rows that are wanted behind a place; returns the place up to which it has read all. */
+type Read = (wanted: Wanted, after: number) => Generator<WalkedPart, number>
+
+/** Behind every instant. */
+const NO_END = '~'
+
+/**
+ * Keeps what was read of a few principals, so that the next question about them reads only what was written since: the
+ * preview of a set is asked for with each word that is typed. For rows that are never changed, and come in the order of
+ * their places. Whoever takes the leaves looks at their times: some are of before or behind the window.
+ */
+export function keptLeaves(most = MOST_CHARACTERS) {
+  const walks = new Map<string, Kept>()
+
+  function keep(key: string, kept: Kept): void {
+    walks.delete(key)
+    const [oldest] = walks.keys()
+    if (walks.size === MOST_WALKS && oldest !== undefined) walks.delete(oldest)
+    if (kept.size <= most) walks.set(key, kept)
+  }
+
+  return function* (file: string, wanted: Wanted, read: Read): Generator<WalkedPart> {
+    if (wanted.principals === null) return void (yield* read(wanted, 0))
+    const key = JSON.stringify([file, wanted.principals, wanted.callsAlone ?? false])
+    const found = walks.get(key)
+    const { since, last, leaves, size } =
+      found && found.since <= wanted.since ? found : { since: wanted.since, last: 0, leaves: [], size: 0 }
+    yield { leaves, rows: 0, of: 0 }
+    const grown = { leaves: [...leaves], size }
+    const walk = read({ ...wanted, since, until: NO_END }, last)
+    let next = walk.next()
+    for (; !next.done; next = walk.next()) {
+      const part = [...next.value.leaves]
+      yield { ...next.value, leaves: part }
+      for (const leaf of part) grown.size += leaf.length
+      // What is too much to keep is not gathered either.
+      if (grown.size <= most) grown.leaves.push(...part)
+    }
+    keep(key, { since, last: next.value, ...grown })
+  }
+}
