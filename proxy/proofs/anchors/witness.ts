@@ -23,14 +23,19 @@ export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostTo): A
         await requestOf(checkpoint, has),
         signal,
       )
-    let answer = await ask(Math.min(checkpoint.has, checkpoint.size))
+    let has = Math.min(checkpoint.has, checkpoint.size)
+    let answer = await ask(has)
     if (answer.status === 409) {
-      const [, said = ''] = SIZE.exec(answer.body.toString()) ?? []
-      const has = said === '' ? Number.NaN : Number(said)
-      if (has > checkpoint.size)
-        throw new Rollback(`it has cosigned ${has} rows, and this log has ${checkpoint.size}`)
-      if (has >= 0 && has !== checkpoint.has) answer = await ask(has)
+      const [, said] = SIZE.exec(answer.body.toString()) ?? []
+      const cosigned = said === undefined ? has : Number(said)
+      if (cosigned > checkpoint.size)
+        throw new Rollback(`it has cosigned ${cosigned} rows, and this log has ${checkpoint.size}`)
+      if (cosigned !== has) answer = await ask(cosigned)
+      has = cosigned
     }
+    // It need not say more, and what it refuses is a log that has other rows than it has cosigned.
+    if (answer.status === 422 && has > 0)
+      throw new Rollback(`it does not find the ${has} rows that it has cosigned in this log: it answered 422`)
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}: ${wordsOf(answer.body)}`)
     return cosignatureIn(answer.body.toString(), checkpoint.text, key)
   },
