@@ -79,7 +79,7 @@ await t.test('a witness cosigns what follows from all that it has cosigned, and 
   const cases: readonly (readonly [string, string, number])[] = [
     ['a smaller tree', await requestFor(20, 12), 400],
     ['one from the beginning', await requestFor(0, 20), 409],
-    ['another tree of the same size', await requestFor(20, 20, other), 409],
+    ['another tree of the same size', await requestFor(20, 20, other), 422],
     ['another tree', await requestFor(20, 30, other), 422],
     ['no proof', (await requestFor(20, 30)).replace(/^(old 20\n)[\s\S]*?\n\n/, '$1\n'), 422],
     ['another log', await requestFor(0, 5, leaves, signer('example.org/other/audit')), 404],
