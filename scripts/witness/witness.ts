@@ -1,7 +1,14 @@
 import type { KeyObject } from 'node:crypto'
 import { checkpointText } from '../../db/audit/tree/checkpoint.ts'
 import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
-import { cosignNote, fromBase64, Malformed, signedBy, type VerifierKey } from '../../db/audit/tree/note.ts'
+import {
+  cosignNote,
+  fromBase64,
+  Malformed,
+  type Note,
+  signedBy,
+  type VerifierKey,
+} from '../../db/audit/tree/note.ts'
 import { isConsistent } from '../../db/audit/tree/proofs.ts'
 import { parseSigned, type SignedCheckpoint } from '../../db/audit/tree/trusted.ts'
 import type { WitnessState } from './state.ts'
@@ -42,7 +49,9 @@ export function witness({
     const { checkpoint } = asked
     const known = logs.filter(({ name: origin }) => origin === checkpoint.origin)
     if (known.length === 0) return { status: 404, body: 'this log is not known here\n' }
-    if (!known.some((log) => signedBy(checkpoint.note, log).good))
+    // A key that is known and has not signed, though it is named, makes the note no note.
+    const named = known.filter((log) => isNamed(checkpoint.note, log))
+    if (named.length === 0 || !named.every((log) => signedBy(checkpoint.note, log).good))
       return { status: 403, body: 'this log has not signed it\n' }
     const turn = (queues.get(checkpoint.origin) ?? Promise.resolve()).then(() => cosign(asked))
     queues.set(
@@ -66,6 +75,9 @@ export function witness({
     }
   }
 }
+
+const isNamed = ({ signatures }: Note, { name, id }: VerifierKey): boolean =>
+  signatures.some((signature) => signature.name === name && signature.id === id)
 
 interface Request {
   readonly old: number
