@@ -1,5 +1,4 @@
 import type { KeyObject } from 'node:crypto'
-import { checkpointText } from '../../db/audit/tree/checkpoint.ts'
 import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
 import {
   cosignNote,
@@ -71,7 +70,7 @@ export function witness({
     if (checkpoint.size !== last.size) await state.remember(checkpoint)
     return {
       status: 200,
-      body: `${cosignNote(checkpointText(checkpoint), name, key, Math.floor(clock() / 1_000))}\n`,
+      body: `${cosignNote(checkpoint.note.text, name, key, Math.floor(clock() / 1_000))}\n`,
     }
   }
 }
@@ -95,9 +94,9 @@ function requestIn(body: string): Request | null {
   try {
     const proof = lines.map(fromBase64)
     const checkpoint = parseSigned(body.slice(end + 2))
-    // What is cosigned is the text as it stands: lines behind the third would be cosigned unread.
-    const isPlain = checkpoint.note.text === checkpointText(checkpoint)
-    return isPlain && proof.every(({ length }) => length === HASH_BYTES)
+    // Lines behind the root are cosigned as they stand, and a cosignature says nothing of them.
+    const isWhole = !checkpoint.note.text.includes('\n\n')
+    return isWhole && proof.every(({ length }) => length === HASH_BYTES)
       ? { old: Number(old), proof, checkpoint }
       : null
   } catch (error) {

@@ -87,10 +87,11 @@ await t.test('a witness cosigns what follows from all that it has cosigned, and 
     ['no request', 'hello', 400],
     ['no old size', (await requestFor(20, 30)).replace('old 20', 'old -1'), 400],
     [
-      'a line more in the checkpoint',
+      'a line in front of the root',
       (await requestFor(20, 30)).replace(`${ORIGIN}\n30\n`, `${ORIGIN}\n30\nAA==\n`),
       400,
     ],
+    ['an empty line behind the root', (await requestFor(20, 30)).replace('\n\n— ', '\n\nline\n\n— '), 400],
     ['too much', `old 0\n\n${'x'.repeat(70_000)}`, 413],
   ]
   for (const [name, body, status] of cases) t.equal((await add(url, body)).status, status, name)
