@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer, type ServerOptions } from 'node:https'
 import type { WitnessAnswer } from './witness.ts'
@@ -19,15 +20,17 @@ interface Serving {
 export function witnessServer({ answer, tls, onFault }: Serving): Server {
   const serve: RequestListener = (req, res) => {
     const reply = (status: number, body: string, type = 'text/plain; charset=utf-8'): void => {
-      // What is left of a body that is too long is not read.
-      res.writeHead(status, { 'content-type': type, connection: 'close' }).end(body)
+      // What is left of a body that is too long is not read; else the connection serves the next request too.
+      const closing = req.complete ? {} : { connection: 'close' }
+      res.writeHead(status, { 'content-type': type, ...closing }).end(body)
     }
     if (!req.url?.endsWith('/add-checkpoint')) return reply(404, 'there is nothing here but add-checkpoint\n')
     if (req.method !== 'POST') return reply(405, 'a checkpoint is added by POST\n')
     bodyOf(req)
       .then(async (body) => {
         if (body === null) return reply(413, `a request has at most ${BODY_LIMIT} bytes\n`)
-        const { status, body: said, type } = await answer(body)
+        if (!isUtf8(body)) return reply(400, 'a request is text\n')
+        const { status, body: said, type } = await answer(body.toString())
         reply(status, said, type)
       })
       .catch((error: unknown) => {
@@ -41,7 +44,7 @@ export function witnessServer({ answer, tls, onFault }: Serving): Server {
   return server
 }
 
-async function bodyOf(req: IncomingMessage): Promise<string | null> {
+async function bodyOf(req: IncomingMessage): Promise<Buffer | null> {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of req as AsyncIterable<Buffer>) {
@@ -49,5 +52,5 @@ async function bodyOf(req: IncomingMessage): Promise<string | null> {
     if (size > BODY_LIMIT) return null
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString()
+  return Buffer.concat(chunks)
 }
