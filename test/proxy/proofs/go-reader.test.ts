@@ -1,30 +1,16 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { tilePath } from '../../../db/audit/tree/tiles.ts'
-import { run, without } from '../../support/certs/openssl.ts'
 import { type Identity, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { built } from '../../support/go/built.ts'
 import { eventually } from '../../support/settled.ts'
 
-const SOURCE = join(import.meta.dirname, '../../support/go/logreader')
+// A program is compiled first, on a machine that may be busy.
+t.setTimeout(300_000)
+const { program, missing } = await built('logreader')
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
-
-/** The reader, built; null where its one module cannot be had. */
-async function built(t: Test): Promise<string | null> {
-  const program = join(await scratch(t), 'logreader')
-  const { status, text } = await run('go', SOURCE, [
-    'build',
-    '-mod=readonly',
-    '-buildvcs=false',
-    '-o',
-    program,
-    '.',
-  ])
-  if (status === 0) return program
-  if (!/dial tcp|lookup|proxyconnect|connection refused|no such host|i\/o timeout/.test(text)) t.fail(text)
-  return null
-}
 
 /** Downloads all that a stranger needs to read the log on its own. */
 async function downloaded(gateway: TestGateway, bot: Identity, directory: string) {
@@ -44,10 +30,8 @@ async function downloaded(gateway: TestGateway, bot: Identity, directory: string
 
 await t.test(
   "the log is read by Go's own note and tree, and a change anywhere is found by them",
-  { skip: without('go') },
+  { skip: missing },
   async (t) => {
-    const program = await built(t)
-    if (program === null) return t.comment('skipped: golang.org/x/mod cannot be downloaded')
     const gateway = await testGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const chat = async () =>
