@@ -27,7 +27,12 @@ export interface Link extends Claims {
 }
 
 /** Bits of keyUsage, digitalSignature highest (RFC 5280 §4.2.1.3). */
-export const USAGE = { digitalSignature: 0x80, keyCertSign: 0x04, cRLSign: 0x02 } as const
+export const USAGE = {
+  digitalSignature: 0x80,
+  nonRepudiation: 0x40,
+  keyCertSign: 0x04,
+  cRLSign: 0x02,
+} as const
 
 /**
  * Reads the certificates of a PEM text, in their order. Throws an Error where one of them is malformed in

@@ -14,7 +14,27 @@ export interface Chain {
   readonly rootsPem: string | readonly string[]
   /** ms since the epoch. */
   readonly at: number
+  /** What every extendedKeyUsage of it must allow, and the leaf must be good for. Default: to authenticate a client. */
+  readonly purpose?: Purpose
 }
+
+type Purpose = 'client' | 'time_stamps'
+
+/** Of each purpose: the extendedKeyUsage, the bits of keyUsage of which a leaf needs one, and the refusal without the first. */
+const PURPOSES = {
+  client: {
+    extended: OID.clientAuth,
+    usage: USAGE.digitalSignature,
+    reason: 'client_auth_missing',
+    message: 'The extendedKeyUsage of a certificate does not allow client authentication.',
+  },
+  time_stamps: {
+    extended: OID.timeStamping,
+    usage: USAGE.digitalSignature | USAGE.nonRepudiation,
+    reason: 'chain_invalid',
+    message: 'The extendedKeyUsage of a certificate does not allow time stamps.',
+  },
+} as const satisfies Record<Purpose, object>
 
 /** A path of certificates: the leaf first, each followed by its issuer. The last one is trusted. */
 export type Path = readonly [Link, ...Link[]]
@@ -41,7 +61,7 @@ const UNDERSTOOD: readonly string[] = [
 ]
 
 /**
- * Verifies that a client's leaf chains to a trusted CA at that moment and may authenticate a client
+ * Verifies that a leaf chains to a trusted CA at that moment and may do what it is for
  * (RFC 5280 §6, docs/threats.md#m-07). Resolves with the first path that passes; else throws a
  * {@link CertificateError} with the first path's fault. Does NOT look at revocation, nor at the names in the
  * leaf: `uriNamesOf` and the pin do.
@@ -57,15 +77,15 @@ export async function verifyChain(chain: Chain): Promise<Path> {
   }
 }
 
-function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): Path {
+function checkChain({ leafPem, intermediatesPem, rootsPem, at, purpose = 'client' }: Chain): Path {
   const [leaf, ...sent] = readChain(leafPem)
   if (!leaf) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
   refuseMany(sent.length + countCertificates(intermediatesPem))
   const intermediates = [...sent, ...readLinks(intermediatesPem)]
-  checkLeaf(leaf, at)
+  checkLeaf(leaf, at, purpose)
   let fault: CertificateError | null = null
   for (const path of pathsFrom([leaf], intermediates, rootsOf(rootsPem, [leaf, ...intermediates]))) {
-    const found = faultOf(path, at)
+    const found = faultOf(path, at, purpose)
     if (found === null) return path
     fault ??= found
   }
@@ -81,7 +101,7 @@ function checkChain({ leafPem, intermediatesPem, rootsPem, at }: Chain): Path {
 export function checkTrustAnchor(anchor: Link, at: number): void {
   const moment = Math.max(at, anchor.x509.validFromDate.getTime())
   try {
-    checkIssuer(anchor, [], moment, 'not_a_ca')
+    checkIssuer(anchor, [], { at: moment, purpose: 'client', notACa: 'not_a_ca' })
   } catch (error) {
     if (error instanceof CertificateError) throw error
     throw unreadable(error)
@@ -147,9 +167,9 @@ function issued(issuer: Link, child: Link): boolean {
   return child.x509.checkIssued(issuer.x509) && child.x509.verify(issuer.x509.publicKey)
 }
 
-function faultOf(path: Path, at: number): CertificateError | null {
+function faultOf(path: Path, at: number, purpose: Purpose): CertificateError | null {
   try {
-    checkPath(path, at)
+    checkPath(path, at, purpose)
     return null
   } catch (error) {
     if (error instanceof CertificateError) return error
@@ -157,23 +177,23 @@ function faultOf(path: Path, at: number): CertificateError | null {
   }
 }
 
-function checkPath(path: Path, at: number): void {
+function checkPath(path: Path, at: number, purpose: Purpose): void {
   if (path.length > PATH_LIMIT) {
     throw new CertificateError('chain_invalid', 'The chain is longer than leaf, intermediate, root.')
   }
   for (const [index, link] of path.entries()) {
     // The root's own signature proves nothing; everything below it stands or falls with its signature.
     if (index < path.length - 1) checkSignature(link)
-    if (index > 0) checkIssuer(link, path.slice(0, index), at, 'chain_invalid')
+    if (index > 0) checkIssuer(link, path.slice(0, index), { at, purpose, notACa: 'chain_invalid' })
   }
 }
 
-function checkLeaf(leaf: Link, at: number): void {
-  checkAny(leaf, at)
+function checkLeaf(leaf: Link, at: number, purpose: Purpose): void {
+  checkAny(leaf, at, purpose)
   if (claimsAuthority(leaf)) {
     throw new CertificateError('is_a_ca', 'This is a CA certificate, not a client certificate.')
   }
-  if (!allows(leaf, USAGE.digitalSignature, true)) {
+  if (!allows(leaf, PURPOSES[purpose].usage, true)) {
     throw new CertificateError(
       'digital_signature_missing',
       'The keyUsage of the certificate does not allow digital signatures.',
@@ -181,8 +201,15 @@ function checkLeaf(leaf: Link, at: number): void {
   }
 }
 
-function checkIssuer(issuer: Link, below: readonly Link[], at: number, notACa: CertificateReason): void {
-  checkAny(issuer, at)
+interface Issuing {
+  readonly at: number
+  readonly purpose: Purpose
+  /** The reason where the issuer is no CA. */
+  readonly notACa: CertificateReason
+}
+
+function checkIssuer(issuer: Link, below: readonly Link[], { at, purpose, notACa }: Issuing): void {
+  checkAny(issuer, at, purpose)
   const { constraints } = issuer
   if (constraints?.cA !== true || !allows(issuer, USAGE.keyCertSign, true)) {
     throw new CertificateError(notACa, 'An issuer in the chain is not a CA certificate.')
@@ -200,7 +227,7 @@ function checkIssuer(issuer: Link, below: readonly Link[], at: number, notACa: C
 }
 
 /** Checks the demands on leaf, intermediate and root alike: dates, key, critical extensions, purposes. */
-function checkAny({ x509, critical, purposes }: Link, at: number): void {
+function checkAny({ x509, critical, purposes }: Link, at: number, purpose: Purpose): void {
   if (at < x509.validFromDate.getTime()) {
     throw new CertificateError('certificate_not_yet_valid', 'A certificate of the chain is not valid yet.')
   }
@@ -214,12 +241,8 @@ function checkAny({ x509, critical, purposes }: Link, at: number): void {
       `The critical extension ${unknown} is not understood.`,
     )
   // An issuer's extendedKeyUsage limits what lies below it: not in RFC 5280, but what every verifier does.
-  if (purposes !== null && !purposes.includes(OID.clientAuth)) {
-    throw new CertificateError(
-      'client_auth_missing',
-      'The extendedKeyUsage of a certificate does not allow client authentication.',
-    )
-  }
+  const { extended, reason, message } = PURPOSES[purpose]
+  if (purposes !== null && !purposes.includes(extended)) throw new CertificateError(reason, message)
 }
 
 function checkKey({ publicKey }: X509Certificate): void {

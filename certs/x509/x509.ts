@@ -16,6 +16,7 @@ export const OID = {
   extendedKeyUsage: '2.5.29.37',
   serverAuth: '1.3.6.1.5.5.7.3.1',
   clientAuth: '1.3.6.1.5.5.7.3.2',
+  timeStamping: '1.3.6.1.5.5.7.3.8',
   ecdsaWithSha256: '1.2.840.10045.4.3.2',
 } as const
 

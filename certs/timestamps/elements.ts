@@ -1,0 +1,79 @@
+/** One value of ASN.1 as it stands in its bytes (X.690): with tag and length, and without. */
+export interface Element {
+  readonly tag: number
+  readonly raw: Uint8Array
+  readonly content: Uint8Array
+}
+
+export const TAG = { integer: 0x02, octets: 0x04, oid: 0x06, time: 0x18, sequence: 0x30, set: 0x31 } as const
+const CONSTRUCTED = 0x20
+/** Deeper than any time stamp; what has no length is walked once a level. */
+const MOST_DEPTH = 12
+
+/**
+ * Reads values one after the other, at one level: what is inside them is read when it is asked for. So a time stamp costs
+ * microseconds, where a tree of all its certificates costs milliseconds. Lengths may be left open (BER), as some
+ * authorities have them. Throws an Error where a value reaches beyond the bytes, or is of a tag of several bytes.
+ */
+export function elementsIn(bytes: Uint8Array): readonly Element[] {
+  const found: Element[] = []
+  for (let at = 0; at < bytes.length; ) {
+    const element = elementAt(bytes, at, 0)
+    found.push(element)
+    at += element.raw.length
+  }
+  return found
+}
+
+function elementAt(bytes: Uint8Array, at: number, depth: number): Element {
+  const [tag = 0, first = 0] = bytes.subarray(at, at + 2)
+  if (tag === 0 || (tag & 0x1f) === 0x1f || depth > MOST_DEPTH) throw new Error('this is no ASN.1')
+  if (first === 0x80) return openAt(bytes, at, depth)
+  const more = first < 0x80 ? 0 : first - 0x80
+  if (more > 3) throw new Error('a length of more than three bytes')
+  const start = at + 2 + more
+  const length = more === 0 ? first : bytes.subarray(at + 2, start).reduce((sum, byte) => sum * 256 + byte, 0)
+  if (at + 2 > bytes.length || start + length > bytes.length) throw new Error('a value that does not end')
+  return { tag, raw: bytes.subarray(at, start + length), content: bytes.subarray(start, start + length) }
+}
+
+/** A value without a length, which ends with two zeros. */
+function openAt(bytes: Uint8Array, at: number, depth: number): Element {
+  const tag = bytes[at] ?? 0
+  if ((tag & CONSTRUCTED) === 0) throw new Error('a value without a length')
+  let end = at + 2
+  while (bytes[end] !== 0) end += elementAt(bytes, end, depth + 1).raw.length
+  if (bytes[end + 1] !== 0) throw new Error('a value that does not end')
+  return { tag, raw: bytes.subarray(at, end + 2), content: bytes.subarray(at + 2, end) }
+}
+
+/** What a value of this tag holds. Throws an Error where it is not there, or of another. */
+export function partsOf(element: Element | undefined, tag: number): readonly Element[] {
+  return elementsIn(contentOf(element, tag))
+}
+
+/** The content of a value of this tag. Throws an Error where it is not there, or of another. */
+export function contentOf(element: Element | undefined, tag: number): Uint8Array {
+  if (element?.tag !== tag) throw new Error(`no value of the tag ${tag} where one belongs`)
+  return element.content
+}
+
+/** The bytes of an OCTET STRING, which BER may have in pieces. */
+export function octetsOf(element: Element | undefined): Uint8Array {
+  if (element?.tag !== (TAG.octets | CONSTRUCTED)) return contentOf(element, TAG.octets)
+  return Buffer.concat(elementsIn(element.content).map((piece) => contentOf(piece, TAG.octets)))
+}
+
+/** An OBJECT IDENTIFIER with dots; `''` where it is none. */
+export function oidOf(element: Element | undefined): string {
+  if (element?.tag !== TAG.oid) return ''
+  const numbers: number[] = []
+  let number = 0
+  for (const byte of element.content) {
+    number = number * 128 + (byte & 0x7f)
+    if (byte < 0x80) [numbers[numbers.length], number] = [number, 0]
+  }
+  const [head = 0, ...rest] = numbers
+  const first = Math.min(Math.floor(head / 40), 2)
+  return [first, head - first * 40, ...rest].join('.')
+}

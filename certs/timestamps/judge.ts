@@ -1,0 +1,140 @@
+import { hash, X509Certificate } from 'node:crypto'
+import { CertificateError } from '../certificate-error.ts'
+import { type Path, verifyChain } from '../x509/chain.ts'
+import { allows, linkOf, USAGE } from '../x509/chain-link.ts'
+import { certificatesOf } from '../x509/x509.ts'
+import { type Signed, type Signer, signerOf, verifyStamp } from './signature.ts'
+import { readStamp, StampError } from './stamp.ts'
+
+/** CAs of time-stamping authorities that whoever verifies trusts. */
+export interface StampAuthority {
+  /** What it was given by: the name of a file. */
+  readonly given: string
+  readonly cas: readonly X509Certificate[]
+}
+
+/** Who has stamped a text and when, below which of the authorities; null where it is below none of them. */
+export type Stamped = {
+  readonly by: readonly StampAuthority[]
+  /** The common name of the signer. */
+  readonly name: string
+  /** RFC 3339. */
+  readonly at: string
+} | null
+
+/**
+ * Verifies a time stamp over a text. Without authorities its imprint alone is compared. With some it is verified by itself
+ * too, and its signer's certificate must chain to a CA at the time of the stamp where it names one as its issuer.
+ * Rejects with a {@link StampError}. Does NOT look at revocation.
+ */
+export type JudgeStamp = (bytes: Uint8Array, text: string) => Promise<Stamped>
+
+/** Reads the CA certificates of a PEM text. Throws an Error where there is none, or one that is no CA's. */
+export function stampAuthority(given: string, pem: string): StampAuthority {
+  const cas = certificatesOf(pem)
+  if (cas.length === 0) throw new Error('there is no certificate in it')
+  const other = cas
+    .map(linkOf)
+    .find((link) => link.constraints?.cA !== true || !allows(link, USAGE.keyCertSign, true))
+  if (other) throw new Error(`${other.x509.subject.replaceAll('\n', ', ')} is no CA`)
+  return { given, cas }
+}
+
+/** The signers, and the chains, that are remembered: an authority takes another certificate once a year. */
+const MOST_KEPT = 256
+
+/** Makes a judge, who remembers certificates: those of one stamp are those of the next. */
+export function stampJudge(authorities: readonly StampAuthority[]): JudgeStamp {
+  const signers = new Map<string, Signer>()
+  const paths = new Map<string, Path>()
+
+  const signerIn = (der: Uint8Array): Signer => {
+    const key = hash('sha256', der)
+    const signer = signers.get(key) ?? signerOf(der)
+    keep(signers, key, signer)
+    return signer
+  }
+
+  /** Why a signer's certificate does not chain to a CA, as a sentence; null where it does. */
+  async function chainFault(
+    { signer, others }: Signed,
+    authority: StampAuthority,
+    at: number,
+  ): Promise<string | null> {
+    const key = [
+      authority.given,
+      signer.link.x509.fingerprint256,
+      ...others.map((der) => hash('sha256', der)),
+    ]
+    const known = paths.get(key.join('\n'))
+    if (known?.every(({ x509 }) => x509.validFromDate.getTime() <= at && at <= x509.validToDate.getTime()))
+      return null
+    try {
+      keep(paths, key.join('\n'), await pathOf(signer, others, authority, at))
+      return null
+    } catch (error) {
+      if (error instanceof CertificateError) return error.message
+      throw error
+    }
+  }
+
+  return async (bytes, text) => {
+    const stamp = readStamp(bytes)
+    if (!stamp.imprint.equals(hash('sha256', text, 'buffer'))) throw new StampError('is of another text')
+    if (authorities.length === 0) return null
+    const signed = verifyStamp(stamp, signerIn)
+    const by: StampAuthority[] = []
+    const faults: string[] = []
+    for (const authority of authorities) {
+      const fault = await chainFault(signed, authority, stamp.at)
+      if (fault === null) by.push(authority)
+      else if (namesCa(signed, authority)) faults.push(fault)
+    }
+    if (by.length > 0) return { by, name: signed.signer.name, at: new Date(stamp.at).toISOString() }
+    const [fault] = faults
+    if (fault !== undefined) throw new StampError(`is not by the CA that it names: ${fault}`)
+    return null
+  }
+}
+
+function keep<Value>(kept: Map<string, Value>, key: string, value: Value): void {
+  if (kept.size >= MOST_KEPT) kept.clear()
+  kept.set(key, value)
+}
+
+const pathOf = (
+  { link }: Signer,
+  others: readonly Uint8Array[],
+  { cas }: StampAuthority,
+  at: number,
+): Promise<Path> =>
+  verifyChain({
+    leafPem: link.x509.toString(),
+    intermediatesPem: others.flatMap(readable).map(String).join(''),
+    rootsPem: cas.map(String),
+    at,
+    purpose: 'time_stamps',
+  })
+
+/** Whether the names of issuers lead from a signer's certificate to a CA, whoever has signed them. */
+function namesCa({ signer, others }: Signed, { cas }: StampAuthority): boolean {
+  const rest = others.flatMap(readable)
+  const met = new Set<X509Certificate>([signer.link.x509])
+  for (const one of met) {
+    if (cas.some(({ subject }) => subject === one.issuer)) return true
+    for (const next of rest) if (next.subject === one.issuer) met.add(next)
+  }
+  return false
+}
+
+/** The certificate, where it is one that can stand in a chain: the others prove nothing, and do no harm. */
+function readable(der: Uint8Array): readonly X509Certificate[] {
+  try {
+    const x509 = new X509Certificate(der)
+    linkOf(x509)
+    return [x509]
+  } catch {
+    // Whatever is wrong with it, it is not needed, or the chain is not found.
+    return []
+  }
+}

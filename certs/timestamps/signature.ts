@@ -1,0 +1,137 @@
+import { hash, verify, X509Certificate } from 'node:crypto'
+import { type Link, linkOf, USAGE } from '../x509/chain-link.ts'
+import { isStrong, SIGNATURES, STRONG_KEY } from '../x509/strength.ts'
+import { OID, readCertificate, subjectOf } from '../x509/x509.ts'
+import { type Element, octetsOf, oidOf, partsOf, TAG } from './elements.ts'
+import { namesOf, reading, SHA_256, type SignerInfo, type Stamp, StampError, TST_INFO } from './stamp.ts'
+
+/** A certificate that signs time stamps. */
+export interface Signer {
+  readonly link: Link
+  /** The common name of its subject, fit for a terminal; the certificate's SHA-256 where it has none. */
+  readonly name: string
+}
+
+/** Who has signed a time stamp, and the other certificates that came with it. DER. */
+export interface Signed {
+  readonly signer: Signer
+  readonly others: readonly Uint8Array[]
+}
+
+type Digest = 'sha256' | 'sha384' | 'sha512'
+
+/** Digests by OID. */
+const DIGESTS: ReadonlyMap<string, Digest> = new Map([
+  [SHA_256, 'sha256'],
+  ['2.16.840.1.101.3.4.2.2', 'sha384'],
+  ['2.16.840.1.101.3.4.2.3', 'sha512'],
+])
+const RSA_ENCRYPTION = '1.2.840.113549.1.1.1'
+const CONTENT_TYPE = '1.2.840.113549.1.9.3'
+const MESSAGE_DIGEST = '1.2.840.113549.1.9.4'
+/** ESSCertID by SHA-1 (RFC 2634), and by a digest that it names (RFC 5816). */
+const SIGNING_CERTIFICATE = '1.2.840.113549.1.9.16.2.12'
+const SIGNING_CERTIFICATE_V2 = '1.2.840.113549.1.9.16.2.47'
+/** What a certificate for time stamps may be used for. */
+const SIGNS_ONLY = USAGE.digitalSignature | USAGE.nonRepudiation
+/** As many as a chain is looked for among. */
+const MOST_CERTIFICATES = 9
+
+/**
+ * Verifies a time stamp by itself: the certificate that it names and brings is one for time stamps alone (RFC 3161, section
+ * 2.3), was valid then, has signed it (RFC 5652, section 5.4), and is the one that it binds itself to (RFC 5816). Throws
+ * a {@link StampError}. `signerIn`: reads a certificate, and may remember it. Does NOT ask who has issued it:
+ * `judge.ts` does.
+ */
+export function verifyStamp(stamp: Stamp, signerIn = signerOf): Signed {
+  return reading(() => {
+    const { certificates, signer: said } = stamp
+    if (certificates.length > MOST_CERTIFICATES)
+      throw new StampError(`brings more than ${MOST_CERTIFICATES} certificates`)
+    const own = certificates.find((der) => namesOf(der).every((name, at) => isSame(name, said.named[at])))
+    if (!own) throw new StampError('does not bring the certificate that it names')
+    const signer = signerIn(own)
+    checkAttributes(stamp, own)
+    checkSignature(said, signer.link.x509)
+    checkPurpose(signer.link)
+    const { validFromDate: from, validToDate: until } = signer.link.x509
+    if (stamp.at < from.getTime() || stamp.at > until.getTime())
+      throw new StampError('is signed by a certificate that was not valid then')
+    return { signer, others: certificates.filter((der) => der !== own) }
+  })
+}
+
+/** Reads the certificate of a signer. Throws an Error where it is malformed anywhere we look. */
+export function signerOf(der: Uint8Array): Signer {
+  const link = linkOf(new X509Certificate(der))
+  const said = subjectOf(readCertificate(der), OID.commonName) ?? ''
+  const name = Array.from(said.replaceAll(UNFIT, ' ').trim()).slice(0, MOST_NAME).join('')
+  return { link, name: name === '' ? `the certificate ${hash('sha256', der)}` : name }
+}
+
+/** What a terminal would obey, or not show. */
+const UNFIT = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+/** The longest common name (RFC 5280, appendix A). */
+const MOST_NAME = 64
+
+const isSame = (one: Uint8Array, other: Uint8Array | undefined): boolean =>
+  other !== undefined && Buffer.compare(one, other) === 0
+
+function checkAttributes({ content, signer }: Stamp, certificate: Uint8Array): void {
+  const digest = only(signer, MESSAGE_DIGEST)
+  if (
+    oidOf(only(signer, CONTENT_TYPE)) !== TST_INFO ||
+    !isSame(hash(digestOf(signer), content, 'buffer'), digest && octetsOf(digest))
+  )
+    throw new StampError('is not what was signed')
+  const [first, second] = [only(signer, SIGNING_CERTIFICATE), only(signer, SIGNING_CERTIFICATE_V2)]
+  const isBound =
+    (first ?? second) !== undefined &&
+    (!first || binds(first, certificate, 'sha1')) &&
+    (!second || binds(second, certificate, 'sha256'))
+  if (!isBound) throw new StampError('does not bind the certificate of its signer')
+}
+
+/** The one value of the one attribute of a type; undefined where it is not there. */
+function only({ attributes }: SignerInfo, oid: string): Element | undefined {
+  const [one, another] = attributes.filter(({ type }) => type === oid)
+  if (another || (one && one.values.length !== 1)) throw new Error(`the attribute ${oid} is there twice`)
+  return one?.values[0]
+}
+
+/** Whether the first certificate of a SigningCertificate, or of one of the second version, is this one. */
+function binds(attribute: Element, certificate: Uint8Array, usual: 'sha1' | 'sha256'): boolean {
+  const [list] = partsOf(attribute, TAG.sequence)
+  const [head, next] = partsOf(partsOf(list, TAG.sequence)[0], TAG.sequence)
+  // The second version may name a digest in front.
+  const names = usual !== 'sha1' && head?.tag === TAG.sequence
+  const digest = names ? DIGESTS.get(oidOf(partsOf(head, TAG.sequence)[0])) : usual
+  return digest !== undefined && isSame(hash(digest, certificate, 'buffer'), octetsOf(names ? next : head))
+}
+
+function digestOf({ digest: oid }: SignerInfo): Digest {
+  const digest = DIGESTS.get(oid)
+  if (!digest) throw new StampError('is signed over another digest than SHA-256, SHA-384 or SHA-512')
+  return digest
+}
+
+function checkSignature(signer: SignerInfo, { publicKey }: X509Certificate): void {
+  const digest = digestOf(signer)
+  const algorithm =
+    signer.algorithm === RSA_ENCRYPTION ? { keyType: 'rsa', digest } : SIGNATURES.get(signer.algorithm)
+  if (algorithm?.digest !== digest || algorithm.keyType !== publicKey.asymmetricKeyType)
+    throw new StampError('is signed by another algorithm than ECDSA or RSA (PKCS #1 v1.5)')
+  if (!isStrong(publicKey)) throw new StampError(`is signed by a key that is not ${STRONG_KEY}`)
+  if (!verify(digest, signer.signed, publicKey, signer.signature))
+    throw new StampError('has a signature that is not by its certificate')
+}
+
+function checkPurpose({ purposes, critical, usage, constraints }: Link): void {
+  const isForStamps =
+    purposes?.length === 1 &&
+    purposes[0] === OID.timeStamping &&
+    critical.includes(OID.extendedKeyUsage) &&
+    (usage === null || ((usage & SIGNS_ONLY) !== 0 && (usage & ~SIGNS_ONLY) === 0)) &&
+    constraints?.cA !== true
+  if (!isForStamps) throw new StampError('is signed by a certificate that is not for time stamps alone')
+}
