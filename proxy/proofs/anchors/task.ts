@@ -62,12 +62,14 @@ export function anchorCheckpoints({ database, ledger, anchors, clock, log, onFai
     const checkpoint = checkpointOf(tree.origin, newest)
     const read = tileReader(kysely, tree.tree)
     const note = await noteOfCheckpoint(kysely, tree, newest)
+    const isDue = ({ name, everyMs = 0 }: Anchor): boolean => {
+      const { size = 0, at = null } = states.get(name) ?? {}
+      const since = at === null ? Number.NEGATIVE_INFINITY : Date.parse(at)
+      return size < newest.size && since + everyMs <= clock() && (failing.get(name)?.until ?? 0) <= clock()
+    }
     return options
       .map((option) => anchorOf(option, post))
-      .filter(
-        ({ name }) =>
-          (states.get(name)?.size ?? 0) < newest.size && (failing.get(name)?.until ?? 0) <= clock(),
-      )
+      .filter(isDue)
       .map((anchor) => ({
         tree: tree.tree,
         anchor,
