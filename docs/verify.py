@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import unicodedata
 import zipfile
 from collections import Counter, deque
 from datetime import datetime, timezone
@@ -996,6 +997,471 @@ def decompressed(data):
 BASE = decompressed((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))
 
 
+# ---- Time stamps: #stamps (RFC 3161, RFC 5652, RFC 5280) ------------------------------------------------
+
+
+class Unfit(Exception):
+    """A time stamp that does not hold: half a sentence about it."""
+
+
+NOT_READ = (ValueError, IndexError, OverflowError, TypeError)  # of what is no ASN.1, or another than it should be
+SEQUENCE, SET, INTEGER, BITS, OCTETS, OID, FIRST = 0x30, 0x31, 0x02, 0x03, 0x04, 0x06, 0xA0
+STAMP_LIMIT = 65536
+TST_INFO, SIGNED_DATA = "1.2.840.113549.1.9.16.1.4", "1.2.840.113549.1.7.2"
+DIGESTS = {f"2.16.840.1.101.3.4.2.{n}": name for n, name in ((1, "sha256"), (2, "sha384"), (3, "sha512"))}
+SIGNATURES = {f"1.2.840.10045.4.3.{n}": ("ec", name) for n, name in ((2, "sha256"), (3, "sha384"), (4, "sha512"))}
+SIGNATURES.update({f"1.2.840.113549.1.1.{n}": ("rsa", name) for n, name in ((11, "sha256"), (12, "sha384"), (13, "sha512"))})
+RSA_ENCRYPTION, EC_KEY = "1.2.840.113549.1.1.1", "1.2.840.10045.2.1"
+TIME_STAMPING = "1.3.6.1.5.5.7.3.8"
+KEY_ID, USAGE, NAMES, BASIC, NAME_LIMITS, POLICIES, ISSUER_KEY_ID, PURPOSE = (f"2.5.29.{n}" for n in (14, 15, 17, 19, 30, 32, 35, 37))
+# Of the curves of FIPS 186-4: p, b, order and base point; a is -3.
+CURVES = {
+    "1.2.840.10045.3.1.7": (
+        2**256 - 2**224 + 2**192 + 2**96 - 1,
+        0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B,
+        0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551,
+        0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
+        0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
+    ),
+    "1.3.132.0.34": (
+        2**384 - 2**128 - 2**96 + 2**32 - 1,
+        0xB3312FA7E23EE7E4988E056BE3F82D19181D9C6EFE8141120314088F5013875AC656398D8A2ED19D2A85C8EDD3EC2AEF,
+        0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFC7634D81F4372DDF581A0DB248B0A77AECEC196ACCC52973,
+        0xAA87CA22BE8B05378EB1C71EF320AD746E1D3B628BA79B9859F741E082542A385502F25DBF55296C3A545E3872760AB7,
+        0x3617DE4A96262C6F5D9E98BF9292DC29F8F41DBD289A147CE9DA3113B5F0B8C00A60B1CE1D7E819D7A431D7C90EA0E5F,
+    ),
+    "1.3.132.0.35": (
+        2**521 - 1,
+        0x0051953EB9618E1C9A1F929A21A0B68540EEA2DA725B99B315F3B8B489918EF109E156193951EC7E937B1652C0BD3BB1BF073573DF883D2C34F1EF451FD46B503F00,
+        0x01FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFA51868783BF2F966B7FCC0148F709A5D03BB5C9B8899C47AEBB6FB71E91386409,
+        0x00C6858E06B70404E9CD9E3ECB662395B4429C648139053FB521F828AF606B4D3DBAA14B5E77EFE75928FE1DC127A2FFA8DE3348B3C1856A429BF97E7E31C2E5BD66,
+        0x011839296A789A3BC0045C8A5FB42C7D1BD998F54449579B446817AFBD17273E662C97EE72995EF42640C550B9013FAD0761353C7086A272C24088BE94769FD16650,
+    ),
+}
+
+
+def value_at(data, at, depth=0):
+    """(tag, content, raw) of the value of ASN.1 at a place; its length may be left open. Raises ValueError."""
+    if at + 2 > len(data) or data[at] == 0 or data[at] & 0x1F == 0x1F or depth > 12:
+        raise ValueError("this is no ASN.1")
+    first, start = data[at + 1], at + 2
+    if first == 0x80 and data[at] & 0x20:
+        end = start
+        while end < len(data) and data[end]:
+            end += len(value_at(data, end, depth + 1)[2])
+        if data[end : end + 2] != b"\0\0":
+            raise ValueError("a value does not end")
+        return data[at], data[start:end], data[at : end + 2]
+    if first >= 0x80:
+        start += first - 0x80
+        if not at + 2 < start <= at + 5:
+            raise ValueError("a length of more than three bytes, or none")
+        first = int.from_bytes(data[at + 2 : start], "big")
+    if start + first > len(data):
+        raise ValueError("a value does not end")
+    return data[at], data[start : start + first], data[at : start + first]
+
+
+def values(data):
+    found, at = [], 0
+    while at < len(data):
+        found.append(value_at(data, at))
+        at += len(found[-1][2])
+    return found
+
+
+def content(value, tag):
+    if value[0] != tag:
+        raise ValueError("a value of another tag")
+    return value[1]
+
+
+def parts(value, tag=SEQUENCE):
+    return values(content(value, tag))
+
+
+def octets(value):
+    if value[0] == OCTETS | 0x20:
+        return b"".join(content(piece, OCTETS) for piece in values(value[1]))
+    return content(value, OCTETS)
+
+
+def integer(value):
+    return int.from_bytes(content(value, INTEGER), "big", signed=True)
+
+
+def oid(value):
+    numbers, number = [], 0
+    for byte in content(value, OID):
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers, number = numbers + [number], 0
+    if not numbers:
+        return ""
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, [first, numbers[0] - first * 40] + numbers[1:]))
+
+
+def bits(value):
+    data = content(value, BITS)
+    if data[:1] != b"\0":
+        raise ValueError("a bit string that is not of whole bytes")
+    return data[1:]
+
+
+class Certificate:
+    """An X.509 certificate as it says of itself. Raises ValueError."""
+
+    def __init__(self, data):
+        (whole,) = values(data)
+        self.body, algorithm, signature = parts(whole)
+        self.raw, self.algorithm, self.signature = data, oid(parts(algorithm)[0]), bits(signature)
+        said = [value for value in parts(self.body) if value[0] != FIRST]
+        self.serial, self.issuer, self.subject = said[0][2], said[2][2], said[4]
+        self.since, self.until = (moment(value) for value in parts(said[3]))
+        kind, key = parts(said[5])
+        self.kind, self.key = [value for value in parts(kind)], bits(key)
+        self.extensions, self.critical = {}, set()
+        for block in [value for value in said[6:] if value[0] == 0xA3]:
+            for extension in parts(values(block[1])[0]):
+                name, *flag, held = parts(extension)
+                if oid(name) in self.extensions:
+                    raise ValueError("an extension is there twice")
+                self.extensions[oid(name)] = octets(held)
+                if flag and flag[0][1] != b"\0":
+                    self.critical.add(oid(name))
+        basic = values(self.extensions[BASIC])[0] if BASIC in self.extensions else (SEQUENCE, b"", b"")
+        said = parts(basic)
+        self.is_ca = any(tag == 0x01 and data != b"\0" for tag, data, _ in said)
+        self.length = next((integer(value) for value in said if value[0] == INTEGER), None)
+        usage = self.extensions.get(USAGE)
+        self.usage = None if usage is None else (content(values(usage)[0], BITS)[1:] or b"\0")[0]
+        purposes = self.extensions.get(PURPOSE)
+        self.purposes = None if purposes is None else [oid(value) for value in parts(values(purposes)[0])]
+        self.name = self.common_name() or "the certificate " + hashlib.sha256(data).hexdigest()
+
+    def common_name(self):
+        """That of the subject, fit for a terminal."""
+        for attribute in [pair for names in parts(self.subject) for pair in parts(names, SET)]:
+            kind, (tag, data, _) = parts(attribute)
+            if oid(kind) == "2.5.4.3":
+                text = data.decode({0x0C: "utf-8", 0x1E: "utf-16-be", 0x1C: "utf-32-be"}.get(tag, "latin-1"), "replace")
+                unfit = [" " if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp") else one for one in text]
+                return "".join(unfit).strip()[:64]
+        return ""
+
+    def is_strong(self):
+        if oid(self.kind[0]) == EC_KEY:
+            return len(self.kind) > 1 and self.kind[1][0] == OID and oid(self.kind[1]) in CURVES
+        if oid(self.kind[0]) != RSA_ENCRYPTION:
+            return False
+        modulus, exponent = (integer(value) for value in parts(values(self.key)[0]))
+        return 2048 <= modulus.bit_length() <= 8192 and 65537 <= exponent < 2**256 and exponent % 2 == 1
+
+    def has_signed(self, algorithm, data, signature):
+        """`algorithm`: its kind and digest."""
+        if not self.is_strong() or algorithm[0] != ("ec" if oid(self.kind[0]) == EC_KEY else "rsa"):
+            return False
+        verify_by = rsa if algorithm[0] == "rsa" else ecdsa
+        return verify_by(self, hashlib.new(algorithm[1], data).digest(), algorithm[1], signature)
+
+
+def moment(value):
+    text = value[1].decode("ascii")
+    return datetime.strptime(("20" if text[:2] < "50" else "19") + text if value[0] == 0x17 else text, "%Y%m%d%H%M%SZ")
+
+
+def rsa(certificate, digest, name, signature):
+    """RFC 8017, section 8.2.2."""
+    modulus, exponent = (integer(value) for value in parts(values(certificate.key)[0]))
+    size = (modulus.bit_length() + 7) // 8
+    number = int.from_bytes(signature, "big")
+    if len(signature) != size or number >= modulus:
+        return False
+    last = {"sha256": 1, "sha384": 2, "sha512": 3}[name]
+    info = bytes([0x30, 17 + len(digest)]) + bytes.fromhex(f"300d06096086480165030402{last:02x}050004") + bytes([len(digest)]) + digest
+    return pow(number, exponent, modulus).to_bytes(size, "big") == b"\0\1" + b"\xff" * (size - len(info) - 3) + b"\0" + info
+
+
+def ecdsa(certificate, digest, _, signature):
+    """FIPS 186-4, section 6.4."""
+    p, b, order, *base = CURVES[oid(certificate.kind[1])]
+    size = (p.bit_length() + 7) // 8
+    key = certificate.key
+    x, y = int.from_bytes(key[1 : size + 1], "big"), int.from_bytes(key[size + 1 :], "big")
+    if len(key) != 2 * size + 1 or key[0] != 4 or max(x, y) >= p or (x * x * x - 3 * x + b - y * y) % p:
+        return False
+    (whole,) = values(signature)
+    r, s = (integer(value) for value in parts(whole))
+    if not (0 < r < order and 0 < s < order):
+        return False
+    number = int.from_bytes(digest, "big") >> max(0, 8 * len(digest) - order.bit_length())
+    inverse = pow(s, -1, order)
+    point = added(multiplied(tuple(base), number * inverse % order, p), multiplied((x, y), r * inverse % order, p), p)
+    return point is not None and point[0] % order == r
+
+
+def added(one, other, p):
+    """The sum of two points of a curve whose a is -3; None is the point at infinity."""
+    if one is None or other is None:
+        return one or other
+    if one[0] == other[0] and (one[1] + other[1]) % p == 0:
+        return None
+    if one == other:
+        slope = 3 * (one[0] * one[0] - 1) * pow(2 * one[1], -1, p)
+    else:
+        slope = (other[1] - one[1]) * pow(other[0] - one[0], -1, p)
+    x = (slope * slope - one[0] - other[0]) % p
+    return x, (slope * (one[0] - x) - one[1]) % p
+
+
+def multiplied(point, scalar, p):
+    total = None
+    while scalar:
+        if scalar & 1:
+            total = added(total, point, p)
+        point, scalar = added(point, point, p), scalar >> 1
+    return total
+
+
+class Stamp:
+    """A TimeStampResp as it says of itself. Raises Unfit."""
+
+    def __init__(self, data):
+        if len(data) > STAMP_LIMIT:
+            raise Unfit(f"is longer than {STAMP_LIMIT} bytes")
+        try:
+            self.read(data)
+        except NOT_READ as error:
+            raise Unfit("cannot be read") from error
+
+    def read(self, data):
+        (response,) = values(data)
+        status, *token = parts(response)
+        code = content(parts(status)[0], INTEGER).hex()
+        if code not in ("00", "01"):
+            raise Unfit(f"was refused with status {code}")
+        kind, held = parts(token[0])[:2]
+        if oid(kind) != SIGNED_DATA:
+            raise ValueError("there is no signed token")
+        _, _, encapsulated, *rest = parts(values(content(held, FIRST))[0])
+        kind, wrapped = parts(encapsulated)
+        if oid(kind) != TST_INFO:
+            raise ValueError("the token is of something else")
+        self.content = octets(values(content(wrapped, FIRST))[0])
+        certificates = next((value[1] for value in rest if value[0] == FIRST), b"")
+        self.certificates = [value[2] for value in values(certificates) if value[0] == SEQUENCE]
+        (signer,) = parts(rest[-1], SET)
+        _, named, digest, signed, algorithm, signature = parts(signer)[:6]
+        self.named = [value[2] for value in parts(named)]
+        self.digest, self.algorithm = oid(parts(digest)[0]), oid(parts(algorithm)[0])
+        self.signature, self.signed = octets(signature), bytes([SET]) + signed[2][1:]
+        self.attributes = [(oid(kind), parts(held, SET)) for kind, held in (parts(one) for one in parts(signed, FIRST))]
+        (info,) = values(self.content)
+        version, _, imprint, _, time, *_ = parts(info)
+        algorithm, digest = parts(imprint)
+        if integer(version) != 1:
+            raise ValueError("it is of another version")
+        if oid(parts(algorithm)[0]) != "2.16.840.1.101.3.4.2.1":
+            raise Unfit("is of another digest than SHA-256")
+        self.imprint = octets(digest)
+        found = re.fullmatch(r"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d{1,9}))?Z", content(time, 0x18).decode("ascii"), re.ASCII)
+        if not found:
+            raise ValueError("its time is none")
+        *day, fraction = found.groups()
+        self.at = datetime(*map(int, day), int((fraction or "").ljust(3, "0")[:3]) * 1000)
+        self.text = "{}-{}-{}T{}:{}:{}.".format(*day) + (fraction or "").ljust(3, "0")[:3] + "Z"
+
+    def only(self, kind):
+        """The one value of the one attribute of a type; None where it is not there."""
+        found = [held for name, held in self.attributes if name == kind]
+        if len(found) > 1 or (found and len(found[0]) != 1):
+            raise ValueError("an attribute is there twice")
+        return found[0][0] if found else None
+
+    def signer(self):
+        """Verifies the stamp by itself; gives the certificate that has signed it, and the others. Raises Unfit."""
+        if len(self.certificates) > 9:
+            raise Unfit("brings more than 9 certificates")
+        try:
+            return self.verified()
+        except NOT_READ as error:
+            raise Unfit("cannot be read") from error
+
+    def verified(self):
+        named = next((data for data in self.certificates if named_by(data) == self.named), None)
+        if named is None:
+            raise Unfit("does not bring the certificate that it names")
+        own = Certificate(named)
+        digest = DIGESTS.get(self.digest)
+        if digest is None:
+            raise Unfit("is signed over another digest than SHA-256, SHA-384 or SHA-512")
+        kind, said = self.only("1.2.840.113549.1.9.3"), self.only("1.2.840.113549.1.9.4")
+        if not kind or not said or oid(kind) != TST_INFO or octets(said) != hashlib.new(digest, self.content).digest():
+            raise Unfit("is not what was signed")
+        bound = [self.only(f"1.2.840.113549.1.9.16.2.{n}") for n in (12, 47)]
+        if not any(bound) or not all(binds(one, own.raw, usual) for one, usual in zip(bound, ("sha1", "sha256")) if one):
+            raise Unfit("does not bind the certificate of its signer")
+        algorithm = ("rsa", digest) if self.algorithm == RSA_ENCRYPTION else SIGNATURES.get(self.algorithm)
+        if algorithm is None or algorithm[1] != digest:
+            raise Unfit("is signed by another algorithm than ECDSA or RSA (PKCS #1 v1.5)")
+        if not own.has_signed(algorithm, self.signed, self.signature):
+            raise Unfit("has a signature that is not by its certificate, or by a weak key")
+        signs = own.usage is None or (own.usage & 0xC0 and not own.usage & 0x3F)
+        if own.purposes != [TIME_STAMPING] or PURPOSE not in own.critical or not signs or own.is_ca:
+            raise Unfit("is signed by a certificate that is not for time stamps alone")
+        if not own.since <= self.at <= own.until:
+            raise Unfit("is signed by a certificate that was not valid then")
+        others = []
+        for data in [one for one in self.certificates if one != own.raw]:
+            try:
+                others.append(Certificate(data))
+            except NOT_READ:  # it is not needed, or the chain is not found
+                pass
+        return own, others
+
+
+def named_by(certificate):
+    """Issuer and serial number of a certificate, with tag and length."""
+    said = [value for value in parts(parts(values(certificate)[0])[0]) if value[0] != FIRST]
+    return [said[2][2], said[0][2]]
+
+
+def binds(attribute, certificate, usual):
+    """Whether the first certificate of a SigningCertificate, or of one of the second version, is this one."""
+    named, *_ = parts(parts(attribute)[0])
+    head, *rest = parts(named)
+    digest = usual
+    if usual != "sha1" and head[0] == SEQUENCE:
+        digest, head = DIGESTS.get(oid(parts(head)[0])), rest[0]
+    return digest is not None and hashlib.new(digest, certificate).digest() == octets(head)
+
+
+UNDERSTOOD = {KEY_ID, USAGE, NAMES, BASIC, POLICIES, ISSUER_KEY_ID, PURPOSE}
+
+
+class Authority:
+    """CAs of a time-stamping authority that whoever verifies trusts."""
+
+    def __init__(self, file):
+        self.given = file
+        blocks = re.findall(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----", text_of(file))
+        try:
+            self.cas = [Certificate(base64.b64decode(block)) for block in blocks]
+        except NOT_READ as error:
+            raise Malformed(f"{file}: a PEM block is not an X.509 certificate") from error
+        if not self.cas:
+            raise Malformed(f"{file}: there is no certificate in it")
+        if not all(issues(one) for one in self.cas):
+            raise Malformed(f"{file}: a certificate in it is no CA's")
+
+    def vouches(self, own, others, at):
+        """Whether a certificate chains to a CA of this authority: itself, at most one more, and the CA."""
+        paths = [[own]] + [[own, one] for one in others if one.subject[2] == own.issuer]
+        paths = [path + [ca] for path in paths for ca in self.cas if ca.subject[2] == path[-1].issuer]
+        return any(holds(path, at) for path in paths)
+
+    def is_named(self, own, others):
+        """Whether names of issuers lead from a certificate to a CA of this authority, whoever has signed them."""
+        met = [own]
+        for one in met:
+            if any(ca.subject[2] == one.issuer for ca in self.cas):
+                return True
+            met += [other for other in others if other.subject[2] == one.issuer and other not in met]
+        return False
+
+
+def issues(certificate):
+    return certificate.is_ca and (certificate.usage is None or bool(certificate.usage & 0x04))
+
+
+def holds(path, at):
+    """RFC 5280, section 6.1, without policies; a CA that limits names is not judged here, and does not hold."""
+    try:
+        return path_holds(path, at)
+    except NOT_READ:
+        return False
+
+
+def path_holds(path, at):
+    for place, one in enumerate(path):
+        if not (one.since <= at <= one.until and one.is_strong() and one.critical <= UNDERSTOOD):
+            return False
+        if one.purposes is not None and TIME_STAMPING not in one.purposes:
+            return False
+        if place and not (issues(one) and NAME_LIMITS not in one.extensions and (one.length is None or place - 1 <= one.length)):
+            return False
+        if place + 1 < len(path):
+            algorithm = SIGNATURES.get(one.algorithm)
+            if algorithm is None or not path[place + 1].has_signed(algorithm, one.body[2], one.signature):
+                return False
+    return True
+
+
+class Watch:
+    """Looks at time stamps: beside checkpoints, and those that were handed over."""
+
+    def __init__(self, authorities, given):
+        self.authorities, self.silent = authorities, list(authorities)
+        self.lost, self.stamped, self.unchecked = {}, {}, 0
+        for file in given:
+            with open(file, "rb") as opened:
+                self.lost[file] = opened.read(STAMP_LIMIT + 1)
+
+    def see(self, note, beside=()):
+        """Returns what does not hold, each as a sentence."""
+        found, digest = [], hashlib.sha256(note.text.encode()).digest()
+        for data in [*beside, *self.take(digest)]:
+            try:
+                self.judge(Stamp(data), note.size, digest)
+            except Unfit as error:
+                found.append(f"the time stamp of the checkpoint of {note.size} rows {error}")
+        return found
+
+    def take(self, digest):
+        """Those of the given ones, not found yet, that are of this text."""
+        found = [file for file, data in self.lost.items() if imprint_of(data) == digest]
+        return [self.lost.pop(file) for file in found]
+
+    def judge(self, stamp, size, digest):
+        if stamp.imprint != digest:
+            raise Unfit("is of another text")
+        if not self.authorities:
+            self.unchecked += 1
+            return
+        own, others = stamp.signer()
+        by = [one for one in self.authorities if one.vouches(own, others, stamp.at)]
+        if not by and any(one.is_named(own, others) for one in self.authorities):
+            raise Unfit("is not by the CA that it names")
+        if not by:
+            self.unchecked += 1
+            return
+        self.silent = [one for one in self.silent if one not in by]
+        count, last, at = self.stamped.get(own.name, (0, -1, ""))
+        self.stamped[own.name] = (count + 1, last, at) if last > size else (count + 1, size, stamp.text)
+
+    def end(self):
+        """What is wrong beside single checkpoints, each as a sentence."""
+        for file, data in self.lost.items():
+            readable = imprint_of(data) is not None
+            yield f"the time stamp {file} " + ("is of no checkpoint that is here" if readable else "cannot be read")
+        for one in self.silent:
+            yield f"no checkpoint is stamped by an authority of {one.given}"
+
+    def lines(self):
+        for name, (count, size, at) in self.stamped.items():
+            yield f"{counts(count, 'time stamp')} by {name}, the last of the checkpoint of {size} rows at {at}"
+        if self.unchecked:
+            yield f"{counts(self.unchecked, 'time stamp')} whose authority was not checked"
+
+
+def imprint_of(data):
+    try:
+        return Stamp(data).imprint
+    except Unfit:
+        return None
+
+
 class Trusted:
     """What whoever verifies has from elsewhere than the log."""
 
@@ -1005,9 +1471,10 @@ class Trusted:
         self.notes = [note for file in options.checkpoint for note in notes(text_of(file))]
         if options.checkpoint and not self.notes:
             raise Malformed("there is no checkpoint in the file that was given")
+        self.stamps = Watch([Authority(file) for file in options.tsa], options.timestamp)
 
     def anything(self):
-        return bool(self.keys or self.witnesses or self.notes)
+        return bool(self.keys or self.witnesses or self.notes or self.stamps.authorities or self.stamps.lost)
 
 
 def text_of(file):
@@ -1057,6 +1524,7 @@ class Seals:
         for key in self.trusted.witnesses:
             if key.name not in self.witnessed:
                 self.problems.append(f"no checkpoint is cosigned by the witness {key.name}")
+        self.problems.extend(self.trusted.stamps.end())
         if not self.wanted:
             return None
         return f"there are {rows} rows, but a checkpoint of {self.wanted[0].size} rows was signed"
@@ -1066,6 +1534,7 @@ class Seals:
 
 
 def look(note, trusted, seals):
+    seals.problems.extend(trusted.stamps.see(note))
     if note.origin != seals.origin:
         seals.problems.append(f"the kept checkpoint of {note.size} rows is of another log: {note.origin}")
     if trusted.keys:
@@ -1079,11 +1548,12 @@ def look(note, trusted, seals):
             seals.witnessed[key.name] = at
 
 
-def conclusion(vouched, witnessed):
-    seen = ", ".join(f"{name} at {instant(at)}" for name, at in witnessed.items())
-    if not vouched:  # a witness cosigns any log that it knows: its key does not say which one is meant
+def conclusion(vouched, witnessed, stamps):
+    if not vouched:  # a witness cosigns, and an authority stamps, any log: they do not say which one is meant
         return "CONSISTENT, NOT WITNESSED"
-    return "VERIFIED" + (f", WITNESSED by {seen}" if seen else "")
+    seen = ", ".join(f"{name} at {instant(at)}" for name, at in witnessed.items())
+    stamped = ", ".join(f"{name} at {at}" for name, (_, _, at) in stamps.items())
+    return "VERIFIED" + (f", WITNESSED by {seen}" if seen else "") + (f", STAMPED by {stamped}" if stamped else "")
 
 
 def instant(seconds):
@@ -1152,6 +1622,8 @@ def verify_receipt(receipt, trusted, body):
             at = key.signed(note)
             if at is not False:
                 witnessed[key.name] = at
+        for problem in trusted.stamps.see(note):
+            raise Wrong(3, problem)
         print(f"row {place}: {leaf.get('status')} {leaf.get('action')} at {leaf.get('recorded_at')}, "
               f"leaf {index} of {note.size} in {note.origin}")  # fmt: skip
         if isinstance(leaf.get("detail"), dict):
@@ -1159,12 +1631,16 @@ def verify_receipt(receipt, trusted, body):
     for key in trusted.witnesses:
         if key.name not in witnessed:
             raise Wrong(3, f"no checkpoint is cosigned by the witness {key.name}")
+    for problem in trusted.stamps.end():
+        raise Wrong(3, problem)
     if body is not None:
         label = opened(details, receipt.get("salts"), body)
         if label is None:
             raise Wrong(2, "the body is not the one that was recorded")
         print(f"the body of {len(body)} bytes is the one that was judged ({label})")
-    print(conclusion(vouched, witnessed))
+    for line in trusted.stamps.lines():
+        print(line)
+    print(conclusion(vouched, witnessed, trusted.stamps.stamped))
 
 
 def proof_in(text):
@@ -1319,7 +1795,7 @@ class PackSeals(Seals):
     def __init__(self, pack, trusted):
         super().__init__(trusted)
         self.pack, self.at, self.origin = pack, pack.first, pack.origin
-        self.notes, self.compared = [], False
+        self.notes, self.compared, self.stamps = [], False, {}
         self.tiles = -(-(pack.first + pack.rows) // 256) - pack.first // 256
 
     def add(self, leaf):
@@ -1344,13 +1820,14 @@ class PackSeals(Seals):
                 raise Malformed("key.txt is not in the pack")
             own = [Key(line) for line in self.pack.bytes("key.txt").decode().split("\n") if line]
             stored = sorted((Note(self.pack.bytes(n).decode()) for n in names), key=lambda note: note.size)
+            self.read_stamps({note.size for note in stored})
             if not stored or stored[-1].size < self.pack.first + self.pack.rows:
                 raise Malformed("no checkpoint covers the rows")
             self.pack.bound(stored[-1].size)
             for note in stored:
                 if not note.is_signed(own) and not note.is_signed(self.trusted.keys):
                     self.problems.append(f"the checkpoint of {note.size} rows is not signed by its log")
-                self.check(note)
+                self.check(note, self.stamps.get(note.size, []))
             if self.trusted.keys and not stored[-1].is_signed(self.trusted.keys):
                 self.problems.append("the newest checkpoint is not signed by the key that was given")
             for note in [note for note in self.trusted.notes if 0 < note.size <= stored[-1].size]:
@@ -1361,9 +1838,19 @@ class PackSeals(Seals):
         for key in self.trusted.witnesses:
             if key.name not in self.witnessed:
                 self.problems.append(f"no checkpoint is cosigned by the witness {key.name}")
+        self.problems.extend(self.trusted.stamps.end())
         self.signed = self.sealed if self.trusted.keys else 0
         beyond = [note.size for note in self.trusted.notes if self.sealed and note.size > self.sealed]
         return f"the pack ends at {self.sealed} rows, but a checkpoint of {beyond[0]} rows was kept" if beyond else None
+
+    def read_stamps(self, sizes):
+        """Those of the pack, by the size of their checkpoint. One may have several, by several authorities."""
+        for name in sorted(self.pack.sizes):
+            found = re.fullmatch(r"anchors/([0-9]+)(?:-[0-9]+)?\.tsr", name)
+            if found and int(found[1]) not in sizes:
+                raise Malformed(f"there is a time stamp of {found[1]} rows, but no such checkpoint")
+            if found:
+                self.stamps.setdefault(int(found[1]), []).append(self.pack.bytes(name, 1 << 20))
 
     def vouched(self):
         return not self.problems and bool(self.signed or self.compared)
@@ -1377,7 +1864,8 @@ class PackSeals(Seals):
         self.compared = True
         self.check(note)
 
-    def check(self, note):
+    def check(self, note, stamps=()):
+        self.problems.extend(self.trusted.stamps.see(note, stamps))
         if note.origin != self.origin:
             self.problems.append(f"the checkpoint of {note.size} rows is of another log: {note.origin}")
         if note.size and self.pack.root(note.size) == note.root:
@@ -1538,7 +2026,9 @@ def report(chain, bad, walk, seals, options, tables=None):
             print(f"{fit} of {seals.origin} fit, up to {seals.sealed} rows")
             if chain.rows > seals.sealed:
                 print(f"{chain.rows - seals.sealed} rows are behind the last checkpoint")
-        print(conclusion(seals.vouched(), seals.witnessed) if seals else conclusion(False, {}))
+        for line in seals.trusted.stamps.lines() if seals else []:
+            print(line)
+        print(conclusion(seals.vouched(), seals.witnessed, seals.trusted.stamps.stamped) if seals else conclusion(False, {}, {}))
     return code
 
 
@@ -1587,7 +2077,8 @@ def main():
     arguments = Arguments(prog="verify.py", description="Verifies an export of a Sallyport audit ledger.")
     arguments.epilog = (
         "Exit code: 0 whole; 9 not an export, or not readable; 2 a row was changed, is missing or is there twice, a "
-        "stream lacks its beginning, or the body is another; 3 a checkpoint, a signature or a proof does not fit; 4 rows "
+        "stream lacks its beginning, or the body is another; 3 a checkpoint, a signature, a time stamp or a proof does not fit; "
+        "4 rows "
         "are missing at the end; 5 a decision does not follow from the rows before it."
     )
     arguments.add_argument("file", metavar="FILE", help="an NDJSON export (- reads standard input), a pack of evidence, or a receipt")
@@ -1596,6 +2087,8 @@ def main():
     for name, about in (("key", "a verifier key of the log, or a file of them"), ("witness", "the same of a witness")):
         arguments.add_argument(f"--{name}", metavar="VKEY|FILE", action="append", default=[], help=about)
     arguments.add_argument("--checkpoint", metavar="FILE", action="append", default=[], help="checkpoints kept elsewhere")
+    arguments.add_argument("--tsa", metavar="FILE", action="append", default=[], help="CA certificates (PEM) of a time-stamping authority")
+    arguments.add_argument("--timestamp", metavar="FILE", action="append", default=[], help="a time stamp (.tsr) of a checkpoint that is here")
     arguments.add_argument("--body", metavar="FILE", help="the body that a receipt must be about")
     options = arguments.parse_args()
     try:

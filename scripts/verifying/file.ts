@@ -3,7 +3,7 @@ import { exportedBlocks, NotAnExport } from '../../db/audit/export.ts'
 import { type Inspection, inspectRows, type Rows } from '../../db/audit/inspect.ts'
 import type { StoredRow } from '../../db/audit/leaf.ts'
 import { inspectTree } from '../../db/audit/tree/inspect.ts'
-import { NOTHING_TRUSTED, type Trusted } from '../../db/audit/tree/trusted.ts'
+import { type Trusted, trustsNothing } from '../../db/audit/tree/trusted.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
 import { blocksOf } from '../lines.ts'
 import { inspectPack } from './inspect-pack.ts'
@@ -21,7 +21,7 @@ export async function inspectFile(file: string, authority: boolean, trusted: Tru
   const rows = exportedBlocks(
     blocksOf(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
   )
-  const tree = trusted === NOTHING_TRUSTED ? undefined : inspectTree(null, trusted)
+  const tree = trustsNothing(trusted) ? undefined : inspectTree(null, trusted)
   try {
     return await inspectRows(shown(rows), { authority, tree })
   } catch (error) {

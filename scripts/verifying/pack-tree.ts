@@ -4,6 +4,7 @@ import { Malformed } from '../../db/audit/tree/note.ts'
 import { TILE_WIDTH } from '../../db/audit/tree/tiles.ts'
 import {
   isSignedBy,
+  NO_STAMPS,
   type SignedCheckpoint,
   type Trusted,
   type Witnessed,
@@ -43,6 +44,7 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
     if (size > 0 && (await rootAt(pack, size)).equals(root)) fitting += 1
     else problems.push(`the checkpoint of ${size} rows has another root than the tiles`)
     for (const one of witnessesOf(checkpoint, trusted.witnesses)) witnessed.set(one.name, one)
+    problems.push(...((await trusted.stamps?.see(checkpoint, checkpoint.stamps ?? [])) ?? []))
   }
 
   /** Returns whether a checkpoint that was kept elsewhere could be compared. */
@@ -83,18 +85,26 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
   }
 
   async function verdict(): Promise<TreeVerdict> {
-    if (count < pack.rows) return found(0, false, `there are ${count} rows, but the pack says ${pack.rows}`)
+    if (count < pack.rows)
+      return found(0, false, NO_STAMPS, `there are ${count} rows, but the pack says ${pack.rows}`)
     if (count > pack.rows) problems.push(`there are ${count} rows, but the pack says ${pack.rows}`)
     const { sealed, vouched } = (await tried(compareAll)) ?? { sealed: 0, vouched: false }
     for (const { name } of trusted.witnesses) {
       if (!witnessed.has(name)) problems.push(`no checkpoint is cosigned by the witness ${name}`)
     }
+    const { problems: unstamped, ...stamps } = trusted.stamps?.end() ?? NO_STAMPS
+    problems.push(...unstamped)
     const beyond = sealed > 0 ? trusted.checkpoints.find(({ size }) => size > sealed) : undefined
     const cut = beyond && `the pack ends at ${sealed} rows, but a checkpoint of ${beyond.size} rows was kept`
-    return found(sealed, vouched && problems.length === 0, cut ?? null)
+    return found(sealed, vouched && problems.length === 0, stamps, cut ?? null)
   }
 
-  const found = (sealed: number, vouched: boolean, cutShort: string | null): TreeVerdict => ({
+  const found = (
+    sealed: number,
+    vouched: boolean,
+    { stamped, unchecked }: TreeVerdict['stamps'],
+    cutShort: string | null,
+  ): TreeVerdict => ({
     origin: pack.origin,
     checkpoints: fitting,
     tiles: Math.ceil((pack.first + pack.rows) / TILE_WIDTH) - Math.floor(pack.first / TILE_WIDTH),
@@ -104,6 +114,7 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
     cutShort,
     vouched,
     witnessed: [...witnessed.values()],
+    stamps: { stamped, unchecked },
   })
 
   return {

@@ -48,7 +48,14 @@ export async function openPack(path: string): Promise<Pack> {
     checkpoints: async () => {
       const names = zip.names.filter((name) => /^checkpoints\/[0-9]+\.txt$/.test(name))
       const texts = await Promise.all(names.map((name) => textOf(zip, name)))
-      return texts.map(parseSigned).toSorted((one, other) => one.size - other.size)
+      const stamps = await stampsIn(zip)
+      const found = texts
+        .map(parseSigned)
+        .map((signed) => ({ ...signed, stamps: stamps.get(signed.size) ?? [] }))
+      const lone = [...stamps.keys()].find((size) => !found.some((signed) => signed.size === size))
+      if (lone !== undefined)
+        throw new Malformed(`there is a time stamp of ${lone} rows, but no such checkpoint`)
+      return found.toSorted((one, other) => one.size - other.size)
     },
     tile: tilesIn(zip),
   }
@@ -57,6 +64,17 @@ export async function openPack(path: string): Promise<Pack> {
 async function textOf(zip: Zip, name: string): Promise<string> {
   if (!zip.names.includes(name)) throw new Malformed(`${name} is not in the pack`)
   return (await zip.bytes(name, NOTE_LIMIT)).toString()
+}
+
+/** The time stamps of a pack, by the size of their checkpoint. One may have several, by several authorities. */
+async function stampsIn(zip: Zip): Promise<ReadonlyMap<number, readonly Buffer[]>> {
+  const found = new Map<number, Buffer[]>()
+  for (const name of zip.names.toSorted()) {
+    const [, size] = /^anchors\/([0-9]+)(?:-[0-9]+)?\.tsr$/.exec(name) ?? []
+    if (size !== undefined)
+      found.set(Number(size), [...(found.get(Number(size)) ?? []), await zip.bytes(name, NOTE_LIMIT)])
+  }
+  return found
 }
 
 export function asObject(bytes: Buffer): Members | null {

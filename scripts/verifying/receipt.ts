@@ -2,7 +2,14 @@ import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { Malformed } from '../../db/audit/tree/note.ts'
 import { parseTlogProof, provesLeaf } from '../../db/audit/tree/tlog-proof.ts'
-import { isSignedBy, type Trusted, type Witnessed, witnessesOf } from '../../db/audit/tree/trusted.ts'
+import {
+  isSignedBy,
+  NO_STAMPS,
+  type StampTally,
+  type Trusted,
+  type Witnessed,
+  witnessesOf,
+} from '../../db/audit/tree/trusted.ts'
 import { isObject, type Members } from '../../db/json.ts'
 
 /** What verifying a receipt came to (docs/ledger.md#receipts). */
@@ -14,6 +21,7 @@ export interface ReceiptVerdict {
   readonly lines: readonly string[]
   readonly vouched: boolean
   readonly witnessed: readonly Witnessed[]
+  readonly stamps: Omit<StampTally, 'problems'>
 }
 
 interface Row {
@@ -39,11 +47,11 @@ const isRow = (row: unknown): row is Row =>
  * Verifies a receipt: each leaf is in the tree of a checkpoint that its log has signed, and, where a body is given,
  * the decision commits to exactly these bytes.
  */
-export function verifyReceipt(
+export async function verifyReceipt(
   { rows, salts }: NonNullable<ReturnType<typeof receiptIn>>,
   trusted: Trusted,
   body: Buffer | null,
-): ReceiptVerdict {
+): Promise<ReceiptVerdict> {
   const lines: string[] = []
   const witnessed = new Map<string, Witnessed>()
   const bad = (code: 2 | 3, problem: string): ReceiptVerdict => ({
@@ -52,6 +60,7 @@ export function verifyReceipt(
     lines,
     vouched: false,
     witnessed: [],
+    stamps: NOT_STAMPED,
   })
   const opened: Members[] = []
   let first: Members | null = null
@@ -77,6 +86,8 @@ export function verifyReceipt(
       return bad(3, `the checkpoint of ${checkpoint.size} rows is not the one that was kept`)
     if (trusted.keys.length === 0 && !kept) vouched = false
     for (const one of witnessesOf({ ...checkpoint, note }, trusted.witnesses)) witnessed.set(one.name, one)
+    const [fault] = (await trusted.stamps?.see({ ...checkpoint, note }, [])) ?? []
+    if (fault !== undefined) return bad(3, fault)
     lines.push(
       `row ${place}: ${String(row.status)} ${String(row.action)} at ${String(row.recorded_at)}, leaf ${index} of ${checkpoint.size} in ${checkpoint.origin}`,
     )
@@ -84,13 +95,18 @@ export function verifyReceipt(
   }
   const missing = trusted.witnesses.find(({ name }) => !witnessed.has(name))
   if (missing) return bad(3, `no checkpoint is cosigned by the witness ${missing.name}`)
+  const { problems, ...stamps } = trusted.stamps?.end() ?? NO_STAMPS
+  const [unstamped] = problems
+  if (unstamped !== undefined) return bad(3, unstamped)
   if (body) {
     const label = openedBy(opened, salts, body)
     if (label === null) return bad(2, 'the body is not the one that was recorded')
     lines.push(`the body of ${body.length} bytes is the one that was judged (${label})`)
   }
-  return { code: 0, problem: null, lines, vouched, witnessed: [...witnessed.values()] }
+  return { code: 0, problem: null, lines, vouched, witnessed: [...witnessed.values()], stamps }
 }
+
+const NOT_STAMPED = { stamped: [], unchecked: 0 }
 
 /** Why a row cannot stand in a receipt behind its first one; null where it can. A receipt is about one request. */
 function outOfOrder(row: Members, first: Members): string | null {

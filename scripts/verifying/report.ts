@@ -1,7 +1,7 @@
 import { isSound, type Recomputed } from '../../db/audit/authority/recompute.ts'
 import type { Inspection } from '../../db/audit/inspect.ts'
 import type { TreeVerdict } from '../../db/audit/tree/inspect.ts'
-import type { Witnessed } from '../../db/audit/tree/trusted.ts'
+import type { StampTally, Witnessed } from '../../db/audit/tree/trusted.ts'
 import type { BadRow } from '../../db/audit/verify.ts'
 import type { ReceiptVerdict } from './receipt.ts'
 
@@ -27,28 +27,51 @@ export function linesOfReport({
   if (authority) lines.push(...authorityLines(authority))
   lines.push(...notes)
   if (!isWhole || (authority && !isSound(authority))) return lines
-  return [...lines, conclusion(tree?.vouched ?? false, tree?.witnessed ?? [])]
+  return [...lines, tree ? conclusion(tree) : NOT_WITNESSED]
 }
 
-function treeLines({ origin, checkpoints, tiles, sealed, behind }: TreeVerdict): readonly string[] {
+function treeLines({ origin, checkpoints, tiles, sealed, behind, stamps }: TreeVerdict): readonly string[] {
   const found = [counts(checkpoints, 'checkpoint'), ...(tiles > 0 ? [counts(tiles, 'tile')] : [])]
   const counted = `${found.join(' and ')} of ${origin} fit, up to ${sealed} rows`
-  return behind > 0 ? [counted, `${behind} rows are behind the last checkpoint`] : [counted]
+  const late = behind > 0 ? [`${behind} rows are behind the last checkpoint`] : []
+  return [counted, ...late, ...stampLines(stamps)]
 }
+
+const stampLines = ({ stamped, unchecked }: Stamps): readonly string[] => [
+  ...stamped.map(
+    ({ name, at, size, count }) =>
+      `${counts(count, 'time stamp')} by ${name}, the last of the checkpoint of ${size} rows at ${at}`,
+  ),
+  ...(unchecked > 0 ? [`${counts(unchecked, 'time stamp')} whose authority was not checked`] : []),
+]
 
 const counts = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
 
+type Stamps = Omit<StampTally, 'problems'>
+
+interface Concluded {
+  readonly vouched: boolean
+  readonly witnessed: readonly Witnessed[]
+  readonly stamps: Stamps
+}
+
+// A witness cosigns, and an authority stamps, any log: they do not say which one is meant.
+const NOT_WITNESSED = 'CONSISTENT, NOT WITNESSED'
+
 /** The last line, where nothing is wrong. */
-function conclusion(vouched: boolean, witnessed: readonly Witnessed[]): string {
-  const seen = witnessed.map(({ name, at }) => `${name} at ${at}`).join(', ')
-  const by = seen === '' ? '' : `, WITNESSED by ${seen}`
-  // A witness cosigns any log that it knows: its key does not say which one is meant.
-  return vouched ? `VERIFIED${by}` : 'CONSISTENT, NOT WITNESSED'
+const conclusion = ({ vouched, witnessed, stamps }: Concluded): string =>
+  vouched ? `VERIFIED${saidBy('WITNESSED', witnessed)}${saidBy('STAMPED', stamps.stamped)}` : NOT_WITNESSED
+
+function saidBy(what: string, whom: readonly Witnessed[]): string {
+  const all = whom.map(({ name, at }) => `${name} at ${at}`).join(', ')
+  return all === '' ? '' : `, ${what} by ${all}`
 }
 
 /** The report of a receipt. */
-export const receiptLines = ({ problem, lines, vouched, witnessed }: ReceiptVerdict): readonly string[] =>
-  problem === null ? [...lines, conclusion(vouched, witnessed)] : [...lines, `BAD: ${problem}`]
+export const receiptLines = ({ problem, lines, ...verdict }: ReceiptVerdict): readonly string[] =>
+  problem === null
+    ? [...lines, ...stampLines(verdict.stamps), conclusion(verdict)]
+    : [...lines, `BAD: ${problem}`]
 
 const problemOf = ({ stream, seq, problem }: BadRow): string => `row ${stream}:${seq} ${problem}`
 

@@ -1,8 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { stampAuthority } from '../../certs/timestamps/judge.ts'
 import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/audit/tree/note.ts'
-import { NOTHING_TRUSTED, parseAllSigned, type Trusted } from '../../db/audit/tree/trusted.ts'
+import { parseAllSigned, type Trusted } from '../../db/audit/tree/trusted.ts'
 import { messageOf } from '../../db/error-message.ts'
 import { type Options, WrongUsage } from '../command.ts'
+import { stampWatch } from './stamps.ts'
 
 /** The options by which whoever verifies says what it has from elsewhere. */
 export const TRUSTED = {
@@ -24,18 +26,40 @@ export const TRUSTED = {
     value: 'VKEY|FILE',
     description: 'the verifier key of a witness that must have cosigned',
   },
+  tsa: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE',
+    description: 'CA certificates (PEM) of a time-stamping authority that must have stamped a checkpoint',
+  },
+  timestamp: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE',
+    description: 'a time stamp (RFC 3161, .tsr) of a checkpoint that is here, or that --checkpoint brings',
+  },
 } as const satisfies Options
 
 interface Given {
   readonly key?: readonly string[] | undefined
   readonly checkpoint?: readonly string[] | undefined
   readonly witness?: readonly string[] | undefined
+  readonly tsa?: readonly string[] | undefined
+  readonly timestamp?: readonly string[] | undefined
 }
 
-/** Reads what was given. Throws one sentence where a key or a checkpoint is none. */
-export function trustedIn({ key = [], checkpoint = [], witness = [] }: Given): Trusted {
-  if (key.length + checkpoint.length + witness.length === 0) return NOTHING_TRUSTED
+/** Reads what was given. Throws one sentence where a key, a checkpoint or a CA is none. */
+export function trustedIn({
+  key = [],
+  checkpoint = [],
+  witness = [],
+  tsa = [],
+  timestamp = [],
+}: Given): Trusted {
+  const authorities = tsa.map((file) => named(file, () => stampAuthority(file, readFileSync(file, 'utf8'))))
+  const stamps = timestamp.map((file) => ({ file, bytes: named(file, () => readFileSync(file)) }))
   return {
+    stamps: stampWatch(authorities, stamps),
     keys: key.flatMap((given) => keysIn(given, 'log')),
     witnesses: witness.flatMap((given) => keysIn(given, 'witness')),
     checkpoints: checkpoint.flatMap((file) => {

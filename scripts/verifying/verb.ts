@@ -29,8 +29,8 @@ export const verifyingVerb = ({ inspect, ...named }: Verifying): Verb =>
       json: { type: 'boolean', description: 'print what was found as one JSON object' },
     },
     notes: `Exit code, the first that fits: 9 not a ledger, or not readable; 2 a row was changed, is missing or is there
-twice, schema or tables are not what they must be, or the body is another; 3 a tile, a checkpoint, a signature or a proof does
-not fit; 4 rows are missing at the end; 5 a decision does not follow from what the rows before it say; 0 whole.
+twice, schema or tables are not what they must be, or the body is another; 3 a tile, a checkpoint, a signature, a time stamp or a
+proof does not fit; 4 rows are missing at the end; 5 a decision does not follow from what the rows before it say; 0 whole.
 A row is named as stream:seq. Without a key or a checkpoint from elsewhere the best verdict is CONSISTENT, NOT WITNESSED: who
 owns the database and its keys can write all of it anew.`,
     failing: { as: 'verify', usage: UNREADABLE, failed: UNREADABLE },
@@ -39,7 +39,7 @@ owns the database and its keys can write all of it anew.`,
       const trusted = trustedIn(given)
       const receipt = receiptAt(source)
       if (receipt) {
-        const verdict = verifyReceipt(receipt, trusted, body === undefined ? null : readFileSync(body))
+        const verdict = await verifyReceipt(receipt, trusted, body === undefined ? null : readFileSync(body))
         print(json ? [JSON.stringify(verdict)] : receiptLines(verdict))
         return verdict.code
       }

@@ -1,5 +1,13 @@
 import { Malformed, type VerifierKey } from './note.ts'
-import { isSignedBy, type SignedCheckpoint, type Trusted, type Witnessed, witnessesOf } from './trusted.ts'
+import {
+  isSignedBy,
+  NO_STAMPS,
+  type SignedCheckpoint,
+  type StampTally,
+  type Trusted,
+  type Witnessed,
+  witnessesOf,
+} from './trusted.ts'
 import { type StoredTreeParts, type TreeWalk, treeWalk, type Walked } from './walk.ts'
 
 /** What stands beside the rows of a log. */
@@ -29,6 +37,7 @@ export interface TreeVerdict {
   /** Whether a key or a checkpoint from elsewhere vouches for the sealed rows. */
   readonly vouched: boolean
   readonly witnessed: readonly Witnessed[]
+  readonly stamps: Omit<StampTally, 'problems'>
 }
 
 /** Holds the rows of a log against its stored tree, and against what was kept elsewhere. */
@@ -62,6 +71,12 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
     for (const one of witnessesOf(checkpoint, trusted.witnesses)) witnessed.set(one.name, one)
   }
 
+  async function lookAtStamps(checkpoint: SignedCheckpoint): Promise<void> {
+    const { stamps = [] } = checkpoint
+    const found = trusted.stamps && (await trusted.stamps.see(checkpoint, stamps))
+    for (const sentence of found ?? []) fault(sentence)
+  }
+
   async function* claimed() {
     try {
       yield* merged()
@@ -76,15 +91,17 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
     // It came from elsewhere: that a former key of the log has signed it is as good.
     const known = [...trusted.keys, ...(stored?.keys ?? [])]
     const keysOfKept = known.length > 0 ? known : null
-    const meet = (checkpoint: SignedCheckpoint, isKept: boolean) => {
+    const meet = async (checkpoint: SignedCheckpoint, isKept: boolean) => {
+      await lookAtStamps(checkpoint)
       look(checkpoint, isKept ? keysOfKept : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
       return { size: checkpoint.size, root: checkpoint.root.toString('base64') }
     }
     for await (const checkpoint of stored?.checkpoints ?? []) {
-      while (kept[0] && kept[0].size <= checkpoint.size) yield meet(kept.shift() as SignedCheckpoint, true)
-      yield meet(checkpoint, false)
+      while (kept[0] && kept[0].size <= checkpoint.size)
+        yield await meet(kept.shift() as SignedCheckpoint, true)
+      yield await meet(checkpoint, false)
     }
-    for (const checkpoint of kept) yield meet(checkpoint, true)
+    for (const checkpoint of kept) yield await meet(checkpoint, true)
   }
 
   const tiles = stored?.tiles
@@ -98,6 +115,8 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
     if (trusted.keys.length > 0 && last === null) fault(NO_CHECKPOINT)
     const missing = trusted.witnesses.filter(({ name }) => !witnessed.has(name))
     for (const { name } of missing) fault(`no checkpoint is cosigned by the witness ${name}`)
+    const { problems: unstamped, ...stamps } = trusted.stamps?.end() ?? NO_STAMPS
+    for (const sentence of unstamped) fault(sentence)
     const vouched = problems.length === 0 && beyond === null && (signed > 0 || trusted.checkpoints.length > 0)
     return {
       origin,
@@ -109,6 +128,7 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
         beyond === null ? null : `there are ${rows} rows, but a checkpoint of ${beyond.size} rows was signed`,
       vouched,
       witnessed: [...witnessed.values()],
+      stamps,
     }
   }
   return { add: (leaf) => walk.add(leaf), verdict: async () => conclude(await walk.end()) }

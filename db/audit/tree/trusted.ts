@@ -7,13 +7,46 @@ export interface Trusted {
   readonly keys: readonly VerifierKey[]
   readonly witnesses: readonly VerifierKey[]
   readonly checkpoints: readonly SignedCheckpoint[]
+  /** Absent: nobody looks at time stamps. */
+  readonly stamps?: StampWatch
 }
 
 export const NOTHING_TRUSTED: Trusted = { keys: [], witnesses: [], checkpoints: [] }
 
+/** Whether there is nothing from elsewhere to hold a log against. */
+export const trustsNothing = ({ keys, witnesses, checkpoints, stamps }: Trusted): boolean =>
+  keys.length + witnesses.length + checkpoints.length === 0 && !stamps?.isWanted
+
+/** Looks at the time stamps of checkpoints, in one verification. The database knows no certificates: whoever verifies does. */
+export interface StampWatch {
+  /** Whether an authority, or a time stamp, was given from elsewhere. */
+  readonly isWanted: boolean
+  /** Looks at the time stamps beside a checkpoint. Returns what does not hold, each as a sentence. */
+  readonly see: (checkpoint: SignedCheckpoint, stamps: readonly Uint8Array[]) => Promise<readonly string[]>
+  readonly end: () => StampTally
+}
+
+/** What came of looking at time stamps. */
+export interface StampTally {
+  /** What does not hold beside single checkpoints, each as a sentence. */
+  readonly problems: readonly string[]
+  readonly stamped: readonly Stamped[]
+  /** Those that fit, by authorities that were not given. */
+  readonly unchecked: number
+}
+
+/** An authority that has stamped checkpoints, the last of them so. */
+export interface Stamped extends Witnessed {
+  readonly count: number
+}
+
+export const NO_STAMPS: StampTally = { problems: [], stamped: [], unchecked: 0 }
+
 /** A checkpoint with the note that it stands in. */
 export interface SignedCheckpoint extends Checkpoint {
   readonly note: Note
+  /** The time stamps that lie beside it. DER, or whatever is stored there. */
+  readonly stamps?: readonly Uint8Array[]
 }
 
 /** Reads a signed checkpoint. Verifies nothing. Throws `Malformed`. */

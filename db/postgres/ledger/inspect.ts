@@ -1,7 +1,7 @@
 import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
 import { exportLines, ledgerRows } from '../../audit/read.ts'
 import { inspectTree } from '../../audit/tree/inspect.ts'
-import { NOTHING_TRUSTED, type Trusted } from '../../audit/tree/trusted.ts'
+import { NOTHING_TRUSTED, type Trusted, trustsNothing } from '../../audit/tree/trusted.ts'
 import { openReading } from '../reading.ts'
 import { placedPages } from './placed-rows.ts'
 import { auditSchemaProblem } from './schema.ts'
@@ -22,7 +22,7 @@ export async function inspectPostgres(
     const problem = await auditSchemaProblem(pool)
     const rows = ledgerRows(kysely, { pages: placedPages })
     const stored = await storedLog(kysely)
-    const tree = stored || trusted !== NOTHING_TRUSTED ? inspectTree(stored, trusted) : undefined
+    const tree = stored || !trustsNothing(trusted) ? inspectTree(stored, trusted) : undefined
     const inspection = await inspectRows(shown(rows), { authority: true, tree })
     return {
       ...inspection,

@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { StoredLog } from '../../audit/tree/inspect.ts'
 import { readableKeys } from '../../audit/tree/note.ts'
+import { stampsBetween, stampsBySize } from '../../audit/tree/stamps.ts'
 import {
   keysOf,
   newestCheckpoint,
@@ -46,8 +47,11 @@ async function* checkpoints(db: Db, tree: StoredTree, newest: number): AsyncGene
       .orderBy('size')
       .limit(PAGE)
       .execute()
+    const until = rows.at(-1)?.size ?? after
+    const stamps = stampsBySize(await stampsBetween(db, tree.tree, { after, until }))
     for (const row of rows) {
-      yield parseSigned(await noteOfCheckpoint(db, tree, row))
+      const signed = parseSigned(await noteOfCheckpoint(db, tree, row))
+      yield { ...signed, stamps: stamps.get(row.size) ?? [] }
       after = row.size
     }
     if (rows.length < PAGE) return

@@ -5,7 +5,7 @@ import type { Replay } from '../../audit/authority/replay.ts'
 import { type Inspection, inspectRows, type Rows } from '../../audit/inspect.ts'
 import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
 import { inspectTree } from '../../audit/tree/inspect.ts'
-import { NOTHING_TRUSTED, type Trusted } from '../../audit/tree/trusted.ts'
+import { NOTHING_TRUSTED, type Trusted, trustsNothing } from '../../audit/tree/trusted.ts'
 import type { Damaged } from '../../audit/verify.ts'
 import { MIGRATIONS } from '../migrations.ts'
 import { type AuditSchema, auditSchemaProblem } from './form/schema.ts'
@@ -60,7 +60,7 @@ async function inspectOpened(
   const rows = shown(liveRows(db, () => atEnd.push(readBeside(db, expected)), behind))
   // Before the rows too: what is sealed is there.
   const stored = storedLog(db)
-  const tree = stored || trusted !== NOTHING_TRUSTED ? inspectTree(stored, trusted) : undefined
+  const tree = stored || !trustsNothing(trusted) ? inspectTree(stored, trusted) : undefined
   const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
   const { verdict } = inspection
   // Behind a bad row neither the tables nor the head say anything more.

@@ -2,6 +2,7 @@ import type SQLite from 'better-sqlite3'
 import { checkpointText } from '../../audit/tree/checkpoint.ts'
 import type { StoredLog } from '../../audit/tree/inspect.ts'
 import { noteOf, readableKeys } from '../../audit/tree/note.ts'
+import { stampsBySize } from '../../audit/tree/stamps.ts'
 import { parseSigned, type SignedCheckpoint } from '../../audit/tree/trusted.ts'
 
 interface TreeRow {
@@ -61,12 +62,18 @@ function* checkpoints(
       "select proof from audit_cosignatures where tree = ? and size = ? and proof like '— %' order by anchor",
     )
     .pluck()
+  const stamped = db.prepare<[number, number, number], { readonly size: number; readonly proof: string }>(
+    `select size, proof from audit_cosignatures
+     where tree = ? and size > ? and size <= ? and anchor like 'timestamp:%' order by size, anchor`,
+  )
   let after = -1
   for (;;) {
     const rows = page.all(tree, after, newest)
+    const stamps = stampsBySize(stamped.all(tree, after, rows.at(-1)?.size ?? after))
     for (const { size, root, signatures } of rows) {
       const text = checkpointText({ origin, size, root: Buffer.from(root, 'base64') })
-      yield parseSigned(noteOf(text, [...signatures.split('\n'), ...cosigned.all(tree, size)]))
+      const note = noteOf(text, [...signatures.split('\n'), ...cosigned.all(tree, size)])
+      yield { ...parseSigned(note), stamps: stamps.get(size) ?? [] }
       after = size
     }
     if (rows.length < PAGE) return

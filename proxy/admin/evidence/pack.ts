@@ -169,9 +169,20 @@ async function addAll(
     .where('anchor', 'like', 'timestamp:%')
     .orderBy('anchor')
     .execute()
-  for (const [size, proof] of new Map(stamps.map((stamp) => [stamp.size, stamp.proof])))
-    add(`anchors/${size}.tsr`, () => [Buffer.from(proof, 'base64')])
+  for (const [name, proof] of namedStamps(stamps)) add(name, () => [Buffer.from(proof, 'base64')])
   for (const [name, file] of Object.entries(VERIFIERS)) {
     if (existsSync(file)) add(name, () => [readFileSync(file)])
+  }
+}
+
+/** The files of time stamps: those of further authorities over the same checkpoint are numbered from 2. */
+function* namedStamps(
+  stamps: readonly { readonly size: number; readonly proof: string }[],
+): Generator<readonly [name: string, proof: string]> {
+  const counts = new Map<number, number>()
+  for (const { size, proof } of stamps) {
+    const count = (counts.get(size) ?? 0) + 1
+    counts.set(size, count)
+    yield [`anchors/${size}${count > 1 ? `-${count}` : ''}.tsr`, proof]
   }
 }

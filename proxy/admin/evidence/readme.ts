@@ -18,7 +18,8 @@ of the log ${tree.origin}, under a signed checkpoint of ${newest.size} rows.
     python3 verify.py PACK.zip --key 'VERIFIER KEY'
     node verify.mjs PACK.zip --key 'VERIFIER KEY'
 
-Take the verifier key, a checkpoint or the key of a witness from elsewhere than this pack: with those in it the best that anybody
+With \`--tsa CA.pem\` the time stamps in it are verified by the CA certificates of an authority that you trust. Take the verifier key, a checkpoint, the key
+of a witness or such a CA from elsewhere than this pack: with those in it the best that anybody
 can say is CONSISTENT, NOT WITNESSED. \`verify.py\` needs nothing but Python 3.9, \`verify.mjs\`, where it is here, nothing but Node 22. A verifier
 that comes with what it verifies may be forged with it: take them from elsewhere too, or compare the digests with those that the project publishes, or write
 your own from the project's page on the ledger.

@@ -6,6 +6,7 @@ import { type Identity, scratch, type TestGateway, testGateway } from '../../sup
 import { signer } from '../../support/sealed-log.ts'
 import { eventually } from '../../support/settled.ts'
 import { allVerifiers, withoutPython } from '../../support/verifiers.ts'
+import { changed } from '../../support/zips.ts'
 
 const verify = allVerifiers(t)
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
@@ -23,23 +24,6 @@ async function called(gateway: TestGateway, who: Identity, times: number): Promi
     () => gateway.call(who, 'GET', `/v1/audit/proofs/${last}`),
     ({ status, json }) => status === 200 && json.rows.length > 0,
   )
-}
-
-/** Changes a zip: Python's own library reads and writes it. `change` is Python over `files`, a dict of bytes. */
-function changed(from: string, to: string, change: string): void {
-  const program = `
-import hashlib, re, sys, zipfile
-with zipfile.ZipFile(sys.argv[1]) as z:
-    files = {n: z.read(n) for n in z.namelist()}
-def resum():
-    files["SHA256SUMS"] = "".join(f"{hashlib.sha256(d).hexdigest()}  {n}\\n" for n, d in files.items() if n != "SHA256SUMS").encode()
-${change}
-with zipfile.ZipFile(sys.argv[2], "w") as z:
-    for n, d in files.items():
-        z.writestr(n, d)
-`
-  const { status, stderr } = spawnSync('python3', ['-c', program, from, to], { encoding: 'utf8' })
-  if (status !== 0) throw new Error(stderr)
 }
 
 const FLIP = (name: string) => `b = bytearray(files[${name}]); b[5] ^= 1; files[${name}] = bytes(b)`

@@ -1,0 +1,85 @@
+import { hash } from 'node:crypto'
+import { type StampAuthority, stampJudge } from '../../certs/timestamps/judge.ts'
+import { readStamp, StampError } from '../../certs/timestamps/stamp.ts'
+import type { SignedCheckpoint, Stamped, StampWatch } from '../../db/audit/tree/trusted.ts'
+
+/** A time stamp that was handed over beside what is verified. */
+export interface GivenStamp {
+  readonly file: string
+  readonly bytes: Buffer
+}
+
+/**
+ * Watches time stamps by the authorities that were given, and has those that were given find their checkpoints: each
+ * must be of one. Every authority must have stamped one too.
+ */
+export function stampWatch(authorities: readonly StampAuthority[], given: readonly GivenStamp[]): StampWatch {
+  const judge = stampJudge(authorities)
+  const stamped = new Map<string, Stamped>()
+  const silent = new Set(authorities)
+  const lost = new Map(given.map((stamp) => [stamp, faultOf(stamp.bytes)]))
+  let unchecked = 0
+
+  /** Returns what is wrong, as a sentence; null where nothing is. */
+  async function judged(stamp: Uint8Array, { size, note }: SignedCheckpoint): Promise<string | null> {
+    try {
+      const found = await judge(stamp, note.text)
+      if (found === null) unchecked += 1
+      else count(found, size)
+      return null
+    } catch (error) {
+      if (!(error instanceof StampError)) throw error
+      return `the time stamp of the checkpoint of ${size} rows ${error.message}`
+    }
+  }
+
+  function count({ by, name, at }: NonNullable<Awaited<ReturnType<typeof judge>>>, size: number): void {
+    for (const authority of by) silent.delete(authority)
+    const known = stamped.get(name)
+    const last = known && known.size > size ? known : { name, at, size }
+    stamped.set(name, { ...last, count: (known?.count ?? 0) + 1 })
+  }
+
+  /** Those of the given ones, not found yet, that are of this text. */
+  function takeGiven(text: string): readonly Buffer[] {
+    if (lost.size === 0) return []
+    const digest = hash('sha256', text, 'buffer')
+    const found = [...lost.keys()].filter(({ bytes }) => imprintOf(bytes)?.equals(digest))
+    for (const stamp of found) lost.delete(stamp)
+    return found.map(({ bytes }) => bytes)
+  }
+
+  return {
+    isWanted: authorities.length + given.length > 0,
+    see: async (checkpoint, beside) => {
+      const found: (string | null)[] = []
+      for (const stamp of [...beside, ...takeGiven(checkpoint.note.text)])
+        found.push(await judged(stamp, checkpoint))
+      return found.filter((sentence) => sentence !== null)
+    },
+    end: () => ({
+      problems: [
+        ...[...lost].map(([{ file }, fault]) => `the time stamp ${file} ${fault ?? OF_NONE}`),
+        ...[...silent].map(({ given: by }) => `no checkpoint is stamped by an authority of ${by}`),
+      ],
+      stamped: [...stamped.values()],
+      unchecked,
+    }),
+  }
+}
+
+const OF_NONE = 'is of no checkpoint that is here'
+
+/** Why a time stamp cannot be read, as half a sentence; null where it can. */
+function faultOf(bytes: Buffer): string | null {
+  try {
+    readStamp(bytes)
+    return null
+  } catch (error) {
+    if (error instanceof StampError) return error.message
+    throw error
+  }
+}
+
+const imprintOf = (bytes: Buffer): Buffer | null =>
+  faultOf(bytes) === null ? readStamp(bytes).imprint : null
