@@ -1406,10 +1406,13 @@ class Watch:
         self.lost, self.stamped, self.unchecked = {}, {}, 0
         for file in given:
             with open(file, "rb") as opened:
-                self.lost[file] = opened.read(STAMP_LIMIT + 1)
+                data = opened.read(STAMP_LIMIT + 1)
+            self.lost[file] = imprint_of(data), data
 
     def see(self, note, beside=()):
         """Returns what does not hold, each as a sentence."""
+        if not beside and not self.lost:
+            return []
         found, digest = [], hashlib.sha256(note.text.encode()).digest()
         for data in [*beside, *self.take(digest)]:
             try:
@@ -1420,8 +1423,8 @@ class Watch:
 
     def take(self, digest):
         """Those of the given ones, not found yet, that are of this text."""
-        found = [file for file, data in self.lost.items() if imprint_of(data) == digest]
-        return [self.lost.pop(file) for file in found]
+        found = [file for file, (imprint, _) in self.lost.items() if imprint == digest]
+        return [self.lost.pop(file)[1] for file in found]
 
     def judge(self, stamp, size, digest):
         if stamp.imprint != digest:
@@ -1442,9 +1445,8 @@ class Watch:
 
     def end(self):
         """What is wrong beside single checkpoints, each as a sentence."""
-        for file, data in self.lost.items():
-            readable = imprint_of(data) is not None
-            yield f"the time stamp {file} " + ("is of no checkpoint that is here" if readable else "cannot be read")
+        for file, (imprint, _) in self.lost.items():
+            yield f"the time stamp {file} " + ("is of no checkpoint that is here" if imprint else "cannot be read")
         for one in self.silent:
             yield f"no checkpoint is stamped by an authority of {one.given}"
 

@@ -17,7 +17,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
   const judge = stampJudge(authorities)
   const stamped = new Map<string, Stamped>()
   const silent = new Set(authorities)
-  const lost = new Map(given.map((stamp) => [stamp, faultOf(stamp.bytes)]))
+  const lost = new Set(given.map(looked))
   let unchecked = 0
 
   /** Returns what is wrong, as a sentence; null where nothing is. */
@@ -43,8 +43,8 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
   /** Those of the given ones, not found yet, that are of this text. */
   function takeGiven(text: string): readonly Buffer[] {
     if (lost.size === 0) return []
-    const digest = hash('sha256', text, 'buffer')
-    const found = [...lost.keys()].filter(({ bytes }) => imprintOf(bytes)?.equals(digest))
+    const digest = hash('sha256', text)
+    const found = [...lost].filter(({ imprint }) => imprint === digest)
     for (const stamp of found) lost.delete(stamp)
     return found.map(({ bytes }) => bytes)
   }
@@ -59,7 +59,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
     },
     end: () => ({
       problems: [
-        ...[...lost].map(([{ file }, fault]) => `the time stamp ${file} ${fault ?? OF_NONE}`),
+        ...[...lost].map(({ file, fault }) => `the time stamp ${file} ${fault}`),
         ...[...silent].map(({ given: by }) => `no checkpoint is stamped by an authority of ${by}`),
       ],
       stamped: [...stamped.values()],
@@ -68,18 +68,19 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
   }
 }
 
-const OF_NONE = 'is of no checkpoint that is here'
-
-/** Why a time stamp cannot be read, as half a sentence; null where it can. */
-function faultOf(bytes: Buffer): string | null {
-  try {
-    readStamp(bytes)
-    return null
-  } catch (error) {
-    if (error instanceof StampError) return error.message
-    throw error
-  }
+interface Looked extends GivenStamp {
+  /** Hex; null where it cannot be read. */
+  readonly imprint: string | null
+  /** The fault that it has as long as no checkpoint is found, as half a sentence. */
+  readonly fault: string
 }
 
-const imprintOf = (bytes: Buffer): Buffer | null =>
-  faultOf(bytes) === null ? readStamp(bytes).imprint : null
+function looked(stamp: GivenStamp): Looked {
+  try {
+    const imprint = readStamp(stamp.bytes).imprint.toString('hex')
+    return { ...stamp, imprint, fault: 'is of no checkpoint that is here' }
+  } catch (error) {
+    if (!(error instanceof StampError)) throw error
+    return { ...stamp, imprint: null, fault: error.message }
+  }
+}
