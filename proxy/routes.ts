@@ -30,6 +30,7 @@ import { PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
 import { usagePage } from './dashboard/principals/usage.ts'
 import { reviewedForm } from './dashboard/proof/auditors.ts'
+import { evidenceForm } from './dashboard/proof/evidence.ts'
 import { proofPage } from './dashboard/proof/proof.ts'
 import { verifyForm } from './dashboard/proof/verify.ts'
 import { refusedPage } from './dashboard/refused.ts'
@@ -69,11 +70,11 @@ import { serveOpenapi } from './openapi/document.ts'
 import * as llm from './openapi/llm.ts'
 import * as mcp from './openapi/mcp.ts'
 import * as operators from './openapi/operators.ts'
-import { eventsDoc, formDoc, jsonDoc, openDoc, pageDoc } from './openapi/pages.ts'
+import { downloadDoc, eventsDoc, formDoc, hopDoc, jsonDoc, openDoc, pageDoc } from './openapi/pages.ts'
 import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
-import { refusalPage } from './operators/pages/page.ts'
+import { refusalPage, seeOther } from './operators/pages/page.ts'
 import { signInByCertificate, signInBySecret, signInPage } from './operators/pages/sign-in.ts'
 import { signOut } from './operators/pages/sign-out.ts'
 import type { Pipelines } from './pipelines.ts'
@@ -331,6 +332,10 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     asset(ASSETS.script, 'getScript', 'text/javascript'),
     asset(ASSETS.activity, 'getActivityScript', 'text/javascript'),
     documented(
+      open('GET', '/proxy/', p.anyone, () => seeOther('/proxy')),
+      hopDoc('getSlash', '/proxy'),
+    ),
+    documented(
       open('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
       openDoc('getSetup', 'The first page of all.', 'text/html', ...OF_SETUP),
     ),
@@ -449,6 +454,21 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     form('/proxy/pki', cas.attach, pki.attach),
     form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
     page('/proxy/proof', 'getProof', 'admin.read', proofPage),
+    documented(
+      gated(
+        'GET',
+        '/proxy/proof/evidence',
+        { pipeline: p.pages.page({ action: 'admin.read', demands: audit.evidence.demands }), ...gate },
+        evidenceForm(d),
+      ),
+      downloadDoc(
+        'application/zip',
+        'getEvidenceOfForm',
+        audit.evidence.summary,
+        audit.evidence.demands,
+        ...audit.evidence.reasons,
+      ),
+    ),
     form('/proxy/proof/verify', audit.verify, verifyForm(d)),
     form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
     page('/proxy/settings', 'getSettings', 'admin.read', settingsPage),

@@ -1,7 +1,7 @@
 import type { Administered } from '../../plugins/operators/operator.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { administerOnRecord } from '../admin/administer.ts'
-import type { Given, Operation, Takes } from '../admin/operation.ts'
+import type { Given, Operation, Result, Takes } from '../admin/operation.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Form } from '../operators/pages/form.ts'
 import { seeOther } from '../operators/pages/page.ts'
@@ -12,10 +12,10 @@ import { again } from './rehearsed/again.ts'
 export type Submitted = Administered & Form
 
 /** What a form asks for, and where its browser goes on. */
-export interface Acting<T extends Takes> {
+export interface Acting<T extends Takes, Output = unknown> {
   readonly given: (facts: Submitted) => Given<T>
-  /** The page that it came from: a path of ours. */
-  readonly to: (facts: Submitted) => string
+  /** Where it goes on, a path of ours. `made`: what came of it; null where that waits for a second operator. */
+  readonly to: (facts: Submitted, made: Result<Output>['value'] | null) => string
   /** The word of the notice there (frame.ts). */
   readonly notice: string
 }
@@ -32,14 +32,15 @@ export const acting =
   <T extends Takes, Output>(
     dashboard: Dashboard,
     operation: Operation<T, Output>,
-    { given, to, notice }: Acting<T>,
+    { given, to, notice }: Acting<T, Output>,
   ) =>
   async (facts: Submitted): Promise<Reply> => {
     const forced = facts.form.get('force_reason')
     const asked = { ...given(facts), ...(forced && { forced }) }
     try {
       const done = await administerOnRecord(operation, dashboard.context, asked, facts)
-      return seeOther(withNotice(to(facts), 'proposed' in done ? 'proposed' : notice))
+      if ('proposed' in done) return seeOther(withNotice(to(facts, null), 'proposed'))
+      return seeOther(withNotice(to(facts, done.value), notice))
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
       const { reason } = error

@@ -14,6 +14,16 @@ export const capabilitiesJson =
 
 const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'of operators' } as const
 
+/** What demands a built-in token, beside the tools that name it. */
+const BUILT_IN: Readonly<Record<string, string>> = {
+  'llm.chat': 'every call of a model',
+  'mcp.tools.list': 'tools/list',
+  'mcp.tools.call': 'tools/call, where enforce_tools_call is on',
+  'mcp.prompts.get': 'prompts of servers',
+  'mcp.resources.read': 'resources of servers',
+  'http.get': 'the built-in tool http.get',
+}
+
 /** GET /proxy/capabilities: who holds what, and what demands it. */
 export const capabilitiesPage: Page = async ({ context }, facts) => {
   const { capabilities: known } = (await perform(suggestCapabilities, context, {}, facts)).value
@@ -32,7 +42,7 @@ export const capabilitiesPage: Page = async ({ context }, facts) => {
             one.kind === 'built_in' && one.capability.startsWith('admin.')
               ? html`<a href="/proxy/operators?q=${encodeURIComponent(`cap:${one.capability}`)}">${String(one.held_by)}</a>`
               : html`<a href="/proxy/agents?q=${encodeURIComponent(`cap:${one.capability}`)}">${String(one.held_by)}</a>`
-          }</td><td>${one.demanded_by.join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
+          }</td><td>${[...(BUILT_IN[one.capability] ? [BUILT_IN[one.capability]] : []), ...one.demanded_by].join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
       ),
       html``,
     ),

@@ -74,7 +74,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   disabled: 'The operator secret opens nothing any more. Only the machine itself can take it back.',
   approved: 'Approved. The tool can be called as it is described now.',
   refreshed: 'The server was read.',
-  registered: 'Registered. Read it, and bind who may reach it.',
+  registered:
+    'Registered. Look whether it could be read, read what its tools say, and bind who may reach it.',
   enabled: 'The server can be reached again, by whoever is bound to it.',
   switched_off: 'Nobody reaches the server any more.',
   bound: 'Bound.',
@@ -85,6 +86,19 @@ const NOTICES: Readonly<Record<string, string>> = {
   declined: 'Declined.',
   reviewed: 'It is on record that you have reviewed it.',
 }
+
+/** The entries of the navigation, the one of `section` marked. */
+export const navigation = (section: string): Html =>
+  html`<nav aria-label="Pages">${all(
+    SECTIONS.map(
+      ([path, name]) =>
+        html`<a href="${path}"${path === section ? html` aria-current="page"` : NOTHING}>${name}</a>`,
+    ),
+  )}</nav>`
+
+/** The section of the navigation that a path of ours belongs to. */
+export const sectionOf = (path: string): string =>
+  SECTIONS.findLast(([section]) => path === section || path.startsWith(`${section}/`))?.[0] ?? '/proxy'
 
 /** A whole page: its text is HTML. */
 type PageReply = Reply & { readonly body: string }
@@ -102,12 +116,7 @@ export async function frame(
     title,
     html`<a class="skip" href="#main">To the page itself</a>
 <header><a class="brand" href="/proxy">Sallyport</a>
-<nav aria-label="Pages">${all(
-      SECTIONS.map(
-        ([path, name]) =>
-          html`<a href="${path}"${path === section ? html` aria-current="page"` : NOTHING}>${name}</a>`,
-      ),
-    )}</nav>
+${navigation(section)}
 <div class="head"><a href="/proxy/proof" title="The last row of the ledger">${
       head
         ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${ago(head.recorded_at, at)}`

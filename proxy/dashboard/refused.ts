@@ -6,9 +6,12 @@ import type { Reply } from '../http/reply.ts'
 import { withNext } from '../operators/pages/next.ts'
 import { hop, seeOther } from '../operators/pages/page.ts'
 import { isFromElsewhere } from '../operators/pages/visitor.ts'
-import { document } from './frame.ts'
+import { document, navigation, sectionOf } from './frame.ts'
 import { html, NOTHING } from './parts.ts'
 import { problems } from './problems.ts'
+
+/** Who is signed in goes on from here. */
+const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`
 
 /**
  * Renders a refusal as a page. Who is not signed in is sent to where one signs in, and comes back; a browser that comes
@@ -24,11 +27,11 @@ export function refusedPage(refusal: Refusal, facts: Arrival | Administered): Re
   const needed = detail.required_capability
   return document(
     'This did not work',
-    html`<main class="alone"><h1>This did not work</h1>${problems(refusal)}${
+    html`${'session' in facts && facts.session ? NAVIGATION : NOTHING}<main class="alone"><h1>This did not work</h1>${problems(refusal)}${
       typeof needed === 'string'
         ? html`<p>It needs <code>${needed}</code>. An operator with <code>admin.operators</code> can grant it.</p>`
         : NOTHING
-    }<p><a href="/proxy">To the first page</a></p><p class="faint"><code>${id}</code></p></main>`,
+    }<p><a href="${sectionOf(path)}">Back</a></p><p class="faint"><code>${id}</code></p></main>`,
     status,
     { ...challengeOf(refusal), ...headers },
   )

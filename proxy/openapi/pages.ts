@@ -103,3 +103,22 @@ export const openDoc = (
   reasons,
   refuse: rendered,
 })
+
+/** A file that a page hands out; what stands against it is a page. */
+export const downloadDoc = (
+  media: string,
+  ...[name, summary, demands, ...reasons]: Parameters<typeof pageDoc>
+): RouteDoc => {
+  const page = pageDoc(name, summary, demands, ...reasons)
+  const file = {
+    description: 'The file.',
+    content: [{ media, schema: z.string().meta({ format: 'binary' }) }],
+  }
+  return { ...page, answers: { ...page.answers, 200: file } }
+}
+
+/** A path that leads to another one. */
+export const hopDoc = (name: string, to: string): RouteDoc => ({
+  ...openDoc(name, `Leads to ${to}.`, 'text/html'),
+  answers: { 303: { description: 'It is there.', headers: { Location: to } } },
+})

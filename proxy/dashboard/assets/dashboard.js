@@ -173,6 +173,7 @@ function move(by) {
 }
 
 function menu() {
+  if (document.querySelector('dialog.menu')) return
   const dialog = document.createElement('dialog')
   dialog.className = 'menu'
   dialog.setAttribute('aria-label', 'Go to')
@@ -183,8 +184,12 @@ function menu() {
   const show = () => {
     const typed = input.value.toLowerCase()
     const fits = places.filter(({ textContent }) => textContent.toLowerCase().includes(typed))
+    const agents = {
+      href: `/proxy/agents?${new URLSearchParams({ q: input.value })}`,
+      textContent: `Agents: ${input.value}`,
+    }
     list.replaceChildren(
-      ...fits.map(({ href, textContent }) => {
+      ...[...fits, ...(typed === '' ? [] : [agents])].map(({ href, textContent }) => {
         const [item, link] = [document.createElement('li'), document.createElement('a')]
         link.href = href
         link.textContent = textContent

@@ -11,7 +11,7 @@ export const evidence = ({ log }: Standing, facts: Administered): Html =>
   may(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
 <p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Download it of ${all(periods(facts.at))}</p>
-<form class="search" action="/v1/admin/audit/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
+<form class="search" action="/proxy/proof/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
 <p>Anybody verifies it without this service, by the verifier key, best as somebody has kept it elsewhere:</p>
 <pre class="copy" tabindex="0">python3 verify.py evidence.zip --key '${log?.key ?? 'VKEY'}'</pre><pre class="copy" tabindex="0">node verify.mjs evidence.zip --key '${log?.key ?? 'VKEY'}'</pre>
 <p><a href="/v1/admin/audit/export" download="ledger.ndjson">The whole ledger</a> as NDJSON. The receipt of one call is on its page in <a href="/proxy/activity">Activity</a>, and <code>sallyport receipt</code> fetches it for whoever made the call.</p></section>`

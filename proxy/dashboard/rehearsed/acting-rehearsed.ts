@@ -12,7 +12,7 @@ import { buttonOf } from './rehearsal.ts'
 import { nameOfShown } from './shown.ts'
 
 /** A form whose change is rehearsed before it is made. */
-interface Rehearsed<T extends Takes> extends Acting<T> {
+interface Rehearsed<T extends Takes, Output> extends Acting<T, Output> {
   readonly title: (facts: Submitted) => string
   readonly label: string
 }
@@ -25,7 +25,7 @@ export const actingRehearsed =
   <T extends Takes, Output>(
     dashboard: Dashboard,
     operation: Operation<T, Output>,
-    { given, to, notice, title, label }: Rehearsed<T>,
+    { given, to, notice, title, label }: Rehearsed<T, Output>,
   ) =>
   async (facts: Submitted): Promise<Reply> => {
     const { context } = dashboard
@@ -52,7 +52,8 @@ export const actingRehearsed =
         { ...asked, ...(forced && { forced }), ...(rehearsal && { ifRehearsed: rehearsal }) },
         facts,
       )
-      return seeOther(withNotice(to(facts), 'proposed' in done ? 'proposed' : notice))
+      if ('proposed' in done) return seeOther(withNotice(to(facts, null), 'proposed'))
+      return seeOther(withNotice(to(facts, done.value), notice))
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== 'expectation_broken') throw error
       return again(dashboard, facts, { title: title(facts), label, refusal: error, confirm })

@@ -3,7 +3,7 @@ import type { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { Form } from '../../operators/pages/form.ts'
 import type { Dashboard } from '../dashboard.ts'
-import { frame, SECTIONS } from '../frame.ts'
+import { frame, sectionOf } from '../frame.ts'
 import { all, csrf, type Html, html, when } from '../parts.ts'
 import { problems } from '../problems.ts'
 import type { Preview } from './previewed.ts'
@@ -56,7 +56,3 @@ const typed = ([name, value]: readonly [string, string]): Html => {
 
 /** The fields that nobody types. */
 const HIDDEN: ReadonlySet<string> = new Set(['if_match', 'digest', 'kind', 'from', 'q', 'cursor'])
-
-/** The section of the navigation that a path of ours belongs to. */
-const sectionOf = (path: string): string =>
-  SECTIONS.findLast(([section]) => path === section || path.startsWith(`${section}/`))?.[0] ?? '/proxy'

@@ -18,7 +18,10 @@ export const settingsPage: Page = async ({ context, inForce }, facts) => {
     section: '/proxy/settings',
     body: html`<section class="card"><h2>Operator secret</h2>${factsOf([
       ['State', secret.disabled ? 'disabled' : secret.is_set ? 'set' : 'not set'],
-      ['Last used', ago(secret.last_used_at, at)],
+      [
+        'Last used',
+        secret.last_used_at === null ? 'not since there are operators' : ago(secret.last_used_at, at),
+      ],
     ])}
 ${
   may(facts, 'admin.operators')

@@ -28,7 +28,7 @@ export const toolForms = (dashboard: Dashboard) => {
           required_capability: form.get('required_capability') || null,
         },
       }),
-      to: () => '/proxy/tools',
+      to: (_facts, made) => (made === null ? '/proxy/tools' : pathOf('tools', made.resource_id)),
       notice: 'registered',
     }),
     enable: switched(true),

@@ -62,7 +62,7 @@ export const toolPage: Page = async ({ context }, facts) => {
       ['Tool', 'Called as', 'State', 'Demands', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
-          html`<tr><td>${visible(tool.name)}</td><td><code>${visible(tool.exposed_as)}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${ago(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
+          html`<tr><td><details><summary>${visible(tool.name)}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${visible(tool.exposed_as)}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${ago(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or was not read yet.</p>`,
     )}</section>
@@ -98,13 +98,24 @@ function waits(
   { path, ifMatch }: { readonly path: string; readonly ifMatch: string },
   facts: Parameters<Page>[1],
 ): Html {
-  const text = (definition: unknown): string =>
-    definition === null || definition === undefined
-      ? 'none'
-      : JSON.stringify(definition, null, 2).split('\n').map(visible).join('\n')
+  const [before, now] = [textOf(tool.definition), textOf(tool.pending_definition)]
   return html`<section class="card needs-you"><h2>${visible(tool.name)} waits for a reader</h2>
 <p>What differs:</p><ul>${all((tool.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
 ${when(tool.flags.length > 0, () => html`<p><span class="badge warn">${tool.flags.join(', ')}</span></p>`)}
-<div class="diff"><div><h3>Approved before</h3><pre>${text(tool.definition)}</pre></div><div><h3>Now</h3><pre>${text(tool.pending_definition)}</pre></div></div>
+<div class="diff"><div><h3>Approved before</h3><pre>${marked(before, now)}</pre></div><div><h3>Now</h3><pre>${marked(now, before)}</pre></div></div>
 <p>${button(facts, 'admin.tools', `${path}/tools/${encodeURIComponent(tool.name)}/approve`, 'Approve what I have read', { digest: tool.pending_digest ?? '', if_match: ifMatch })}</p></section>`
+}
+
+/** A definition as lines of JSON, what hides from readers written out. */
+const textOf = (definition: unknown): string =>
+  definition === null || definition === undefined
+    ? 'none'
+    : JSON.stringify(definition, null, 2).split('\n').map(visible).join('\n')
+
+/** A text with those of its lines marked that the other one has not. */
+function marked(text: string, other: string): Html {
+  const known = new Set(other.split('\n'))
+  return all(
+    text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`)),
+  )
 }

@@ -159,5 +159,15 @@ await t.test(
     const part = await jar.ask('GET', '/v1/admin/audit/evidence?since=2026-10-01&until=2100-01-01')
     t.match(part.headers, { 'content-type': 'application/zip' })
     t.equal((await new Jar(gateway).ask('GET', '/v1/admin/audit/evidence')).status, 403)
+    const download = (query: string) => jar.ask('GET', `/proxy/proof/evidence${query}`)
+    const zip = await download('?since=2026-10-01&until=2100-01-01')
+    t.match(zip.headers, { 'content-type': 'application/zip', 'content-disposition': /evidence\.zip/ })
+    t.same(zip.bytes.subarray(0, 2).toString(), 'PK')
+    for (const wrong of ['?since=2026-10-01&until=2026-09-01', '?since=tomorrow']) {
+      const page = await download(wrong)
+      t.equal(page.status, 422, wrong)
+      t.match(page.text, /class="problem".*<h2>For an auditor<\/h2>/s, 'the page says it, and is whole')
+    }
+    t.match((await new Jar(gateway).ask('GET', '/proxy/proof/evidence')).headers.location, /sign-in/)
   },
 )
