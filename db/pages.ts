@@ -5,7 +5,8 @@ export type Pause = () => Promise<void>
 const PAGE = 100
 
 /**
- * Reads a list page by page, at most `most` rows of those that are `wanted`. `read` gets the row that the page before has ended with, and
+ * Reads a list page by page, at most `most` rows of those that are `wanted`, and of these those that `sift` keeps: it asks for
+ * what no row says, for a page at once. `read` gets the row that the page before has ended with, and
  * the greatest number of rows. The list is of no one instant: what changes while it is read is in it as it was
  * before or as it is after.
  */
@@ -14,14 +15,17 @@ export async function allPages<Row>(
   pause: Pause,
   most = Number.POSITIVE_INFINITY,
   wanted?: (row: Row) => boolean,
+  sift?: (rows: readonly Row[]) => Promise<readonly Row[]>,
 ): Promise<Row[]> {
   const all: Row[] = []
   let last: Row | undefined
   for (;;) {
-    const limit = wanted ? PAGE : Math.min(PAGE, most - all.length)
+    const limit = wanted || sift ? PAGE : Math.min(PAGE, most - all.length)
     const page = await read(last, limit)
     last = page.at(-1)
-    for (const row of page) if (all.length < most && (wanted?.(row) ?? true)) all.push(row)
+    const fitting = wanted ? page.filter(wanted) : page
+    const kept = sift && fitting.length > 0 ? await sift(fitting) : fitting
+    all.push(...kept.slice(0, most - all.length))
     if (page.length < limit || all.length === most) return all
     await pause()
   }

@@ -235,16 +235,3 @@ export function retirePins({ kysely }: Database, { type, id, graceUntil }: Retir
     : pins.set({ is_current: 0, grace_until: null })
   return statementOf(query.compile())
 }
-
-/** The pins that are honoured now and end before an instant, the earliest first. `before`: ms since the epoch. */
-export function endingPins({ kysely }: Database, before: number, limit: number) {
-  return kysely
-    .selectFrom('certificate_pins')
-    .select(['principal_type', 'principal_id', 'not_after'])
-    .where('is_current', '=', 1)
-    .where('not_after', '<', timestamp(before))
-    .orderBy('not_after')
-    .orderBy('principal_id')
-    .limit(limit)
-    .execute()
-}

@@ -72,6 +72,8 @@ interface Page {
   readonly cursor?: Cursor | undefined
   /** Which of them. Absent: all. */
   readonly wanted?: ((record: PrincipalRecord) => boolean) | undefined
+  /** Keeps those of a page that are wanted for what is no field of theirs. Absent: all. */
+  readonly sift?: ((records: readonly PrincipalRecord[]) => Promise<readonly PrincipalRecord[]>) | undefined
 }
 
 /**
@@ -80,7 +82,7 @@ interface Page {
 export async function listPrincipals(
   db: Database,
   type: PrincipalType,
-  { limit, cursor, wanted }: Page = {},
+  { limit, cursor, wanted, sift }: Page = {},
   pause: Pause = noPause,
 ): Promise<{ readonly items: readonly PrincipalRecord[]; readonly nextCursor: string | null }> {
   const read = async (before: PrincipalRecord | undefined, count: number): Promise<PrincipalRecord[]> => {
@@ -91,7 +93,7 @@ export async function listPrincipals(
   }
   // One more than asked for, to know whether there is a next page.
   const most = limit === undefined ? undefined : limit + 1
-  const found = await allPages(read, pause, most, wanted)
+  const found = await allPages(read, pause, most, wanted, sift)
   const items = found.slice(0, limit)
   const last = items.at(-1)
   const more = last !== undefined && items.length < found.length
@@ -99,6 +101,21 @@ export async function listPrincipals(
     items,
     nextCursor: more ? printCursor({ createdAt: last.created_at, id: last.principal_id }) : null,
   }
+}
+
+/** Counts the principals of a type in service that have registered no proof key, up to `most`. */
+export async function countKeyless({ kysely }: Database, type: PrincipalType, most: number): Promise<number> {
+  const some = kysely
+    .selectFrom(kysely.dynamic.table(TABLES[type].table).as('p'))
+    .select(sql.lit(1).as('one'))
+    .where('p.is_active', '=', 1)
+    .where('p.dpop_jkt', 'is', null)
+    .limit(most)
+  const { total } = await kysely
+    .selectFrom(some.as('s'))
+    .select((select) => select.fn.countAll().as('total'))
+    .executeTakeFirstOrThrow()
+  return Number(total)
 }
 
 /** Counts the principals of a type, deactivated ones too. */

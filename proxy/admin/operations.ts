@@ -24,14 +24,8 @@ import { registerDpopJwk } from './principals/dpop-jwk.ts'
 import { enrollByoca, enrollSpiffe, mintAgent } from './principals/enroll.ts'
 import { erase } from './principals/erase.ts'
 import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from './principals/kinds.ts'
-import {
-  createPrincipal,
-  deactivate,
-  getOne,
-  listAgents,
-  listPrincipalsOf,
-  reactivate,
-} from './principals/principals.ts'
+import { listAgents, listPrincipalsOf } from './principals/list.ts'
+import { createPrincipal, deactivate, getOne, reactivate } from './principals/principals.ts'
 import { patchCapabilities, setCapabilitiesInForm } from './principals/set-capabilities.ts'
 import { proposalOperations } from './proposals/operations.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from './rehearsals/candidates.ts'

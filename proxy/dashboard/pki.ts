@@ -1,9 +1,10 @@
 import { perform } from '../admin/operation.ts'
 import { OPERATIONS } from '../admin/operations.ts'
+import { endsSoon } from '../admin/principals/ending.ts'
 import { acting, type Submitted } from './acting.ts'
 import type { Dashboard } from './dashboard.ts'
 import type { Page } from './page.ts'
-import { ago, button, copyable, csrf, html, may, table } from './parts.ts'
+import { ago, button, copyable, csrf, html, may, table, when } from './parts.ts'
 
 /** GET /proxy/pki: the CA that clients trust the service by, and those that principals are enrolled by. */
 export const pkiPage: Page = async ({ context }, facts) => {
@@ -18,7 +19,7 @@ export const pkiPage: Page = async ({ context }, facts) => {
       ['Kind', 'Subject', 'Ends', 'Attached', 'Digest', ''],
       cas.map(
         ({ kind, subject, not_after: end, attached_at: since, digest }) =>
-          html`<tr><td>${kind}</td><td>${subject}</td><td>${ago(end, facts.at)}</td><td>${ago(since, facts.at)}</td><td>${copyable(digest)}</td><td>${button(facts, 'admin.settings', `/proxy/pki/${digest}/detach`, 'Detach')}</td></tr>`,
+          html`<tr><td>${kind}</td><td>${subject}</td><td>${ago(end, facts.at)}${when(endsSoon(end, facts.at), () => html` <span class="badge warn">ends soon</span>`)}</td><td>${ago(since, facts.at)}</td><td>${copyable(digest)}</td><td>${button(facts, 'admin.settings', `/proxy/pki/${digest}/detach`, 'Detach')}</td></tr>`,
       ),
       html`<p>None: principals are enrolled by this organisation's CA alone.</p>`,
     )}

@@ -1,18 +1,22 @@
 import { z } from 'zod'
-import { endingPins } from '../../../db/principals/pins.ts'
-import { findPrincipal } from '../../../db/principals/read.ts'
+import { endingPins } from '../../../db/principals/ending.ts'
 import { operation } from '../operation.ts'
 import { instant } from '../shapes.ts'
 
 /** The time before its end from which on a certificate is renewed. ms. */
 const SOON_MS = 30 * 86_400_000
 const MOST = 50
+/** Those that are looked at: SVIDs that live for hours are left out. */
+const LOOKED_AT = 200
 
 /** Whether a certificate ends within 30 days, or has ended. `end`: RFC 3339; null where there is none. */
 export const endsSoon = (end: string | null, now: number): boolean =>
   end !== null && Date.parse(end) - now < SOON_MS
 
-/** Whose certificates end within 30 days, or have ended, the earliest first: at most 50 of those in service. */
+/**
+ * Whose certificates end within 30 days, or have ended, the earliest first: at most 50 of those in service. An SVID whose
+ * whole life is shorter is renewed without anybody: only once it has ended, and its agent was not seen since, it counts.
+ */
 export const listEnding = operation({
   name: 'listEndingCertificates',
   demands: 'admin.read',
@@ -24,27 +28,32 @@ export const listEnding = operation({
       principal_type: z.enum(['agent', 'user', 'workload', 'operator']),
       principal_id: z.string(),
       name: z.string(),
+      svid: z.boolean().meta({ description: 'Whether it is the SVID that its agent was enrolled by.' }),
       cert_not_after: instant,
     }),
   ),
   status: 200,
   reasons: [],
   run: async ({ database }, _input, { at }) => {
-    const value = []
-    for (const { principal_type, principal_id, not_after } of await endingPins(
-      database,
-      at + SOON_MS,
-      MOST,
-    )) {
-      const found = await findPrincipal(database, principal_type, principal_id)
-      if (!found?.is_active) continue
-      value.push({
-        principal_type,
-        principal_id,
-        name: found.display_name || found.name,
-        cert_not_after: not_after,
-      })
-    }
+    const found = await endingPins(database, at + SOON_MS, LOOKED_AT)
+    const value = found
+      .filter((one) => !isRenewedByItself(one, at))
+      .slice(0, MOST)
+      .map(({ principal_type, principal_id, name, display_name, enrollment_method: method, not_after }) => ({
+        ...{ principal_type, principal_id, svid: method === 'spiffe', cert_not_after: not_after },
+        name: display_name || (name ?? principal_id),
+      }))
     return { value }
   },
 })
+
+type Found = Awaited<ReturnType<typeof endingPins>>[number]
+
+const isRenewedByItself = (
+  {
+    enrollment_method: method,
+    not_before: start,
+    not_after: end,
+  }: Pick<Found, 'enrollment_method' | 'not_before' | 'not_after'>,
+  at: number,
+): boolean => method === 'spiffe' && Date.parse(end) > at && Date.parse(end) - Date.parse(start) < SOON_MS

@@ -1,24 +1,19 @@
 import { z } from 'zod'
-import { parseCursor } from '../../../db/cursor.ts'
 import { endSessionsOf } from '../../../db/operators/sessions.ts'
 import { authorityDetail } from '../../../db/principals/authority.ts'
-import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { newPseudonym } from '../../../db/pseudonym.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
-import { turn } from '../../../plugins/turns.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { enrolling, granting } from '../demands.ts'
-import { inParts } from '../in-parts.ts'
 import { DONE, operation } from '../operation.ts'
 import { ofOperators, ownerStays } from '../operators/owners.ts'
 import { adminCapabilities, capabilities, displayName, shortName } from '../parse.ts'
 import type { Change } from '../rehearsals/changes.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
-import { AGENT, idOf, type Kind } from './kinds.ts'
-import { isFound, parseSearch } from './search.ts'
-import { answer, objectOf, PRINCIPAL, type PrincipalView, principalOf, shown } from './view.ts'
+import { idOf, type Kind } from './kinds.ts'
+import { answer, objectOf, PRINCIPAL, principalOf } from './view.ts'
 
 /** The variable segments of a principal's paths. */
 export const params = z.object({ id: z.string() })
@@ -119,115 +114,6 @@ export const createPrincipal = (kind: Kind) =>
 
 /** The authority revision of who is enrolled for the first time. */
 const FIRST_REVISION = 1
-
-/** What somebody looks for (docs/dashboard.md#search). */
-const searched = z
-  .string()
-  .max(256)
-  .transform((text, context) => {
-    const parsed = parseSearch(text)
-    if (parsed.ok) return { text, search: parsed.search }
-    context.addIssue({ code: 'custom', message: parsed.message })
-    return z.NEVER
-  })
-  .meta({
-    type: 'string',
-    description:
-      'Words of the name or id, `cap:TOKEN`, `expires:30d`, `unused:30d`, `is:active`, `is:inactive`, `is:empty`.',
-    examples: ['cap:llm.chat unused:30d'],
-  })
-
-const limit = z
-  .string()
-  .transform(Number)
-  .refine(
-    (count) => Number.isInteger(count) && count >= 1 && count <= 1000,
-    'must be a whole number from 1 to 1000',
-  )
-  .meta({ type: 'integer', minimum: 1, maximum: 1000 })
-
-const page = z
-  .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional(), q: searched.exactOptional() })
-  .transform(({ limit: count, cursor: text, q }, context) => {
-    const parsed = text === undefined ? undefined : parseCursor(text)
-    if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor, q }
-    for (const { field, message } of parsed.errors)
-      context.addIssue({ code: 'custom', path: [field], message })
-    return z.NEVER
-  })
-
-/**
- * GET /v1/admin/agents: newest first, a bare array (docs/protocol.md#principals); `?limit=&cursor=` pages it,
- * and `next` leads on.
- */
-export const listAgents = operation({
-  name: 'listAgents',
-  demands: 'admin.read',
-  action: 'admin.read',
-  summary: 'Lists the agents, newest first.',
-  takes: { query: page },
-  output: z.array(PRINCIPAL.agent),
-  status: 200,
-  paged: true,
-  reasons: [],
-  run: async (context, { query }, { at }) => {
-    const { list, next } = await pageOf(context, AGENT, query, at)
-    return { value: list, next }
-  },
-})
-
-/** A page of users, workloads or operators, and how many there are in all. */
-interface Listed {
-  readonly users?: readonly PrincipalView[]
-  readonly workloads?: readonly PrincipalView[]
-  readonly operators?: readonly PrincipalView[]
-  readonly total: number
-}
-
-/**
- * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […], total}`
- * (docs/protocol.md#principals).
- */
-export const listPrincipalsOf = (kind: Kind) =>
-  operation({
-    name: `list${kind.noun}s`,
-    demands: 'admin.read',
-    action: 'admin.read',
-    summary: `Lists the ${kind.plural}, newest first.`,
-    takes: { query: page },
-    output: z.strictObject({
-      [kind.plural]: z.array(PRINCIPAL[kind.type]),
-      total: z.int(),
-      // zod takes a computed key for any key; it is one of those above.
-    }) as unknown as z.ZodType<Listed>,
-    status: 200,
-    paged: true,
-    reasons: [],
-    run: async (context, { query }, { at }) => {
-      const { list, next } = await pageOf(context, kind, { ...query, limit: query.limit ?? USUAL }, at)
-      return {
-        value: { [kind.plural]: list, total: await countPrincipals(context.database, kind.type) },
-        next,
-      }
-    },
-  })
-
-/** The principals of a page where nobody asks for another number. */
-const USUAL = 100
-
-/** Principals that are shown at once. */
-const AT_ONCE = 500
-
-async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>, at: number) {
-  const { q, ...asked } = query
-  const wanted = q && ((record: PrincipalRecord) => isFound(q.search, record, at))
-  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, { ...asked, wanted }, turn)
-  const again = { limit: String(query.limit), ...(q && { q: q.text }) }
-  return {
-    list: await inParts(items, AT_ONCE, (record) => shown(kind, record)),
-    next: cursor === null ? null : { ...again, cursor },
-  }
-}
 
 /** GET /v1/admin/{agents,users,workloads,operators}/{id} */
 export const getOne = (kind: Kind) =>

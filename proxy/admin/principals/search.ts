@@ -8,42 +8,64 @@ export interface Search {
   readonly expiresMs: number | null
   /** ms up to now in which it was not seen. */
   readonly unusedMs: number | null
+  /** ms up to now in which it was refused, or since midnight (UTC). */
+  readonly denied: number | 'today' | null
   readonly states: readonly State[]
 }
 
-type State = 'active' | 'inactive' | 'empty'
+type State = 'active' | 'inactive' | 'empty' | 'keyless'
 
 type Parsed =
   | { readonly ok: true; readonly search: Search }
   | { readonly ok: false; readonly message: string }
 
 const SPAN = /^<?(\d{1,4})([dh])$/
-const STATES: readonly string[] = ['active', 'inactive', 'empty']
-const UNIT_MS: Readonly<Record<string, number>> = { d: 86_400_000, h: 3_600_000 }
+const STATES: readonly string[] = ['active', 'inactive', 'empty', 'keyless']
+const DAY_MS = 86_400_000
+const UNIT_MS: Readonly<Record<string, number>> = { d: DAY_MS, h: 3_600_000 }
 
 /** Reads a search: words, and `name:value` for what is not in a name. Says what it does not understand. */
 export function parseSearch(text: string): Parsed {
   const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
-  let [expiresMs, unusedMs]: (number | null)[] = [null, null]
+  const spans: Record<string, number | null> = { expires: null, unused: null, denied: null }
+  let isToday = false
   for (const part of text.split(/\s+/).filter((one) => one !== '')) {
-    const [, name, value = ''] = /^(cap|expires|unused|is):(.*)$/.exec(part) ?? []
+    const [, name, value = ''] = /^(cap|expires|unused|denied|is):(.*)$/.exec(part) ?? []
     if (name === undefined) search.words.push(part.toLowerCase())
     else if (name === 'cap') search.capability.push(value)
     else if (name === 'is') {
       if (!STATES.includes(value)) return { ok: false, message: `is: takes ${STATES.join(', ')}` }
       search.states.push(value as State)
-    } else {
-      const [, count, unit] = SPAN.exec(value) ?? []
-      if (count === undefined) return { ok: false, message: `${name}: takes a time, as 30d or 12h` }
-      const ms = Number(count) * (UNIT_MS[unit ?? ''] ?? 0)
-      if (name === 'expires') expiresMs = ms
-      else unusedMs = ms
+    } else if (name === 'denied' && value === 'today') isToday = true
+    else {
+      const ms = spanOf(value)
+      const or = name === 'denied' ? ', or today' : ''
+      if (ms === null) return { ok: false, message: `${name}: takes a time, as 30d or 12h${or}` }
+      spans[name] = ms
     }
   }
-  return { ok: true, search: { ...search, expiresMs: expiresMs ?? null, unusedMs: unusedMs ?? null } }
+  const { expires = null, unused = null, denied = null } = spans
+  return {
+    ok: true,
+    search: { ...search, expiresMs: expires, unusedMs: unused, denied: isToday ? 'today' : denied },
+  }
 }
 
-/** Whether a principal is what somebody looks for. `at`: ms since the epoch. */
+function spanOf(text: string): number | null {
+  const [, count, unit] = SPAN.exec(text) ?? []
+  return count === undefined ? null : Number(count) * (UNIT_MS[unit ?? ''] ?? 0)
+}
+
+/** The instant since which somebody must have been refused; null: that is not asked for. ms since the epoch. */
+export function deniedSince({ denied }: Search, at: number): number | null {
+  if (denied === null) return null
+  return denied === 'today' ? at - (at % DAY_MS) : Math.max(at - denied, 0)
+}
+
+/**
+ * Whether a principal is what somebody looks for, as far as it tells itself: not whether it was refused. `at`: ms since the
+ * epoch.
+ */
 export function isFound(search: Search, record: PrincipalRecord, at: number): boolean {
   const { words, capability, expiresMs, unusedMs, states } = search
   const text = `${record.principal_id} ${record.display_name ?? ''}`.toLowerCase()
@@ -57,7 +79,8 @@ export function isFound(search: Search, record: PrincipalRecord, at: number): bo
   )
 }
 
-function isIn(state: State, { is_active: active, capabilities }: PrincipalRecord): boolean {
+function isIn(state: State, { is_active: active, capabilities, dpop_jkt: jkt }: PrincipalRecord): boolean {
   if (state === 'empty') return capabilities.length === 0
+  if (state === 'keyless') return jkt === null
   return active === (state === 'active')
 }

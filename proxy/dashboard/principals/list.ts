@@ -39,7 +39,7 @@ export async function listWith(
   return {
     title: plural[0]?.toUpperCase() + plural.slice(1),
     section: `/proxy/${plural}`,
-    body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, is:inactive" data-key="/"><button>Search</button></form>
+    body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless" data-key="/"><button>Search</button></form>
 ${table(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, facts.at)),

@@ -1,14 +1,15 @@
-import type { Administered } from '../../plugins/operators/operator.ts'
-import { perform } from '../admin/operation.ts'
-import { OPERATIONS } from '../admin/operations.ts'
-import { listEnding } from '../admin/principals/ending.ts'
-import { KINDS } from '../admin/principals/kinds.ts'
-import { visible } from '../visible.ts'
-import { acting, byId } from './acting.ts'
-import { callsOf, linesOf } from './activity/calls.ts'
-import type { Dashboard } from './dashboard.ts'
-import type { Page } from './page.ts'
-import { ago, all, button, counted, type Html, html, may, pathOf, when } from './parts.ts'
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { perform } from '../../admin/operation.ts'
+import { OPERATIONS } from '../../admin/operations.ts'
+import { visible } from '../../visible.ts'
+import { acting, byId } from '../acting.ts'
+import { callsOf, linesOf } from '../activity/calls.ts'
+import type { Dashboard } from '../dashboard.ts'
+import type { Page } from '../page.ts'
+import { ago, all, button, counted, type Html, html, may, pathOf, when } from '../parts.ts'
+import { card } from './card.ts'
+import { ending, endingCas } from './ending.ts'
+import { keyless } from './keyless.ts'
 
 const DAY_MS = 86_400_000
 
@@ -20,6 +21,8 @@ export const attentionPage: Page = async (dashboard, facts) => {
     ...(await secretUsed(dashboard, facts)),
     ...(await ending(dashboard, facts)),
     ...(await lateAnchors(dashboard, facts)),
+    ...(await endingCas(dashboard, facts)),
+    ...(await keyless(dashboard, facts)),
     ...(await refused(dashboard, facts)),
   ]
   const now = new Date(facts.at).toISOString()
@@ -31,9 +34,6 @@ ${all(cards)}
 ${when(!may(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
 }
-
-const card = (title: Html, body: Html): Html =>
-  html`<section class="card needs-you"><h2>${title}</h2>${body}</section>`
 
 /** The changes that wait for a second operator. */
 async function waiting({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
@@ -96,17 +96,6 @@ async function refused(dashboard: Dashboard, facts: Administered): Promise<reado
   return [
     html`<section class="card"><h2>Refused lately</h2>${linesOf(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
   ]
-}
-
-/** Those whose certificates end within 30 days. */
-async function ending({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
-  const { value: soon } = await perform(listEnding, context, {}, facts)
-  if (soon.length === 0) return []
-  const lines = soon.map(
-    ({ principal_type: type, principal_id: id, name, cert_not_after: end }) =>
-      html`<li><a href="${pathOf(KINDS[type].plural, id)}">${name}</a> ${ago(end, facts.at)}</li>`,
-  )
-  return [card(html`Certificates that end within 30 days`, html`<ul>${all(lines)}</ul>`)]
 }
 
 /** Those who should keep checkpoints elsewhere, and have not for minutes. */

@@ -1,0 +1,53 @@
+import { sql } from 'kysely'
+import type { Database } from '../database.ts'
+import { timestamp } from '../statement.ts'
+
+/**
+ * Finds the current pins of principals in service that end before an instant (ms since the epoch), the earliest first. An SVID
+ * after whose end its agent was seen is not among them: the agent has come with a newer one, which nobody pins.
+ */
+export function endingPins({ kysely }: Database, before: number, limit: number) {
+  return (
+    kysely
+      .selectFrom('certificate_pins as c')
+      .leftJoin('internal_agents as a', (on) =>
+        on.on('c.principal_type', '=', sql.lit('agent')).onRef('a.agent_id', '=', 'c.principal_id'),
+      )
+      .leftJoin('local_user_principals as u', (on) =>
+        on.on('c.principal_type', '=', sql.lit('user')).onRef('u.principal_id', '=', 'c.principal_id'),
+      )
+      .leftJoin('local_workload_principals as w', (on) =>
+        on.on('c.principal_type', '=', sql.lit('workload')).onRef('w.principal_id', '=', 'c.principal_id'),
+      )
+      .leftJoin('local_operator_principals as o', (on) =>
+        on.on('c.principal_type', '=', sql.lit('operator')).onRef('o.principal_id', '=', 'c.principal_id'),
+      )
+      .select(['c.principal_type', 'c.principal_id', 'c.not_before', 'c.not_after', 'a.enrollment_method'])
+      .select(({ fn }) => [
+        fn.coalesce('a.name', 'u.name', 'w.name', 'o.name').as('name'),
+        fn
+          .coalesce('a.display_name', 'u.display_name', 'w.display_name', 'o.display_name')
+          .as('display_name'),
+      ])
+      // A literal: the planner uses the partial index only where it sees the constant.
+      .where('c.is_current', '=', sql.lit(1 as const))
+      .where('c.not_after', '<', timestamp(before))
+      .where(
+        ({ fn }) => sql`${fn.coalesce('a.is_active', 'u.is_active', 'w.is_active', 'o.is_active')}`,
+        '=',
+        1,
+      )
+      .where((row) =>
+        row.or([
+          row('a.enrollment_method', 'is', null),
+          row('a.enrollment_method', '!=', 'spiffe'),
+          row('a.last_seen_at', 'is', null),
+          row('a.last_seen_at', '<', row.ref('c.not_after')),
+        ]),
+      )
+      .orderBy('c.not_after')
+      .orderBy('c.principal_id')
+      .limit(limit)
+      .execute()
+  )
+}

@@ -1,0 +1,27 @@
+import { z } from 'zod'
+import { countKeyless } from '../../../db/principals/read.ts'
+import { operation } from '../operation.ts'
+
+/** Counted up to here. */
+const MOST = 10_000
+
+const count = z.int().min(0).max(MOST)
+
+/** How many callers in service have registered no proof key, by kind: their certificates alone speak for them. */
+export const countKeylessPrincipals = operation({
+  name: 'countKeylessPrincipals',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Counts who has registered no proof key.',
+  takes: {},
+  output: z.strictObject({ agents: count, users: count, workloads: count }),
+  status: 200,
+  reasons: [],
+  run: async ({ database }) => ({
+    value: {
+      agents: await countKeyless(database, 'agent', MOST),
+      users: await countKeyless(database, 'user', MOST),
+      workloads: await countKeyless(database, 'workload', MOST),
+    },
+  }),
+})

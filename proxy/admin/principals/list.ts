@@ -1,0 +1,143 @@
+import { z } from 'zod'
+import { refusedSince } from '../../../db/audit/refused.ts'
+import { parseCursor } from '../../../db/cursor.ts'
+import type { Database } from '../../../db/database.ts'
+import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { turn } from '../../../plugins/turns.ts'
+import type { AdminContext } from '../context.ts'
+import { inParts } from '../in-parts.ts'
+import { operation } from '../operation.ts'
+import { AGENT, type Kind } from './kinds.ts'
+import { deniedSince, isFound, parseSearch } from './search.ts'
+import { PRINCIPAL, type PrincipalView, shown } from './view.ts'
+
+/** What somebody looks for (docs/dashboard.md#search). */
+const searched = z
+  .string()
+  .max(256)
+  .transform((text, context) => {
+    const parsed = parseSearch(text)
+    if (parsed.ok) return { text, search: parsed.search }
+    context.addIssue({ code: 'custom', message: parsed.message })
+    return z.NEVER
+  })
+  .meta({
+    type: 'string',
+    description:
+      'Words of the name or id, `cap:TOKEN`, `expires:30d`, `unused:30d`, `denied:today`, `denied:7d`, `is:active`, ' +
+      '`is:inactive`, `is:empty`, `is:keyless`.',
+    examples: ['cap:llm.chat unused:30d'],
+  })
+
+const limit = z
+  .string()
+  .transform(Number)
+  .refine(
+    (count) => Number.isInteger(count) && count >= 1 && count <= 1000,
+    'must be a whole number from 1 to 1000',
+  )
+  .meta({ type: 'integer', minimum: 1, maximum: 1000 })
+
+const page = z
+  .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional(), q: searched.exactOptional() })
+  .transform(({ limit: count, cursor: text, q }, context) => {
+    const parsed = text === undefined ? undefined : parseCursor(text)
+    if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor, q }
+    for (const { field, message } of parsed.errors)
+      context.addIssue({ code: 'custom', path: [field], message })
+    return z.NEVER
+  })
+
+/** Who was refused is told by the ledger alone. */
+const ofTheLedger = (
+  _context: AdminContext,
+  { query: { q } }: { readonly query: z.output<typeof page> },
+): readonly AdminCapability[] => (q && q.search.denied !== null ? ['admin.audit'] : [])
+
+/**
+ * GET /v1/admin/agents: newest first, a bare array (docs/protocol.md#principals); `?limit=&cursor=` pages it,
+ * and `next` leads on.
+ */
+export const listAgents = operation({
+  name: 'listAgents',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Lists the agents, newest first.',
+  alsoDemands: ofTheLedger,
+  takes: { query: page },
+  output: z.array(PRINCIPAL.agent),
+  status: 200,
+  paged: true,
+  reasons: [],
+  run: async (context, { query }, { at }) => {
+    const { list, next } = await pageOf(context, AGENT, query, at)
+    return { value: list, next }
+  },
+})
+
+/** A page of users, workloads or operators, and how many there are in all. */
+interface Listed {
+  readonly users?: readonly PrincipalView[]
+  readonly workloads?: readonly PrincipalView[]
+  readonly operators?: readonly PrincipalView[]
+  readonly total: number
+}
+
+/**
+ * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […], total}`
+ * (docs/protocol.md#principals).
+ */
+export const listPrincipalsOf = (kind: Kind) =>
+  operation({
+    name: `list${kind.noun}s`,
+    demands: 'admin.read',
+    action: 'admin.read',
+    summary: `Lists the ${kind.plural}, newest first.`,
+    alsoDemands: ofTheLedger,
+    takes: { query: page },
+    output: z.strictObject({
+      [kind.plural]: z.array(PRINCIPAL[kind.type]),
+      total: z.int(),
+      // zod takes a computed key for any key; it is one of those above.
+    }) as unknown as z.ZodType<Listed>,
+    status: 200,
+    paged: true,
+    reasons: [],
+    run: async (context, { query }, { at }) => {
+      const { list, next } = await pageOf(context, kind, { ...query, limit: query.limit ?? USUAL }, at)
+      return {
+        value: { [kind.plural]: list, total: await countPrincipals(context.database, kind.type) },
+        next,
+      }
+    },
+  })
+
+/** The principals of a page where nobody asks for another number. */
+const USUAL = 100
+
+/** Principals that are shown at once. */
+const AT_ONCE = 500
+
+async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>, at: number) {
+  const { q, ...asked } = query
+  const wanted = q && ((record: PrincipalRecord) => isFound(q.search, record, at))
+  const since = q ? deniedSince(q.search, at) : null
+  const sift = since === null ? undefined : refusedAmong(database, since)
+  const sifted = { ...asked, wanted, sift }
+  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, sifted, turn)
+  const again = { limit: String(query.limit), ...(q && { q: q.text }) }
+  return {
+    list: await inParts(items, AT_ONCE, (record) => shown(kind, record)),
+    next: cursor === null ? null : { ...again, cursor },
+  }
+}
+
+/** Makes what keeps of some principals those that were refused since an instant. */
+const refusedAmong =
+  (database: Database, since: number) =>
+  async (records: readonly PrincipalRecord[]): Promise<readonly PrincipalRecord[]> => {
+    const refs = records.map(({ principal_ref: ref }) => ref)
+    const refused = await refusedSince(database, refs, since, turn)
+    return records.filter(({ principal_ref: ref }) => refused.has(ref))
+  }

@@ -1,0 +1,31 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { perform } from '../../admin/operation.ts'
+import { countKeylessPrincipals } from '../../admin/principals/keyless.ts'
+import type { Dashboard } from '../dashboard.ts'
+import { all, counted, type Html, html } from '../parts.ts'
+import { card } from './card.ts'
+
+const KINDS = [
+  ['agents', 'agent'],
+  ['users', 'user'],
+  ['workloads', 'workload'],
+] as const
+
+/** How many callers have no proof key, where proofs are optional: a stolen certificate is enough to speak as one of them. */
+export async function keyless(
+  { context, inForce }: Dashboard,
+  facts: Administered,
+): Promise<readonly Html[]> {
+  const mode = inForce.modes.find(({ name }) => name === 'egress_dpop_mode')?.value
+  if (mode !== 'optional') return []
+  const { value } = await perform(countKeylessPrincipals, context, {}, facts)
+  const some = KINDS.filter(([plural]) => value[plural] > 0)
+  if (some.length === 0) return []
+  const q = new URLSearchParams({ q: 'is:keyless is:active' }).toString()
+  return [
+    card(
+      html`No proof key, while proofs are optional`,
+      html`<p>Whoever gets hold of the key of its certificate can speak as one of these.</p><ul>${all(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${counted(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
+    ),
+  ]
+}
