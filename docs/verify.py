@@ -15,12 +15,15 @@ import re
 import sys
 import unicodedata
 import zipfile
+import zlib
 from collections import Counter, deque
 from datetime import datetime, timezone
+from decimal import Decimal
 
 GENESIS = "0" * 64
 LARGEST = 2**53 - 1
 LONGEST_LINE = 1 << 20  # bytes, with the newline; what no row reaches (#leaf)
+DEEPEST = 16  # levels of a detail (#leaf)
 KEPT_REVISIONS = 16  # of a principal, for summaries that stand behind later ones (#rule)
 NAMED_ROWS = 20
 
@@ -84,7 +87,9 @@ def parse(line):
         bytes_of_row = canonical(row)
     except Bad as error:
         raise Bad(str(error), plain(line)) from error
-    except (ValueError, RecursionError) as error:  # broken UTF-8, a lone surrogate, brackets a thousand deep
+    except RecursionError as error:  # brackets a thousand deep
+        raise Bad("is nested too deep", plain(without_detail(line))) from error
+    except ValueError as error:  # broken UTF-8, a lone surrogate
         raise Bad("cannot be read", row) from error
     if not isinstance(row, dict):
         raise Bad("is no object")
@@ -93,12 +98,38 @@ def parse(line):
     return row
 
 
-def plain(line):
-    """What a line with a bad number says all the same; None where it is no JSON."""
+def plain(data):
+    """What a text says to any reader of JSON, whose numbers are doubles; None where it is none, or nested too deep to be read."""
     try:
-        return json.loads(line, parse_constant=float.fromhex)
+        return LOOSE.decode(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
+
+
+def double(text):
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= LARGEST else number
+
+
+def no_json(text):
+    raise ValueError(f"{text} is no JSON")
+
+
+LOOSE = json.JSONDecoder(parse_int=double, parse_float=double, parse_constant=no_json)
+
+
+def without_detail(line):
+    """The same line with an empty detail. In front of a detail and behind it no quotation mark of a text is bare."""
+    start, end = line.find(b',"detail":'), line.rfind(b',"dpop_jkt":')
+    return line[:start] + b',"detail":{}' + line[end:] if 0 < start < end else line
+
+
+def is_deep(value, left=DEEPEST):
+    """Whether a value has more levels than a detail may have (#leaf)."""
+    if left < 0:
+        return True
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(is_deep(one, left - 1) for one in inside)
 
 
 def check_columns(row):
@@ -114,8 +145,23 @@ def check_columns(row):
             raise Bad(f"has no text in {name}")
     if not isinstance(row["detail"], dict):
         raise Bad("has no object in detail")
+    if is_deep(row["detail"]):
+        raise Bad("has a detail that is nested too deep")
+    if not is_instant(row["recorded_at"]):
+        raise Bad("has a time of another form in recorded_at")
     if not is_integer(row["seq"]):
         raise Bad("has no number in seq")
+
+
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def is_instant(text):
+    """Whether a text is a time as #row has it, of a day and an hour that there are."""
+    try:
+        return bool(INSTANT.fullmatch(text) and datetime.fromisoformat(text[:-1]))
+    except ValueError:
+        return False
 
 
 def is_integer(value):
@@ -140,8 +186,10 @@ class Chain:
     def expected(self, row=None):
         """The place of a row that is bad: its own where it came again, else the one that is missing."""
         stream = row["stream"] if isinstance(row, dict) and isinstance(row.get("stream"), str) else self.last
-        wanted = self.heads.get(stream, (0,))[0] + 1
         said = row.get("seq") if isinstance(row, dict) else None
+        if not self.from_start and stream not in self.heads and is_integer(said):
+            return stream, said
+        wanted = self.heads.get(stream, (0,))[0] + 1
         return stream, min(wanted, said) if is_integer(said) else wanted
 
     def take(self, row):
@@ -211,12 +259,9 @@ def is_check(value):
     )
 
 
-INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
-
-
 def pins(value):
     """Whether these are pairs of a thumbprint or key and the end of its time, which may be null."""
-    return pairs(value, MAYBE_TEXT) and all(until is None or INSTANT.fullmatch(until) for _, until in value)
+    return pairs(value, MAYBE_TEXT) and all(until is None or is_instant(until) for _, until in value)
 
 
 class Principal:

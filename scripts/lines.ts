@@ -1,12 +1,13 @@
 import { isUtf8 } from 'node:buffer'
 
 // No honest row is near this long; without a limit one endless line would take all memory.
-const LINE_LIMIT = 4 * 1024 * 1024
+const LINE_LIMIT = 1024 * 1024
 const LF = 0x0a
+const NO_UTF_8 = 0xff
 
 /**
  * Yields the lines of a stream without their line feeds, null for one that is not UTF-8, in memory that does
- * not grow with the stream. Throws where a line is longer than 4 MiB.
+ * not grow with the stream. A line that has 1 MiB or more is null, and the last.
  */
 export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
   for await (const block of blocksOf(stream))
@@ -15,16 +16,17 @@ export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<st
 
 /**
  * Yields a stream in blocks of whole lines with their line feeds, none at the end where it has none, each in bytes of its
- * own. Memory and errors as {@link linesOf}.
+ * own. A line that has 1 MiB or more is a byte that is no UTF-8, and the last.
  */
 export async function* blocksOf(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)
   for await (const chunk of stream) {
     const block = Buffer.concat([rest, chunk])
     const end = block.lastIndexOf(LF) + 1
+    // A chunk is shorter: only the first line of a block can be that long.
+    if ((end > 0 ? block.indexOf(LF) : block.length) >= LINE_LIMIT) return yield Buffer.of(NO_UTF_8)
     if (end > 0) yield block.subarray(0, end)
     rest = block.subarray(end)
-    if (rest.length > LINE_LIMIT) throw new Error('a line is longer than 4 MiB')
   }
   if (rest.length > 0) yield rest
 }

@@ -123,7 +123,8 @@ const [SPACE, QUOTE, BACKSLASH, MINUS, COMMA, COLON] = [0x20, 0x22, 0x5c, 0x2d, 
 const [OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET] = [0x7b, 0x7d, 0x5b, 0x5d]
 const [ZERO, NINE, ASCII] = [0x30, 0x39, 0x7f]
 
-const MOST_DEPTH = 32
+/** The levels of a detail (docs/ledger.md#leaf). */
+const MOST_DEPTH = 16
 /** So many digits are never more than 2^53. */
 const MOST_DIGITS = 15
 

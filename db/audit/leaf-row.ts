@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { isObject, type Members } from '../json.ts'
 import { detailOf } from './draft.ts'
+import { isInstant } from './instant.ts'
 import { type LeafVersion, leafVersion, type StoredRow } from './leaf.ts'
 import { LeafReader, type Member } from './leaf-reader.ts'
 
@@ -151,10 +152,12 @@ export function versionOf(row: StoredRow): LeafVersion | null {
   return typeof leaf === 'string' ? leafVersion(leaf) : null
 }
 
-/** Whether the leaf is of a version that is known, and its place a number that a row can have. */
+/** Whether the leaf is of a version that is known, its place a number that a row can have, and its time one. */
 const isKnown = (): boolean => {
   const version = reader.integer('v')
-  return (version === 1 || version === 2) && reader.integer('seq') >= 0
+  return (
+    (version === 1 || version === 2) && reader.integer('seq') >= 0 && isInstant(reader.text('recorded_at'))
+  )
 }
 
 /** Closes the gaps that the added members leave. Returns what is behind the leaf then. */

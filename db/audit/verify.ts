@@ -1,4 +1,5 @@
 import canonicalize from 'canonicalize'
+import { isInstant } from './instant.ts'
 import { GENESIS, hashOf, type LeafVersion, leafOf, type StoredRow } from './leaf.ts'
 import { LeafRow, versionOf } from './leaf-row.ts'
 import { OUTCOMES } from './outcomes.ts'
@@ -133,13 +134,16 @@ function changed(row: StoredRow, before: Link): BadRow | null {
     return bad(`is of version ${version}, behind rows of version ${before.version}`)
   return isRead || isCanonicalObject(row.detail)
     ? null
-    : bad('has a detail that is not a canonical JSON object, or a number in it that is no integer')
+    : bad(
+        'has a detail that is no canonical JSON object, is nested too deep, or has a number that is no integer',
+      )
 }
 
 // An export says anything, whatever the types of its rows say.
 function isTyped(row: StoredRow): boolean {
   return (
     isText(row.recorded_at) &&
+    isInstant(row.recorded_at) &&
     isTextOrNull(row.request_id) &&
     isTextOrNull(row.principal_id) &&
     isTextOrNull(row.principal_type) &&
@@ -167,8 +171,9 @@ function isCanonicalObject(detail: string): boolean {
     const members: unknown = JSON.parse(detail)
     if (!detail.startsWith('{')) return false
     // What parses to members in order, and is written by V8 as it stood, is canonical. Half a surrogate pair it escapes.
-    if (isInOrder(members) && JSON.stringify(members) === detail && !detail.includes('\\ud')) return true
-    return canonicalize(members) === detail && hasOnlyIntegers(members)
+    if (isInOrder(members, DEEPEST) && JSON.stringify(members) === detail && !detail.includes('\\ud'))
+      return true
+    return hasOnlyIntegers(members, DEEPEST) && canonicalize(members) === detail
   } catch (error) {
     // Not JSON, or with half a surrogate pair in it.
     if (error instanceof Error) return false
@@ -176,23 +181,28 @@ function isCanonicalObject(detail: string): boolean {
   }
 }
 
-/** Whether the members of every object stand in the order of RFC 8785, and every number is an integer. */
-function isInOrder(value: unknown): boolean {
+/** The levels that a detail may have (docs/ledger.md#leaf). */
+const DEEPEST = 16
+
+/** Whether the members of every object stand in the order of RFC 8785, every number is an integer, and nothing is deeper. */
+function isInOrder(value: unknown, levels: number): boolean {
+  if (levels < 0) return false
   if (typeof value === 'number') return Number.isSafeInteger(value)
   if (typeof value !== 'object' || value === null) return true
-  if (Array.isArray(value)) return value.every(isInOrder)
+  if (Array.isArray(value)) return value.every((one) => isInOrder(one, levels - 1))
   let last = ''
   for (const name in value) {
-    if (name < last || !isInOrder(value[name as keyof typeof value])) return false
+    if (name < last || !isInOrder(value[name as keyof typeof value], levels - 1)) return false
     last = name
   }
   return true
 }
 
-function hasOnlyIntegers(value: unknown): boolean {
+function hasOnlyIntegers(value: unknown, levels: number): boolean {
+  if (levels < 0) return false
   if (typeof value === 'number') return Number.isSafeInteger(value)
   if (typeof value !== 'object' || value === null) return true
-  return Object.values(value).every(hasOnlyIntegers)
+  return Object.values(value).every((one) => hasOnlyIntegers(one, levels - 1))
 }
 
 // In an honest log as many as there are calls at one time. In another one the count is at least this.

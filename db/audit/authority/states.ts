@@ -1,4 +1,5 @@
 import { isObject, type Members } from '../../json.ts'
+import { isInstant } from '../instant.ts'
 import type { DpopMode, Pinned } from './rule.ts'
 
 /** The authority of a principal, as the row of a change makes it. */
@@ -100,10 +101,8 @@ function pinnedOf(value: unknown): readonly Pinned[] | null {
 
 function isPinned(value: unknown): value is Pinned {
   if (!Array.isArray(value) || value.length !== 2 || !isText(value[0])) return false
-  return value[1] === null || (isText(value[1]) && INSTANT.test(value[1]))
+  return value[1] === null || (isText(value[1]) && isInstant(value[1]))
 }
-
-const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 export const isText = (value: unknown): value is string => typeof value === 'string'
 
