@@ -950,6 +950,7 @@ class Key:
 
 
 LAST_SECOND = 253402300799  # of the year 9999
+MOST_SIGNATURES = 100  # of one note
 
 
 class Note:
@@ -957,11 +958,13 @@ class Note:
 
     def __init__(self, whole):
         end = whole.rfind("\n\n")
-        if end < 0 or not whole.endswith("\n") or re.search(r"[\x00-\x09\x0b-\x1f]", whole):
+        if end < 0 or not whole.endswith("\n") or re.search("[\x00-\x09\x0b-\x1f\ud800-\udfff]", whole) or len(whole) > 1_000_000:
             raise Malformed("a signed note is a text, an empty line, and lines of signatures")
         self.text, self.signatures = whole[: end + 1], []
+        if whole.count("\n", end + 2) > MOST_SIGNATURES:
+            raise Malformed("a note with more than 100 signatures")
         for line in whole[end + 2 : -1].split("\n"):
-            found = re.fullmatch(r"— ([^+\s]+) (\S+)", line)
+            found = re.fullmatch(r"— ([^+\s\ufeff]+) (\S+)", line)
             data = unbase64(found[2]) if found else b""
             if len(data) < 5:
                 raise Malformed("a line of a signature is — <name> <base64>")
@@ -970,8 +973,8 @@ class Note:
         if not self.origin or not re.fullmatch(r"0|[1-9][0-9]{0,15}", size):
             raise Malformed("a checkpoint is an origin, a size and a root, each on a line")
         self.size, self.root = int(size), unbase64(root)
-        if len(self.root) != 32:
-            raise Malformed("the root of a checkpoint has 32 bytes")
+        if len(self.root) != 32 or self.size > LARGEST:
+            raise Malformed("the root of a checkpoint has 32 bytes, and its size is below 2^53")
 
     def is_signed(self, keys):
         return any(key.signed(self) is not False for key in keys)
@@ -1513,9 +1516,9 @@ class Trusted:
     """What whoever verifies has from elsewhere than the log."""
 
     def __init__(self, options):
-        self.keys = [key for given in options.key for key in keys_in(given)]
-        self.witnesses = [key for given in options.witness for key in keys_in(given)]
-        self.notes = [note for file in options.checkpoint for note in notes(text_of(file))]
+        self.keys = [key for given in options.key for key in keys_in(given, False)]
+        self.witnesses = [key for given in options.witness for key in keys_in(given, True)]
+        self.notes = [note for file in options.checkpoint for note in notes(text_of(file, "replace"))]
         if options.checkpoint and not self.notes:
             raise Malformed("there is no checkpoint in the file that was given")
         self.stamps = Watch([Authority(file) for file in options.tsa], options.timestamp)
@@ -1524,14 +1527,17 @@ class Trusted:
         return bool(self.keys or self.witnesses or self.notes or self.stamps.authorities or self.stamps.lost)
 
 
-def text_of(file):
-    with open(file, encoding="utf-8", newline="") as opened:
+def text_of(file, errors="strict"):
+    with open(file, encoding="utf-8", errors=errors, newline="") as opened:
         return opened.read()
 
 
-def keys_in(given):
+def keys_in(given, of_witness):
     text = text_of(given) if os.path.exists(given) else given
-    return [Key(line) for line in text.split("\n") if line.strip()]
+    keys = [Key(line) for line in text.split("\n") if line.strip()]
+    if not keys or any(key.is_witness != of_witness for key in keys):
+        raise Malformed(f"{given.strip() or 'nothing'} is not the key of a {'witness' if of_witness else 'log'}")
+    return keys
 
 
 class Seals:
@@ -1564,7 +1570,9 @@ class Seals:
 
     def end(self, rows):
         """Returns why rows are missing at the end, or None."""
-        if self.trusted.keys and self.signed < self.sealed:
+        for note in self.wanted:
+            look(note, self.trusted, self)
+        if self.trusted.keys and self.signed < max([self.sealed] + [note.size for note in self.wanted]):
             self.problems.append("the newest checkpoint is not signed by the key that was given")
         if self.trusted.keys and not self.checkpoints and not self.wanted and not self.problems:
             self.problems.append("there is no checkpoint that the key could have signed")
@@ -1584,11 +1592,8 @@ def look(note, trusted, seals):
     seals.problems.extend(trusted.stamps.see(note))
     if note.origin != seals.origin:
         seals.problems.append(f"the kept checkpoint of {note.size} rows is of another log: {note.origin}")
-    if trusted.keys:
-        if note.is_signed(trusted.keys):
-            seals.signed = max(seals.signed, note.size)
-        else:
-            seals.problems.append(f"the kept checkpoint of {note.size} rows is not signed by its log")
+    if note.is_signed(trusted.keys):  # that another key of the log has signed an older one is as good: it was kept
+        seals.signed = max(seals.signed, note.size)
     for key in trusted.witnesses:
         at = key.signed(note)
         if at is not False:

@@ -77,6 +77,7 @@ export function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
     .split('\n')
     .filter((line) => line.trim() !== '')
     .map((line) => named(existsSync(given) ? given : JSON.stringify(line), () => parseVerifierKey(line)))
+  if (keys.length === 0) throw new WrongUsage(`${given.trim() || 'nothing'} is not the key of a ${kind}`)
   const other = keys.find((key) => key.kind !== kind)
   if (other) throw new WrongUsage(`${other.name} is the key of a ${other.kind}, not of a ${kind}`)
   return keys

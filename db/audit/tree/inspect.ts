@@ -54,20 +54,18 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
   const fault = (sentence: string): void => {
     if (problems.length < MOST_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
   }
-  /** Of those that were met: the last one, and the last two that a trusted key has signed. */
-  let last: SignedCheckpoint | null = null
-  let signedSizes: readonly number[] = []
+  /** Of those that were met: how many rows the largest one has, and the largest that a trusted key has signed. */
+  let [largest, signed] = [-1, 0]
   const witnessed = new Map<string, Witnessed>()
   const origin = stored?.origin ?? trusted.keys[0]?.name ?? trusted.checkpoints[0]?.origin ?? null
 
   function look(checkpoint: SignedCheckpoint, keys: readonly VerifierKey[] | null, whose: string): void {
     const { note, size } = checkpoint
-    last = checkpoint
+    largest = Math.max(largest, size)
     if (checkpoint.origin !== origin)
       fault(`${whose} checkpoint of ${size} rows is of another log: ${checkpoint.origin}`)
     if (keys && !isSignedBy(note, keys)) fault(`${whose} checkpoint of ${size} rows is not signed by its log`)
-    // The last one may be of more rows than there are.
-    if (isSignedBy(note, trusted.keys)) signedSizes = [...signedSizes.slice(-1), size]
+    if (isSignedBy(note, trusted.keys)) signed = Math.max(signed, size)
     for (const one of witnessesOf(checkpoint, trusted.witnesses)) witnessed.set(one.name, one)
   }
 
@@ -88,12 +86,10 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
 
   async function* merged() {
     const kept = trusted.checkpoints.toSorted((one, other) => one.size - other.size)
-    // It came from elsewhere: that a former key of the log has signed it is as good.
-    const known = [...trusted.keys, ...(stored?.keys ?? [])]
-    const keysOfKept = known.length > 0 ? known : null
     const meet = async (checkpoint: SignedCheckpoint, isKept: boolean) => {
       await lookAtStamps(checkpoint)
-      look(checkpoint, isKept ? keysOfKept : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
+      // It came from elsewhere: that a former key of the log has signed it, which nobody gave, is as good.
+      look(checkpoint, isKept ? null : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
       return { size: checkpoint.size, root: checkpoint.root.toString('base64') }
     }
     for await (const checkpoint of stored?.checkpoints ?? []) {
@@ -105,14 +101,22 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
   }
 
   const tiles = stored?.tiles
-  const walk = treeWalk({ checkpoints: claimed(), ...(tiles && { tiles }) })
+  const claims = claimed()
+  const walk = treeWalk({ checkpoints: claims, ...(tiles && { tiles }) })
+
+  /** Looks at the checkpoints of more rows than there are, too. */
+  async function walked(): Promise<Walked> {
+    const found = await walk.end()
+    let { done } = await claims.next()
+    while (!done) done = (await claims.next()).done
+    return found
+  }
 
   function conclude({ rows, newest, problem, beyond, ...counted }: Walked): TreeVerdict {
     if (problem !== null) fault(problem)
     const sealed = newest?.size ?? 0
-    const signed = Math.max(0, ...signedSizes.filter((size) => size <= sealed))
-    if (trusted.keys.length > 0 && signed < sealed) fault(NOT_BY_THE_KEY)
-    if (trusted.keys.length > 0 && last === null) fault(NO_CHECKPOINT)
+    if (trusted.keys.length > 0 && signed < largest) fault(NOT_BY_THE_KEY)
+    if (trusted.keys.length > 0 && largest < 0) fault(NO_CHECKPOINT)
     const missing = trusted.witnesses.filter(({ name }) => !witnessed.has(name))
     for (const { name } of missing) fault(`no checkpoint is cosigned by the witness ${name}`)
     const { problems: unstamped, ...stamps } = trusted.stamps?.end() ?? NO_STAMPS
@@ -131,7 +135,7 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
       stamps,
     }
   }
-  return { add: (leaf) => walk.add(leaf), verdict: async () => conclude(await walk.end()) }
+  return { add: (leaf) => walk.add(leaf), verdict: async () => conclude(await walked()) }
 }
 
 const NOT_BY_THE_KEY = 'the newest checkpoint is not signed by the key that was given'
