@@ -1620,14 +1620,17 @@ def receipt_in(file):
     try:
         if os.path.getsize(file) > RECEIPT_LIMIT:
             return None
-        value = json.loads(text_of(file))
-    except (ValueError, OSError, RecursionError):
+        with open(file, "rb") as opened_file:
+            value = plain(opened_file.read())
+    except OSError:
         return None
     rows = value.get("rows") if isinstance(value, dict) else None
-    shape = {"leaf": str, "stream": str, "seq": int, "proof": str}
+    shape = {"leaf": str, "stream": str, "proof": str}
     if not isinstance(rows, list) or not rows:
         return None
     if not all(isinstance(row, dict) and all(isinstance(row.get(m), k) for m, k in shape.items()) for row in rows):
+        return None
+    if not all(is_integer(row.get("seq")) for row in rows):
         return None
     return value
 
@@ -1648,8 +1651,9 @@ def verify_receipt(receipt, trusted, body):
     witnessed, details, vouched, first = {}, [], bool(trusted.keys or trusted.notes), None
     for row in receipt["rows"]:
         place = f"{row['stream']}:{row['seq']}"
-        leaf = plain(row["leaf"].encode("utf-8", "surrogatepass"))
-        if not isinstance(leaf, dict) or (leaf.get("stream"), leaf.get("seq")) != (row["stream"], row["seq"]):
+        leaf = plain(row["leaf"].encode("utf-8", "surrogatepass"))  # which no lone surrogate survives
+        there = isinstance(leaf, dict) and is_integer(leaf.get("seq"))
+        if not there or (leaf.get("stream"), leaf.get("seq")) != (row["stream"], row["seq"]):
             raise Wrong(2, f"row {place} is not what its leaf says")
         if first is not None and leaf.get("request_id") != first.get("request_id"):
             raise Wrong(2, f"row {place} is of another request")
@@ -1711,24 +1715,55 @@ def proof_in(text):
 
 def opened(details, salts, body):
     """The commitment that the body opens (#commitments): as it is, or as the arguments of a tool."""
-    arguments = plain(body)
-    forms = {"body_sha256": body, "result_sha256": body}
-    if isinstance(arguments, dict):
-        text = json.dumps(in_order(arguments), separators=(",", ":"), ensure_ascii=False)
-        forms["arguments_sha256"] = text.encode("utf-8", "surrogatepass")
+    forms = {"body_sha256": body, "arguments_sha256": canonical_arguments(body), "result_sha256": body}
     for label, data in forms.items():
         salt = salts.get(label) if isinstance(salts, dict) else None
-        if isinstance(salt, str) and re.fullmatch(r"(?:[0-9a-f]{2})+", salt):
+        # Of one length: else some of the body could be said to be salt, and the rest to be all of it.
+        if data is not None and isinstance(salt, str) and re.fullmatch("[0-9a-f]{32}", salt):
             commitment = hashlib.sha256(bytes.fromhex(salt) + data).hexdigest()
             if any(detail.get(label) == commitment for detail in details):
                 return label
     return None
 
 
-def in_order(value):
+def canonical_arguments(body):
+    """RFC 8785 of the JSON object that a body is; None where it is none."""
+    arguments = plain(body)
+    try:
+        return written(arguments).encode("utf-8") if isinstance(arguments, dict) else None
+    except (ValueError, OverflowError, RecursionError):  # a lone surrogate, a number that is none, brackets a thousand deep
+        return None
+
+
+def written(value):
+    """RFC 8785 of any JSON."""
     if isinstance(value, dict):
-        return ordered([(name, in_order(member)) for name, member in value.items()])
-    return [in_order(item) for item in value] if isinstance(value, list) else value
+        members = ordered([(name, written(member)) for name, member in value.items()])
+        return "{" + ",".join(f"{text_as_json(name)}:{member}" for name, member in members.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(written(item) for item in value) + "]"
+    return number_as_json(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else text_as_json(value)
+
+
+def text_as_json(value):
+    return json.dumps(value, ensure_ascii=False)
+
+
+def number_as_json(number):
+    """As ECMAScript writes a double: both languages find the same, shortest digits."""
+    sign, digits, exponent = Decimal(repr(float(number))).normalize().as_tuple()
+    text, point = "".join(map(str, digits)), len(digits) + exponent
+    if text == "0":
+        return "0"
+    if len(text) <= point <= 21:
+        text += "0" * (point - len(text))
+    elif 0 < point <= 21:
+        text = f"{text[:point]}.{text[point:]}"
+    elif -6 < point <= 0:
+        text = "0." + "0" * -point + text
+    else:
+        text = text[0] + ("." + text[1:] if len(text) > 1 else "") + f"e{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return "-" * sign + text
 
 
 # ---- A pack of evidence: #evidence ----------------------------------------------------------------------

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { closeSync, createReadStream, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
 import { exportedBlocks, NotAnExport } from '../../db/audit/export.ts'
 import { type Inspection, inspectRows, type Rows } from '../../db/audit/inspect.ts'
@@ -42,8 +43,10 @@ export function receiptAt(source: string): ReturnType<typeof receiptIn> {
     statSync(source).size > RECEIPT_LIMIT
   )
     return null
+  const bytes = readFileSync(source)
+  if (!isUtf8(bytes)) return null
   try {
-    return receiptIn(JSON.parse(readFileSync(source, 'utf8')))
+    return receiptIn(JSON.parse(bytes.toString()))
   } catch (error) {
     if (error instanceof SyntaxError) return null
     throw error

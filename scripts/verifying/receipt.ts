@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { Malformed } from '../../db/audit/tree/note.ts'
@@ -68,7 +69,8 @@ export async function verifyReceipt(
   for (const { leaf, stream, seq, proof } of rows) {
     const place = `${stream}:${seq}`
     const row = parsed(leaf)
-    if (!row || row.stream !== stream || row.seq !== seq)
+    // Half a surrogate pair has no bytes of its own: another leaf would have the same hash.
+    if (!leaf.isWellFormed() || !row || row.stream !== stream || row.seq !== seq)
       return bad(2, `row ${place} is not what its leaf says`)
     const order = first && outOfOrder(row, first)
     if (order !== null) return bad(2, `row ${place} ${order}`)
@@ -123,7 +125,8 @@ function openedBy(details: readonly Members[], salts: Members, body: Buffer): st
   ]
   for (const [label, bytes] of forms) {
     const salt = salts[label]
-    if (typeof salt !== 'string' || bytes === null) continue
+    // Of one length: else some of the body could be said to be salt, and the rest to be all of it.
+    if (typeof salt !== 'string' || !/^[0-9a-f]{32}$/.test(salt) || bytes === null) continue
     const commitment = hash('sha256', Buffer.concat([Buffer.from(salt, 'hex'), bytes]))
     if (details.some((detail) => detail[label] === commitment)) return label
   }
@@ -131,8 +134,14 @@ function openedBy(details: readonly Members[], salts: Members, body: Buffer): st
 }
 
 function canonicalBytes(body: Buffer): Buffer | null {
-  const value = parsed(body.toString())
-  return value ? Buffer.from(canonicalize(value) ?? '') : null
+  const value = isUtf8(body) ? parsed(body.toString()) : null
+  try {
+    return value ? Buffer.from(canonicalize(value) ?? '') : null
+  } catch (error) {
+    // Half a surrogate pair, or a number that no double holds, which have no canonical form.
+    if (error instanceof Error) return null
+    throw error
+  }
 }
 
 function parsed(text: string): Members | null {
