@@ -1769,25 +1769,110 @@ def number_as_json(number):
 # ---- A pack of evidence: #evidence ----------------------------------------------------------------------
 
 
+NAME_IN_ZIP = re.compile(r"(?!.*\.\.)(?:[A-Za-z0-9_.-]+/)*[A-Za-z0-9_.-]+")
+
+
+def opened_zip(file):
+    """A zip that says one thing, whoever reads it (#evidence). Raises Unreadable."""
+    opened = zipfile.ZipFile(file)
+    try:
+        with open(file, "rb") as raw:
+            count, start, end = directory_of(raw)
+            length = last = 0
+            for info in sorted(opened.infolist(), key=lambda one: one.header_offset):
+                last, before = end_in_zip(raw, info), last
+                if info.header_offset < before or last > start:
+                    raise Unreadable(f"{info.filename} does not lie where it should")
+                length += 46 + len(info.filename) + len(info.extra) + len(info.comment)
+            if count != len(opened.infolist()) or opened.start_dir != start or start + length != end:
+                raise Unreadable("its directory is not what its end says")
+    except Unreadable:
+        opened.close()
+        raise
+    return opened
+
+
+def directory_of(raw):
+    """How many files a zip has, where its directory begins, and where that must end. Raises Unreadable."""
+    at = raw.seek(0, os.SEEK_END) - 22
+    raw.seek(max(at - 76, 0))
+    tail = raw.read()
+    number = lambda data, place, width: int.from_bytes(data[place : place + width], "little")  # noqa: E731
+    last, large = tail[-22:], tail[-98:]
+    if last[:4] != b"PK\5\6" or last[4:8] != bytes(4) or number(last, 20, 2) or number(last, 8, 2) != number(last, 10, 2):
+        raise Unreadable("there is something behind it, or it is on several disks")
+    if tail[-42:-38] != b"PK\6\7":
+        return number(last, 10, 2), number(last, 16, 4), at
+    if len(large) != 98 or large[:4] != b"PK\6\6" or number(tail[-42:], 8, 8) != at - 76:
+        raise Unreadable("its end is not where it says")
+    return number(large, 32, 8), number(large, 48, 8), at - 76
+
+
+def end_in_zip(raw, info):
+    """Where the bytes of a file end. Raises Unreadable where it may not be read."""
+    raw.seek(info.header_offset)
+    head = raw.read(30)
+    name = raw.read(int.from_bytes(head[26:28], "little"))
+    if not NAME_IN_ZIP.fullmatch(info.orig_filename) or info.filename != info.orig_filename or has_two_names(info.extra):
+        raise Unreadable("it has a file whose name is of another form")
+    if head[:4] != b"PK\3\4" or name != info.filename.encode():
+        raise Unreadable(f"{info.filename} does not lie where it should")
+    if info.flag_bits & 0x2061 or info.compress_type not in (0, 8):
+        raise Unreadable(f"{info.filename} is neither stored nor deflated")
+    return info.header_offset + 30 + len(name) + int.from_bytes(head[28:30], "little") + info.compress_size
+
+
+def has_two_names(extra):
+    """Whether a field says another name."""
+    while len(extra) >= 4:
+        if extra[:2] == b"\x75\x70":
+            return True
+        extra = extra[4 + int.from_bytes(extra[2:4], "little") :]
+    return False
+
+
+def inflated(raw, at, info):
+    """The bytes of a file of a zip, block by block. Raises Unreadable."""
+    inflate = zlib.decompressobj(-15)
+    left, rest = info.compress_size, b""
+    while left or rest:
+        if not rest:
+            raw.seek(at)
+            rest = raw.read(min(left, 1 << 16))
+            at, left = at + len(rest), left - len(rest)
+        if info.compress_type == 0:
+            block, rest = rest, b""
+        else:
+            try:
+                block = inflate.decompress(rest, 1 << 20)
+            except zlib.error as error:
+                raise Unreadable(f"{info.filename} cannot be inflated") from error
+            rest = inflate.unconsumed_tail
+        if block:
+            yield block
+        if inflate.eof:
+            return
+    if info.compress_type == 8:
+        raise Unreadable(f"{info.filename} ends too early")
+
+
 class Pack:
     """A zip of evidence. Reads files as they are needed; raises Unreadable where it is none."""
 
     def __init__(self, file):
-        self.zip = zipfile.ZipFile(file)
+        self.zip, self.raw = opened_zip(file), open(file, "rb")
         self.sizes = {info.filename: info.file_size for info in self.zip.infolist()}
         if len(self.sizes) != len(self.zip.infolist()):
             raise Unreadable("a file is in the zip twice")
-        try:
-            said = self.json("inventory.json")
-            self.first, self.rows = said["first_index"], said["rows"]
-            good = said["format"] == "sallyport-evidence/1" and min(self.first, self.rows) >= 0
-        except (KeyError, TypeError, ValueError) as error:
-            raise Unreadable("this is no pack of evidence") from error
-        if not good:
+        said = self.json("inventory.json") if "inventory.json" in self.sizes else None
+        if not isinstance(said, dict):
+            raise Unreadable("this is no pack of evidence")
+        self.first, self.rows, self.origin = said.get("first_index"), said.get("rows"), said.get("origin")
+        good = said.get("format") == "sallyport-evidence/1" and isinstance(self.origin, str)
+        if not good or not all(is_integer(one) and one >= 0 for one in (self.first, self.rows)):
             raise Unreadable("this is a pack of another form")
         if not self.rows:
             raise Unreadable("there is no row in it")
-        self.origin = said["origin"]
         self.kept = {}
         self.widths = {}
         for name in self.sizes:
@@ -1799,27 +1884,41 @@ class Pack:
     def bytes(self, name, limit=64 << 20):
         if self.sizes[name] > limit:
             raise Unreadable(f"{name} is too large")
-        return self.zip.read(name)
+        return b"".join(self.blocks(name))
+
+    def blocks(self, name):
+        """The bytes of a file, which must be as many as the zip says, with that digest. Raises Unreadable."""
+        info, size, crc = self.zip.getinfo(name), 0, 0
+        end = end_in_zip(self.raw, info)
+        for block in inflated(self.raw, end - info.compress_size, info):
+            size, crc = size + len(block), zlib.crc32(block, crc)
+            if size > info.file_size:
+                break
+            yield block
+        if (size, crc) != (info.file_size, info.CRC):
+            raise Unreadable(f"{name} is not what the zip says")
 
     def json(self, name):
-        return json.loads(self.bytes(name))
+        return plain(self.bytes(name))
 
     def sums(self):
         """What is wrong with SHA256SUMS, or None."""
         if "SHA256SUMS" not in self.sizes:
             return "SHA256SUMS is not in the pack"
         self.digests = listed = {}
-        for line in self.bytes("SHA256SUMS").decode("utf-8", "replace").splitlines():
+        for line in self.bytes("SHA256SUMS").decode("utf-8", "replace").split("\n"):
             digest, _, name = line.partition("  ")
-            listed[name] = digest
+            if line and name in listed:
+                return f"{name} is in SHA256SUMS twice"
+            if line:
+                listed[name] = digest
         odd = sorted(set(self.sizes) - {"SHA256SUMS"} ^ set(listed))
         if odd:
             return f"{odd[0]} is not in SHA256SUMS, or only there"
         for name, digest in listed.items():
             running = hashlib.sha256()
-            with self.zip.open(name) as file:
-                for block in iter(lambda: file.read(1 << 20), b""):  # noqa: B023
-                    running.update(block)
+            for block in self.blocks(name):
+                running.update(block)
             if running.hexdigest() != digest:
                 return f"{name} is not what SHA256SUMS says"
         return None
@@ -1978,13 +2077,11 @@ class Tables:
     def __init__(self, pack):
         self.pack, self.sets = pack, {}
         self.start_is_wrong = True
-        if "sets-start.json" in pack.sizes:
-            try:
-                before = pack.json("sets-start.json")["principals"]
-                self.sets = {held["principal"]: held for held in before}
-                self.start_is_wrong = not isinstance(before, list) or (pack.first == 0 and before != [])
-            except (KeyError, TypeError, ValueError):
-                pass
+        before = pack.json("sets-start.json") if "sets-start.json" in pack.sizes else None
+        before = before.get("principals") if isinstance(before, dict) else None
+        if isinstance(before, list) and all(isinstance(one, dict) and isinstance(one.get("principal"), str) for one in before):
+            self.sets = {held["principal"]: held for held in before}
+            self.start_is_wrong = pack.first == 0 and before != []
         csv, ndjson = ("rows.csv", "refusals.csv"), ("grants.ndjson", "tools.ndjson", "sign-ins.ndjson")
         self.running = {name: hashlib.sha256() for name in csv + ndjson}
         for name in csv:
@@ -2012,7 +2109,7 @@ class Tables:
 
     def findings(self):
         found = ["sets-start.json is not what stood before the rows"] if self.start_is_wrong else []
-        sets = [self.sets[name] for name in sorted(self.sets)]
+        sets = [held for _, held in ordered(self.sets.items()).items()]
         text = json.dumps({"principals": sets}, indent=2, ensure_ascii=False) + "\n"
         self.running["sets-end.json"] = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
         wrong = [name for name, digest in self.running.items() if self.pack.digests.get(name) != digest.hexdigest()]
@@ -2159,6 +2256,11 @@ def verify_pack(pack, walk, trusted, options):
     return report(chain, bad, walk, seals, options, tables)
 
 
+def is_zip(file):
+    with open(file, "rb") as opened:
+        return opened.read(3) in (b"PK\3", b"PK\5")
+
+
 def main():
     sys.stdout.reconfigure(errors="backslashreplace")
     arguments = Arguments(prog="verify.py", description="Verifies an export of a Sallyport audit ledger.")
@@ -2197,15 +2299,15 @@ def main():
         return 0
     walk, seals = Walk(), Seals(trusted) if trusted.anything() else None
     try:
-        if options.file != "-" and zipfile.is_zipfile(options.file):
+        if options.file != "-" and is_zip(options.file):
             return verify_pack(Pack(options.file), walk, trusted, options)
         if options.file == "-":
             chain, bad = verify(sys.stdin.buffer, walk, seals)
         else:
             with open(options.file, "rb") as file:
                 chain, bad = verify(file, walk, seals)
-    except (OSError, Unreadable, zipfile.BadZipFile) as error:
-        print(f"verify: {error}", file=sys.stderr)
+    except (OSError, Unreadable, zipfile.BadZipFile, NotImplementedError, MemoryError) as error:
+        print(f"verify: {error or 'it does not fit into memory'}", file=sys.stderr)
         return 9
     return report(chain, bad, walk, seals, options)
 

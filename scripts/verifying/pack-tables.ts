@@ -46,7 +46,7 @@ export async function packTables({ zip, first }: Pack): Promise<PackTables> {
     },
     findings: async () => {
       into('sets-end.json', sets.text())
-      const sums = await digestsIn(zip)
+      const sums = new Map(await digestsIn(zip))
       const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.digest('hex'))
       const findings = wrong.map(([name]) => `${name} is not what the rows make`)
       if (before === null || (first === 0 && before.length > 0))

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
 import { Malformed, parseVerifierKey, type VerifierKey } from '../../db/audit/tree/note.ts'
@@ -63,7 +64,9 @@ export async function openPack(path: string): Promise<Pack> {
 
 async function textOf(zip: Zip, name: string): Promise<string> {
   if (!zip.names.includes(name)) throw new Malformed(`${name} is not in the pack`)
-  return (await zip.bytes(name, NOTE_LIMIT)).toString()
+  const bytes = await zip.bytes(name, NOTE_LIMIT)
+  if (!isUtf8(bytes)) throw new Malformed(`${name} is no text`)
+  return bytes.toString()
 }
 
 /** The time stamps of a pack, by the size of their checkpoint. One may have several, by several authorities. */
@@ -79,7 +82,7 @@ async function stampsIn(zip: Zip): Promise<ReadonlyMap<number, readonly Buffer[]
 
 export function asObject(bytes: Buffer): Members | null {
   try {
-    const value: unknown = JSON.parse(bytes.toString())
+    const value: unknown = isUtf8(bytes) ? JSON.parse(bytes.toString()) : null
     return isObject(value) ? value : null
   } catch {
     return null
@@ -125,8 +128,10 @@ export async function rootAt({ tile }: Pick<Pack, 'tile'>, size: number): Promis
 /** What is wrong with the digests of a zip, as a sentence; null where each file is what SHA256SUMS says. */
 export async function wrongSum(zip: Zip): Promise<string | null> {
   if (!zip.names.includes('SHA256SUMS')) return 'SHA256SUMS is not in the pack'
-  const sums = await digestsIn(zip)
-  const odd = [...sums.keys()].find((name) => !zip.names.includes(name))
+  const listed = await digestsIn(zip)
+  const [sums, names] = [new Map(listed), new Set(zip.names)]
+  if (sums.size < listed.length) return 'a file is in SHA256SUMS twice'
+  const odd = [...sums.keys()].find((name) => !names.has(name))
   const unlisted = zip.names.find((name) => name !== 'SHA256SUMS' && !sums.has(name))
   if (odd !== undefined || unlisted !== undefined)
     return `${odd ?? unlisted} is not in SHA256SUMS, or only there`
@@ -138,8 +143,11 @@ export async function wrongSum(zip: Zip): Promise<string | null> {
   return null
 }
 
-/** What SHA256SUMS says of each file. */
-export async function digestsIn(zip: Zip): Promise<ReadonlyMap<string, string>> {
+/** What SHA256SUMS says of each file: its name and its digest. What is no such line is the name of no file. */
+export async function digestsIn(zip: Zip): Promise<readonly (readonly [name: string, digest: string])[]> {
   const lines = (await zip.bytes('SHA256SUMS', TEXT_LIMIT)).toString().split('\n')
-  return new Map(lines.filter(Boolean).map((line) => [line.slice(66), line.slice(0, 64)]))
+  return lines.filter(Boolean).map((line) => {
+    const [, digest = '', name = line] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? []
+    return [name, digest]
+  })
 }

@@ -1,4 +1,6 @@
+import { crc32 } from 'node:zlib'
 import { type Entry, openPromise } from 'yauzl'
+import { assertOneForm } from './zip-form.ts'
 
 /** The files of a zip, by name: strangers' bytes, read as they are needed. */
 export interface Zip {
@@ -9,7 +11,7 @@ export interface Zip {
   readonly close: () => void
 }
 
-/** Opens a zip. Throws one sentence where it is none, or names one file twice. */
+/** Opens a zip. Throws one sentence where it is none, names one file twice, or can be read in another way too. */
 export async function openZip(path: string): Promise<Zip> {
   const zip = await openPromise(path, { autoClose: false })
   const entries = new Map<string, Entry>()
@@ -17,10 +19,11 @@ export async function openZip(path: string): Promise<Zip> {
     if (entries.has(entry.fileName)) throw new Error(`${entry.fileName} is in the zip twice`)
     entries.set(entry.fileName, entry)
   }
+  await assertOneForm(path, zip, [...entries.values()])
   const stream = async (name: string): Promise<AsyncIterable<Buffer>> => {
     const entry = entries.get(name)
     if (!entry) throw new Error(`${name} is not in the zip`)
-    return zip.openReadStreamPromise(entry)
+    return checked(await zip.openReadStreamPromise(entry), entry)
   }
   return {
     names: [...entries.keys()],
@@ -34,4 +37,17 @@ export async function openZip(path: string): Promise<Zip> {
     },
     close: () => zip.close(),
   }
+}
+
+/** The same bytes. Throws one sentence behind the last where they are not those that the zip says. */
+async function* checked(
+  bytes: AsyncIterable<Buffer>,
+  { fileName, crc32: said }: Entry,
+): AsyncGenerator<Buffer> {
+  let crc = 0
+  for await (const block of bytes) {
+    crc = crc32(block, crc)
+    yield block
+  }
+  if (crc !== said) throw new Error(`${fileName} is not what the zip says`)
 }
