@@ -36,7 +36,7 @@ export async function storedLog(db: Db): Promise<StoredLog | null> {
 }
 
 async function* checkpoints(db: Db, tree: StoredTree, newest: number): AsyncGenerator<SignedCheckpoint> {
-  let after = -1
+  let after = Number.MIN_SAFE_INTEGER
   for (;;) {
     const rows = await db
       .selectFrom('audit_checkpoints')

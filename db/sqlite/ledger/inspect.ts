@@ -14,7 +14,7 @@ import { headProblem, readHead } from './head-file.ts'
 import { leafRowsBehind } from './leaf-rows.ts'
 import { liveRows, openReadOnly, rowsBehind } from './rows.ts'
 import { storedLog } from './stored-log.ts'
-import { hasPrincipals, readTables } from './tables.ts'
+import { hasPrincipals, readTables, viewsInPlaceOfTables } from './tables.ts'
 
 /**
  * Verifies a database, also while the gateway writes it: its chains, the schema of the audit tables, the head
@@ -47,6 +47,7 @@ async function inspectOpened(
   // later.
   const noted = readHead(file)
   const expected = await expectedAuditSchema()
+  const odd = viewsInPlaceOfTables(db)
   const walk = recomputer()
   const atEnd: Beside[] = []
   let [last, hashAt]: [number, string | undefined] = [0, undefined]
@@ -55,16 +56,17 @@ async function inspectOpened(
     last = seq
     if (seq === noted?.seq) hashAt = hash
   }
-  const isOurForm = isOfThisVersion(db) && auditSchemaProblem(db, expected) === null
+  const isOurForm = odd.length === 0 && isOfThisVersion(db) && auditSchemaProblem(db, expected) === null
   const behind = isOurForm ? leafRowsBehind : rowsBehind
-  const rows = shown(liveRows(db, () => atEnd.push(readBeside(db, expected)), behind))
+  const besides = () => (odd.length > 0 ? notRead(odd) : readBeside(db, expected))
+  const rows = shown(liveRows(db, () => atEnd.push(besides()), behind))
   // Before the rows too: what is sealed is there.
-  const stored = storedLog(db)
+  const stored = odd.length > 0 ? null : storedLog(db)
   const tree = stored || !trustsNothing(trusted) ? inspectTree(stored, trusted) : undefined
   const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
   const { verdict } = inspection
   // Behind a bad row neither the tables nor the head say anything more.
-  const [beside = schemaAlone(db, expected)] = atEnd
+  const [beside = odd.length > 0 ? notRead(odd) : schemaAlone(db, expected)] = atEnd
   const head = verdict.ok ? headProblem(noted, last, hashAt) : null
   const replay = verdict.ok ? walk.replay : null
   const [findings, notes] = besideFindings(beside, replay, verdict.rows, at)
@@ -90,6 +92,13 @@ function readBeside(db: SQLite.Database, expected: AuditSchema): Beside {
   if (!isOfThisVersion(db)) return { schema: null, tables: null, someone: false }
   return { ...schemaAlone(db, expected), tables: readTables(db), someone: hasPrincipals(db) }
 }
+
+/** A view says what its maker likes, and may have no end: no table is read of a database that has one in its place. */
+const notRead = (odd: readonly string[]): Beside => ({
+  schema: `no table is compared, because there is a view in the place of one: ${odd.join(', ')}`,
+  tables: null,
+  someone: false,
+})
 
 // Where a page of the file cannot be read, the tables may be on it.
 function schemaAlone(db: SQLite.Database, expected: AuditSchema): Beside {

@@ -2,6 +2,7 @@ import SQLite from 'better-sqlite3'
 import type { Names, StoredRow } from '../../audit/leaf.ts'
 import { pseudonymsIn } from '../../audit/names.ts'
 import type { Damaged } from '../../audit/verify.ts'
+import { ALL_COLUMNS } from './form/table.ts'
 
 export const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
@@ -23,7 +24,9 @@ export function openReadOnly(file: string): SQLite.Database {
   try {
     // The schema is data too, and the ledger is read through a view of it.
     db.pragma('trusted_schema = OFF')
-    db.prepare('select 1 from audit_log limit 1').get()
+    db.prepare('select 1 from audit_log limit 1')
+    if (!isTable(db, 'audit_rows') && !isTable(db, 'audit_log'))
+      throw new Error('the rows of its ledger are in no table')
     return db
   } catch (error) {
     db.close()
@@ -47,12 +50,16 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged>
 
 /**
  * Where the rows are read, and what says their place in the table. Up to migration 0051 `audit_log` is a table
- * with an index for its key; since then a view, and `seq` is the place (db/sqlite/ledger/form/table.ts).
+ * with an index for its key; since then a view, and `seq` is the place (db/sqlite/ledger/form/table.ts). Does NOT read
+ * the view itself: whoever has another one in its place says what the rows are, or that they have no end.
  */
-function formOf(db: SQLite.Database): { readonly from: string; readonly place: string } {
-  const isTable = db.prepare("select 1 from sqlite_schema where name = 'audit_log' and type = 'table'").get()
-  return isTable ? { from: 'audit_log not indexed', place: 'rowid' } : { from: 'audit_log', place: 'seq' }
-}
+const formOf = (db: SQLite.Database): { readonly from: string; readonly place: string } =>
+  isTable(db, 'audit_log') && !isTable(db, 'audit_rows')
+    ? { from: 'audit_log not indexed', place: 'rowid' }
+    : { from: `(${ALL_COLUMNS})`, place: 'seq' }
+
+const isTable = (db: SQLite.Database, name: string): boolean =>
+  db.prepare("select 1 from sqlite_schema where name = ? and type = 'table'").get(name) !== undefined
 
 /** Rows that are read at once. */
 export const PAGE = 256

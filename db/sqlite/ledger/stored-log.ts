@@ -66,13 +66,13 @@ function* checkpoints(
     `select size, proof from audit_cosignatures
      where tree = ? and size > ? and size <= ? and anchor like 'timestamp:%' order by size, anchor`,
   )
-  let after = -1
+  let after = Number.MIN_SAFE_INTEGER
   for (;;) {
     const rows = page.all(tree, after, newest)
     const stamps = stampsBySize(stamped.all(tree, after, rows.at(-1)?.size ?? after))
     for (const { size, root, signatures } of rows) {
       const text = checkpointText({ origin, size, root: Buffer.from(root, 'base64') })
-      const note = noteOf(text, [...signatures.split('\n'), ...cosigned.all(tree, size)])
+      const note = noteOf(text, [...String(signatures).split('\n'), ...cosigned.all(tree, size)])
       yield { ...parseSigned(note), stamps: stamps.get(size) ?? [] }
       after = size
     }

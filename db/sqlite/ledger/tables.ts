@@ -19,6 +19,28 @@ export function hasPrincipals(db: SQLite.Database): boolean {
   return PRINCIPALS.some(({ table }) => db.prepare(`select 1 from ${table} limit 1`).get() !== undefined)
 }
 
+const OTHERS = [
+  ...[
+    'audit_trees',
+    'audit_tiles',
+    'audit_checkpoints',
+    'audit_cosignatures',
+    'audit_keys',
+    'kysely_migration',
+  ],
+  ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas'],
+]
+
+/** Names the views that stand where a table should that verifying reads. */
+export function viewsInPlaceOfTables(db: SQLite.Database): readonly string[] {
+  const views = db
+    .prepare<[], string>("select lower(name) from sqlite_schema where type = 'view'")
+    .pluck()
+    .all()
+  const read = new Set([...OTHERS, ...PRINCIPALS.map(({ table }) => table)])
+  return views.filter((name) => read.has(name)).toSorted()
+}
+
 const PRINCIPALS: readonly { type: PrincipalType; table: string; id: string }[] = [
   { type: 'agent', table: 'internal_agents', id: 'agent_id' },
   { type: 'user', table: 'local_user_principals', id: 'principal_id' },

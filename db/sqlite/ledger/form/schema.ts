@@ -22,13 +22,13 @@ function verdict(name: string, expected: AuditSchema, found: AuditSchema): strin
 
 /**
  * Reads the schema of the audit tables, by table as well as by name: a trigger may be called anything and
- * still sit on the ledger.
+ * still sit on the ledger, whose name it may spell in any case.
  */
 export function auditSchema(connection: SQLite.Database): AuditSchema {
   const objects = connection
     .prepare<[], { name: string; definition: string }>(
       `select name, type || ' on ' || tbl_name || ': ' || coalesce(sql, '') as definition from sqlite_schema
-       where name glob 'audit_*' or tbl_name glob 'audit_*'`,
+       where lower(name) glob 'audit_*' or lower(tbl_name) glob 'audit_*'`,
     )
     .all()
   return Object.fromEntries(objects.map(({ name, definition }) => [name, definition]))

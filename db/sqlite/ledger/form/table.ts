@@ -118,7 +118,10 @@ begin
   select raise(abort, 'audit_log takes only the next row of its stream');
 end`
 
-const VIEW = sql.raw(`create view audit_log as select
+/** The rows with all columns, as the view gives them. */
+export const ALL_COLUMNS = `select
   'main' as stream, ${STORED.join(', ')},
   ${MEMBERS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
-from audit_rows`)
+from audit_rows`
+
+const VIEW = sql.raw(`create view audit_log as ${ALL_COLUMNS}`)
