@@ -5,6 +5,8 @@ import { measureLedger } from './alone/measure.ts'
 import { isChosen } from './chosen.ts'
 import { measureCopies } from './copies.ts'
 import { measureFault } from './fault.ts'
+import { measureDashboard } from './filled/dashboard.ts'
+import { measureProofs } from './filled/proofs.ts'
 import { type Children, coresOf } from './ground/children.ts'
 import { startForCache } from './ground/gateway.ts'
 import { layGround } from './ground/ground.ts'
@@ -82,6 +84,8 @@ async function measure(
     ledger: ledger?.points ?? [],
     // Before the other rows that come into the same database: these are of no history.
     rehearsals: await measureRehearsals(bench),
+    dashboards: await measureDashboard(bench),
+    proofs: await measureProofs(bench),
     postgres: await measurePostgres(bench),
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),

@@ -2,6 +2,8 @@ import type { Es256 } from './alone/es256.ts'
 import type { LedgerAlone, LedgerPoint } from './alone/ledger.ts'
 import type { Cost } from './costs.ts'
 import type { Fault } from './fault.ts'
+import type { DashboardPoint } from './filled/dashboard.ts'
+import type { ProofsPoint } from './filled/proofs.ts'
 import type { Found } from './ground/peers/peers.ts'
 import type { Pair } from './pairs.ts'
 import type { PostgresPoint } from './postgres.ts'
@@ -38,6 +40,10 @@ export interface Results {
   readonly postgres: readonly PostgresPoint[]
   /** Over a month of calls, on each engine that was asked for. */
   readonly rehearsals: readonly RehearsalPoint[]
+  /** On each engine that was asked for. */
+  readonly dashboards: readonly DashboardPoint[]
+  /** Null where it was not measured. */
+  readonly proofs: ProofsPoint | null
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
   readonly es256: Es256 | null

@@ -17,6 +17,9 @@ export interface Plan {
   readonly startRows: number
   /** The decisions over which is rehearsed; 0: not measured. Takes minutes. */
   readonly rehearse: number
+  /** The decisions of a ledger over which the dashboard is opened, and the rows that are sealed; 0: not measured. */
+  readonly browse: number
+  readonly seal: number
   /** The URL of the database on which PostgreSQL is measured. Undefined: it is not. */
   readonly postgres: string | undefined
   /**

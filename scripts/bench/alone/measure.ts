@@ -6,6 +6,7 @@ import type { Bench } from '../workbench.ts'
 import type { Es256 } from './es256.ts'
 import type { LedgerAlone } from './ledger.ts'
 import type { PostgresPart } from './ledger-postgres.ts'
+import type { TreeAlone } from './tree.ts'
 
 /** Runs ledger.ts on a database of its own, on both cores: the writer has a thread of its own. */
 export async function measureLedger(
@@ -26,6 +27,15 @@ export async function measureEs256(
 ): Promise<Es256> {
   const run = { name: 'es256', args: [String(seconds)], core, limitS: seconds * 4 + 30 }
   return (await runAlone(children, directory, run)) as Es256
+}
+
+/** Runs tree.ts in a directory of its own. */
+export async function measureTree(
+  children: Children,
+  { directory, leaves }: { readonly directory: string; readonly leaves: number },
+): Promise<TreeAlone> {
+  const run = { name: 'tree', args: [directory, String(leaves)], core: null, limitS: 120 + leaves / 10_000 }
+  return (await runAlone(children, directory, run)) as TreeAlone
 }
 
 /** Runs fill.ts on a database that nobody else writes. As fast as it goes: it is no measurement. */

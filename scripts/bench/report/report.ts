@@ -15,6 +15,7 @@ import {
 import { reportCosts, reportPairs } from './copies.ts'
 import { reportDpop } from './dpop.ts'
 import { reportFault } from './fault.ts'
+import { reportDashboard, reportProofs } from './filled.ts'
 import { reportMcp } from './mcp.ts'
 import { reportPostgres } from './postgres.ts'
 import { reportRehearsals } from './rehearsals.ts'
@@ -50,6 +51,10 @@ export function report(results: Results): string {
     reportPostgres(results),
     '### Rehearsals\n',
     reportRehearsals(results),
+    '### The dashboard\n',
+    reportDashboard(results),
+    '### Proofs\n',
+    reportProofs(results),
     '### The record after kill -9\n',
     reportFault(results),
     '### Targets\n',

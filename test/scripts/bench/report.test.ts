@@ -32,6 +32,8 @@ const NOTHING: Results = {
     ledger: [],
     postgres: [],
     rehearsals: [],
+    dashboards: [],
+    proofs: null,
     callCost: null,
     es256: null,
     fault: null,
@@ -82,6 +84,8 @@ t.test('the short form measures every point that a target asks for', (t) => {
   const plan = {
     ...{ warmupS: 1, seconds: 2, rounds: 1, only: '', idle: 10_000, startRows: 0 },
     rehearse: 0,
+    browse: 0,
+    seal: 0,
     short: true,
   }
   const all = { ...plan, profileDir: undefined, peers: undefined, postgres: undefined }
