@@ -67,8 +67,10 @@ async function measureOn(
   const first = await children.start(start)
   say(`enrolling ${AGENTS} agents: ${engine}`)
   const agents = await withControl(settings, async (call) => {
+    // First: fill-history.ts looks for them among the first rows.
+    const made = await enrollAgents(call, upstream.port)
     await enrollMany(call)
-    return enrollAgents(call, upstream.port)
+    return made
   })
   await first.stop()
   say(`filling a ledger with ${plan.browse} decisions and their outcomes: ${engine}`)
