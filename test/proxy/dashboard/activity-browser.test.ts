@@ -88,6 +88,13 @@ await t.test(
     t.equal(await shown(page), 4, 'who has paused does not')
     await follow.click()
     await shows(t, page, 6, 'and sees what has come meanwhile as soon as it follows again')
+    // Of one operator four pages follow: each that pauses has left its place, and `other` has one.
+    for (let turn = 0; turn < 4; turn += 1) {
+      await pause.click()
+      await page.getByText('Paused.').waitFor()
+      await follow.click()
+      await page.getByText('New calls appear as they come.').waitFor()
+    }
     t.same(errors, [])
   },
 )

@@ -9,10 +9,11 @@ import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { countRows } from '../../../proxy/tasks/count-rows.ts'
 import { countsOfRows, keptCounts, sums } from '../../support/db/counts.ts'
-import { databaseUrl } from '../../support/db/engine.ts'
+import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { allRows } from '../../support/db/history.ts'
 import { AT, entry } from '../../support/db/scratch-ledger.ts'
 import { eventually } from '../../support/settled.ts'
+import { runWithFault, withoutStrace } from '../../support/strace.ts'
 
 t.setTimeout(120_000)
 
@@ -144,3 +145,25 @@ await t.test('kill -9 while rows are written and counted: each is counted once',
     await database.close()
   }
 })
+
+await t.test(
+  'killed at any write, a process leaves counts that the next one goes on with',
+  { skip: skipWithoutFile || withoutStrace() },
+  async (t) => {
+    const directory = t.testdir()
+    const url = await databaseUrl(directory)
+    let killed = 0
+    for (const nth of [3, 4, 5, 6, 7]) {
+      const fault = { call: 'fsync,fdatasync', fault: 'KILL', nth, log: join(directory, 'strace') } as const
+      const { injected } = await runWithFault([PROGRAM, url, '4'], fault)
+      if (injected) killed += 1
+      const database = await openDatabase(url)
+      const ledger = await openLedger({ database, version: '0.6.4' })
+      await countAll({ database, ledger })
+      await exact(t, { database })
+      await ledger.close()
+      await database.close()
+    }
+    t.ok(killed >= 3, `${killed} of them were killed`)
+  },
+)
