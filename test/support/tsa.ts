@@ -195,10 +195,19 @@ export async function storedStamps({ settings }: TestGateway) {
   }
 }
 
-/** A stamp with one byte changed, in the first place where these bytes of it stand. */
-export function flipped(stamp: Buffer, within: (read: ReturnType<typeof readStamp>) => Uint8Array): Buffer {
+/** A stamp with one byte changed: that far into the first place where these bytes of it stand. */
+export function flipped(
+  stamp: Buffer,
+  within: (read: ReturnType<typeof readStamp>) => Uint8Array,
+  into = 20,
+): Buffer {
   const bytes = Buffer.from(stamp)
-  const at = bytes.indexOf(within(readStamp(stamp))) + 20
+  const at = bytes.indexOf(within(readStamp(stamp))) + into
   bytes.writeUInt8(bytes.readUInt8(at) ^ 1, at)
   return bytes
 }
+
+/** A stamp of the second before or behind. */
+export const misdated = (stamp: Buffer): Buffer =>
+  // Tag and length of a GeneralizedTime of whole seconds, and its last digit.
+  flipped(stamp, ({ content }) => content.subarray(Buffer.from(content).indexOf('\x18\x0f20', 'latin1')), 15)
