@@ -64,6 +64,7 @@ Gateways reach it by https, or by http on the same machine; a reverse proxy may 
         : null
     const server = witnessServer({
       answer: witness({ name, key, logs, state, clock: Date.now }),
+      kept: (digest) => state.kept(digest),
       tls,
       onFault: (error) => process.stderr.write(`witness: ${messageOf(error)}\n`),
     })

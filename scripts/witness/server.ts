@@ -9,20 +9,39 @@ const CONNECTIONS = 256
 /** The time that a request may take to come. ms. */
 const PATIENCE_MS = 10_000
 
+/** What a log is asked for by: C2SP tlog-witness, Monitor Retrieval Mechanism. */
+const KEPT = /\/([0-9a-f]{64})\/checkpoint$/
+
 interface Serving {
   readonly answer: (body: string) => Promise<WitnessAnswer>
+  /** The last note that was cosigned of the log whose origin has this SHA-256, in hex; null where there is none. */
+  readonly kept: (digest: string) => Promise<string | null>
   readonly tls: Pick<ServerOptions, 'cert' | 'key'> | null
   /** Told what nobody can answer for. */
   readonly onFault: (error: unknown) => void
 }
 
-/** Makes the server of a witness, not yet listening: POST …/add-checkpoint, at any prefix. */
-export function witnessServer({ answer, tls, onFault }: Serving): Server {
+/**
+ * Makes the server of a witness, not yet listening: POST …/add-checkpoint and GET …/<SHA-256 of the origin>/checkpoint,
+ * at any prefix.
+ */
+export function witnessServer({ answer, kept, tls, onFault }: Serving): Server {
   const serve: RequestListener = (req, res) => {
     const reply = (status: number, body: string, type = 'text/plain; charset=utf-8'): void => {
       // What is left of a body that is too long is not read; else the connection serves the next request too.
       const closing = req.complete ? {} : { connection: 'close' }
       res.writeHead(status, { 'content-type': type, ...closing }).end(body)
+    }
+    const failed = (said: string) => (error: unknown) => {
+      onFault(error)
+      reply(500, said)
+    }
+    const [, digest] = KEPT.exec(req.url ?? '') ?? []
+    if (digest !== undefined && req.method === 'GET') {
+      kept(digest)
+        .then((note) => (note === null ? reply(404, 'of this log nothing was cosigned\n') : reply(200, note)))
+        .catch(failed('the witness cannot read it\n'))
+      return
     }
     if (!req.url?.endsWith('/add-checkpoint')) return reply(404, 'there is nothing here but add-checkpoint\n')
     if (req.method !== 'POST') return reply(405, 'a checkpoint is added by POST\n')
@@ -33,10 +52,7 @@ export function witnessServer({ answer, tls, onFault }: Serving): Server {
         const { status, body: said, type } = await answer(body.toString())
         reply(status, said, type)
       })
-      .catch((error: unknown) => {
-        onFault(error)
-        reply(500, 'the witness cannot remember it, and so signs nothing\n')
-      })
+      .catch(failed('the witness cannot remember it, and so signs nothing\n'))
   }
   const options = { requestTimeout: PATIENCE_MS, headersTimeout: PATIENCE_MS, maxHeaderSize: 8_192 }
   const server = tls ? createTlsServer({ ...options, ...tls }, serve) : createServer(options, serve)

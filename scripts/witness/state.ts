@@ -6,7 +6,10 @@ import { type Checkpoint, checkpointText, parseCheckpoint } from '../../db/audit
 import { EMPTY_ROOT } from '../../db/audit/tree/hashes.ts'
 import { messageOf } from '../../db/error-message.ts'
 
-/** What a witness has cosigned last of each log: one file each, on the disk before anything is signed. */
+/**
+ * What a witness has cosigned last of each log: one file each, on the disk before anything is signed; and beside it the
+ * note with the cosignature, for whoever asks. A crash between the two leaves the note one checkpoint behind.
+ */
 export class WitnessState {
   readonly #directory: string
 
@@ -37,6 +40,22 @@ export class WitnessState {
     return writePrivate(this.#pathOf(checkpoint.origin), checkpointText(checkpoint))
   }
 
+  /** Keeps the note of a log for whoever asks. */
+  keep(origin: string, note: string): Promise<void> {
+    return writePrivate(this.#noteOf(hash('sha256', origin)), note)
+  }
+
+  /** The last note of the log whose origin has this digest, in hex; null where none was cosigned. */
+  async kept(digest: string): Promise<string | null> {
+    try {
+      return await readFile(this.#noteOf(digest), 'utf8')
+    } catch (error) {
+      if (isMissing(error)) return null
+      throw error
+    }
+  }
+
   // An origin may hold slashes.
   #pathOf = (origin: string): string => join(this.#directory, `${hash('sha256', origin)}.checkpoint`)
+  #noteOf = (digest: string): string => join(this.#directory, `${digest}.note`)
 }

@@ -4,7 +4,8 @@ import {
   cosignNote,
   fromBase64,
   Malformed,
-  type Note,
+  type NoteSignature,
+  noteOf,
   signedBy,
   type VerifierKey,
 } from '../../db/audit/tree/note.ts'
@@ -49,10 +50,10 @@ export function witness({
     const known = logs.filter(({ name: origin }) => origin === checkpoint.origin)
     if (known.length === 0) return { status: 404, body: 'this log is not known here\n' }
     // A key that is known and has not signed, though it is named, makes the note no note.
-    const named = known.filter((log) => isNamed(checkpoint.note, log))
+    const named = known.filter((log) => checkpoint.note.signatures.some((each) => isOf(each, log)))
     if (named.length === 0 || !named.every((log) => signedBy(checkpoint.note, log).good))
       return { status: 403, body: 'this log has not signed it\n' }
-    const turn = (queues.get(checkpoint.origin) ?? Promise.resolve()).then(() => cosign(asked))
+    const turn = (queues.get(checkpoint.origin) ?? Promise.resolve()).then(() => cosign(asked, named))
     queues.set(
       checkpoint.origin,
       turn.catch(() => {}),
@@ -60,23 +61,27 @@ export function witness({
     return turn
   }
 
-  async function cosign({ old, proof, checkpoint }: Request): Promise<WitnessAnswer> {
+  async function cosign(
+    { old, proof, checkpoint }: Request,
+    by: readonly VerifierKey[],
+  ): Promise<WitnessAnswer> {
+    const { origin, note } = checkpoint
     if (old > checkpoint.size) return { status: 400, body: 'the old size is the larger one\n' }
-    const last = await state.last(checkpoint.origin)
+    const last = await state.last(origin)
     if (old !== last.size) return { status: 409, body: `${last.size}\n`, type: 'text/x.tlog.size' }
     // Another root of the same size too: there is no proof from the one to the other.
     if (!isConsistent(last, checkpoint, proof))
       return { status: 422, body: 'the proof does not lead from the last checkpoint to this one\n' }
     if (checkpoint.size !== last.size) await state.remember(checkpoint)
-    return {
-      status: 200,
-      body: `${cosignNote(checkpoint.note.text, name, key, Math.floor(clock() / 1_000))}\n`,
-    }
+    const line = cosignNote(note.text, name, key, Math.floor(clock() / 1_000))
+    const verified = note.signatures.filter((signature) => by.some((log) => isOf(signature, log)))
+    await state.keep(origin, noteOf(note.text, [...verified.map((signature) => signature.line), line]))
+    return { status: 200, body: `${line}\n` }
   }
 }
 
-const isNamed = ({ signatures }: Note, { name, id }: VerifierKey): boolean =>
-  signatures.some((signature) => signature.name === name && signature.id === id)
+const isOf = (signature: NoteSignature, { name, id }: VerifierKey): boolean =>
+  signature.name === name && signature.id === id
 
 interface Request {
   readonly old: number

@@ -155,8 +155,11 @@ const MOMENTS = [
   ['fsync', 2],
   ['fsync', 3],
   ['rename', 2],
-  ['fsync', 4],
   ['fsync', 5],
+  ['rename', 3],
+  ['fsync', 6],
+  ['fsync', 8],
+  ['fsync', 9],
 ] as const
 
 await t.test(

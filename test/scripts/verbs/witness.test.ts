@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { hash } from 'node:crypto'
 import { once } from 'node:events'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import { leafHash } from '../../../db/audit/tree/hashes.ts'
 import { noteOf, parseNote, parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
 import { consistencyProof } from '../../../db/audit/tree/proofs.ts'
 import { extend, type ReadTile } from '../../../db/audit/tree/tiles.ts'
-import { parseAllSigned } from '../../../db/audit/tree/trusted.ts'
+import { parseAllSigned, parseSigned } from '../../../db/audit/tree/trusted.ts'
 import { scratch, testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
 import { checkpointOver, ORIGIN, signer } from '../../support/sealed-log.ts'
@@ -98,6 +99,15 @@ await t.test('a witness cosigns what follows from all that it has cosigned, and 
   t.equal((await fetch(`${url}/add-checkpoint`)).status, 405)
   t.equal((await fetch(`${url}/nothing`)).status, 404)
   t.equal((await add(url, await requestFor(20, 40))).status, 200, 'none of that has moved it')
+  const asked = (origin: string) => fetch(`${url}/${hash('sha256', origin)}/checkpoint`)
+  const kept = await asked(ORIGIN)
+  t.match(kept, { status: 200 })
+  t.equal(kept.headers.get('content-type'), 'text/plain; charset=utf-8')
+  const served = parseSigned(await kept.text())
+  t.match(served, { origin: ORIGIN, size: 40, note: { signatures: { length: 2 } } })
+  for (const vkey of [key, parseVerifierKey(log.vkey)]) t.ok(signedBy(served.note, vkey).good, vkey.name)
+  t.match(await asked('example.org/other/audit'), { status: 404 }, 'a log of which nothing was cosigned')
+  t.match(await fetch(`${url}/${hash('sha256', ORIGIN)}/checkpoint`, { method: 'POST' }), { status: 404 })
   t.equal(await end(), 0)
 })
 
