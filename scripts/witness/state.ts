@@ -5,6 +5,7 @@ import { isMissing, writePrivate } from '../../certs/authority/key-store.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from '../../db/audit/tree/checkpoint.ts'
 import { EMPTY_ROOT } from '../../db/audit/tree/hashes.ts'
 import { messageOf } from '../../db/error-message.ts'
+import { holdAlone } from '../../db/sqlite/hold.ts'
 
 /**
  * What a witness has cosigned last of each log: one file each, on the disk before anything is signed; and beside it the
@@ -17,8 +18,10 @@ export class WitnessState {
     this.#directory = directory
   }
 
+  /** Opens a directory, for this process alone: two witnesses of one memory could cosign two trees. */
   static async open(directory: string): Promise<WitnessState> {
     await mkdir(directory, { recursive: true, mode: 0o700 })
+    holdAlone(join(directory, 'lock'))
     return new WitnessState(directory)
   }
 

@@ -141,6 +141,8 @@ await t.test(
     const state = join(await scratch(t), 'state')
     const { kill, url } = await started(t, state, log.vkey)
     t.equal((await add(url, await requestFor(0, 3))).status, 200)
+    const second = ['witness', '--state', state, '--listen', '127.0.0.1:0', '--name', NAME, '--log', log.vkey]
+    t.match(await sallyport(second), { code: 1, err: /lock is held by another process/ }, 'two of one memory')
     await kill()
     const [file = ''] = (await readdir(state)).filter((name) => name.endsWith('.checkpoint'))
     await writeFile(join(state, file), 'nonsense')

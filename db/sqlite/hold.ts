@@ -1,0 +1,21 @@
+import { chmodSync } from 'node:fs'
+import SQLite from 'better-sqlite3'
+
+/** What this process holds, so that no collection of garbage lets go of it. */
+const held: SQLite.Database[] = []
+
+/**
+ * Holds a file, made where it is not there, for this process alone until that ends, however it ends. Throws where
+ * another process holds it. Writes nothing to it.
+ */
+export function holdAlone(file: string): void {
+  const connection = new SQLite(file, { timeout: 0 })
+  try {
+    chmodSync(file, 0o600)
+    connection.exec('BEGIN EXCLUSIVE')
+  } catch (error) {
+    connection.close()
+    throw new Error(`${file} is held by another process`, { cause: error })
+  }
+  held.push(connection)
+}
