@@ -27,12 +27,18 @@ t.setTimeout(300_000)
 const { program, missing } = await built('peers')
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 
+const AT_ONCE = 20
+
 /** Calls that are recorded and sealed; resolves with what proves the last one. */
 async function called(gateway: TestGateway, bot: Identity, times: number): Promise<Json> {
   const chat = () => gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
-  const answers = await Promise.all(Array.from({ length: times }, chat))
-  for (const { status } of answers) if (status !== 200) throw new Error(`a call was answered ${status}`)
-  const id = String(answers.at(-1)?.headers['x-request-id'])
+  let id = ''
+  // Some at once: each has a connection of its own, and on a busy machine a handshake has its time too.
+  for (let left = times; left > 0; left -= AT_ONCE) {
+    const answers = await Promise.all(Array.from({ length: Math.min(left, AT_ONCE) }, chat))
+    for (const { status } of answers) if (status !== 200) throw new Error(`a call was answered ${status}`)
+    id = String(answers.at(-1)?.headers['x-request-id'])
+  }
   const proofs = () => gateway.call(bot, 'GET', `/v1/audit/proofs/${id}`)
   return (await eventually(proofs, ({ status, json }) => status === 200 && json.rows.length === 2)).json
 }
@@ -75,13 +81,17 @@ await t.test(
     const whole = await read()
     t.equal(whole.said, 'ok')
     t.ok(whole.size > 256, `more than one tile: ${whole.size}`)
-    const rows = await gateway.rows({ order: 'asc', limit: 1000 })
     t.equal(whole.leaves.length, whole.size)
-    t.same(
-      whole.leaves.map((leaf: string) => hash('sha256', leaf)),
-      rows.slice(0, whole.size).map(({ row_hash: rowHash }) => rowHash),
-      'every row is a leaf, in its place',
+    const recorded = new Set((await gateway.rows()).map(({ row_hash: rowHash }) => rowHash))
+    t.ok(
+      whole.leaves.every((leaf: string) => recorded.has(hash('sha256', leaf))),
+      'each leaf is a row',
     )
+    const next = new Map<string, number>()
+    for (const { stream, seq } of whole.leaves.map((leaf: string) => JSON.parse(leaf))) {
+      if (seq !== (next.get(stream) ?? 1)) t.fail(`${stream}:${seq} is not in its place`)
+      next.set(stream, seq + 1)
+    }
     for (const leaf of given.leaves) t.ok(whole.leaves.includes(leaf))
 
     const refused = async (name: string, more: object, said: RegExp) =>
