@@ -3,8 +3,11 @@ import { hash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { exportLine } from '../../../db/audit/leaf.ts'
 import { chainOf, decided, ended, exportOf } from '../../support/db/history.ts'
 import { HISTORY } from '../../support/db/ledger-with-tables.ts'
+import { canonical, resealed, exportOf as resealedExport } from '../../support/db/resealed.ts'
+import type { Json } from '../../support/gateway.ts'
 import { checkpointOver, ORIGIN, receiptOver, signer } from '../../support/sealed-log.ts'
 import { allVerifiers, PYTHON, withoutPython } from '../../support/verifiers.ts'
 
@@ -12,17 +15,28 @@ const verify = allVerifiers(t)
 
 const BODY = '{"model":"gpt-5","messages":[]}'
 const SALT = '5a'.repeat(16)
+const ARGUMENTS =
+  '{"whole":1.0,"large":12345678901234567890,"far":1e21,"near":1e-7,"least":5e-324,"tenth":0.1,"none":-0.0,"é":[100,1e2,123.5e3]}'
+const committed = (text: string): string =>
+  hash('sha256', Buffer.concat([Buffer.from(SALT, 'hex'), Buffer.from(text)]))
 const call = decided(1, {
   authority: { revision: 2 },
-  more: { body_sha256: hash('sha256', Buffer.concat([Buffer.from(SALT, 'hex'), Buffer.from(BODY)])) },
+  more: { arguments_sha256: committed(canonical(JSON.parse(ARGUMENTS))), body_sha256: committed(BODY) },
 })
 const rows = chainOf([...HISTORY.slice(0, -4), call, ended(call)])
 const leaves = rows.map(({ leaf }) => leaf)
 const length = rows.length
+/** The same rows, the last of them otherwise, and its hash made anew. */
+const owned = (change: object): string => {
+  const said: readonly Json[] = rows.map((row) => JSON.parse(exportLine(row)))
+  return resealedExport(
+    resealed(said.map((row, index) => (index === length - 1 ? { ...row, ...change } : row))),
+  )
+}
 /** The same history, but for one row, with every hash made anew: what the owner of the database can do. */
 const rewritten = chainOf([...HISTORY.slice(0, -4), { ...call, model: 'gpt-4' }, ended(call)])
 
-const [log, thief] = [signer(), signer()]
+const [log, next, thief] = [signer(), signer(), signer()]
 const witness = signer('witness.example', 'witness')
 const SEEN = 1_790_000_000
 const honest = checkpointOver(leaves, log, { witness, at: SEEN })
@@ -30,7 +44,7 @@ const earlier = checkpointOver(leaves.slice(0, 5), log)
 
 const directory = t.testdir()
 let count = 0
-const file = (text: string): string => {
+const file = (text: string | Buffer): string => {
   count += 1
   const path = join(directory, `file-${count}`)
   writeFileSync(path, text)
@@ -48,7 +62,10 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
     return note.replace(line, `— witness.example ${bytes.toString('base64')}`)
   }
   const key = ['--key', log.vkey]
-  const kept = (note: string) => ['--checkpoint', file(note)]
+  const kept = (note: string | Buffer) => ['--checkpoint', file(note)]
+  const torn = Buffer.from(earlier).subarray(0, Buffer.from(earlier).indexOf('—') + 1)
+  const longer = checkpointOver([...leaves, '{}'], log, { witness, at: SEEN })
+  const deep = (levels: number): string => `${'['.repeat(levels)}${']'.repeat(levels)}`
   const cut = file(exportOf(rows.slice(0, -2)))
   const cases: readonly (readonly [string, readonly string[], number, RegExp])[] = [
     ['nothing from elsewhere', [exported], 0, /^CONSISTENT, NOT WITNESSED$/],
@@ -96,6 +113,50 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
       2,
       /./,
     ],
+    [
+      'the newest key, and a checkpoint from before a rotation',
+      [exported, '--key', next.vkey, ...kept(`${earlier}\n${checkpointOver(leaves, next)}`)],
+      0,
+      /^VERIFIED$/,
+    ],
+    [
+      'a note that a crash has torn inside a letter',
+      [exported, ...key, ...kept(Buffer.concat([torn, Buffer.from(`\n\n${honest}`)]))],
+      0,
+      /^VERIFIED$/,
+    ],
+    [
+      'rows cut off, and only the checkpoint of all is cosigned',
+      [cut, ...key, ...kept(longer), '--witness', witness.vkey],
+      4,
+      /./,
+    ],
+    [
+      'more rows than there are, signed by another key',
+      [exported, ...key, ...kept(`${honest}\n${checkpointOver([...leaves, '{}'], thief)}`)],
+      3,
+      /./,
+    ],
+    [
+      'the same behind one that the log has signed',
+      [exported, ...key, ...kept(`${longer}\n${checkpointOver([...leaves, '{}', '{}'], thief)}`)],
+      3,
+      /./,
+    ],
+    ['a size beyond 2^53', [exported, ...kept(swapLine(honest, /^\d+$/m, '9007199254740993'))], 9, /./],
+    ['a thousand signatures', [exported, ...kept(honest + '— nobody AAAAAAAA\n'.repeat(1_000))], 9, /./],
+    ['a file without a key', [exported, '--key', file('\n'), ...kept(honest)], 9, /./],
+    ['the key of a witness as that of the log', [exported, '--key', witness.vkey, ...kept(honest)], 9, /./],
+    ['a time of another form', [file(owned({ recorded_at: 'now' }))], 2, /./],
+    ['a detail of 17 levels', [file(owned({ detail: { a: JSON.parse(deep(17)) } }))], 2, /./],
+    ['a detail of 16 levels', [file(owned({ detail: { a: JSON.parse(deep(16)) } }))], 0, /./],
+    [
+      'a first line that is nested a thousand times',
+      [file(exportOf(rows).replace('{"node":"24"}', `{"node":${deep(1_000)}}`))],
+      2,
+      /./,
+    ],
+    ['a line of 2 MiB', [file(`${exportOf(rows)}${' '.repeat(1 << 21)}\n`)], 2, /./],
     ['no checkpoint in the file', [exported, ...kept('hello\n')], 9, /./],
     ['no key', [exported, '--key', `${log.vkey}x`], 9, /./],
     [
@@ -126,6 +187,45 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
     ['with the checkpoint that was kept', text, ['--checkpoint', file(honest)], 0, /^VERIFIED$/],
     ['witnessed', text, [...key, '--witness', witness.vkey], 0, /^VERIFIED, WITNESSED by witness\.example/],
     ['another body', text, [...key, '--body', file(`${BODY} `)], 2, /./],
+    [
+      'the end of the body, and a salt that goes on into it',
+      text.replace(SALT, `${SALT}${Buffer.from(BODY.slice(0, 9)).toString('hex')}`),
+      [...key, '--body', file(BODY.slice(9))],
+      2,
+      /./,
+    ],
+    [
+      'the salt in front of the body, and none beside it',
+      text.replace(SALT, ''),
+      [...key, '--body', file(Buffer.concat([Buffer.from(SALT, 'hex'), Buffer.from(BODY)]))],
+      2,
+      /./,
+    ],
+    [
+      'arguments with numbers of every kind',
+      text.replace('"salts":{"body_sha256"', '"salts":{"arguments_sha256"'),
+      [...key, '--body', file(ARGUMENTS)],
+      0,
+      /^VERIFIED$/,
+    ],
+    [
+      'arguments in UTF-16',
+      text.replace('"salts":{"body_sha256"', '"salts":{"arguments_sha256"'),
+      [...key, '--body', file(Buffer.from(`\ufeff${ARGUMENTS}`, 'utf16le'))],
+      2,
+      /./,
+    ],
+    ['a place that is true', text.replaceAll(/"seq":\d+,"proof"/g, '"seq":true,"proof"'), key, 9, /./],
+    [
+      'a place that is spelt otherwise',
+      text.replaceAll(/"seq":(\d+),"proof"/g, '"seq":$1.0,"proof"'),
+      key,
+      0,
+      /./,
+    ],
+    ['half a surrogate pair', text.replace('gpt-5', '\\ud800'), key, 2, /./],
+    ['half a surrogate pair that is no escape', text.replace('gpt-5', '\ud800'), key, 3, /./],
+    ['NaN', text.replace('{', '{"x":NaN,'), key, 9, /./],
     ['another salt', text.replace(SALT, '5b'.repeat(16)), [...key, ...body], 2, /./],
     ['a leaf that was changed', text.replace('gpt-5', 'gpt-4'), key, 3, /./],
     ['a place that was changed', text.replace(`"seq":${length}`, '"seq":1'), key, 2, /./],

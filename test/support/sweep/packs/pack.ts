@@ -1,0 +1,83 @@
+import { createHash } from 'node:crypto'
+import {
+  CSV_HEAD,
+  csvLine,
+  isAboutTools,
+  isGrant,
+  isRefusal,
+  isSignIn,
+  jsonText,
+  Sets,
+} from '../../../../db/audit/evidence/tables.ts'
+import { leafHash } from '../../../../db/audit/tree/hashes.ts'
+import { edgeOf, extend, tilePath } from '../../../../db/audit/tree/tiles.ts'
+import { ORIGIN } from '../../sealed-log.ts'
+import type { SealedLog } from '../life/log.ts'
+import { lineOf } from '../life/writing.ts'
+
+/** The files of a pack of evidence, by name. */
+export type Files = Map<string, Buffer>
+
+/** The pack of the rows of a log from an index on, all that follow: an honest one (docs/ledger.md#evidence). */
+export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, count: number): Files {
+  const rows = life.written.slice(first, first + count)
+  const [before, sets] = [new Sets(), new Sets()]
+  for (const { row } of life.written.slice(0, first)) {
+    before.see(row)
+    sets.see(row)
+  }
+  for (const { row } of rows) sets.see(row)
+  const lines = (wanted: (row: (typeof rows)[number]['row']) => boolean): string =>
+    rows.flatMap((one) => (wanted(one.row) ? [`${lineOf(one)}\n`] : [])).join('')
+  const csv = (wanted: (row: (typeof rows)[number]['row']) => boolean): string =>
+    CSV_HEAD + rows.flatMap(({ row }) => (wanted(row) ? [csvLine(row)] : [])).join('')
+  const newest = kept.at(-1)
+  const files = new Map<string, string | Buffer>([
+    ['README.md', 'about it\n'],
+    ['rows.ndjson', lines(() => true)],
+    ['rows.csv', csv(() => true)],
+    ['sets-start.json', before.text()],
+    ['sets-end.json', sets.text()],
+    ['grants.ndjson', lines(isGrant)],
+    ['refusals.csv', csv(isRefusal)],
+    ['tools.ndjson', lines(isAboutTools)],
+    ['sign-ins.ndjson', lines(isSignIn)],
+    [
+      'inventory.json',
+      jsonText({
+        format: 'sallyport-evidence/1',
+        since: null,
+        until: null,
+        origin: ORIGIN,
+        tree: 1,
+        first_index: first,
+        rows: rows.length,
+      }),
+    ],
+    ['key.txt', keys.map(({ vkey }) => `${vkey}\n`).join('')],
+  ])
+  const covering = kept.filter(({ size }) => size > first)
+  for (const { size, note } of covering.length > 3
+    ? [...covering.slice(0, 2), ...(newest ? [newest] : [])]
+    : covering)
+    files.set(`checkpoints/${size}.txt`, note)
+  for (const [name, tile] of tilesOver(leaves)) files.set(name, tile)
+  return summed(new Map([...files].map(([name, content]) => [name, Buffer.from(content)])))
+}
+
+/** The widest form of each tile. */
+function tilesOver(leaves: readonly string[]): readonly (readonly [string, Buffer])[] {
+  const { tiles } = extend(
+    0,
+    edgeOf(0).map(() => Buffer.alloc(0)),
+    Buffer.concat(leaves.map(leafHash)),
+  )
+  return tiles.map(({ level, n, hashes }) => [`tiles/${tilePath({ level, n }, hashes.length / 32)}`, hashes])
+}
+
+/** The same files with their digests made anew. */
+export function summed(files: Files): Files {
+  const listed = [...files].filter(([name]) => name !== 'SHA256SUMS')
+  const sums = listed.map(([name, data]) => `${createHash('sha256').update(data).digest('hex')}  ${name}\n`)
+  return new Map([...listed, ['SHA256SUMS', Buffer.from(sums.join(''))]])
+}
