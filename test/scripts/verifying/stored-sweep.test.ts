@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { Client } from 'pg'
 import t from 'tap'
-import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { databaseUrl, ENGINE } from '../../support/db/engine.ts'
 import { HISTORY, honestDatabase } from '../../support/db/ledger-with-tables.ts'
@@ -67,11 +66,7 @@ await t.test(
   async (t) => {
     const base = await databaseUrl(join(directory, 'base'))
     const database = await openDatabase(base)
-    const ledger = await openLedger({ database, version: '0.6.4' })
-    await ledger.commit({ entries: HISTORY })
-    await ledger.close()
-    // One stream: who opens the ledger anew begins another.
-    await sealInPortions(database)
+    await sealInPortions(database, HISTORY)
     await database.close()
     for (const { sql, code } of POSTGRES_EDITS) {
       const url = await (await server()).fresh(base)

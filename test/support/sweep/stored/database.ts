@@ -54,10 +54,12 @@ function callsOf(from: number, rows: number): readonly Entry[] {
 /** Seals what is there, again and again, by the service's own sealer; the key is another one from the third seal on. */
 export async function sealInPortions(
   database: Database,
+  begin: readonly Entry[] = [],
   portions: readonly number[] = PORTIONS,
 ): Promise<Omit<Sealed, 'file' | 'rows'>> {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   const ledger = await openLedger({ database, version: '0.6.4' })
+  if (begin.length > 0) await ledger.commit({ entries: begin })
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: () => AT })
   await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
   const sealer = new Sealer({ database, ledger, keys, clock: () => AT })
