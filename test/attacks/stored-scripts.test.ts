@@ -111,6 +111,12 @@ await t.test(
     )
     await gateway.admin('POST', `/v1/admin/mcp-resources/${json.resource_id}/refresh`)
 
+    // Those whose names are shown in the grid, too.
+    for (let at = 0; at < 50; at += 1)
+      await gateway.admin('POST', '/v1/admin/mcp-resources/bindings', {
+        ...{ agent_id: `acme::user::u${at}`, resource_id: json.resource_id },
+      })
+
     const context = await (await openChromium(t, gateway))()
     const reports: string[] = []
     context.on('console', (message) => {
@@ -159,10 +165,14 @@ await t.test(
       (_, at) => at % 20 === 0,
     ))
       await visit(`/proxy/activity/${String(id)}`)
-    for (const at of [0, 1, 2, 50]) await visit(`/proxy/users/acme::user::u${at}`)
+    for (const at of [0, 1, 2, 50])
+      for (const page of ['', '/usage', '/candidate', '/erase'])
+        await visit(`/proxy/users/acme::user::u${at}${page}`)
     for (const payload of PAYLOADS.slice(0, 20)) {
       const asked = encodeURIComponent(payload)
       await visit(`/proxy/agents?q=${asked}`)
+      await visit(`/proxy/tools?q=${asked}`)
+      await visit(`/proxy/users/acme::user::u0?set=${asked}`)
       await visit(`/proxy/activity?model=${asked}&notice=${asked}`)
     }
     t.same(reports, [], 'nothing was loaded from elsewhere, and nothing had to be stopped by the policy')

@@ -228,3 +228,43 @@ for (const input of document.querySelectorAll('[data-strength]')) {
     else said.textContent = bits < 100 ? 'good' : 'strong'
   })
 }
+
+/** A folder that is shown this once, as one file: made here of what stands on the page, and never asked for again. */
+for (const folder of document.querySelectorAll('[data-folder]')) {
+  const path = folder.dataset.folder
+  const name = `${path.split('/').at(-1)}.tar`
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'main'
+  button.textContent = `Save all of them as ${name}`
+  button.addEventListener('click', () => {
+    const files = [...folder.querySelectorAll('[data-file]')]
+    const parts = files.flatMap((one) => entryOf(`${path}/${one.dataset.file}`, one.textContent))
+    const link = document.createElement('a')
+    link.href = URL.createObjectURL(new Blob([...parts, new Uint8Array(1024)], { type: 'application/x-tar' }))
+    link.download = name
+    link.click()
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
+  })
+  folder.querySelector('h2').after(button)
+}
+
+/** A file of a POSIX archive (ustar): its header, its text, and what fills up the last block. Readable by its owner alone. */
+function entryOf(name, text) {
+  const body = new TextEncoder().encode(text)
+  const header = new Uint8Array(512)
+  const put = (at, field) => header.set(new TextEncoder().encode(field), at)
+  const octal = (value, digits) => `${value.toString(8).padStart(digits, '0')}\0`
+  put(0, name)
+  put(100, octal(0o600, 7))
+  put(108, octal(0, 7))
+  put(116, octal(0, 7))
+  put(124, octal(body.length, 11))
+  put(136, octal(Math.floor(Date.now() / 1000), 11))
+  put(148, ' '.repeat(8))
+  put(156, '0')
+  put(257, 'ustar\0' + '00')
+  const sum = header.reduce((total, byte) => total + byte, 0)
+  put(148, `${octal(sum, 6)} `)
+  return [header, body, new Uint8Array((512 - (body.length % 512)) % 512)]
+}

@@ -12,7 +12,7 @@ import { typedTokens } from './capabilities-card.ts'
 import { fieldsOf } from './fields.ts'
 import { PAGES, type Plural } from './kinds.ts'
 import { listWith } from './list.ts'
-import { connectOnce, keysOnce } from './shown-once.ts'
+import { connectOnce, folderOnce } from './shown-once.ts'
 
 /**
  * POST /proxy/{kind}: enrolls one. An agent's certificate and key are in the answer itself, this once: in no URL, in no
@@ -76,7 +76,8 @@ export async function enrolledOnce(
   if ('proposed' in done) return null
   const { value } = done
   const { agent_name: name } = body
-  return html`${keysOnce(`agents/${name}`, value)}${connectOnce(dashboard, value.agent_id ?? '', name)}`
+  const id = value.agent_id ?? ''
+  return html`${folderOnce(dashboard, { path: `agents/${name}`, id }, value)}${connectOnce(dashboard, id, name)}`
 }
 
 /** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays good for its grace. */
@@ -97,7 +98,7 @@ export const rotateCertificateForm =
     return frame(dashboard, facts, {
       title: `${name} has another certificate`,
       section: `/proxy/${plural}`,
-      body: html`${keysOnce(`${plural}/${name}`, value)}<p>${
+      body: html`${folderOnce(dashboard, { path: `${plural}/${name}`, id }, value)}<p>${
         value.previous_valid_until === null
           ? 'There was none before.'
           : `The one before is good until ${value.previous_valid_until}.`

@@ -1,5 +1,5 @@
 import type { Dashboard } from '../dashboard.ts'
-import { type Html, html, pathOf } from '../parts.ts'
+import { all, type Html, html, pathOf } from '../parts.ts'
 import { baseUrlOf, snippets } from '../snippets.ts'
 
 interface Minted {
@@ -7,24 +7,47 @@ interface Minted {
   readonly private_key_pem: string
 }
 
-/** The key and the certificate, this once. `folder`: where clients look for them. */
-export const keysOnce = (
-  folder: string,
+/**
+ * The folder of an identity, this once: the files that `sallyport agent` writes, one by one. A script makes one file of them,
+ * out of what stands here: nobody asks the service a second time. `path`: where clients look for them, `agents/<name>`.
+ */
+export function folderOnce(
+  dashboard: Dashboard,
+  { path, id }: { readonly path: string; readonly id: string },
   { cert_chain_pem: cert, private_key_pem: key }: Minted,
-): Html => html`<p class="notice">This page shows the private key once. The service keeps no copy of it.</p>
-<section class="card"><h2>Save these in ${folder}/</h2>
-<h3>agent.key</h3><pre class="copy secret" tabindex="0">${key}</pre>
-<p class="faint">For nobody else to read: <code class="copy" tabindex="0">chmod 600 ${folder}/agent.key</code>. The sidecar starts with no other.</p>
-<h3>agent.crt</h3><pre class="copy" tabindex="0">${cert}</pre>
-<h3>org-ca.crt</h3><p><a href="/pki/ca.crt" download="org-ca.crt">The CA that clients trust the gateway by</a></p></section>`
+): Html {
+  const { rootPem, intermediatePem } = dashboard.context.authority
+  const files = [
+    ['agent.key', key],
+    ['agent.crt', cert],
+    ['org-ca.crt', rootPem],
+    ['ca-chain.pem', intermediatePem + rootPem],
+    ['gateway.json', `${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}\n`],
+  ] as const
+  return html`<p class="notice">This page shows the private key once. The service keeps no copy of it.</p>
+<section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${all(
+    files.map(
+      ([name, text]) => html`
+<h3>${name}</h3><pre class="copy" tabindex="0" data-file="${name}">${text}</pre>`,
+    ),
+  )}
+<p class="faint">For nobody else to read: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. The sidecar starts with no other.</p>
+<details><summary>All of them by one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${pasted(path, files)}</pre></details></section>`
+}
 
-/** Where clients find the gateway, and what to tell them; waits for the first call. */
+/** What to tell clients; waits for the first call. */
 export const connectOnce = (
   dashboard: Dashboard,
   id: string,
   name: string,
 ): Html => html`<section class="card"><h2>Connect</h2>
-<h3>gateway.json</h3><pre class="copy" tabindex="0">${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}</pre>
-<p class="faint">Save it in agents/${name}/ too: it says where the gateway is, to the sidecar and to <code>make env</code>.</p>
 ${snippets(dashboard, name)}
 <div id="first-call" data-wait="${pathOf('agents', id)}/first-call"><p role="status">Waiting for the first call… <a href="${pathOf('agents', id)}/first-call">Look again</a></p></div></section>`
+
+/** Commands that write files, none of whose lines says END alone, for their owner alone to read. */
+const pasted = (path: string, files: readonly (readonly [name: string, text: string])[]): string =>
+  [
+    `(umask 077; mkdir -p ${path} && cd ${path}`,
+    ...files.map(([name, text]) => `cat > ${name} <<'END'\n${text.trimEnd()}\nEND`),
+    ')',
+  ].join('\n')

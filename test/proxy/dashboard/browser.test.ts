@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BrowserContext, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
@@ -51,6 +52,7 @@ async function stage(t: Test) {
   const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
   const none = await gateway.enroll('none', [])
   for (const who of [bot, bot, none]) await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
+  await gateway.admin('PUT', '/v1/admin/agents/acme::bot/candidate', { capabilities: ['reports.read'] })
   await gateway.admin('POST', '/v1/admin/users', { user_name: 'ada', display_name: 'Ada Lovelace' })
   await gateway.admin('POST', '/v1/admin/workloads', { workload_name: 'nightly' })
   await gateway.admin('POST', '/v1/admin/operators', { operator_name: 'alice', capabilities: ['admin.read'] })
@@ -69,7 +71,9 @@ async function stage(t: Test) {
     ...SECTIONS.map(([path]) => path),
     '/proxy/agents/acme::bot',
     '/proxy/agents/acme::bot/usage',
+    '/proxy/agents/acme::bot/candidate',
     '/proxy/users/acme::user::ada',
+    '/proxy/users/acme::user::ada/erase',
     '/proxy/operators/acme::operator::alice',
     `/proxy/tools/${id}`,
     `/proxy/activity/${String(request)}`,
@@ -216,7 +220,7 @@ await t.test(
     await page.getByRole('button', { name: 'llm.chat' }).click()
     await page.getByRole('button', { name: 'Enroll it' }).click()
     await page.getByText('Waiting for the first call').waitFor()
-    const [key = '', cert = ''] = await page.locator('pre.copy').allTextContents()
+    const [key = '', cert = ''] = await page.locator('[data-file]').allTextContents()
     const first = { id: 'acme::first', key, cert }
     t.equal((await gateway.call(first, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
     await page.getByText('It has called.').waitFor()
@@ -257,5 +261,97 @@ await t.test(
     await page.getByRole('link', { name: 'Go on to the first agent' }).click()
     await page.getByLabel('Name').waitFor()
     t.same(complaints, [])
+  },
+)
+
+await t.test(
+  'the folder of a new agent is one file, made in the browser of what the page shows: no second request has its key',
+  { skip },
+  async (t) => {
+    const gateway = await testGateway(t)
+    const context = await (await openChromium(t, gateway))()
+    const complaints = complaintsOf(context)
+    const page = await context.newPage()
+    await signIn(page, gateway)
+    await page.goto(`${gateway.url}/proxy/agents`)
+    await page.getByText('Enroll an agent').first().click()
+    await page.getByLabel('Name').fill('first')
+    await page.getByRole('button', { name: 'Enroll an agent' }).click()
+    const [key = '', cert = ''] = await page.locator('[data-file]').allTextContents()
+    const asked: string[] = []
+    context.on('request', (request) => asked.push(request.url()))
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Save all of them as first.tar' }).click(),
+    ])
+    t.equal(download.suggestedFilename(), 'first.tar')
+    const directory = t.testdir()
+    await download.saveAs(join(directory, 'first.tar'))
+    execFileSync('tar', ['xf', 'first.tar'], { cwd: directory })
+    const folder = join(directory, 'agents/first')
+    const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
+    t.equal(read('agent.key'), key)
+    t.equal(read('agent.crt'), cert)
+    t.equal(read('org-ca.crt'), gateway.ca)
+    t.match(read('ca-chain.pem'), gateway.ca)
+    t.match(JSON.parse(read('gateway.json')), { url: /^https:\/\//, agent_id: 'acme::first' })
+    t.equal(statSync(join(folder, 'agent.key')).mode & 0o777, 0o600)
+    t.same(
+      asked.filter((url) => !url.startsWith('blob:') && !url.endsWith('/first-call')),
+      [],
+    )
+    t.same(complaints, [])
+  },
+)
+
+await t.test(
+  'by keyboard, a set is tried beside the real one and a binding released, with scripts and without',
+  { skip },
+  async (t) => {
+    const { gateway } = await stage(t)
+    const open = await openChromium(t, gateway)
+    for (const javaScriptEnabled of [true, false]) {
+      const page = await (await open({ javaScriptEnabled })).newPage()
+      await signIn(page, gateway)
+      await page.goto(`${gateway.url}/proxy/agents/acme::bot`)
+      await page.getByLabel('The whole set').fill('reports.read, x.y')
+      await page.getByRole('button', { name: 'Try this set beside the real one' }).focus()
+      await page.keyboard.press('Enter')
+      await page.getByText('judged beside the real one from now on').waitFor()
+      if (javaScriptEnabled) await page.getByText('It has judged 0 calls').waitFor()
+      else await page.getByRole('link', { name: 'What it would have changed' }).click()
+      await page.getByRole('button', { name: 'Promote' }).waitFor()
+      await page.goto(`${gateway.url}/proxy/tools`)
+      await page.getByRole('button', { name: 'Release acme::bot from files' }).focus()
+      await page.keyboard.press('Enter')
+      await page.getByText('Released.').waitFor()
+      t.equal(await page.getByText('Nobody is bound to anything yet').count(), 1)
+      const [files = ''] = (await gateway.admin('GET', '/v1/admin/mcp-resources')).json.map(
+        ({ resource_id: id }: { resource_id: string }) => id,
+      )
+      await gateway.admin('POST', '/v1/admin/mcp-resources/bindings', {
+        agent_id: 'acme::bot',
+        resource_id: files,
+      })
+    }
+  },
+)
+
+await t.test(
+  'what is held says beside each token when it was used, loaded behind the page, and a link rehearses the least set',
+  { skip },
+  async (t) => {
+    const { gateway } = await stage(t)
+    const page = await (await (await openChromium(t, gateway))()).newPage()
+    await signIn(page, gateway)
+    await page.goto(`${gateway.url}/proxy/agents/acme::bot`)
+    await page.locator('#held', { hasText: 'reports.read unused for 30 days' }).waitFor()
+    await page.locator('#held', { hasText: 'llm.chat used' }).waitFor()
+    await page.goto(`${gateway.url}/proxy/agents/acme::bot?set=reports.read`)
+    await page.getByRole('button', { name: 'Update: 2 calls of the last 30 days would be refused' }).waitFor()
+    await page.getByRole('link', { name: 'Type it into the form' }).click()
+    await page.waitForURL(/set=llm\.chat/)
+    t.equal(await page.getByLabel('The whole set').inputValue(), 'llm.chat')
+    await page.getByText('none would have gone another way').waitFor()
   },
 )

@@ -1,8 +1,9 @@
+import { execFileSync } from 'node:child_process'
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { readIdentity } from '../../../scripts/client/identity/identity.ts'
-import { CHAT, testGateway } from '../../support/gateway.ts'
+import { CHAT, scratch, testGateway } from '../../support/gateway.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 
 const SECRET = 'correct-horse-of-ours'
@@ -81,13 +82,19 @@ const textOf = (escaped: string): string =>
 await t.test('what the page of an enrolled agent shows to be saved is a whole identity', async (t) => {
   const gateway = await testGateway(t)
   const jar = await signedInBySecret(gateway)
-  const [, csrf = ''] =
-    /name="csrf" value="([^"]+)"/.exec((await jar.ask('GET', '/proxy/agents?first=yes')).text) ?? []
+  const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec((await jar.ask('GET', '/proxy/agents')).text) ?? []
   const { text } = await jar.send('/proxy/agents', { csrf, agent_name: 'whole', capabilities: 'llm.chat' })
-  const shown = [...text.matchAll(/<h3>([a-z.]+)<\/h3><pre [^>]*>([^<]+)</g)]
+  const shown = [...text.matchAll(/<h3>([a-z.-]+)<\/h3><pre [^>]*>([^<]+)</g)]
   const files = Object.fromEntries(shown.map(([, name = '', content = '']) => [name, textOf(content)]))
-  t.same(Object.keys(files).toSorted(), ['agent.crt', 'agent.key', 'gateway.json'])
-  const directory = t.testdir({ ...files, 'org-ca.crt': gateway.ca })
+  t.same(Object.keys(files).toSorted(), [
+    'agent.crt',
+    'agent.key',
+    'ca-chain.pem',
+    'gateway.json',
+    'org-ca.crt',
+  ])
+  const directory = t.testdir(files)
+  t.equal(files['org-ca.crt'], gateway.ca)
   chmodSync(join(directory, 'agent.key'), 0o644)
   t.throws(() => readIdentity(directory), /chmod 600/, 'as browsers save it')
   t.match(text, 'chmod 600 agents/whole/agent.key', 'and the page says so')
@@ -99,6 +106,10 @@ await t.test('what the page of an enrolled agent shows to be saved is a whole id
   })
   t.equal(called.status, 200, called.text)
   t.match(textOf(text), '"stream": true', 'and the line to try it with streams')
+  const [, pasted = ''] = /id="pasted">([^<]+)</.exec(text) ?? []
+  const home = await scratch(t)
+  execFileSync('sh', ['-c', textOf(pasted).replaceAll('&gt;', '>').replaceAll('&lt;', '<')], { cwd: home })
+  t.equal(readIdentity(join(home, 'agents/whole')).key, key, 'one paste makes the folder')
 })
 
 await t.test(
