@@ -188,7 +188,15 @@ async function* pagesOf(
 function rowText({ leaf, ...stored }: FoundRow, names: Names): string {
   const result = ofMcpPath(stored) ? { result: stored.status } : {}
   // Proven by the writer: what the leaf says has the names and types of columns (db/audit/draft.ts).
-  const shown = { ...membersOf(leaf), ...stored, ...names, ...result, v: undefined } as unknown as AuditRow
+  // Stored columns first: so where a row stands is said first.
+  const shown = {
+    ...stored,
+    ...membersOf(leaf),
+    ...stored,
+    ...names,
+    ...result,
+    v: undefined,
+  } as unknown as AuditRow
   return JSON.stringify(shown)
 }
 
