@@ -65,7 +65,7 @@ const following = ({ chosen, here }: Asked): Html =>
 
 const table = (found: Found, here: Here, at: number): Html =>
   html`<section id="calls" tabindex="-1">${linesOf(found.calls, at, html`<p>No call fits.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
-<p class="faint">${counted(found.fitting, 'call fits', 'calls fit')} among the ${counted(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
+<p class="faint">${counted(found.fitting, 'line fits', 'lines fit')} among the ${counted(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
 ${when(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
 
 /** The words by which a facet is asked for: `principal` by the name that the ledger or the API has. */

@@ -165,11 +165,11 @@ export const reasonOf = ({ detail }: AuditRow): string | null =>
 
 /** Calls as lines of a table, each of which leads to its why page. */
 export const linesOf = (calls: readonly Call[], now: number, empty: Html): Html =>
-  table(
+  html`<div class="calls">${table(
     ['When', 'Who', 'What', 'Verdict', 'Why', 'Tokens', 'ms'],
     calls.map((call) => lineOf(call, now)),
     empty,
-  )
+  )}</div>`
 
 function lineOf({ decision, outcome }: Call, now: number): Html {
   const {
@@ -183,7 +183,7 @@ function lineOf({ decision, outcome }: Call, now: number): Html {
   } = decision
   const what = tool ?? model ?? ''
   const path = id === null ? null : `/proxy/activity/${id}`
-  return html`<tr><td>${ago(at, now)}</td><td>${name ?? ref ?? 'nobody'}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${reasonOf(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+  return html`<tr><td>${ago(at, now)}</td><td>${name ?? ref ?? (action === 'auth.refused' ? 'nobody' : 'the service')}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${reasonOf(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 
 /** Where a call was refused for want of a capability: the form that would grant it, with the token typed in. */

@@ -3,10 +3,10 @@ import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
 import { visible } from '../../visible.ts'
 import { acting, byId } from '../acting.ts'
-import { callsOf, linesOf } from '../activity/calls.ts'
+import { callsOf, linesOf, reasonOf } from '../activity/calls.ts'
 import type { Dashboard } from '../dashboard.ts'
 import type { Page } from '../page.ts'
-import { ago, all, button, counted, type Html, html, may, pathOf, when } from '../parts.ts'
+import { ago, all, button, counted, type Html, html, may, NOTHING, pathOf, when } from '../parts.ts'
 import { card } from './card.ts'
 import { ending, endingCas } from './ending.ts'
 import { keyless } from './keyless.ts'
@@ -30,9 +30,19 @@ export const attentionPage: Page = async (dashboard, facts) => {
     title: 'Attention',
     section: '/proxy',
     body: html`${when(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
-${all(cards)}
+${all(cards)}${await unnamed(dashboard, facts)}
 ${when(!may(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
+}
+
+/** A first boot that somebody has left before its end. */
+async function unnamed({ context }: Dashboard, facts: Administered): Promise<Html> {
+  if (!may(facts, 'admin.settings')) return NOTHING
+  const { value } = await perform(OPERATIONS.organisation.show, context, {}, facts)
+  const isFixed = value.organisation_fixed_by !== null && value.trust_domain_fixed_by !== null
+  return value.answered || isFixed
+    ? NOTHING
+    : html`<p class="faint">Nobody has named the organisation yet: ids and certificates will say <code>${value.organisation}</code>, for ever, once somebody is enrolled. <a href="/proxy/setup/organisation">Go on with the set-up</a></p>`
 }
 
 /** The changes that wait for a second operator. */
@@ -87,11 +97,16 @@ async function secretUsed({ context }: Dashboard, facts: Administered): Promise<
   ]
 }
 
+/** Of refusals that nobody need look at: a visit without a session, and the first step of a client's proof. */
+const USUAL: ReadonlySet<string> = new Set(['signed_out', 'use_dpop_nonce'])
+const SHOWN = 20
+
 /** The newest refusals of the last day. */
 async function refused(dashboard: Dashboard, facts: Administered): Promise<readonly Html[]> {
   if (!may(facts, 'admin.audit')) return []
   const since = new Date(facts.at - DAY_MS).toISOString()
-  const { calls } = await callsOf(dashboard, facts, { status: 'denied', since, most: 20, noise: true })
+  const found = await callsOf(dashboard, facts, { status: 'denied', since, most: 3 * SHOWN, noise: true })
+  const calls = found.calls.filter(({ decision }) => !USUAL.has(reasonOf(decision) ?? '')).slice(0, SHOWN)
   if (calls.length === 0) return []
   return [
     html`<section class="card"><h2>Refused lately</h2>${linesOf(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,

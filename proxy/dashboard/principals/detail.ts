@@ -73,7 +73,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
     [
       'Proof key',
       value.dpop_jkt === null
-        ? html`<span class="faint">none: its certificate alone speaks for it</span>`
+        ? html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign beside it</span>`
         : copyable(value.dpop_jkt),
     ],
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyable(value.spiffe_id)],

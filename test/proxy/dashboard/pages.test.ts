@@ -218,7 +218,7 @@ await t.test(
       endpoint_url: server.url,
       required_capability: '',
     })
-    t.equal(sent.headers.location, '/proxy/tools?notice=registered', sent.text)
+    t.match(sent.headers.location, /^\/proxy\/tools\/mcpr_[0-9a-f]+\?notice=registered$/, sent.text)
     const [, path = ''] =
       /<a class="row" href="([^"]+)">files</.exec((await jar.ask('GET', '/proxy/tools')).text) ?? []
     for (const [action, says] of [
