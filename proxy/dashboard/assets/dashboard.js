@@ -104,7 +104,14 @@ function suggestion(box, token, show) {
 /** What takes longer than a page should is loaded behind it. */
 for (const place of document.querySelectorAll('[data-load]')) {
   const ids = [place.id, ...(place.dataset.also ?? '').split(' ')].filter((id) => id !== '')
-  void pageAt(place.dataset.load).then((page) => ids.map((id) => take(page, id)))
+  void load(place.dataset.load, ids, 1_000)
+}
+
+/** Puts elements of another page in their place; asks again, later and later, where it was too busy to make them. */
+async function load(url, ids, pauseMs) {
+  const page = await pageAt(url)
+  const isThere = ids.map((id) => take(page, id)).some((element) => element !== null)
+  if (!isThere && pauseMs < 20_000) setTimeout(() => void load(url, ids, 2 * pauseMs), pauseMs)
 }
 
 /** Waits for an agent's first call. */

@@ -344,8 +344,15 @@ await t.test(
     const { gateway } = await stage(t)
     const page = await (await (await openChromium(t, gateway))()).newPage()
     await signIn(page, gateway)
+    let busy = true
+    await page.route('**/usage', async (route) => {
+      if (!busy) return route.continue()
+      busy = false
+      return route.fulfill({ status: 503, contentType: 'text/html', body: '<p>busy</p>' })
+    })
     await page.goto(`${gateway.url}/proxy/agents/acme::bot`)
     await page.locator('#held', { hasText: 'reports.read unused for 30 days' }).waitFor()
+    t.notOk(busy, 'what was too busy is asked again')
     await page.locator('#held', { hasText: 'llm.chat used' }).waitFor()
     await page.goto(`${gateway.url}/proxy/agents/acme::bot?set=reports.read`)
     await page.getByRole('button', { name: 'Update: 2 calls of the last 30 days would be refused' }).waitFor()
