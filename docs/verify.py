@@ -2082,8 +2082,9 @@ class Tables:
         if isinstance(before, list) and all(isinstance(one, dict) and isinstance(one.get("principal"), str) for one in before):
             self.sets = {held["principal"]: held for held in before}
             self.start_is_wrong = pack.first == 0 and before != []
-        csv, ndjson = ("rows.csv", "refusals.csv"), ("grants.ndjson", "tools.ndjson", "sign-ins.ndjson")
-        self.running = {name: hashlib.sha256() for name in csv + ndjson}
+        csv, lists = ("rows.csv", "refusals.csv"), ("grants.ndjson", "tools.json", "sign-ins.ndjson")
+        self.running = {name: hashlib.sha256() for name in csv + lists}
+        self.tools = 0
         for name in csv:
             self.running[name].update((",".join(CSV) + "\r\n").encode())
 
@@ -2096,7 +2097,8 @@ class Tables:
         if action.startswith("admin.sign") or action == "admin.secret_used":
             self.running["sign-ins.ndjson"].update(line + b"\n")
         if action.startswith("mcp_resource."):
-            self.running["tools.ndjson"].update(line + b"\n")
+            self.running["tools.json"].update((b",\n" if self.tools else b"[\n") + line)
+            self.tools += 1
         if action in FREQUENT:
             return
         if row["status"] == "success" and ("revision" in detail or action.startswith("mcp_binding.")):
@@ -2111,6 +2113,7 @@ class Tables:
         found = ["sets-start.json is not what stood before the rows"] if self.start_is_wrong else []
         sets = [held for _, held in ordered(self.sets.items()).items()]
         text = json.dumps({"principals": sets}, indent=2, ensure_ascii=False) + "\n"
+        self.running["tools.json"].update(b"\n]\n" if self.tools else b"[]\n")
         self.running["sets-end.json"] = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
         wrong = [name for name, digest in self.running.items() if self.pack.digests.get(name) != digest.hexdigest()]
         return found + [f"{name} is not what the rows make" for name in wrong]

@@ -7,6 +7,7 @@ import {
   isGrant,
   isRefusal,
   isSignIn,
+  LIST,
   Sets,
 } from '../../db/audit/evidence/tables.ts'
 import type { StoredRow } from '../../db/audit/leaf.ts'
@@ -33,7 +34,8 @@ export async function packTables({ zip, first }: Pack): Promise<PackTables> {
     running.set(name, hash.update(text))
   }
   for (const name of ['rows.csv', 'refusals.csv']) into(name, CSV_HEAD)
-  for (const name of ['grants.ndjson', 'tools.ndjson', 'sign-ins.ndjson']) into(name, '')
+  for (const name of ['grants.ndjson', 'sign-ins.ndjson']) into(name, '')
+  let tools = 0
   return {
     see: (row, line) => {
       sets.see(row)
@@ -41,11 +43,12 @@ export async function packTables({ zip, first }: Pack): Promise<PackTables> {
       into('rows.csv', cells)
       if (isRefusal(row)) into('refusals.csv', cells)
       if (isGrant(row)) into('grants.ndjson', `${line}\n`)
-      if (isAboutTools(row)) into('tools.ndjson', `${line}\n`)
+      if (isAboutTools(row)) into('tools.json', LIST.before(tools++) + line)
       if (isSignIn(row)) into('sign-ins.ndjson', `${line}\n`)
     },
     findings: async () => {
       into('sets-end.json', sets.text())
+      into('tools.json', LIST.end(tools))
       const sums = new Map(await digestsIn(zip))
       const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.digest('hex'))
       const findings = wrong.map(([name]) => `${name} is not what the rows make`)

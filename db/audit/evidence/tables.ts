@@ -98,4 +98,10 @@ export class Sets {
   }
 }
 
+/** A list in JSON, a row on each line: what stands in front of a row, by how many there were, and behind the last. */
+export const LIST = {
+  before: (count: number): string => (count === 0 ? '[\n' : ',\n'),
+  end: (count: number): string => (count === 0 ? '[]\n' : '\n]\n'),
+}
+
 export const jsonText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`

@@ -12,6 +12,7 @@ import {
   isRefusal,
   isSignIn,
   jsonText,
+  LIST,
   Sets,
 } from '../../../db/audit/evidence/tables.ts'
 import { exportLine, type StoredRow } from '../../../db/audit/leaf.ts'
@@ -119,7 +120,14 @@ async function addAll(
   })
   add('grants.ndjson', lines(isGrant))
   add('refusals.csv', csv(isRefusal))
-  add('tools.ndjson', lines(isAboutTools))
+  add('tools.json', async function* () {
+    let count = 0
+    for await (const line of lines(isAboutTools)()) {
+      yield LIST.before(count) + line.trimEnd()
+      count += 1
+    }
+    yield LIST.end(count)
+  })
   add('sign-ins.ndjson', lines(isSignIn))
   const keys = await keysOf(kysely, tree.tree)
   const anchors = await anchorStates(kysely, tree.tree)

@@ -32,7 +32,7 @@ your own from the project's page on the ledger.
 | sets-start.json, sets-end.json | what each principal might do at both ends of the period | CC6.1, CC6.3 | ISO/IEC 42001 A.3.2 (roles and responsibilities) |
 | grants.ndjson | each change of what somebody may do: who made it, when, what it was before, and the rehearsal it rested on | CC6.2, CC6.3, CC8.1 | EU AI Act Art. 26(1) |
 | refusals.csv | each call that was refused, and why | CC6.1, CC7.2 | EU AI Act Art. 26(5) |
-| tools.ndjson | tools of MCP servers that were pinned, quarantined and approved | CC8.1 | ISO/IEC 42001 A.10.3 (suppliers) |
+| tools.json | tools of MCP servers that were pinned, quarantined and approved | CC8.1 | ISO/IEC 42001 A.10.3 (suppliers) |
 | sign-ins.ndjson | operators who signed in, and who was refused | CC6.1, CC7.2 | |
 | inventory.json | the keys and CAs that were in force, the anchors, and the bounds of this pack | CC6.1 | |
 | checkpoints, tiles, anchors, key.txt | what binds the rows to signed checkpoints, and what others have said of those | CC7.2 | EU AI Act Art. 12 |

@@ -37,6 +37,10 @@ await t.test(
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const none = await gateway.enroll('=none', []).catch(() => gateway.enroll('none', []))
     await called(gateway, bot, 3)
+    for (const name of ['files', 'notes']) {
+      const server = { name, endpoint_url: `https://${name}.example/mcp` }
+      t.equal((await gateway.admin('POST', '/v1/admin/mcp-resources', server)).status, 201)
+    }
     const early = (await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text
     await called(gateway, bot, 150)
     await called(gateway, none, 2)
@@ -64,7 +68,7 @@ await t.test(
         'sets-end.json',
         'grants.ndjson',
         'refusals.csv',
-        'tools.ndjson',
+        'tools.json',
       ],
       ...[
         'sign-ins.ndjson',
@@ -78,6 +82,24 @@ await t.test(
       ],
     ])
       t.match(listed, name)
+    const unzipped = (name: string): Buffer =>
+      spawnSync('python3', [
+        '-c',
+        'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))',
+        pack,
+        name,
+      ]).stdout
+    t.match(JSON.parse(unzipped('tools.json').toString()), [
+      { action: 'mcp_resource.created', detail: { name: 'files' } },
+      { action: 'mcp_resource.created', detail: { name: 'notes' } },
+    ])
+    const packed = join(directory, 'verify.mjs')
+    writeFileSync(packed, unzipped('verify.mjs'))
+    const own = spawnSync(process.execPath, [packed, pack, '--key', key], {
+      encoding: 'utf8',
+      cwd: directory,
+    })
+    t.match(own, { status: 0, stdout: /VERIFIED\n$/ }, 'the verifier that comes with it')
     const forgeries: readonly (readonly [string, string, number])[] = [
       [
         'a row changed',
@@ -123,7 +145,7 @@ await t.test(
         2,
       ],
       ['a set before the first row', `files["sets-start.json"] = files["sets-end.json"]; resum()`, 2],
-      ['tools that nobody recorded', `files["tools.ndjson"] = b"{}"; resum()`, 2],
+      ['tools that nobody recorded', `files["tools.json"] = b"[{}]"; resum()`, 2],
       ['no keys', `del files["key.txt"]; resum()`, 3],
       ['no digests', `del files["SHA256SUMS"]`, 2],
       ['no rows', `del files["rows.ndjson"]; resum()`, 9],

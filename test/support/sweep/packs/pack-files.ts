@@ -38,7 +38,7 @@ export const MADE_OF_ROWS = [
   'rows.csv',
   'refusals.csv',
   'grants.ndjson',
-  'tools.ndjson',
+  'tools.json',
   'sign-ins.ndjson',
   'sets-end.json',
 ]

@@ -31,6 +31,8 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
     rows.flatMap((one) => (wanted(one.row) ? [`${lineOf(one)}\n`] : [])).join('')
   const csv = (wanted: (row: (typeof rows)[number]['row']) => boolean): string =>
     CSV_HEAD + rows.flatMap(({ row }) => (wanted(row) ? [csvLine(row)] : [])).join('')
+  const listed = (text: string): string =>
+    text === '' ? '[]\n' : `[\n${text.trimEnd().replaceAll('\n', ',\n')}\n]\n`
   const newest = kept.at(-1)
   const files = new Map<string, string | Buffer>([
     ['README.md', 'about it\n'],
@@ -40,7 +42,7 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
     ['sets-end.json', sets.text()],
     ['grants.ndjson', lines(isGrant)],
     ['refusals.csv', csv(isRefusal)],
-    ['tools.ndjson', lines(isAboutTools)],
+    ['tools.json', listed(lines(isAboutTools))],
     ['sign-ins.ndjson', lines(isSignIn)],
     [
       'inventory.json',
