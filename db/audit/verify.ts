@@ -135,7 +135,7 @@ function changed(row: StoredRow, before: Link): BadRow | null {
   return isRead || isCanonicalObject(row.detail)
     ? null
     : bad(
-        'has a detail that is no canonical JSON object, is nested too deep, or has a number that is no integer',
+        'has a detail that is not a canonical JSON object of at most 16 levels, or a number in it that is no integer',
       )
 }
 

@@ -56,6 +56,8 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
   }
   /** Of those that were met: how many rows the largest one has, and the largest that a trusted key has signed. */
   let [largest, signed] = [-1, 0]
+  /** Whether a trusted key has signed the last one that is stored: rows cut off may be sealed by another. */
+  let isOwnSigned = true
   const witnessed = new Map<string, Witnessed>()
   const origin = stored?.origin ?? trusted.keys[0]?.name ?? trusted.checkpoints[0]?.origin ?? null
 
@@ -90,6 +92,7 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
       await lookAtStamps(checkpoint)
       // It came from elsewhere: that a former key of the log has signed it, which nobody gave, is as good.
       look(checkpoint, isKept ? null : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
+      if (!isKept) isOwnSigned = isSignedBy(checkpoint.note, trusted.keys)
       return { size: checkpoint.size, root: checkpoint.root.toString('base64') }
     }
     for await (const checkpoint of stored?.checkpoints ?? []) {
@@ -115,7 +118,7 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
   function conclude({ rows, newest, problem, beyond, ...counted }: Walked): TreeVerdict {
     if (problem !== null) fault(problem)
     const sealed = newest?.size ?? 0
-    if (trusted.keys.length > 0 && signed < largest) fault(NOT_BY_THE_KEY)
+    if (trusted.keys.length > 0 && (signed < largest || !isOwnSigned)) fault(NOT_BY_THE_KEY)
     if (trusted.keys.length > 0 && largest < 0) fault(NO_CHECKPOINT)
     const missing = trusted.witnesses.filter(({ name }) => !witnessed.has(name))
     for (const { name } of missing) fault(`no checkpoint is cosigned by the witness ${name}`)
