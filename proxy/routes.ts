@@ -1,5 +1,6 @@
 import { operatorOfNoTable } from '../plugins/operators/actor.ts'
 import type { AdminCapability } from '../plugins/operators/capabilities.ts'
+import type { Administered } from '../plugins/operators/operator.ts'
 import type { Pipeline } from '../plugins/plugin.ts'
 import type { RefusalReason } from '../plugins/refusal.ts'
 import { bind, bindAs, bindByAccept, docOf, type FactsOf } from './admin/http.ts'
@@ -299,22 +300,24 @@ function operatorPages(
 function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { dashboard: d } = s
   const gate = { recorder: s.operators, recheck: null, refuse: refusedPage }
+  const read = (
+    path: string,
+    demands: AdminCapability,
+    handler: Parameters<typeof gated<Administered>>[3],
+    doc: RouteDoc,
+    more: Omit<Parameters<typeof gated<Administered>>[2], 'pipeline'> = gate,
+  ) =>
+    documented(
+      gated('GET', path, { pipeline: p.pages.page({ action: 'admin.read', demands }), ...more }, handler),
+      doc,
+    )
   const page = (
     path: string,
     name: string,
     demands: AdminCapability,
     shown: Page,
     ...reasons: RefusalReason[]
-  ) =>
-    documented(
-      gated(
-        'GET',
-        path,
-        { pipeline: p.pages.page({ action: 'admin.read', demands }), ...gate },
-        showing(shown, d),
-      ),
-      pageDoc(name, `The page ${path}.`, demands, ...reasons),
-    )
+  ) => read(path, demands, showing(shown, d), pageDoc(name, `The page ${path}.`, demands, ...reasons))
   const form = (path: string, operation: Asked, handler: (facts: Submitted) => Promise<Reply>) =>
     documented(
       gated('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
@@ -343,13 +346,10 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       open('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
       openDoc('setUpByForm', 'Sets the operator secret.', 'text/html', ...OF_SETUP, ...OF_SETUP_FORM),
     ),
-    documented(
-      gated(
-        'GET',
-        ORGANISATION,
-        { pipeline: p.pages.page({ action: 'admin.read', demands: organisation.set.demands }), ...gate },
-        organisationPage(d),
-      ),
+    read(
+      ORGANISATION,
+      organisation.set.demands,
+      organisationPage(d),
       pageDoc('getOrganisationPage', organisation.show.summary, organisation.set.demands, 'not_found'),
     ),
     form(
@@ -357,31 +357,22 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       { ...organisation.set, reasons: [...organisation.set.reasons, 'not_found'] },
       organisationForm(d),
     ),
-    documented(
-      gated(
-        'GET',
-        FIRST_AGENT,
-        { pipeline: p.pages.page({ action: 'admin.read', demands: 'admin.enroll' }), ...gate },
-        firstAgentPage(d),
-      ),
+    read(
+      FIRST_AGENT,
+      'admin.enroll',
+      firstAgentPage(d),
       pageDoc('getFirstAgentPage', 'The third step of the first boot.', 'admin.enroll'),
     ),
     form(FIRST_AGENT, { ...OPERATIONS.agents.create, name: 'mintFirstAgent' }, firstAgentForm(d)),
     page('/proxy', 'getAttention', 'admin.read', attentionPage),
     page('/proxy/activity', 'getActivity', 'admin.audit', activityPage, 'body_unprocessable'),
     // Before the page of a request, whose id it would be taken for.
-    documented(
-      gated(
-        'GET',
-        '/proxy/activity/live',
-        {
-          pipeline: p.pages.page({ action: 'admin.read', demands: 'admin.audit' }),
-          recorder: s.operators,
-          recheck: p.stillAdministers,
-        },
-        liveActivity(d),
-      ),
+    read(
+      '/proxy/activity/live',
+      'admin.audit',
+      liveActivity(d),
       eventsDoc('followActivity', 'Tells a page that rows were recorded.', 'admin.audit'),
+      { recorder: s.operators, recheck: p.stillAdministers },
     ),
     page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),
     ...([...callers, 'operators'] as const).flatMap((plural) => {
@@ -437,30 +428,18 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     form(`${server}/bindings`, mcpBindings.create, tools.bind),
     form(`${server}/bindings/{binding_id}/revoke`, mcpBindings.revoke, tools.revoke),
     page('/proxy/capabilities', 'getCapabilitiesPage', 'admin.read', capabilitiesPage),
-    documented(
-      gated(
-        'GET',
-        '/proxy/capabilities.json',
-        {
-          pipeline: p.pages.page({ action: 'admin.read', demands: 'admin.read' }),
-          recorder: s.operators,
-          recheck: null,
-        },
-        capabilitiesJson(d),
-      ),
-      jsonDoc(suggestCapabilities),
-    ),
+    read('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d), jsonDoc(suggestCapabilities), {
+      recorder: s.operators,
+      recheck: null,
+    }),
     page('/proxy/pki', 'getPki', 'admin.read', pkiPage),
     form('/proxy/pki', cas.attach, pki.attach),
     form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
     page('/proxy/proof', 'getProof', 'admin.read', proofPage),
-    documented(
-      gated(
-        'GET',
-        '/proxy/proof/evidence',
-        { pipeline: p.pages.page({ action: 'admin.read', demands: audit.evidence.demands }), ...gate },
-        evidenceForm(d),
-      ),
+    read(
+      '/proxy/proof/evidence',
+      audit.evidence.demands,
+      evidenceForm(d),
       downloadDoc(
         'application/zip',
         'getEvidenceOfForm',

@@ -19,6 +19,7 @@ const ONE_ENGINE: Readonly<Record<string, string>> = {
 }
 /** They reach a part of the database and open none. */
 const OPEN_NONE = [
+  'test/certs/timestamps/judge.test.ts',
   'test/db/mcp/authority.test.ts',
   'test/plugins/policy/config.test.ts',
   'test/proxy/configuration.test.ts',
