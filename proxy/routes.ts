@@ -552,7 +552,7 @@ function adminRoutes(
     route('GET', '/v1/admin/sessions', read, sessions.list),
     route('DELETE', '/v1/admin/sessions/{id}', read, sessions.end),
     route('GET', '/v1/admin/audit', read, audit.list),
-    route('GET', '/v1/admin/audit/log', read, audit.log),
+    route('GET', '/v1/admin/log', read, audit.log),
     route('GET', '/v1/admin/audit/export', read, audit.export),
     route('POST', '/v1/admin/audit/verify', read, audit.verify, audit.verifyInLines),
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),

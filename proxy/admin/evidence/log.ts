@@ -4,7 +4,7 @@ import { operation } from '../operation.ts'
 import { instant } from '../shapes.ts'
 import { anchorStanding } from './anchor-standing.ts'
 
-/** GET /v1/admin/audit/log: what is sealed of the ledger, and who keeps its checkpoints elsewhere. */
+/** GET /v1/admin/log: what is sealed of the ledger, and who keeps its checkpoints elsewhere. */
 export const showLog = operation({
   name: 'getAuditLog',
   demands: 'admin.read',

@@ -14,7 +14,7 @@ const anchored = (...anchors: readonly object[]) => ({
   '45-proofs.yaml': `plugin: proofs\nseal_interval_ms: 100\nanchors: ${JSON.stringify(anchors)}\n`,
 })
 
-const log = async (gateway: TestGateway) => (await gateway.admin('GET', '/v1/admin/audit/log')).json
+const log = async (gateway: TestGateway) => (await gateway.admin('GET', '/v1/admin/log')).json
 
 /** The token of the forms of a page. */
 const csrfIn = (text: string): string => /name="csrf" value="([^"]+)"/.exec(text)?.[1] ?? ''
