@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import canonicalize from 'canonicalize'
+import { LeafRow } from './canonical/leaf-row.ts'
 import { detailOf } from './draft.ts'
 import { type Names, nameMember, type StoredRow, sealOf } from './leaf.ts'
-import { LeafRow } from './leaf-row.ts'
 import type { Damaged } from './verify.ts'
 
 /** Says that a text is no export of this ledger from its first line on. */

@@ -1,6 +1,6 @@
 import { isSound, type Recomputed, type Recomputer, recomputer } from './authority/recompute.ts'
+import { LeafRow, versionOf } from './canonical/leaf-row.ts'
 import type { StoredRow } from './leaf.ts'
-import { LeafRow, versionOf } from './leaf-row.ts'
 import type { TreeInspection, TreeVerdict } from './tree/inspect.ts'
 import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
 

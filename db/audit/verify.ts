@@ -1,7 +1,7 @@
 import canonicalize from 'canonicalize'
-import { isInstant } from './instant.ts'
+import { isInstant } from './canonical/instant.ts'
+import { LeafRow, versionOf } from './canonical/leaf-row.ts'
 import { GENESIS, hashOf, type LeafVersion, leafOf, type StoredRow } from './leaf.ts'
-import { LeafRow, versionOf } from './leaf-row.ts'
 import { OUTCOMES } from './outcomes.ts'
 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */

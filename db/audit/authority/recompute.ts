@@ -1,6 +1,6 @@
 import { isObject, type Members } from '../../json.ts'
+import { LeafRow, versionOf } from '../canonical/leaf-row.ts'
 import type { LeafVersion, StoredRow } from '../leaf.ts'
-import { LeafRow, versionOf } from '../leaf-row.ts'
 import type { BadRow } from '../verify.ts'
 import { decisionOf, isDecision, isOfCall } from './decision.ts'
 import { type Judgement, judge } from './judge.ts'

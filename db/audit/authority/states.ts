@@ -1,5 +1,5 @@
 import { isObject, type Members } from '../../json.ts'
-import { isInstant } from '../instant.ts'
+import { isInstant } from '../canonical/instant.ts'
 import type { DpopMode, Pinned } from './rule.ts'
 
 /** The authority of a principal, as the row of a change makes it. */

@@ -205,8 +205,7 @@ await t.test(
 
     let ahead = 0
     const rolled = await again({ clock: () => Date.now() + ahead })
-    const standing = async (): Promise<Json> =>
-      (await rolled.admin('GET', '/v1/admin/log')).json.anchors[0]
+    const standing = async (): Promise<Json> => (await rolled.admin('GET', '/v1/admin/log')).json.anchors[0]
     const behind = await eventually(standing, ({ error }) => error !== null)
     t.match(behind.error, new RegExp(`^it has cosigned ${size} rows, and this log has \\d+$`))
     await called(rolled, bot, 30)

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
-import { isObject, type Members } from '../json.ts'
-import { detailOf } from './draft.ts'
+import { isObject, type Members } from '../../json.ts'
+import { detailOf } from '../draft.ts'
+import { type LeafVersion, leafVersion, type StoredRow } from '../leaf.ts'
 import { isInstant } from './instant.ts'
-import { type LeafVersion, leafVersion, type StoredRow } from './leaf.ts'
 import { LeafReader, type Member } from './leaf-reader.ts'
 
 // What it has read is taken out of it before it reads anything else.

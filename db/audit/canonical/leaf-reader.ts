@@ -1,4 +1,4 @@
-import { CanonicalBytes, NULL } from './canonical-bytes.ts'
+import { CanonicalBytes, NULL } from './bytes.ts'
 
 type Kind = 'text' | 'text or null' | 'integer' | 'object' | 'added'
 
