@@ -76,7 +76,7 @@ import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
 import { refusalPage, seeOther } from './operators/pages/page.ts'
-import { signInByCertificate, signInBySecret, signInPage } from './operators/pages/sign-in.ts'
+import { signInByCertificate, signInBySecret, signInPage, signInRefused } from './operators/pages/sign-in.ts'
 import { signOut } from './operators/pages/sign-out.ts'
 import type { Pipelines } from './pipelines.ts'
 import type { ProofHandlers } from './proofs/handlers.ts'
@@ -253,7 +253,7 @@ function operatorPages(
       operators.SIGN_IN_PAGE,
     ),
     documented(
-      open('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, refusalPage),
+      open('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, signInRefused),
       operators.SIGN_IN,
     ),
     documented(

@@ -8,9 +8,9 @@ import type { Reply } from '../../http/reply.ts'
 import { beginSession } from '../sessions/begin.ts'
 import type { SigningIn } from '../signing-in.ts'
 import type { Form } from './form.ts'
-import { html, NOTHING } from './html.ts'
+import { type Html, html, NOTHING } from './html.ts'
 import { nextOf, withNext } from './next.ts'
-import { page, seeOther } from './page.ts'
+import { page, refusalPage, seeOther } from './page.ts'
 
 /** GET /proxy/sign-in: the ways in that there are, and nothing else. */
 export const signInPage =
@@ -22,19 +22,32 @@ export const signInPage =
     const { hash, disabled } = await readSecret(context.database)
     const hasSecret = !disabled && (hash !== '' || context.hasEnvironmentSecret)
     const byProvider = html`<p><a class="button" href="${withNext('/proxy/oidc/start', next)}">Sign in with ${hostOf(provider?.options.issuer)}</a></p>`
-    const bySecret = html`<form method="post" action="${withNext('/proxy/sign-in', next)}">
-<label>Operator secret <input type="password" name="secret" required autocomplete="current-password" maxlength="72"></label>
-<small>12 to 72 letters, digits and signs, no blanks. For when nothing else opens.</small>
-<p><button>Sign in</button></p></form>`
     const none =
       hash === '' && !disabled
         ? html`<p>This service is not set up yet. Open the link that its terminal has printed, which ends in <code>/proxy/setup?code=…</code>: it is printed again at each start, until somebody has set the operator secret.</p>`
         : html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
     return page({
       title: 'Sign in',
-      body: html`${shown === null ? NOTHING : byCertificate}${provider ? byProvider : NOTHING}${hasSecret ? bySecret : NOTHING}${provider || hasSecret || shown !== null ? NOTHING : none}`,
+      body: html`${shown === null ? NOTHING : byCertificate}${provider ? byProvider : NOTHING}${hasSecret ? secretForm(next) : NOTHING}${provider || hasSecret || shown !== null ? NOTHING : none}`,
     })
   }
+
+const secretForm = (
+  next: string,
+): Html => html`<form method="post" action="${withNext('/proxy/sign-in', next)}">
+<label>Operator secret <input type="password" name="secret" required autocomplete="current-password" maxlength="72"></label>
+<small>12 to 72 letters, digits and signs, no blanks. For when nothing else opens.</small>
+<p><button>Sign in</button></p></form>`
+
+/** Renders a refusal of the secret: what it is, and the form once more. */
+export const signInRefused = (refusal: Refusal, facts: Arrival): Reply =>
+  refusal.reason === 'admin_secret_invalid'
+    ? page({
+        title: 'Sign in',
+        body: html`<p role="alert">${refusal.message}</p>${secretForm(nextOf(facts.query))}`,
+        status: refusal.status,
+      })
+    : refusalPage(refusal, facts)
 
 const hostOf = (issuer: string | undefined): string => URL.parse(issuer ?? '')?.host ?? ''
 

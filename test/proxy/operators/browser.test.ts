@@ -7,6 +7,7 @@ import { openChromium, skipWithoutChromium as skip } from '../../support/oidc/ch
 import { testProvider } from '../../support/oidc/provider.ts'
 import { gatewayOf } from '../../support/oidc/sign-in.ts'
 import { operatorNamed } from '../../support/operators.ts'
+import { eventually } from '../../support/settled.ts'
 
 t.setTimeout(120_000)
 
@@ -39,7 +40,10 @@ async function shownOnTheWayBack(page: Page): Promise<string> {
   let shown = ''
   for (let step = 0; step < 6; step += 1) {
     await page.goBack().catch(() => null)
-    shown += await page.content()
+    shown += await eventually(
+      () => page.content().catch(() => null),
+      (text) => text !== null,
+    )
   }
   return shown
 }
@@ -86,8 +90,7 @@ await t.test('by the secret too', { skip }, async (t) => {
   await page.goto(`${gateway.url}/proxy`)
   await page.getByLabel('Operator secret').fill('a wrong secret')
   await page.getByRole('button', { name: 'Sign in' }).click()
-  t.match(await page.content(), 'This is not the operator secret.')
-  await page.getByRole('link', { name: 'Sign in' }).click()
+  await page.getByText('This is not the operator secret.').waitFor()
   await page.getByLabel('Operator secret').fill(ADMIN_SECRET)
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.waitForURL(`${gateway.url}/proxy`)
