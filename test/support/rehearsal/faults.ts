@@ -24,10 +24,10 @@ export function differences(said: Json, calls: number, open = 0): readonly strin
   return holds ? [] : [`what changes nothing, of ${calls} decisions: ${JSON.stringify(said)}`]
 }
 
-/** Whether a call is in the window: where all changes are about principals, only theirs are. */
+/** Whether a call is in the window: where all changes are about principals and their bindings, only theirs are. */
 function concerned({ changed }: History): (sent: Sent) => boolean {
   const parts = PARTS.filter((_, index) => changed[index])
-  const people = parts.flatMap((part) => (part.kind === 'set' || part.kind === 'active' ? [part.who] : []))
+  const people = parts.flatMap((part) => ('who' in part ? [part.who] : []))
   return people.length < parts.length ? () => true : ({ call }) => people.includes(call.who)
 }
 
