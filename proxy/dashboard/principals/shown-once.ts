@@ -31,6 +31,7 @@ export function folderOnce(
 <h3>${name}</h3><pre class="copy" tabindex="0" data-file="${name}">${text}</pre>`,
     ),
   )}
+<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA that clients and browsers know the gateway by</a>.</p>
 <p class="faint">For nobody else to read: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. The sidecar starts with no other.</p>
 <details><summary>All of them by one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${pasted(path, files)}</pre></details></section>`
 }
