@@ -1,6 +1,7 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import { timestamp } from '../statement.ts'
+import { pinsWithHolders } from './pins.ts'
 
 /**
  * Finds the current pins of principals in service that end before an instant (ms since the epoch), the earliest first. An SVID
@@ -8,20 +9,7 @@ import { timestamp } from '../statement.ts'
  */
 export function endingPins({ kysely }: Database, before: number, limit: number) {
   return (
-    kysely
-      .selectFrom('certificate_pins as c')
-      .leftJoin('internal_agents as a', (on) =>
-        on.on('c.principal_type', '=', sql.lit('agent')).onRef('a.agent_id', '=', 'c.principal_id'),
-      )
-      .leftJoin('local_user_principals as u', (on) =>
-        on.on('c.principal_type', '=', sql.lit('user')).onRef('u.principal_id', '=', 'c.principal_id'),
-      )
-      .leftJoin('local_workload_principals as w', (on) =>
-        on.on('c.principal_type', '=', sql.lit('workload')).onRef('w.principal_id', '=', 'c.principal_id'),
-      )
-      .leftJoin('local_operator_principals as o', (on) =>
-        on.on('c.principal_type', '=', sql.lit('operator')).onRef('o.principal_id', '=', 'c.principal_id'),
-      )
+    pinsWithHolders(kysely)
       .select(['c.principal_type', 'c.principal_id', 'c.not_before', 'c.not_after', 'a.enrollment_method'])
       .select(({ fn }) => [
         fn.coalesce('a.name', 'u.name', 'w.name', 'o.name').as('name'),

@@ -49,26 +49,30 @@ export function pinnedPrincipal(
   }
 }
 
+/** The pins `c`, each beside the one principal that holds it: `a`, `u`, `w` or `o`, by primary keys. */
+export const pinsWithHolders = (kysely: Database['kysely']) =>
+  kysely
+    .selectFrom('certificate_pins as c')
+    .leftJoin('internal_agents as a', (on) =>
+      on.on('c.principal_type', '=', sql.lit('agent')).onRef('a.agent_id', '=', 'c.principal_id'),
+    )
+    .leftJoin('local_user_principals as u', (on) =>
+      on.on('c.principal_type', '=', sql.lit('user')).onRef('u.principal_id', '=', 'c.principal_id'),
+    )
+    .leftJoin('local_workload_principals as w', (on) =>
+      on.on('c.principal_type', '=', sql.lit('workload')).onRef('w.principal_id', '=', 'c.principal_id'),
+    )
+    .leftJoin('local_operator_principals as o', (on) =>
+      on.on('c.principal_type', '=', sql.lit('operator')).onRef('o.principal_id', '=', 'c.principal_id'),
+    )
+
 /**
  * Finds one row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its
  * query plan.
  */
 export function pinnedQuery({ kysely }: Database) {
   return (
-    kysely
-      .selectFrom('certificate_pins as c')
-      .leftJoin('internal_agents as a', (on) =>
-        on.on('c.principal_type', '=', sql.lit('agent')).onRef('a.agent_id', '=', 'c.principal_id'),
-      )
-      .leftJoin('local_user_principals as u', (on) =>
-        on.on('c.principal_type', '=', sql.lit('user')).onRef('u.principal_id', '=', 'c.principal_id'),
-      )
-      .leftJoin('local_workload_principals as w', (on) =>
-        on.on('c.principal_type', '=', sql.lit('workload')).onRef('w.principal_id', '=', 'c.principal_id'),
-      )
-      .leftJoin('local_operator_principals as o', (on) =>
-        on.on('c.principal_type', '=', sql.lit('operator')).onRef('o.principal_id', '=', 'c.principal_id'),
-      )
+    pinsWithHolders(kysely)
       .select(['c.principal_id', 'c.principal_type', 'c.is_current', 'c.grace_until', 'u.principal_ref'])
       .select(({ fn }) => [
         fn
