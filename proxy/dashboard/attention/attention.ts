@@ -20,7 +20,7 @@ export const attentionPage: Page = async (dashboard, facts) => {
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
     ...(await ending(dashboard, facts)),
-    ...(await lateAnchors(dashboard, facts)),
+    ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
     ...(await keyless(dashboard, facts)),
     ...(await refused(dashboard, facts)),
@@ -114,9 +114,8 @@ async function refused(dashboard: Dashboard, facts: Administered): Promise<reado
 }
 
 /** Those who should keep checkpoints elsewhere, and have not for minutes. */
-async function lateAnchors({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
-  const { value } = await perform(OPERATIONS.audit.log, context, {}, facts)
-  const names = value.anchors.filter(({ late }) => late).map(({ anchor }) => anchor)
+async function lateAnchors({ context }: Dashboard): Promise<readonly Html[]> {
+  const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []
   return [
     card(
