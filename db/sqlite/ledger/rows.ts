@@ -2,7 +2,7 @@ import SQLite from 'better-sqlite3'
 import type { Names, StoredRow } from '../../audit/leaf.ts'
 import { pseudonymsIn } from '../../audit/names.ts'
 import type { Damaged } from '../../audit/verify.ts'
-import { ALL_COLUMNS } from './form/table.ts'
+import { ALL_COLUMNS } from './form/columns.ts'
 
 export const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`

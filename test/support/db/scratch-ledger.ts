@@ -9,7 +9,7 @@ import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/l
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import { STORED } from '../../../db/sqlite/ledger/form/table.ts'
+import { STORED } from '../../../db/sqlite/ledger/form/columns.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
 import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
 

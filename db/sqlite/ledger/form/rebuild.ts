@@ -6,7 +6,8 @@ import { MAIN_STREAM, type StoredRow } from '../../../audit/leaf.ts'
 import { type ChainVerifier, chainVerifier } from '../../../audit/verify.ts'
 import { takeLease } from '../lease.ts'
 import { rowsBehind } from '../rows.ts'
-import { COPY, MAKE_COPY, STORED } from './table.ts'
+import { STORED } from './columns.ts'
+import { COPY, MAKE_COPY } from './table.ts'
 
 /** Told how many rows of a ledger are copied, of how many, whenever a part of them is on the disk. */
 export type OnCopied = (rows: number, of: number) => void

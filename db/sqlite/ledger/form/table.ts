@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
+import { ALL_COLUMNS, MEMBERS, STORED } from './columns.ts'
 
 /**
  * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows` holds
@@ -21,18 +22,6 @@ export const auditRows: Migration = {
   },
 }
 
-/** The columns that are stored. Every other one is read from the leaf. */
-export const STORED = [
-  'seq',
-  'recorded_at',
-  'request_id',
-  'principal_id',
-  'action',
-  'status',
-  'row_hash',
-  'leaf',
-] as const
-
 /** The table that the rows of the former form are copied into. It has another name until it is whole. */
 export const COPY = 'ledger_copy'
 
@@ -47,15 +36,6 @@ export const MAKE_COPY = `create table if not exists ${COPY} (
   row_hash text not null,
   leaf text not null
 )`
-
-/** The columns that are read from the leaf. */
-const MEMBERS = [
-  ...['principal_type', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt'],
-  ...['detail', 'config_digest', 'version', 'prev_hash'],
-]
-
-// A leaf that is no JSON has no members: one such row must not keep the others from being read.
-const memberOf = (name: string): string => `iif(json_valid(leaf), json_extract(leaf, '$.${name}'), null)`
 
 const columns = (of: string, names: readonly string[] = [...STORED, ...MEMBERS]): string =>
   names.map((name) => `${of}.${name}`).join(', ')
@@ -117,11 +97,5 @@ when case new.seq
 begin
   select raise(abort, 'audit_log takes only the next row of its stream');
 end`
-
-/** The rows with all columns, as the view gives them. */
-export const ALL_COLUMNS = `select
-  'main' as stream, ${STORED.join(', ')},
-  ${MEMBERS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
-from audit_rows`
 
 const VIEW = sql.raw(`create view audit_log as ${ALL_COLUMNS}`)
