@@ -77,7 +77,9 @@ await t.test(
   async (t) => {
     const known = anchors.get('docs/threats.md')
     for (const file of sources.filter((file) => file.endsWith('.test.ts'))) {
-      for (const [, id = ''] of read(file).matchAll(/['`](T\d{1,2}|[DFMB]-\d{2}|[ABDE]\d|threat \d+)\b/g)) {
+      for (const [, id = ''] of read(file).matchAll(
+        /['`](T\d{1,2}|[DFMB]-\d{2}|[ABDE]\d|H\d{1,2}[a-f]?|threat \d+)\b/g,
+      )) {
         if (!known?.has(id.toLowerCase().replace(' ', '-'))) t.fail(`${file} names ${id}`)
       }
     }

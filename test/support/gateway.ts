@@ -41,7 +41,7 @@ export type Json = any
 export interface Asked {
   readonly headers?: Record<string, string>
   readonly body?: unknown
-  /** Default: a connection of its own. */
+  /** Default: one that keeps its connections, for each identity. */
   readonly agent?: Agent
 }
 
@@ -135,7 +135,9 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   const gateway = await startGateway(settings, { env: {}, logTo, ...options })
   if (!options.ownCa) await keepCa(settings)
   const administered: Administered[] = []
+  const agents = new Map<string | null, Agent>()
   t.teardown(async () => {
+    for (const agent of agents.values()) agent.destroy()
     await gateway.close(0)
     if (options.verify !== false) await verifyWhole(t, settings)
     // Where administration has a listener of its own, what is described is not served on the other one.
@@ -147,7 +149,7 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
     upstream,
     log,
     pluginsDir,
-    ...(await caller(gateway, settings, administered)),
+    ...(await caller(gateway, settings, administered, agents)),
   }
 }
 
@@ -206,17 +208,25 @@ async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   t.fail('decisions do not follow from the rows before them')
 }
 
-async function caller(gateway: Gateway, settings: Settings, administered: Administered[]) {
+async function caller(
+  gateway: Gateway,
+  settings: Settings,
+  administered: Administered[],
+  agents: Map<string | null, Agent>,
+) {
   // The root, as an operator would hand it to a client: fetched once, trusted on first use on loopback.
   const { text: ca } = await ask(`${gateway.url}/pki/ca.crt`, 'GET', {
     agent: new Agent({ rejectUnauthorized: false }),
   })
-  const call: TestGateway['call'] = async (who, method, path, asked = {}) => {
-    const own = asked.agent ?? agentOf(ca, who)
-    const answered = await ask(gateway.url + path, method, { ...asked, agent: own })
-    if (!asked.agent) own.destroy()
-    return answered
+  // A handshake costs both sides more than most requests.
+  const keptAgent = (who: Identity | null): Agent => {
+    const identity = who && `${who.cert}${who.key}`
+    const agent = agents.get(identity) ?? agentOf(ca, who, true, Number.POSITIVE_INFINITY)
+    agents.set(identity, agent)
+    return agent
   }
+  const call: TestGateway['call'] = (who, method, path, asked = {}) =>
+    ask(gateway.url + path, method, { ...asked, agent: asked.agent ?? keptAgent(who) })
   const admin: TestGateway['admin'] = async (method, path, body, headers = {}) => {
     const asked = { body, headers: { 'x-admin-secret': ADMIN_SECRET, ...headers } }
     const answered = await call(null, method, path, asked)
@@ -239,11 +249,16 @@ async function caller(gateway: Gateway, settings: Settings, administered: Admini
 
 /**
  * A TLS agent that trusts the gateway's CA and presents an identity, or none. `keepAlive`: one connection for
- * all.
+ * all, or as many as `maxSockets` says.
  */
-export function agentOf(ca: string, who: Identity | null, keepAlive = false): Agent {
+export function agentOf(
+  ca: string,
+  who: Identity | null,
+  keepAlive = false,
+  maxSockets = keepAlive ? 1 : Number.POSITIVE_INFINITY,
+): Agent {
   const credentials = who ? { cert: who.cert, key: who.key } : {}
-  return new Agent({ ca, ...credentials, keepAlive, maxSockets: keepAlive ? 1 : Number.POSITIVE_INFINITY })
+  return new Agent({ ca, ...credentials, keepAlive, maxSockets })
 }
 
 /** One HTTPS request, whole answer. */
