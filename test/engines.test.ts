@@ -1,11 +1,12 @@
 import t from 'tap'
-import { CHOOSE_THEMSELVES, testFiles } from './support/db/on-both-engines.ts'
+import { CHOOSE_THEMSELVES, SAME_ON_EVERY_ENGINE, testFiles } from './support/db/on-both-engines.ts'
 
 // `TEST_ENGINE=postgres make test` runs what reaches the choice of the engine, and nothing else: a test that has a
 // database and does not reach it would pass there without having been asked. So each is named here, with the reason.
 const ONE_ENGINE: Readonly<Record<string, string>> = {
   'test/db/audit/': 'the ledger on SQLite; test/db/postgres has its counterparts',
   ...CHOOSE_THEMSELVES,
+  ...SAME_ON_EVERY_ENGINE,
   'test/db/migrate.test.ts':
     'the tables that SQLite has after each migration; test/db/postgres/upgrade.test.ts',
   'test/db/mcp/migration.test.ts': 'tables of a SQLite file of before',

@@ -15,8 +15,77 @@ export const CHOOSE_THEMSELVES: Readonly<Record<string, string>> = {
   'test/scripts/cluster/': 'no row is stored',
   'test/scripts/verbs/cluster.test.ts': 'it brings a PostgreSQL of its own',
 }
-const choosesItself = (file: string): boolean =>
-  Object.keys(CHOOSE_THEMSELVES).some((place) => file.startsWith(place))
+/**
+ * An engine can change a test if the test is about what is stored, by whom, and in which order: the ledger, the tables,
+ * operators' operations, authority, claims, the start. It cannot change what a call meets before its decision or after it:
+ * these run on SQLite alone. `test/spec` runs on both, so every kind of call below does too.
+ */
+export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
+  ...because(
+    'how bytes come, before a route is found',
+    [
+      ...[
+        'bodies',
+        'certificates-in-bulk',
+        'dripping',
+        'framing',
+        'gone-early',
+        'handshakes',
+        'header-spoofing',
+      ],
+      ...['late-heads', 'loop-bodies', 'pages', 'paths', 'plain-http', 'proxy-protocol', 'slow-bodies'],
+      ...['slow-clients', 'streams', 'tiny-answers'],
+    ],
+    'test/attacks/',
+  ),
+  ...because(
+    'what an MCP server sends',
+    ['answer-loop', 'canary', 'schema-loop', 'upstream-faults'],
+    'test/attacks/mcp/',
+  ),
+  ...because(
+    'pages and forms: what a browser is sent',
+    ['sign-in-answers', 'sign-in-browsers', 'stored-scripts'],
+    'test/attacks/',
+  ),
+  'test/attacks/debugger': 'how processes are started',
+  'test/clients/': 'clients of others, which speak HTTP',
+  'test/conformance/': 'the protocol of MCP',
+  'test/plugins/dpop/': 'facts and their checks',
+  'test/plugins/policy/': 'facts and their checks',
+  ...because(
+    'how tokens and refusals are written',
+    ['clients', 'fapi2', 'matrix', 'rfc6750', 'rfc8705', 'rfc9728'],
+    'test/proxy/auth/',
+  ),
+  ...because(
+    'pages in a browser',
+    ['activity-browser', 'browser', 'capabilities-form', 'grid', 'modes', 'setup/'],
+    'test/proxy/dashboard/',
+  ),
+  'test/proxy/federation/publish-faults': 'how the other side fails',
+  'test/proxy/http/': 'HTTP alone',
+  'test/proxy/mcp/failures': 'how a server fails',
+  'test/proxy/mcp/upstream/': 'servers of others',
+  'test/proxy/openapi/': 'the document of the routes',
+  ...because('signing in by a browser', ['browser', 'by-certificate'], 'test/proxy/operators/'),
+  ...because('logs and authorities of others', ['go-peers', 'stamping', 'stamps'], 'test/proxy/proofs/'),
+  'test/proxy/tasks/refresh-models': 'lists of providers',
+  'test/proxy/tls/': 'TLS alone',
+  'test/scripts/client': 'clients, which see no database',
+  'test/scripts/mcp/command': 'the words of the command line',
+  'test/scripts/siege': 'the attackers of the siege',
+  'test/scripts/verbs/check-config': 'files alone',
+  'test/scripts/verbs/witness-go': 'logs of others',
+  'test/walk': 'the files that a call enters',
+}
+
+function because(reason: string, names: readonly string[], folder: string): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.map((name) => [`${folder}${name}`, reason]))
+}
+
+const ONE_ENGINE_ONLY = [...Object.keys(CHOOSE_THEMSELVES), ...Object.keys(SAME_ON_EVERY_ENGINE)]
+const runsOnOne = (file: string): boolean => ONE_ENGINE_ONLY.some((place) => file.startsWith(place))
 /** What a test must reach to have a database at all. */
 const DATABASE = /^db\/(engine|sqlite|postgres)\b/
 
@@ -38,7 +107,7 @@ export function testFiles(): readonly TestFile[] {
   return files.map((file) => {
     const reached = reachedFrom(file)
     const hasDatabase = [...reached].some((path) => DATABASE.test(path))
-    return { file, runsOnBoth: reached.has(CHOOSES) && !choosesItself(file), hasDatabase }
+    return { file, runsOnBoth: reached.has(CHOOSES) && !runsOnOne(file), hasDatabase }
   })
 }
 
