@@ -117,6 +117,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
     readiness: readiness({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },
       anchors: admin.anchors,
+      losses: services.logs.losses,
     }),
     scrape: services.metrics.scrape,
   }

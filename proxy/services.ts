@@ -174,6 +174,7 @@ export async function openServices(
     diskFree: () => disk.free,
     diskReserve: () => disk.reserve,
     failing: () => ledger.failing,
+    lostLines: () => logs.losses.lost,
     reachable: () => answers(database),
     listening: () => database.notices.listening,
     certificates: () => certificateEnds(dataDirectory),

@@ -20,6 +20,8 @@ export interface Checks {
   readonly disk?: 'low'
   /** There where an anchor of the ledger has lacked a checkpoint for more than two minutes. Calls are still served. */
   readonly anchors?: 'late'
+  /** Present while standard output does not take the log. Calls are still served. */
+  readonly log?: 'losing'
 }
 
 /** GET /health: 200 as long as the process lives. */
@@ -59,6 +61,7 @@ interface Checked {
   readonly authority: Authority
   readonly disk: { readonly low: boolean }
   readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
+  readonly losses: { readonly isLosing: boolean }
   readonly clock: () => number
 }
 
@@ -66,7 +69,7 @@ interface Checked {
  * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
-export function readiness({ database, ledger, drain, authority, disk, anchors, clock }: Checked) {
+export function readiness({ database, ledger, drain, authority, disk, anchors, losses, clock }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return async (): Promise<{ draining: boolean; checks: Checks }> => ({
     draining: drain.draining,
@@ -77,6 +80,7 @@ export function readiness({ database, ledger, drain, authority, disk, anchors, c
       plugins: 'ok',
       ...(disk.low && { disk: 'low' }),
       ...((await isLate(anchors)) && { anchors: 'late' }),
+      ...(losses.isLosing && { log: 'losing' }),
     },
   })
 }

@@ -20,6 +20,7 @@ const readiness = z
       plugins: check,
       disk: z.literal('low').exactOptional(),
       anchors: z.literal('late').exactOptional(),
+      log: z.literal('losing').exactOptional(),
     }),
   })
   .meta({ id: 'Readiness' })

@@ -1,5 +1,6 @@
-import { type DestinationStream, destination, type Logger, pino } from 'pino'
+import { type DestinationStream, type Logger, pino } from 'pino'
 import type { Json } from '../../db/json.ts'
+import { LogOutput } from './log-output.ts'
 
 /**
  * The places in a logged object where a secret could stand. Nothing logs these on purpose; this is the second
@@ -41,14 +42,9 @@ export interface Logs {
   readonly pass: (lines: string) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
   readonly flush: () => Promise<void>
+  /** The lines that standard output did not take, and whether it loses lines now. */
+  readonly losses: Pick<LogOutput, 'lost' | 'isLosing'>
 }
-
-/** Lines are held back until they are as long as this. Characters. */
-const WRITE_LENGTH = 65_536
-/** The longest time that lines are held back. ms. */
-const HELD_MS = 250
-/** The longest time that an orderly end waits for whoever reads the lines. ms. */
-const READ_MS = 1_000
 
 /**
  * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
@@ -57,9 +53,7 @@ const READ_MS = 1_000
 export function createLogs(level: string, stream?: DestinationStream, worker?: number): Logs {
   const base = worker === undefined ? null : { worker }
   const options = { level, base, timestamp: pino.stdTimeFunctions.isoTime }
-  const out = stream
-    ? { write: (line: string) => stream.write(line), flushed: () => Promise.resolve() }
-    : heldLines()
+  const out = stream ? givenOutput(stream) : new LogOutput((lost) => lossText(lost, worker))
   const log = pino({ ...options, redact: REDACTED }, out)
   return {
     log,
@@ -68,48 +62,27 @@ export function createLogs(level: string, stream?: DestinationStream, worker?: n
     },
     pass: (lines) => out.write(lines),
     flush: () => out.flushed(),
+    losses: out,
   }
 }
+
+const givenOutput = (stream: DestinationStream) => ({
+  lost: 0,
+  isLosing: false,
+  write: (line: string) => stream.write(line),
+  flushed: () => Promise.resolve(),
+})
 
 // As pino writes it, which puts a line together member by member: with more than twice the garbage.
 const requestText = (line: RequestLine, worker?: number): string =>
   JSON.stringify({ level: 30, time: new Date().toISOString(), worker, ...line, msg: 'request' })
 
-/**
- * Holds lines and writes many at once. Not the stream's own buffer: it measures all that it holds at each line
- * that it is given.
- */
-function heldLines() {
-  let lines: string[] = []
-  let length = 0
-  const flush = (): void => {
-    if (length > 0) out.write(lines.join(''))
-    lines = []
-    length = 0
-  }
-  const flushed = (): Promise<void> =>
-    new Promise((resolve) => {
-      flush()
-      out.flush(() => resolve())
-      setTimeout(resolve, READ_MS).unref()
-    })
-  // For whoever ends the process without a word, and for pino's fatal errors. What is being written at that instant
-  // is the system's to finish.
-  const flushSync = (): void => {
-    if (length === 0) return
-    flush()
-    out.flushSync()
-  }
-  // Before the stream's own, which close it.
-  process.once('beforeExit', flush)
-  process.once('exit', flushSync)
-  // With a least length of none, its flush would not wait.
-  const out = destination({ dest: 1, sync: false, minLength: 1 })
-  const write = (line: string): void => {
-    lines.push(line)
-    length += line.length
-    if (length >= WRITE_LENGTH) flush()
-  }
-  setInterval(flush, HELD_MS).unref()
-  return { write, flushed, flushSync }
-}
+/** Returns the line that says of lines that they were lost. */
+const lossText = (lost: number, worker?: number): string =>
+  JSON.stringify({
+    level: 40,
+    time: new Date().toISOString(),
+    worker,
+    lost_lines: lost,
+    msg: 'lines of this log were lost: standard output did not take them',
+  })

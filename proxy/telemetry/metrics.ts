@@ -44,6 +44,8 @@ interface Ask {
   readonly diskReserve: () => number
   /** Whether the last write of the ledger failed. */
   readonly failing: () => boolean
+  /** Counts the log lines that standard output did not take. */
+  readonly lostLines: () => number
   /** Whether the database answers now. */
   readonly reachable: () => Promise<boolean>
   /** Whether it is told what other gateways change. */
@@ -102,6 +104,7 @@ export function createMetrics(ask: Ask): Metrics {
   const heard = '1 where changes of other gateways are heard of, else 0.'
   gauge(registry, 'sallyport_notices_listening', heard, listening, 'min')
   certificateGauge(registry, ask.certificates)
+  lostLinesCounter(registry, ask.lostLines)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
   return {
     registry,
@@ -234,6 +237,20 @@ function certificateGauge(registry: Registry, ask: Ask['certificates']): void {
     async collect() {
       this.reset()
       for (const [certificate, seconds] of await ask()) this.set({ certificate }, seconds)
+    },
+  })
+  registry.registerMetric(made)
+}
+
+/** Counts the lines of a log that its output did not take. */
+export function lostLinesCounter(registry: Registry, lost: () => number): void {
+  const made = new Counter({
+    name: 'sallyport_log_lines_lost_total',
+    help: 'Lines of the log that standard output did not take.',
+    registers: [],
+    collect() {
+      this.reset()
+      this.inc(lost())
     },
   })
   registry.registerMetric(made)

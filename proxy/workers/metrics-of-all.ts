@@ -1,4 +1,5 @@
-import { AggregatorRegistry } from 'prom-client'
+import { AggregatorRegistry, Registry } from 'prom-client'
+import { lostLinesCounter } from '../telemetry/metrics.ts'
 import type { Member } from './member.ts'
 import type { Measured } from './messages.ts'
 
@@ -11,10 +12,14 @@ const WAIT_MS = 1_000
  */
 export class MetricsOfAll {
   readonly #serving: () => readonly Member[]
+  /** The metrics of this process, which writes the log of all. */
+  readonly #own = new Registry()
   #gone: Measured = []
 
-  constructor(serving: () => readonly Member[]) {
+  /** `lostLines`: counts the log lines that standard output did not take. */
+  constructor(serving: () => readonly Member[], lostLines: () => number) {
     this.#serving = serving
+    lostLinesCounter(this.#own, lostLines)
   }
 
   /** Keeps what a worker that is gone had counted when somebody asked last. */
@@ -26,7 +31,8 @@ export class MetricsOfAll {
   async text(): Promise<string> {
     const members = this.#serving()
     await Promise.all(members.map(measure))
-    const all = [...members.map(({ measured }) => measured), this.#gone]
+    const own = await this.#own.getMetricsAsJSON()
+    const all = [...members.map(({ measured }) => measured), this.#gone, own]
     return `${await AggregatorRegistry.aggregate(all).metrics()}\n${HEAD}\nsallyport_workers ${members.length}\n`
   }
 }

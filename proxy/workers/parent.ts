@@ -64,7 +64,10 @@ class Parent {
       onEnd: (member) => this.#ended(member),
       onFault: (error) => (error ? this.fault(error) : this.stop(1)),
     })
-    this.#metrics = new MetricsOfAll(() => this.#crew.serving)
+    this.#metrics = new MetricsOfAll(
+      () => this.#crew.serving,
+      () => this.#logs.losses.lost,
+    )
   }
 
   /** Starts one worker, and when it serves all others. */

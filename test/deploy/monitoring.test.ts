@@ -133,6 +133,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     diskFree: none,
     diskReserve: none,
     failing: () => true,
+    lostLines: () => 0,
     reachable: () => Promise.resolve(false),
     listening: () => false,
     certificates: () => Promise.resolve(new Map([['server', 7]])),

@@ -30,6 +30,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     diskFree: () => 0,
     diskReserve: () => 0,
     failing: () => false,
+    lostLines: () => 0,
     reachable: async () => true,
     listening: () => true,
     certificates: async () => new Map(),
