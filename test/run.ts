@@ -1,9 +1,12 @@
 // node test/run.ts [FILE or FOLDER…]: runs the tests in them, or all, two files at once. What they say comes out as TAP,
 // and where a person looks, as tap's reporter shows it (docs/decisions/029-tests-without-taps-loaders.md).
 import { type ChildProcess, spawn } from 'node:child_process'
-import { globSync, statSync } from 'node:fs'
-import { constants } from 'node:os'
+import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { constants, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
+import { openSqliteDatabase } from '../db/sqlite/database.ts'
+import { MIGRATED_SQLITE } from './support/db/engine.ts'
 
 /** Tests that measure hold on two cores beside one other, and no more. */
 const AT_ONCE = 2
@@ -30,7 +33,11 @@ for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const)
     for (const child of running) child.kill(signal)
     process.exit(128 + constants.signals[signal])
   })
-const env = { ...process.env, TAP_TIMEOUT: String(TIMEOUT_S) }
+const scratch = mkdtempSync(join(tmpdir(), 'sallyport-run-'))
+process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
+const migrated = join(scratch, 'migrated.db')
+await (await openSqliteDatabase(migrated)).close()
+const env = { ...process.env, TAP_TIMEOUT: String(TIMEOUT_S), [MIGRATED_SQLITE]: migrated }
 for (const file of files) {
   // By that variable tap has its loader in whatever is started.
   const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]

@@ -5,6 +5,9 @@ import { server } from './postgres/server.ts'
 /** The engine that this run of the tests is for: `TEST_ENGINE=postgres make test`. */
 export const ENGINE = process.env.TEST_ENGINE === 'postgres' ? 'postgres' : 'sqlite'
 
+/** The variable that names a SQLite file which has run all migrations and holds nothing else. */
+export const MIGRATED_SQLITE = 'TEST_MIGRATED_SQLITE'
+
 /** Why a test that looks into the database's file is left out; false where there is one. */
 export const skipWithoutFile = ENGINE === 'sqlite' ? false : 'it looks into the file of a SQLite database'
 

@@ -72,6 +72,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ...because('logs and authorities of others', ['go-peers', 'stamping', 'stamps'], 'test/proxy/proofs/'),
   'test/proxy/tasks/refresh-models': 'lists of providers',
   'test/proxy/tls/': 'TLS alone',
+  'test/run': 'the runner of the tests',
   'test/scripts/client': 'clients, which see no database',
   'test/scripts/mcp/command': 'the words of the command line',
   'test/scripts/siege': 'the attackers of the siege',
