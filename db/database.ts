@@ -3,6 +3,7 @@ import type { RowCounts } from './audit/counts/row-counts.ts'
 import type { LedgerReader } from './audit/reader.ts'
 import type { TreeRows } from './audit/tree/rows.ts'
 import type { Writer } from './audit/writer.ts'
+import type { AuthorityMoves } from './authority-moves.ts'
 import type { Notices } from './notices.ts'
 import type { Schema } from './schema.ts'
 
@@ -30,6 +31,8 @@ export interface Database {
    * so now. Where it is not, nothing is kept any more. Rejects with DatabaseUnavailable. Absent where all are asked.
    */
   readonly current?: (since: number) => Promise<boolean>
+  /** The changes of what decisions are made by that this process has made or heard of. */
+  readonly authority: AuthorityMoves
   /** Reads the ledger, however long it is, away from this connection and, on SQLite, this thread. */
   readonly audit: LedgerReader
   /** The rows of the ledger as the leaves of its tree. */

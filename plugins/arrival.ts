@@ -48,6 +48,17 @@ export interface Hangup {
   readonly offGone: (told: () => void) => void
 }
 
+/**
+ * Tells whether what a call was allowed by has stood since: compared right before anything of the call leaves this
+ * process (docs/threats.md#h19).
+ */
+export interface CallAuthority {
+  /** False once anything that decisions are made by has changed since it was asked about last. Costs no question. */
+  readonly unchanged: boolean
+  /** Asks whether the call would be allowed now. Rejects with `authority_revoked`, or with a DatabaseUnavailable. */
+  readonly confirm: () => Promise<void>
+}
+
 /** One request as it arrived: nothing about its sender is believed yet. */
 export interface Arrival {
   /** `req_…`: the log's request id and the audit row's. */
@@ -78,6 +89,8 @@ export interface Arrival {
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
   readonly hangup: Hangup
+  /** What the call is allowed by, once it is. */
+  readonly authority: CallAuthority
 }
 
 /** The place of a decision in the ledger: the caller's receipt. */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { missingOf } from '../db/audit/authority/rule.ts'
+import type { CallAuthority } from './arrival.ts'
 import type { AccessToken, Demand, Principal } from './facts.ts'
 import type { Granted } from './permit.ts'
 import type { Arrival, Plugin } from './plugin.ts'
@@ -13,6 +14,7 @@ interface Needs<Target> {
   readonly token: AccessToken | null
   readonly demand: Demand
   readonly target: Target
+  readonly authority: CallAuthority
 }
 
 /**
@@ -23,10 +25,10 @@ interface Needs<Target> {
 export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<Target> }> {
   return {
     name: 'capability',
-    admit: ({ holder, token, demand, target }) => {
+    admit: ({ holder, token, demand, target, authority }) => {
       demandHeld(holder, token, demand)
       // The one place that makes a Granted: the line above has just proven it.
-      return { granted: { kind: 'call', principal: holder, demand, target } as Granted<Target> }
+      return { granted: { kind: 'call', authority, principal: holder, demand, target } as Granted<Target> }
     },
   }
 }

@@ -1,3 +1,4 @@
+import type { CallAuthority } from './arrival.ts'
 import type { Demand, Principal } from './facts.ts'
 
 /**
@@ -11,6 +12,8 @@ declare const permitted: unique symbol
 
 interface Permitted<Kind extends string> {
   readonly kind: Kind
+  /** Compared, and if need be asked, right before each request leaves: a permit from before a revocation is none. */
+  readonly authority: CallAuthority
   readonly [permitted]: true
 }
 

@@ -162,6 +162,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
       writeStallMs: timers.writeStallMs,
       drain,
       budget,
+      moves: dataDirectory.database.authority,
     })
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())

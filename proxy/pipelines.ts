@@ -301,7 +301,7 @@ export function pipelines({
       const { target } = granted
       const reached = reachedBy(target, granted.demand)
       const demand = reached ? await demandNow({ ...mcp, enforced }, holder, reached) : granted.demand
-      await mcpGate.admit({ holder, token, demand, target })
+      await mcpGate.admit({ ...granted, holder, token, demand })
     }),
 
     /** The first operator secret, by the code on the terminal that started the service. */

@@ -151,6 +151,40 @@ await t.test('each kind of permit is made in one place, and no other file claims
   t.same(makers, Object.fromEntries(Object.entries(PERMIT_MAKERS).map(([kind, file]) => [kind, [file]])))
 })
 
+/** The files that send by undici. Of a caller's calls: each compares what they are allowed by before a byte leaves. */
+const SENDERS: Readonly<Record<string, string | null>> = {
+  'proxy/llm/upstream/client.ts': '.authority.unchanged) throw OVERTAKEN',
+  'proxy/mcp/upstream/exchange.ts': '.authority.unchanged) throw OVERTAKEN',
+  'proxy/mcp/http-get/fetch.ts': 'new WhileAllowed(',
+  // On nobody's behalf.
+  'proxy/federation/post.ts': null,
+  'proxy/operators/oidc/provider-fetch.ts': null,
+  'proxy/proofs/anchors/web.ts': null,
+}
+
+await t.test(
+  'H19: whatever sends for a caller asks, as it leaves, whether it is still allowed',
+  async (t) => {
+    const found: string[] = []
+    for (const folder of ['proxy', 'plugins', 'db', 'certs']) {
+      for (const name of await readdir(join(ROOT, folder), { recursive: true })) {
+        if (!name.endsWith('.ts')) continue
+        const file = join(folder, name)
+        const text = await readFile(join(ROOT, file), 'utf8')
+        if (
+          !/from 'undici'/.test(text) ||
+          !/\.(?:dispatch|request|fetch|stream|pipeline|connect|upgrade)\(/.test(text)
+        )
+          continue
+        found.push(file)
+        const asks = SENDERS[file]
+        if (typeof asks === 'string') t.ok(text.includes(asks), `${file} asks`)
+      }
+    }
+    t.same(found.toSorted(), Object.keys(SENDERS).toSorted())
+  },
+)
+
 await t.test('no file imports itself in a circle', async (t) => {
   const edges = new Map<string, Set<string>>()
   for (const folder of Object.keys(MAY_IMPORT)) {

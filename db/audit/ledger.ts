@@ -1,3 +1,4 @@
+import type { AuthorityMoves } from '../authority-moves.ts'
 import type { Database } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { portionsOf } from '../pages.ts'
@@ -45,7 +46,7 @@ export interface Ledger {
 
 export interface LedgerOptions {
   /** The database, migrated. */
-  readonly database: Pick<Database, 'openWriter'>
+  readonly database: Pick<Database, 'openWriter' | 'authority'>
   /** The version of the service, for `version` of every row. */
   readonly version: string
   /** The number of rows that may wait. Default 8,192. */
@@ -90,6 +91,7 @@ interface Waiter extends Work {
 class CommitQueue implements Ledger {
   readonly #writer: Writer
   readonly #origin: Origin
+  readonly #authority: AuthorityMoves
   readonly #limit: number
   readonly #delayMs: number
   readonly #failed = Promise.withResolvers<Error>()
@@ -104,8 +106,9 @@ class CommitQueue implements Ledger {
   #failing = false
   #closed: Promise<void> | null = null
 
-  constructor(writer: Writer, { version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
+  constructor(writer: Writer, { database, version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
     this.#writer = writer
+    this.#authority = database.authority
     this.#origin = { stream: writer.stream, version }
     this.#limit = queueLimit
     this.#delayMs = delayMs
@@ -220,6 +223,8 @@ class CommitQueue implements Ledger {
       results = await this.#writer.write(batch)
     } catch (error) {
       this.#failing = true
+      // It may be stored all the same.
+      if (batch.some(changesAuthority)) this.#authority.move()
       for (const waiter of batch) this.#tell(waiter, unavailable(error))
       if (performance.now() - from > PATIENCE_MS) this.#refuseAll()
       return
@@ -243,6 +248,8 @@ class CommitQueue implements Ledger {
     } else if ('sealed' in result) {
       this.#failing = false
       this.#head = result.sealed.at(-1) ?? this.#head
+      // Before its author hears of it: behind that answer nothing leaves by what was so before.
+      if (changesAuthority(waiter)) this.#authority.move()
       this.#tell(waiter, null, result.sealed)
     } else {
       this.#tell(waiter, refusalOf(result))
@@ -276,6 +283,10 @@ type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
 
 const refusalOf = ({ refused, message }: RefusedWork): Error =>
   refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
+
+/** What is not said to change nobody's authority may change it. */
+const changesAuthority = ({ statements }: Work): boolean =>
+  statements.some(({ beside }) => beside === undefined)
 
 // A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)

@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect } from 'kysely'
 import { Pool } from 'pg'
 import { answerTo, LedgerReader } from '../audit/reader.ts'
+import { AuthorityMoves } from '../authority-moves.ts'
 import type { Database } from '../database.ts'
 import { messageOf } from '../error-message.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
@@ -30,13 +31,14 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
     await kysely.destroy()
     throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
   }
-  const { presence, notices, leads, lookups } = companyOf(url, pool)
+  const { presence, notices, leads, lookups, authority } = companyOf(url, pool)
   return {
     kysely,
     engine: 'postgres',
     file: null,
     lookup: (query, how) => (how === 'asked' ? lookups.asked(query) : lookups.kept(query)),
     current: (since) => lookups.current(since),
+    authority,
     audit: new LedgerReader({
       ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
       close: () => Promise.resolve(),
@@ -56,8 +58,9 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
 
 /** What a process has to do with the others: nothing, until it hears or leads anything. */
 function companyOf(url: string, pool: Pool) {
+  const authority = new AuthorityMoves()
   const generation = new Generation((number) => {
-    lookups.forget()
+    authority.move()
     notices.deliver(AUTHORITY, String(number))
   })
   const notices: PostgresNotices = new PostgresNotices(
@@ -66,8 +69,8 @@ function companyOf(url: string, pool: Pool) {
   )
   const leads: Leads = new Leads(() => presence)
   const presence = new Presence(url, [notices, generation, leads])
-  const lookups = new KeptLookups(pool, presence, generation)
-  return { presence, notices, leads, lookups }
+  const lookups = new KeptLookups(pool, presence, generation, authority)
+  return { presence, notices, leads, lookups, authority }
 }
 
 /** Reads which migrations the database has run. */

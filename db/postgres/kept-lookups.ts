@@ -1,6 +1,7 @@
 import type { Compilable } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Pool } from 'pg'
+import type { AuthorityMoves } from '../authority-moves.ts'
 import type { Lookup } from '../database.ts'
 import { QUESTION_MS } from './connection.ts'
 import { GENERATION, type Generation } from './generation.ts'
@@ -24,6 +25,7 @@ export class KeptLookups {
   readonly #pool: Pool
   readonly #presence: Presence
   readonly #generation: Generation
+  readonly #authority: AuthorityMoves
   readonly #rows = new LRUCache<string, object>({
     max: MAX_ROWS,
     maxSize: MAX_SIZE,
@@ -35,14 +37,16 @@ export class KeptLookups {
   #next: Promise<boolean> | null = null
   #asking: Promise<unknown> = Promise.resolve()
 
-  constructor(pool: Pool, presence: Presence, generation: Generation) {
+  constructor(pool: Pool, presence: Presence, generation: Generation, authority: AuthorityMoves) {
     this.#pool = pool
     this.#presence = presence
     this.#generation = generation
+    this.#authority = authority
+    // With those of this process's own too, which it hears of later than their author is answered.
+    authority.onMove(() => this.#forget())
   }
 
-  /** To be called with each change. */
-  forget(): void {
+  #forget(): void {
     this.#rows.clear()
     this.#forgottenAt = performance.now()
   }
@@ -76,10 +80,10 @@ export class KeptLookups {
   }
 
   async #find<R extends object>(key: string, asked: ReturnType<Lookup<R>>): Promise<R | undefined> {
-    const { latest } = this.#generation
+    const { count } = this.#authority
     const row = await asked
     // What has changed since may have been read before its change.
-    if (row && this.#generation.latest === latest) this.#rows.set(key, row)
+    if (row && this.#authority.count === count) this.#rows.set(key, row)
     return row
   }
 

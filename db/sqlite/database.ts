@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 import { type Compilable, Kysely, SqliteDialect } from 'kysely'
 import { answerTo, LedgerReader } from '../audit/reader.ts'
+import { AuthorityMoves } from '../authority-moves.ts'
 import type { Database, Lookup } from '../database.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import { NOBODY } from '../notices.ts'
@@ -45,6 +46,7 @@ export async function openSqliteDatabase(
     engine: 'sqlite',
     file,
     lookup: (query) => prepared(connection, query),
+    authority: new AuthorityMoves(),
     audit,
     treeRows: treeRows(kysely, audit),
     rowCounts: rowCounts(kysely, audit),

@@ -94,7 +94,7 @@ interface Asked {
 }
 
 /** What the gate asks of an operator. What is administered, the operation finds itself. */
-interface Gated extends Asked, Pick<KnownOperator, 'holder' | 'token'> {
+interface Gated extends Arrival, Asked, Pick<KnownOperator, 'holder' | 'token'> {
   readonly target: null
 }
 
@@ -114,7 +114,7 @@ export const stillMay = (
   name,
   admit: async (facts) => {
     const { holder, token } = await admit(facts)
-    await gate.admit({ holder, token, demand: facts.demand, target: null })
+    await gate.admit({ ...facts, holder, token, target: null })
     return {}
   },
 })

@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
+import type { CallAuthority } from '../../plugins/call-authority.ts'
 import { Collector } from '../../plugins/collect.ts'
 import type { Arrival, Caller, Hangup, Peer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
@@ -131,12 +132,13 @@ export interface Incoming {
   readonly query: string
   readonly at: number
   readonly hangup: Hangup
+  readonly authority: CallAuthority
   readonly held: Account
 }
 
 /** Makes the first facts of a request, before any plugin has run. */
 export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS): Arrival {
-  const { req, path, query, at, hangup, held } = incoming
+  const { req, path, query, at, hangup, authority, held } = incoming
   let body: Buffer | Promise<Buffer> | null = null
   return {
     id: requestId(at),
@@ -156,6 +158,7 @@ export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS):
     held,
     answer: {},
     hangup,
+    authority,
   }
 }
 

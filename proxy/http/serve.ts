@@ -1,6 +1,8 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import type { Logger } from 'pino'
+import type { AuthorityMoves } from '../../db/authority-moves.ts'
 import { isObject, type JsonObject } from '../../db/json.ts'
+import type { CallAuthority } from '../../plugins/call-authority.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal, refusalOf } from '../../plugins/refusal.ts'
 import type { Logs } from '../telemetry/log.ts'
@@ -33,6 +35,8 @@ export interface ServeOptions extends Telling {
   readonly drain: Drain
   /** Counts the bytes that requests under way hold. */
   readonly budget: Budget
+  /** Counts what decisions may have been overtaken by. */
+  readonly moves: Readonly<Pick<AuthorityMoves, 'count'>>
 }
 
 /**
@@ -46,7 +50,7 @@ export function serve(options: ServeOptions): RequestListener {
 }
 
 /** One request, from its arrival to its log line. */
-class Call implements OpenCall {
+class Call implements OpenCall, CallAuthority {
   readonly #req: IncomingMessage
   readonly #res: ServerResponse
   readonly #options: ServeOptions
@@ -54,12 +58,15 @@ class Call implements OpenCall {
   stillHolds: StillHolds | null = null
   place = -1
   #allowed: StillHolds | null = null
+  /** The changes of what decisions are made by, when it arrived or was asked about last. */
+  #moves: number
   #stream: Cut | null = null
 
   constructor(req: IncomingMessage, res: ServerResponse, options: ServeOptions) {
     this.#req = req
     this.#res = res
     this.#options = options
+    this.#moves = options.moves.count
   }
 
   /**
@@ -77,7 +84,8 @@ class Call implements OpenCall {
     })
     try {
       const { path, query } = splitTarget(req.url ?? '/')
-      const incoming = { req, res, path, query, at: this.#options.clock(), hangup: this.#hangup, held }
+      const at = this.#options.clock()
+      const incoming = { req, res, path, query, at, hangup: this.#hangup, authority: this, held }
       const unsound = framingFault(req)
       if (unsound !== null) distrust(req.socket)
       // What came together is all there then: a short body need not be waited for.
@@ -112,6 +120,17 @@ class Call implements OpenCall {
     }
     held.end()
     drain.calls.over(this)
+  }
+
+  get unchanged(): boolean {
+    return this.#options.moves.count === this.#moves
+  }
+
+  async confirm(): Promise<void> {
+    // Read first: what changes while it is asked is asked about again.
+    const { count } = this.#options.moves
+    if (!(await this.#allowed?.(this.#options.clock()))) throw new Refusal('authority_revoked')
+    this.#moves = count
   }
 
   readonly #onAllowed = (stillHolds: StillHolds): void => {

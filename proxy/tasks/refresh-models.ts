@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { messageOf } from '../../db/error-message.ts'
+import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../plugins/permit.ts'
 import { type Catalogue, isReadable } from '../llm/catalogue.ts'
 import type { Provider } from '../llm/options.ts'
@@ -95,7 +96,7 @@ class Refresher {
     if (!providers().includes(provider)) return
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(MAX_READ_MS)])
     // The one place that makes a CatalogPermit: the list is read for all, with the provider's own key.
-    const permit = { kind: 'catalogue', provider: provider.name } as CatalogPermit
+    const permit = { kind: 'catalogue', authority: OWN_AUTHORITY, provider: provider.name } as CatalogPermit
     try {
       const models = await readModelList({ permit, provider, upstream, signal })
       this.#sources.catalogue.of(one.provider).keep(models)

@@ -50,6 +50,7 @@ const handle = serve({
   clock: Date.now,
   drain,
   budget: services.budget,
+  moves: dataDirectory.database.authority,
 })
 const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, TIMERS, {

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import { egressAgent } from '../../proxy/egress/agent.ts'
 import { CallHangup } from '../../proxy/http/open-calls.ts'
 import { DIALECT_BY_NAME } from '../../proxy/llm/dialects/registry.ts'
@@ -99,7 +100,15 @@ for (const [type, before, after] of [
     const credentials = { headers: {}, tls: null, traces: [] }
     const connection = { agent, origin, path: '/', headers: [], credentials }
     const hangup = new CallHangup()
-    const outgoing = { method: 'POST', headers: [], body: '{"id":1}', totalMs: 60_000, hangup } as const
+    const authority = OWN_AUTHORITY
+    const outgoing = {
+      method: 'POST',
+      headers: [],
+      body: '{"id":1}',
+      totalMs: 60_000,
+      hangup,
+      authority,
+    } as const
     const read = async (): Promise<number> => {
       const { body } = await exchange(connection, outgoing)
       if (type === 'application/json') return (await readWhole(body, MIB)).length

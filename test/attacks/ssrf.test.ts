@@ -2,6 +2,7 @@ import { createHook } from 'node:async_hooks'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
+import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import { egressAgent, type Resolve } from '../../proxy/egress/agent.ts'
 import { parseAllowedHosts } from '../../proxy/mcp/http-get/allowed-hosts.ts'
 import { FetchFailure } from '../../proxy/mcp/http-get/failure.ts'
@@ -115,6 +116,7 @@ await t.test('threat 19: a redirect farm is left at the first bad turn, and reac
       maxBytes: 1024,
       allowed,
       signal: NEVER,
+      authority: OWN_AUTHORITY,
     })
     t.ok(outcome instanceof FetchFailure, url)
     t.equal(hops.length, 1, 'no second hop was made')

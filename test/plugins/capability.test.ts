@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import { capability, demand } from '../../plugins/capability.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { holderOf } from '../support/permit.ts'
@@ -18,6 +19,7 @@ await t.test(
           holder: principal(set),
           target: null,
           token: null,
+          authority: OWN_AUTHORITY,
           demand: { action: 'a', demanded: [required] },
         }
         let granted = false
@@ -40,6 +42,7 @@ await t.test('§7 the refusal says what is missing, to whom', (t) => {
     holder: principal([]),
     target: null,
     token: null,
+    authority: OWN_AUTHORITY,
     demand: { action: 'a', demanded: ['llm.chat'] },
   }
   t.throws(() => capability().admit(facts), {

@@ -1,3 +1,4 @@
+import { type CallAuthority, OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import { capability } from '../../plugins/capability.ts'
 import type { Demand, Principal } from '../../plugins/facts.ts'
 import type { CatalogPermit, Granted, OperatorPermit } from '../../plugins/permit.ts'
@@ -15,8 +16,12 @@ export const holderOf = (...capabilities: readonly string[]): Principal => ({
 })
 
 /** A grant as the real gate makes it, to a principal that holds just what is demanded. */
-export function grantOf<Target = null>(demand: Demand, target: Target): Granted<Target> {
-  const facts = { holder: holderOf(...demand.demanded), token: null, demand, target }
+export function grantOf<Target = null>(
+  demand: Demand,
+  target: Target,
+  authority: CallAuthority = OWN_AUTHORITY,
+): Granted<Target> {
+  const facts = { holder: holderOf(...demand.demanded), token: null, demand, target, authority }
   const given = capability<Target>().admit(facts)
   if (given instanceof Promise) throw new Error('the gate answered later')
   return given.granted
@@ -29,7 +34,7 @@ export const TOOL_CALL = grantOf({ action: 'mcp_tools_call', demanded: ['mcp.too
  * A reading of an MCP server, for tests of the client alone: the service makes one in `pinning/inspect.ts`
  * only.
  */
-export const READING = { kind: 'reading', resourceId: 'mcpr_1' } as OperatorPermit
+export const READING = { kind: 'reading', authority: OWN_AUTHORITY, resourceId: 'mcpr_1' } as OperatorPermit
 
 /** A reading of a provider's models, for tests of the client alone. */
-export const CATALOGUE = { kind: 'catalogue', provider: 'test' } as CatalogPermit
+export const CATALOGUE = { kind: 'catalogue', authority: OWN_AUTHORITY, provider: 'test' } as CatalogPermit

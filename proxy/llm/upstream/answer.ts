@@ -96,10 +96,10 @@ export const reasonOf = ({ reason }: Pick<Hangup, 'reason'>): Error =>
   reason instanceof Error ? reason : new Refusal('client_gone')
 
 /** Makes a body of what came of one, which breaks off as a longer one would have. */
-export const brokenOff = (bytes: Buffer, failure: UpstreamError): Readable =>
+export const brokenOff = (bytes: Buffer, failure: Error): Readable =>
   Readable.from(cut(bytes, failure), { objectMode: false, highWaterMark: 1 }).on('error', () => {})
 
-async function* cut(bytes: Buffer, failure: UpstreamError): AsyncGenerator<Buffer> {
+async function* cut(bytes: Buffer, failure: Error): AsyncGenerator<Buffer> {
   if (bytes.length > 0) yield bytes
   throw failure
 }

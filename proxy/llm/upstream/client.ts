@@ -2,7 +2,9 @@ import { Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'n
 import { Readable, type Stream } from 'node:stream'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Dispatcher } from 'undici'
+import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import { Collector } from '../../../plugins/collect.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
 import { PacedAgents } from '../../egress/paced-agents.ts'
 import {
@@ -45,7 +47,7 @@ export function openUpstream(maxDurationMs = MAX_DURATION_MS): Upstream {
   const fresh = new PacedAgents({ keepAlive: false }, pooled.turns)
   const send = (request: UpstreamRequest, agents: PacedAgents, answered: Answered, failed: Failed): void => {
     const { fetch } = new Exchange(request, agents, maxDurationMs, answered)
-    const sent = { target: request.url, buffer: bodyStandIn(request.body), fetch }
+    const sent = { target: request.url, buffer: bodyStandIn(request.body, request.permit.authority), fetch }
     proxy.web(REQUEST[request.method], RESPONSE, sent, failed)
   }
   return {
@@ -93,10 +95,10 @@ export const REQUEST = { GET: requestStandIn('GET'), POST: requestStandIn('POST'
 export const RESPONSE = { headersSent: false, writableEnded: false } as unknown as ServerResponse
 
 /** Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's pieces. */
-export function bodyStandIn(parts: readonly Buffer[]): Stream {
+export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   let body: unknown = parts[0] ?? null
-  if (length > AT_ONCE) body = inPieces(parts)
+  if (length > AT_ONCE) body = inPieces(parts, authority)
   else if (parts.length > 1) body = Buffer.concat(parts)
   // The library takes it for a stream, and calls nothing of it.
   return body as Stream
@@ -113,6 +115,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #answered: Answered
   #fail: Failed = ignore
   #passed: (response: Response) => void = ignore
+  #send: () => void = ignore
   /** Null until the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
   #sentAt = 0
@@ -160,10 +163,25 @@ class Exchange implements Dispatcher.DispatchHandler {
         bodyTimeout: timeouts.idleMs,
       }
       const agent = this.#agents.byLimit.get(timeouts.connectMs) ?? this.#agents.open(timeouts.connectMs)
-      return agent.dispatch(sent, this)
+      this.#send = () => void agent.dispatch(sent, this)
+      this.#dispatch()
     })
 
+  /** Sends it, if its call is still allowed. */
+  #dispatch(): void {
+    const { authority } = this.#request.permit
+    if (this.#over) return
+    if (authority.unchanged) this.#send()
+    else
+      confirmed(authority).then(
+        () => this.#dispatch(),
+        (error: unknown) => this.#broke(asError(error)),
+      )
+  }
+
   onRequestStart(controller: Dispatcher.DispatchController): void {
+    // It may have waited for its connection. Thrown, it leaves the connection as it is.
+    if (!this.#request.permit.authority.unchanged) throw OVERTAKEN
     const again = this.#controller !== null
     this.#controller = controller
     this.#mayBeStale = !this.#agents.isNew
@@ -210,7 +228,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#broke(this.#controller ? failureOf(error, this.#mayBeStale) : failureToConnect(error))
+    if (error === OVERTAKEN) this.#dispatch()
+    else if (error instanceof Refusal) this.#broke(error)
+    else this.#broke(this.#controller ? failureOf(error, this.#mayBeStale) : failureToConnect(error))
   }
 
   #keep(chunk: Buffer): void {
@@ -270,7 +290,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /** The answer will not be whole. */
-  #broke(failure: UpstreamError): void {
+  #broke(failure: Error): void {
     if (this.#over) return
     this.#abort()
     const stream = this.#stream
@@ -297,3 +317,5 @@ class Exchange implements Dispatcher.DispatchHandler {
 }
 
 const UNWANTED = new Error('not wanted any more')
+
+const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error(String(reason)))

@@ -1,3 +1,4 @@
+import { type CallAuthority, confirmed } from '../../../plugins/call-authority.ts'
 import { turn } from '../../../plugins/turns.ts'
 
 /** Encrypted at once. Bytes. */
@@ -8,9 +9,13 @@ const IN_A_TURN = 2_097_152
 /**
  * TLS encrypts at once whatever it is given, so it is given pieces (docs/threats.md#a5): the next as soon as the last
  * is taken, not in a later turn of the loop, since what the other side has said meanwhile would be lost if it has
- * hung up.
+ * hung up. None goes out once its call is not allowed any more. It can be read from its beginning again.
  */
-export async function* inPieces(parts: readonly Buffer[]): AsyncGenerator<Buffer> {
+export const inPieces = (parts: readonly Buffer[], authority: CallAuthority): AsyncIterable<Buffer> => ({
+  [Symbol.asyncIterator]: () => pieces(parts, authority),
+})
+
+async function* pieces(parts: readonly Buffer[], authority: CallAuthority): AsyncGenerator<Buffer> {
   let written = 0
   for (const part of parts) {
     for (let at = 0; at < part.length; at += PIECE) {
@@ -19,6 +24,7 @@ export async function* inPieces(parts: readonly Buffer[]): AsyncGenerator<Buffer
         await turn()
       }
       written += PIECE
+      if (!authority.unchanged) await confirmed(authority)
       yield part.subarray(at, at + PIECE)
     }
   }

@@ -1,5 +1,6 @@
 import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { confirmed } from '../../../plugins/call-authority.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
@@ -40,6 +41,8 @@ export async function aggregate(
   const offering = resources.filter((resource) => offers(resource, member))
   const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
   facts.hangup.signal.throwIfAborted()
+  // Not a list without what is not allowed any more: it is no list at all.
+  await confirmed(facts.granted.authority)
   const missing = offering.filter((_, index) => parts[index]?.status === 'rejected')
   const [first] = missing
   const failure = parts.find((part) => part.status === 'rejected')

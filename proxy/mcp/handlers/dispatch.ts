@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../../db/json.ts'
 import { NOTICE_MAX_BYTES } from '../../../db/notices.ts'
+import { confirmed } from '../../../plugins/call-authority.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
@@ -155,6 +156,7 @@ async function answeredFar(request: FarRequest, facts: McpFacts): Promise<Reply>
     const message = 'An answer of this length must come on the connection that its call was made on.'
     throw new Refusal('mcp_params_invalid', { message })
   }
+  if (!facts.granted.authority.unchanged) await confirmed(facts.granted.authority)
   if (!(await request.give(answer))) throw noServerRequest()
   return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
 }

@@ -1,6 +1,9 @@
 import type { Agent, Dispatcher } from 'undici'
+import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import { Collector } from '../../../plugins/collect.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { EgressRefused } from '../../egress/agent.ts'
+import { WhileAllowed } from '../../egress/while-allowed.ts'
 import type { AllowedHosts } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
 import { nextHop } from './hop.ts'
@@ -19,6 +22,8 @@ export interface FetchRequest {
   readonly allowed: AllowedHosts
   /** Ends the fetch at whatever stage it is. */
   readonly signal: AbortSignal
+  /** What it is fetched by: asked again before each request leaves. */
+  readonly authority: CallAuthority
 }
 
 export interface Fetched {
@@ -41,7 +46,7 @@ type Answer = Dispatcher.ResponseData
 
 /**
  * GETs a text through `agent`, following at most three redirects, each judged anew by {@link nextHop}. Never
- * throws because of a server. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the
+ * throws because of a server; rejects with `authority_revoked` where its call is not allowed any more. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the
  * signal does.
  */
 export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<Fetch> {
@@ -68,9 +73,20 @@ async function follow(agent: Agent, hops: [URL, ...URL[]], request: FetchRequest
   }
 }
 
-async function get(agent: Agent, url: URL, { headers, signal }: FetchRequest): Promise<Answer> {
+async function get(agent: Agent, url: URL, request: FetchRequest): Promise<Answer> {
+  const { headers, signal, authority } = request
+  await confirmed(authority)
   const path = url.pathname + url.search
-  const answer = await agent.request({ origin: url.origin, path, method: 'GET', headers, signal })
+  const allowed = agent.compose(
+    (dispatch) => (sent, handler) => dispatch(sent, new WhileAllowed(handler, authority)),
+  )
+  let answer: Answer
+  try {
+    answer = await allowed.request({ origin: url.origin, path, method: 'GET', headers, signal })
+  } catch (error) {
+    if (error !== OVERTAKEN) throw error
+    return get(agent, url, request)
+  }
   // A body that is destroyed reports an error. Unheard it would end the process.
   answer.body.on('error', () => undefined)
   return answer
@@ -121,6 +137,7 @@ function headerOf({ headers }: Answer, name: string): string {
 const UNREACHABLE = 'The server could not be reached or broke off.'
 
 function failureOf(error: unknown, signal: AbortSignal): FetchFailure {
+  if (error instanceof Refusal) throw error
   if (error instanceof FetchFailure) return error
   if (error instanceof EgressRefused) {
     return new FetchFailure('address_refused', UNREACHABLE, { range: error.reason })

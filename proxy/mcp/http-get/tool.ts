@@ -120,8 +120,8 @@ export function atOnce<Given extends readonly unknown[], Made>(
 /** Makes {@link httpGet} over a given agent, which alone decides where a name may lead. */
 export function httpGetVia(agent: Agent, options: HttpGetOptions): HttpGet {
   const allowed = parseAllowedHosts(options.allowed_hosts)
-  return async (_permit, args, signal) => {
-    const prepared = attempt(() => requestOf(args, options, allowed, signal))
+  return async ({ authority }, args, signal) => {
+    const prepared = attempt(() => requestOf(args, options, allowed, { signal, authority }))
     if (prepared instanceof FetchFailure) {
       return { result: failed(prepared), report: { host: hostOf(args.url), ...reasonOf(prepared) } }
     }
@@ -146,7 +146,7 @@ function requestOf(
   args: Readonly<Record<string, unknown>>,
   options: HttpGetOptions,
   allowed: AllowedHosts,
-  signal: AbortSignal,
+  { signal, authority }: Pick<FetchRequest, 'signal' | 'authority'>,
 ): { url: URL; request: FetchRequest } {
   const parsed = callArguments.safeParse(args)
   if (!parsed.success) throw new FetchFailure('arguments', ARGUMENTS)
@@ -158,6 +158,7 @@ function requestOf(
       maxBytes: Math.min(maxBytes, options.max_bytes),
       allowed,
       signal: AbortSignal.any([signal, AbortSignal.timeout(options.timeout_ms)]),
+      authority,
     },
   }
 }

@@ -2,6 +2,7 @@ import type { Database } from '../../../db/database.ts'
 import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
+import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
 import { readings } from '../aside/aside.ts'
 import { type Asker, Unanswered } from '../aside/threads.ts'
@@ -33,7 +34,11 @@ export const inspector =
   async (resource, signal) => {
     try {
       // Made here alone: a resource is there because an operator has registered it.
-      const permit = { kind: 'reading', resourceId: resource.resource_id } as OperatorPermit
+      const permit = {
+        kind: 'reading',
+        authority: OWN_AUTHORITY,
+        resourceId: resource.resource_id,
+      } as OperatorPermit
       const { era, protocolVersion, facts, tools } = await upstream.read(permit, resource, signal)
       const { resource_id: key } = resource
       const known = await listMcpTools(database, key)

@@ -1,6 +1,7 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { hangupBy } from '../../../plugins/hangup.ts'
 import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { Resolve } from '../../egress/agent.ts'
 import type { Limits } from '../options.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
@@ -12,7 +13,13 @@ import { callModern, type ModernCall } from './modern.ts'
 import { type Reading, readUpstream } from './reading.ts'
 import { type McpAnswer, notify, send, type Transport } from './request.ts'
 import { mayBeGone } from './session-gone.ts'
-import { type ClientIdentity, type SessionOwner, type UpstreamSession, UpstreamSessions } from './sessions.ts'
+import {
+  type ClientIdentity,
+  type Lease,
+  type SessionOwner,
+  type UpstreamSession,
+  UpstreamSessions,
+} from './sessions.ts'
 
 /** Nobody waits for a cancellation longer. ms. */
 const CANCEL_MS = 2_000
@@ -72,7 +79,7 @@ export interface McpUpstream {
  *
  * Every message needs a permit: a call and a response to a server's request that of a granted call, a reading
  * its own. One thing goes without: the DELETE of a session, which a permitted call or reading has opened. The
- * notification that cancels a request goes under the permit of that request.
+ * notification that cancels a request goes under the permit of that request, and out also once that is revoked.
  *
  * Does NOT decide who may call what, nor look into params and results.
  */
@@ -150,7 +157,7 @@ async function callLegacy(
 ): Promise<McpAnswer> {
   const { permit, resource, method, params, hangup, held } = call
   const leased = sessions.lease(call)
-  const lease = leased instanceof Promise ? await leased : leased
+  const lease = leased instanceof Promise ? await orAnother(leased, sessions, call) : leased
   const { session } = lease
   const requestId = transport.nextId()
   try {
@@ -180,6 +187,24 @@ async function callLegacy(
   return callLegacy(transport, sessions, call, true)
 }
 
+/**
+ * A session is opened by what one call of its owner was allowed by. Where that was revoked meanwhile, another call that
+ * waits for the session may be allowed all the same, and opens one by itself.
+ */
+async function orAnother(
+  leased: Promise<Lease>,
+  sessions: UpstreamSessions,
+  call: UpstreamCall,
+): Promise<Lease> {
+  try {
+    return await leased
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.reason !== 'authority_revoked') throw error
+    await call.permit.authority.confirm()
+    return sessions.lease(call)
+  }
+}
+
 const isUnknownSession = (error: unknown): boolean =>
   error instanceof McpUpstreamError && error.cure === 'new_session'
 
@@ -197,7 +222,7 @@ async function cancel(
   const text = notificationMessage('notifications/cancelled', params)
   const hangup = hangupBy(AbortSignal.timeout(CANCEL_MS))
   try {
-    await notify(transport, { permit, resource, text, headers: session.headers, hangup })
+    await notify(transport, { permit, takesBack: true, resource, text, headers: session.headers, hangup })
   } catch {
     // The upstream finishes an answer that nobody will read.
   }

@@ -1,5 +1,7 @@
 import type { Dispatcher } from 'undici'
+import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import { Incoming } from '../../egress/incoming.ts'
@@ -26,6 +28,8 @@ export interface Outgoing {
   readonly totalMs: number
   /** The request is destroyed at once when nobody waits for it any more, at whatever stage it is. */
   readonly hangup: Hangup
+  /** What it is sent by: it stands when the request leaves, or nothing does. */
+  readonly authority: CallAuthority
 }
 
 /** The head of an answer, and its body as it comes. */
@@ -118,6 +122,8 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
+    // It may have waited for its connection. Thrown, it leaves the connection as it is.
+    if (!this.#outgoing.authority.unchanged) throw OVERTAKEN
     // A pool that means to send it again, on another connection, must not: it may have acted already.
     const again = this.#controller !== null
     this.#controller = controller
@@ -149,16 +155,29 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#isOver) return
-    if (this.#controller === null && !this.#isSecondTry && isWorthAnotherTry(error)) {
+    if (error === OVERTAKEN) this.#dispatch()
+    else if (this.#controller === null && !this.#isSecondTry && isWorthAnotherTry(error)) {
       this.#isSecondTry = true
       this.#dispatch()
-    } else this.#fail(this.#failureOf(error))
+    } else this.#fail(error instanceof Refusal ? error : this.#failureOf(error))
   }
 
+  /** Sends it, if its call is still allowed. */
   #dispatch(): void {
+    const { authority } = this.#outgoing
+    if (this.#isOver) return
+    if (authority.unchanged) this.#send()
+    else
+      confirmed(authority).then(
+        () => this.#dispatch(),
+        (error: unknown) => this.#end(error),
+      )
+  }
+
+  #send(): void {
     const { agent, origin, path, headers } = this.#connection
-    const { method, body, headers: own } = this.#outgoing
-    const long = body !== null && body.length > AT_ONCE ? longBody(body) : null
+    const { method, body, headers: own, authority } = this.#outgoing
+    const long = body !== null && body.length > AT_ONCE ? longBody(body, authority) : null
     const all = [...own, ...headers, ...(long?.headers ?? [])]
     agent.dispatch({ origin, path, method, body: long?.body ?? body, headers: all }, this)
   }

@@ -1,5 +1,6 @@
 import type { Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { hangupBy } from '../../../plugins/hangup.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
 import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
@@ -76,7 +77,8 @@ export async function endSession(
   const hangup = hangupBy(AbortSignal.timeout(END_MS))
   try {
     const connection = await transport.connections.of(resource)
-    const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, hangup } as const
+    const authority = OWN_AUTHORITY
+    const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, hangup, authority } as const
     const { body } = await exchange(connection, ending)
     drain(body)
   } catch {

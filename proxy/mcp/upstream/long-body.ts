@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { type CallAuthority, confirmed } from '../../../plugins/call-authority.ts'
 import { piecesOf } from '../../../plugins/text-pieces.ts'
 import { turn } from '../../../plugins/turns.ts'
 
@@ -11,15 +12,19 @@ export interface LongBody {
   readonly headers: readonly string[]
 }
 
-/** Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. */
-export const longBody = (text: string | Buffer): LongBody => ({
-  body: Readable.from(inTurn(text), { objectMode: false }),
+/**
+ * Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. None goes out once
+ * its call is not allowed any more.
+ */
+export const longBody = (text: string | Buffer, authority: CallAuthority): LongBody => ({
+  body: Readable.from(inTurn(text, authority), { objectMode: false }),
   headers: ['content-length', String(Buffer.byteLength(text))],
 })
 
-async function* inTurn(text: string | Buffer): AsyncGenerator<string | Buffer> {
+async function* inTurn(text: string | Buffer, authority: CallAuthority): AsyncGenerator<string | Buffer> {
   for (const piece of piecesOf(text, PIECE)) {
     await turn()
+    if (!authority.unchanged) await confirmed(authority)
     yield piece
   }
 }

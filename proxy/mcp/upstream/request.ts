@@ -1,4 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { type CallAuthority, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
 import type { Hangup, Held } from '../../../plugins/plugin.ts'
 import { VERSION } from '../../version.ts'
@@ -70,10 +71,11 @@ export async function send(transport: Transport, request: Request): Promise<McpA
   try {
     const found = transport.connections.of(resource)
     connection = found instanceof Promise ? await found : found
-    head = await exchange(connection, post(transport, textOf(request), request))
+    head = await exchange(connection, post(transport, textOf(request), request, request.permit.authority))
   } catch (error) {
-    // Silence, and a caller who gave up, say nothing of the upstream: it may be at work.
-    settled(error instanceof McpUpstreamError && error.kind !== 'timeout')
+    // Silence, and a caller who gave up, say nothing of the upstream: it may be at work. What a revocation kept here, it
+    // is not.
+    settled(error instanceof McpUpstreamError ? error.kind !== 'timeout' : !request.hangup.gone)
     throw error
   }
   const { credentials } = connection
@@ -88,6 +90,8 @@ function textOf({ requestId, method, params }: Request): string | Buffer {
 
 export interface Notification {
   readonly permit: UpstreamPermit
+  /** It only takes back what the permit has allowed, and goes out whatever has become of that. Default false. */
+  readonly takesBack?: boolean
   readonly resource: McpResource
   /** The text of a notification or a response. */
   readonly text: string
@@ -99,9 +103,13 @@ export interface Notification {
  * Sends a message that has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or
  * the reason why nobody waits any more.
  */
-export async function notify(transport: Transport, { resource, text, ...rest }: Notification): Promise<void> {
+export async function notify(
+  transport: Transport,
+  { permit, takesBack = false, resource, text, ...rest }: Notification,
+): Promise<void> {
+  const authority = takesBack ? OWN_AUTHORITY : permit.authority
   const connection = await transport.connections.of(resource)
-  const { status, body } = await exchange(connection, post(transport, text, rest))
+  const { status, body } = await exchange(connection, post(transport, text, rest, authority))
   drain(body)
   if (status !== 202 && status !== 200 && status !== 204) {
     throw failed(`HTTP status ${status} to a message without an answer`, { status })
@@ -112,7 +120,15 @@ const post = (
   { limits }: Transport,
   body: string | Buffer,
   { headers, hangup }: Pick<Request, 'headers' | 'hangup'>,
-): Outgoing => ({ method: 'POST', headers: [...headers, ...FIXED], body, totalMs: limits.totalMs, hangup })
+  authority: CallAuthority,
+): Outgoing => ({
+  method: 'POST',
+  headers: [...headers, ...FIXED],
+  body,
+  totalMs: limits.totalMs,
+  hangup,
+  authority,
+})
 
 interface Answered {
   readonly status: number

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { InDoubt } from '../../../db/audit/entry.ts'
 import { openLedger } from '../../../db/audit/ledger.ts'
 import type { Writer } from '../../../db/audit/writer.ts'
+import { AuthorityMoves } from '../../../db/authority-moves.ts'
 import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
 import { Outcomes } from '../../../plugins/audit/audit.ts'
 import {
@@ -65,7 +66,10 @@ async function doubtful(t: Test, stored: boolean) {
       throw new InDoubt('the server is gone')
     },
   }
-  const ledger = await openLedger({ database: { openWriter: async () => unsure }, version: VERSION })
+  const ledger = await openLedger({
+    database: { openWriter: async () => unsure, authority: new AuthorityMoves() },
+    version: VERSION,
+  })
   t.teardown(ledger.close.bind(ledger))
   const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
   return { file, ledger, outcomes, told }

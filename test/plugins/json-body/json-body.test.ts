@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
 import { commitmentsBy } from '../../../plugins/pin/pin.ts'
@@ -28,6 +29,7 @@ const arrival = (bytes: Buffer | string, headers: Arrival['headers'] = {}): Arri
   held: heldFor(),
   answer: {},
   hangup: new CallHangup(),
+  authority: OWN_AUTHORITY,
 })
 
 const admit = async (bytes: Buffer | string, headers: Arrival['headers'] = {}) =>

@@ -2,6 +2,7 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { Demand } from '../../../plugins/facts.ts'
 import { type Check, type CheckFacts, loadOperatorModule } from '../../../plugins/operator-files/module.ts'
 import type { Granted } from '../../../plugins/permit.ts'
@@ -31,12 +32,13 @@ function facts(): Arrival & CheckFacts {
     held: heldFor(),
     answer: {},
     hangup: new CallHangup(),
+    authority: OWN_AUTHORITY,
     principal,
     proof: null,
     demand,
     call: { model: 'gpt-4o', tool: null, stream: false },
     // Stands for what plugins/capability.ts makes.
-    granted: { kind: 'call', principal, demand, target: null } as Granted,
+    granted: { kind: 'call', authority: OWN_AUTHORITY, principal, demand, target: null } as Granted,
   }
 }
 

@@ -51,6 +51,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     writeStallMs: 5_000,
     drain,
     budget,
+    moves: { count: 0 },
   })
   const server = createServer(listener)
   await new Promise<void>((resolve) => {

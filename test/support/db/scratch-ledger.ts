@@ -7,6 +7,7 @@ import type { Entry } from '../../../db/audit/entry.ts'
 import { hashOf, leafIn, MAIN_STREAM, type StoredRow } from '../../../db/audit/leaf.ts'
 import { type Ledger, type LedgerOptions, openLedger } from '../../../db/audit/ledger.ts'
 import { type Verdict, verify } from '../../../db/audit/verify.ts'
+import { AuthorityMoves } from '../../../db/authority-moves.ts'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { STORED } from '../../../db/sqlite/ledger/form/columns.ts'
@@ -33,7 +34,11 @@ export async function reader(t: Pick<Test, 'teardown'>, file: string): Promise<D
 }
 
 export const open = (file: string, options: Partial<LedgerOptions> = {}): Promise<Ledger> =>
-  openLedger({ database: { openWriter: () => openSqliteWriter(file) }, version: VERSION, ...options })
+  openLedger({
+    database: { openWriter: () => openSqliteWriter(file), authority: new AuthorityMoves() },
+    version: VERSION,
+    ...options,
+  })
 
 export function entry(values: Partial<Entry> = {}): Entry {
   return {

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
@@ -41,6 +42,7 @@ export function arrival({
     held: heldFor(),
     answer: {},
     hangup,
+    authority: OWN_AUTHORITY,
   }
 }
 

@@ -1,3 +1,4 @@
+import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { Arrival, Held } from '../../../plugins/plugin.ts'
 import { Budget, CallHangup } from '../../../proxy/http/open-calls.ts'
 
@@ -18,6 +19,7 @@ export function arrival(over: Partial<Arrival> = {}): Arrival {
     held: heldFor(),
     answer: {},
     hangup: new CallHangup(),
+    authority: OWN_AUTHORITY,
     ...over,
   }
 }

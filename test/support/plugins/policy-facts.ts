@@ -16,7 +16,13 @@ export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): P
     ...over,
   }
   // Only the gate makes one, for who holds what is demanded; here the principal may hold anything.
-  const granted = { kind: 'call', principal: facts.principal, demand: facts.demand, target: null } as Granted
+  const granted = {
+    kind: 'call',
+    authority: facts.authority,
+    principal: facts.principal,
+    demand: facts.demand,
+    target: null,
+  } as Granted
   return { ...facts, granted }
 }
 

@@ -2,6 +2,7 @@
 // member, sends by itself, adds a header, or asks the environment fails here, and not in production.
 import { ProxyServer } from 'http-proxy-3'
 import t from 'tap'
+import { OWN_AUTHORITY } from '../../../../plugins/call-authority.ts'
 import { BESIDE, bodyStandIn, FENCE, REQUEST, RESPONSE } from '../../../../proxy/llm/upstream/client.ts'
 
 const BODY = Buffer.from('{"model":"m"}')
@@ -65,7 +66,7 @@ async function send(method: 'GET' | 'POST', by: Fetch) {
     Object.assign({}, REQUEST[method], { headers: noted({}, uses.headers) }),
     uses.request,
   )
-  const buffer = noted(bodyStandIn([BODY]), uses.body)
+  const buffer = noted(bodyStandIn([BODY], OWN_AUTHORITY), uses.body)
   const events: string[] = []
   const failed: unknown[] = []
   const sent: Parameters<Fetch>[] = []

@@ -1,6 +1,7 @@
 import type { RequestListener } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { OWN_AUTHORITY } from '../../../../plugins/call-authority.ts'
 import { parseAllowedHosts } from '../../../../proxy/mcp/http-get/allowed-hosts.ts'
 import { FetchFailure } from '../../../../proxy/mcp/http-get/failure.ts'
 import { type FetchRequest, fetchVia } from '../../../../proxy/mcp/http-get/fetch.ts'
@@ -17,6 +18,7 @@ async function site(t: Test, answer: RequestListener) {
       maxBytes: 100,
       allowed,
       signal: new AbortController().signal,
+      authority: OWN_AUTHORITY,
       ...request,
     })
     if (!(outcome instanceof FetchFailure)) return { hops: hops.length, ...outcome }

@@ -1,0 +1,27 @@
+import type { CallAuthority } from './arrival.ts'
+import { Refusal } from './refusal.ts'
+
+export type { CallAuthority } from './arrival.ts'
+
+/** The authority of what this gateway does on nobody's behalf. Nobody can revoke it. */
+export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Promise.resolve() }
+
+/**
+ * The error by which a request is taken back from its connection before a byte of it went out: something changed
+ * since it was dispatched. Whoever meets it asks {@link confirmed}, and dispatches again.
+ */
+export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')
+
+/** Changes that come one after the other must not refuse a call that all of them allow, nor hold it for ever. */
+const MAX_CONFIRMATIONS = 8
+
+/**
+ * Resolves when the call would be allowed now and nothing has changed since it was asked. Rejects with
+ * `authority_revoked`; with `overloaded` where changes follow each other without a pause; with a DatabaseUnavailable.
+ */
+export async function confirmed(authority: CallAuthority): Promise<void> {
+  for (let times = 0; !authority.unchanged; times += 1) {
+    if (times === MAX_CONFIRMATIONS) throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })
+    await authority.confirm()
+  }
+}
