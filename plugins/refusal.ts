@@ -155,6 +155,7 @@ export const REASONS = {
     message: 'Too many failed attempts from this address. Wait a minute.',
   },
 
+  member_refused: invalid(400, 'The body has a member that the provider of this model may not get.'),
   model_unknown: {
     status: 404,
     type: 'not_found_error',

@@ -26,7 +26,7 @@ import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import type { Endpoint } from './llm/dialects/registry.ts'
-import { type LlmTarget, llmCall } from './llm/routing.ts'
+import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import { mcpState, mcpTool, reachedBy } from './mcp/gate/checks.ts'
 import { demandNow } from './mcp/gate/demand-now.ts'
 import { type DoorFound, mcpDoor, mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
@@ -188,6 +188,7 @@ export function pipelines({
     anyone.pass(demand(action, demands)).pass(NO_TARGET).pass(browser).pass(pageGate).pass(singleUse(claims))
 
   const llmGate = capability<LlmTarget>()
+  const members = llmMembers(configuration.llm)
   const mcpGate = capability<McpTarget>()
 
   /** Makes a function that tells whether `gates` would let the same caller through at a later instant. */
@@ -266,8 +267,9 @@ export function pipelines({
         .pass(proof)
         .pass(apiKey)
         .pass(capabilityBeforeBody)
-        .pass(jsonBody({ limit: LLM_BODY_LIMIT }))
+        .pass(jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS }))
         .pass(llmCall(endpoint))
+        .pass(members)
         // Where an operator's change overtakes the record, all that rests on it is asked once more.
         .anew(pin, proof)
         // Once more: a body may take two minutes to come, and a revocation meanwhile must hold

@@ -27,19 +27,24 @@ interface Options {
   readonly empty?: boolean
   /** The reason that JSON which is no object is refused with. Default: as any other body. */
   readonly otherwise?: RefusalReason
+  /** The outermost members that are read of the body: another spelling of one is refused. Default: none. */
+  readonly judged?: JudgedNames
 }
 
 /**
  * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (docs/protocol.md#llm-order:
  * before the capability is asked). A missing content-type is accepted; any other than `application/json` in
- * UTF-8, and any content-encoding, is not. Does NOT look at a single member.
+ * UTF-8, and any content-encoding, is not. Looks at no member, save at the names of the `judged`.
  */
 export function jsonBody({
   limit,
   empty = false,
   otherwise = 'body_invalid',
+  judged,
 }: Options): Plugin<Needs, JsonBody> {
-  const objectOf = (body: Buffer, { value, spans }: Scan): JsonBody => {
+  const objectOf = (body: Buffer, scan: Scan): JsonBody => {
+    const { value, spans } = scan
+    if (judged) judge(scan, judged)
     if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
     return { body, json: value, spans }
   }
@@ -88,6 +93,54 @@ function isJsonType(value: string): boolean {
     .map((parameter) => parameter.trim())
     .filter((parameter) => parameter.startsWith('charset='))
     .every((parameter) => /^charset="?utf-?8"?$/.test(parameter))
+}
+
+/**
+ * The letters that readers who ignore case take for another one: those of ASCII; the long s and the Kelvin sign, which
+ * Go's `encoding/json` folds (CVE-2026-27896); and the two i of Turkish, which Java's `equalsIgnoreCase` does.
+ */
+const FOLDED_LETTERS = /[A-Z\u0130\u0131\u017f\u212a]/g
+const FOLDS: Readonly<Record<string, string>> = {
+  '\u0130': 'i',
+  '\u0131': 'i',
+  '\u017f': 's',
+  '\u212a': 'k',
+}
+
+/** Returns a member's name as a reader that ignores case takes it. */
+export const foldedName = (name: string): string =>
+  PLAIN.test(name) ? name : name.replace(FOLDED_LETTERS, (letter) => FOLDS[letter] ?? letter.toLowerCase())
+
+// Nearly every name that an API has.
+const PLAIN = /^[a-z0-9_]*$/
+
+/** The names that this service reads of one message: no other spelling of one may stand beside it, or in its place. */
+export class JudgedNames {
+  /** By folded name. */
+  readonly #names: ReadonlyMap<string, string>
+
+  constructor(names: Iterable<string>) {
+    this.#names = new Map([...names].map((name) => [foldedName(name), name]))
+  }
+
+  /** Returns the judged name that another reader takes `name` for, though it is not it; null where there is none. */
+  mistakenFor(name: string): string | null {
+    const judged = this.#names.get(foldedName(name))
+    return judged === undefined || judged === name ? null : judged
+  }
+}
+
+/** Outermost members of a body whose members are judged by name. Ten times as many as any API has. */
+const MAX_OUTERMOST = 1_000
+
+/** Refuses a member that another reader takes for one that is read here: it would do what nobody has judged. */
+function judge({ spans }: Scan, judged: JudgedNames): void {
+  if (spans.size > MAX_OUTERMOST) throw refused(`The body has more than ${MAX_OUTERMOST} members.`)
+  for (const name of spans.keys()) {
+    const mistaken = judged.mistakenFor(name)
+    if (mistaken === null) continue
+    throw refused(`The body has a member ${name}, which some readers take for ${mistaken}. Leave it out.`)
+  }
 }
 
 /** The digest is made in pieces of so many bytes. */

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
 import { DIALECT_BY_NAME, DIALECT_NAMES, DIALECTS } from './dialects/registry.ts'
+import { READ_MEMBERS } from './dialects/routing-members.ts'
 
 /** Headers of one connection, or of the framing of one message: an operator's file must not set them. */
 const FRAMING_HEADERS: ReadonlySet<string> = new Set([
@@ -53,6 +54,11 @@ function isBaseUrl(text: string): boolean {
   return !url.username && !url.password && !/[?#]/.test(text)
 }
 
+const memberName = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}|\*)?$/, 'must be the name of a member')
+  .refine((name) => !READ_MEMBERS.includes(name), 'is what a call is routed by')
+
 const provider = z
   .strictObject({
     name: z
@@ -84,6 +90,20 @@ const provider = z
       .record(model, model)
       .default({})
       .describe("Names of this organisation's own for models of this provider."),
+    refuse_members: z
+      .array(memberName)
+      .max(200)
+      .default([])
+      .describe(
+        'Further members of a body that callers may not send to this provider, beside those by which known ' +
+          'products choose another model, place or key (docs/protocol.md#refused-members). * at the end stands ' +
+          'for any characters, a dot for one level down.',
+      ),
+    allow_members: z
+      .array(memberName)
+      .max(200)
+      .default([])
+      .describe('Members that callers may send to this provider all the same, e.g. provider of OpenRouter.'),
     connect_timeout_ms: milliseconds(5_000),
     first_byte_timeout_ms: milliseconds(120_000),
     idle_timeout_ms: milliseconds(120_000),

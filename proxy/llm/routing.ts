@@ -1,8 +1,11 @@
+import { isObject } from '../../db/json.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
-import type { JsonBody } from '../../plugins/json-body/json-body.ts'
+import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { visible } from '../visible.ts'
 import type { DialectName, Endpoint } from './dialects/registry.ts'
+import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
 import type { LlmOptions, Provider } from './options.ts'
 import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 
@@ -44,6 +47,8 @@ function readModel(value: unknown): string {
   if (value.length > 256 || !value.isWellFormed() || /\p{Cc}/u.test(value)) {
     throw malformed('model must be at most 256 characters, none of them a control character.')
   }
+  // A LiteLLM proxy runs each of a list.
+  if (value.includes(',')) throw malformed('model must name one model, without a comma.')
   return value
 }
 
@@ -55,6 +60,72 @@ function readStream(value: unknown): boolean {
 }
 
 const malformed = (message: string): Refusal => new Refusal('body_invalid', { message })
+
+/** The members that are read here, for the reader of the body: it refuses other spellings of them. */
+export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
+
+/** Returns the member of a body that may not go to a provider, or null. */
+type MemberRefused = (json: JsonBody['json']) => string | null
+
+/**
+ * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
+ * (docs/protocol.md#refused-members), however it is spelled. Does NOT look deeper than one level.
+ */
+export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { target: LlmTarget }, object> {
+  const find = providersOf(options)
+  const rules = new Map(options.providers.map((provider) => [provider, ruleOf(provider)]))
+  return {
+    name: 'llm_members',
+    admit: ({ json, target: { model, dialect } }) => {
+      for (const provider of find(model)) {
+        if (provider.dialect !== dialect) continue
+        const member = rules.get(provider)?.(json) ?? null
+        if (member !== null) throw refused(member, provider)
+      }
+      return {}
+    },
+  }
+}
+
+function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): MemberRefused {
+  const names = [...ROUTING_MEMBERS, ...further]
+  const isRouting = matcher(names.filter((name) => !name.includes('.')))
+  const inner = names.filter((name) => name.includes('.')).map((name) => name.split('.', 2))
+  const allows = new Set(allowed.map(foldedName))
+  return (json) => {
+    for (const name of Object.keys(json)) {
+      const folded = foldedName(name)
+      if (isRouting(folded) && !allows.has(folded)) return name
+    }
+    for (const [holder = '', name = ''] of inner) {
+      const held = json[holder]
+      const path = `${holder}.${name}`
+      if (isObject(held) && Object.hasOwn(held, name) && !allows.has(path)) return path
+    }
+    return null
+  }
+}
+
+/** Compiles names, some with a star at their end, to a test of folded ones. */
+function matcher(names: readonly string[]): (folded: string) => boolean {
+  const folded = names.map(foldedName)
+  const whole = new Set(folded.filter((name) => !name.endsWith('*')))
+  const starts = folded.filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1))
+  // Of letters, digits, underscores and hyphens alone.
+  const begins = new RegExp(`^(?:${starts.join('|')})`)
+  return (name) => whole.has(name) || begins.test(name)
+}
+
+/** Characters of a member's name in a refusal. */
+const MAX_NAME = 128
+
+function refused(name: string, provider: Provider): Refusal {
+  const member = visible(name).slice(0, MAX_NAME)
+  return new Refusal('member_refused', {
+    message: `The member ${member} is not sent to the provider ${provider.name}: it could choose another model, place or key. Leave it out, or ask an operator to allow it.`,
+    detail: { member, provider: provider.name },
+  })
+}
 
 /** A provider to ask, with what every request to it has, and the name of the model there. */
 export interface ProviderTarget extends ProviderConnection {
@@ -80,16 +151,27 @@ interface PreparedProvider {
  * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.
  */
 export function routing(options: LlmOptions): Routing {
-  const served = options.providers.map(prepare)
-  const byName = new Map(served.map((one) => [one.provider.name, one]))
-  const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
+  const find = targetsOf(options)
   return (model, dialect) => {
-    const targets = candidates(served, byName, fallback, model)
+    const targets = find(model)
     if (targets.length === 0) throw unknown(model)
     const spoken = targets.filter((target) => target.provider.dialect === dialect)
     if (spoken.length === 0) throw untranslated(model, targets, dialect)
     return spoken
   }
+}
+
+/** Makes the function that finds the providers of a model as {@link routing} does, of every dialect; maybe none. */
+export function providersOf(options: LlmOptions): (model: string) => readonly Provider[] {
+  const find = targetsOf(options)
+  return (model) => find(model).map(({ provider }) => provider)
+}
+
+function targetsOf(options: LlmOptions): (model: string) => readonly ProviderTarget[] {
+  const served = options.providers.map(prepare)
+  const byName = new Map(served.map((one) => [one.provider.name, one]))
+  const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
+  return (model) => candidates(served, byName, fallback, model)
 }
 
 /**

@@ -24,6 +24,7 @@ const REASONS: readonly RefusalReason[] = [
   ...KNOWN,
   ...BODY,
   ...GATED,
+  'member_refused',
   'model_unknown',
   'dialect_translation_unavailable',
   'provider_not_configured',

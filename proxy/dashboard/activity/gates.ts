@@ -10,7 +10,7 @@ export const authorityOf = ({ detail }: AuditRow): Members =>
 /** The plugins that may refuse a call, in the order in which they are asked (proxy/pipelines.ts). */
 const ORDER = [
   ...['origin', 'pin', 'dpop', 'api_key', 'json_body', 'mcp_peek', 'mcp_message', 'mcp_door'],
-  ...['mcp_resource_path', 'llm_call', 'mcp_target', 'capability', 'mcp_tool', 'mcp_state'],
+  ...['mcp_resource_path', 'llm_call', 'llm_members', 'mcp_target', 'capability', 'mcp_tool', 'mcp_state'],
 ]
 
 /** The gates that each call meets, and what they saw. */

@@ -1,0 +1,112 @@
+/**
+ * The members of the body of an LLM call that are read here. Whatever reads a further one (a policy, a budget) names
+ * it here: another spelling of it is then refused before anything is judged.
+ */
+export const READ_MEMBERS: readonly string[] = ['model', 'stream']
+
+/**
+ * The members of a body by which a caller would choose, beside `model`, what runs and for whom: another model, another
+ * place, other credentials, another price. Those of every product that is known to act on a body of an OpenAI or
+ * Anthropic API; neither vendor's own API has any of them. A star at the end stands for any letters; a dot is one level
+ * down. Spelled in lower case: they are compared as readers do that ignore case.
+ *
+ * Members that such a product only notes, counts by, or samples with are not here.
+ */
+export const ROUTING_MEMBERS: readonly string[] = [
+  // LiteLLM: another model, or another deployment of it.
+  'fallbacks',
+  'default_fallbacks',
+  'context_window_fallbacks',
+  'context_window_fallback_dict',
+  'content_policy_fallbacks',
+  'max_fallbacks',
+  'fallback_depth',
+  'fastest_response',
+  'model_list',
+  'model_info',
+  'model_id',
+  'model_group',
+  'model_name',
+  'base_model',
+  'deployment_id',
+  'specific_deployment',
+  'engine',
+  'user_config',
+  'router_settings_override',
+  'routing_strategy',
+  'allowed_model_region',
+  'region_name',
+  'prompt_id',
+  'prompt_label',
+  'prompt_version',
+  'tags',
+  'metadata.tags',
+  'litellm_*',
+  // LiteLLM: a failure at will, after which its own fallbacks run.
+  'timeout',
+  'stream_timeout',
+  'request_timeout',
+  'num_retries',
+  'max_retries',
+  'mock_*',
+  // LiteLLM: another place, or other credentials; and whatever stands in these, the model too, goes on from there.
+  'api_base',
+  'api_key',
+  'api_type',
+  'api_version',
+  'base_url',
+  'custom_llm_provider',
+  'organization',
+  'aws_*',
+  'azure_*',
+  'client_secret',
+  'oci_*',
+  'sagemaker_*',
+  'vertex_*',
+  'watsonx_*',
+  'use_litellm_proxy',
+  'use_in_pass_through',
+  'extra_body',
+  'extra_headers',
+  'extra_query',
+  'default_headers',
+  'headers',
+  'provider_specific_header',
+  'proxy_server_request',
+  'secret_fields',
+  // LiteLLM: what it costs, and who is told.
+  'input_cost_per_*',
+  'output_cost_per_*',
+  'no-log',
+  'callbacks',
+  'success_callback',
+  'failure_callback',
+  'langfuse_*',
+  'langsmith_*',
+  'gcs_*',
+  // OpenRouter.
+  'models',
+  'route',
+  'provider',
+  'plugins',
+  'preset',
+  // Vercel AI Gateway, Portkey.
+  'provideroptions',
+  'virtual_key',
+  'override_params',
+  'targets',
+  'strategy',
+  // Azure OpenAI: its resource's own identity reads what the caller names.
+  'data_sources',
+  'datasources',
+  'deployment',
+  // vLLM, SGLang: other hosts, code and adapters by path.
+  'kv_transfer_params',
+  'bootstrap_host',
+  'bootstrap_port',
+  'bootstrap_room',
+  'custom_logit_processor',
+  'logits_processors',
+  'lora_path',
+  'lora_request',
+]
