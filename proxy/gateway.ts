@@ -48,6 +48,8 @@ export interface GatewayOptions {
    * (docs/operating.md#rollback).
    */
   readonly acceptRollback?: string
+  /** The name servers, `address` or `address:port`. Default: the machine's. */
+  readonly nameServers?: readonly string[]
   /** Where this gateway is one of several workers: its place among them. */
   readonly place?: Place
 }
@@ -139,7 +141,8 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { place } = options
   const { settings } = dataDirectory
   const clocks = { clock, monotonic: options.monotonic ?? monotonic }
-  const services = await openServices(dataDirectory, logs, clocks, options.env ?? process.env)
+  const { env = process.env, nameServers } = options
+  const services = await openServices(dataDirectory, logs, clocks, { env, nameServers })
   const { metrics, drain, budget, ledger } = services
   if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)

@@ -21,7 +21,7 @@ import { type LlmFacts, llmHandler } from './llm/handler.ts'
 import { modelHandlers } from './llm/models.ts'
 import { mcpHandler } from './mcp/handlers/dispatch.ts'
 import { endSession, handshake } from './mcp/handlers/handshake.ts'
-import { httpGet } from './mcp/http-get/tool.ts'
+import { chosenNames, httpGet } from './mcp/http-get/tool.ts'
 import { inspector } from './mcp/pinning/inspect.ts'
 import type { McpUpstream } from './mcp/upstream/client.ts'
 import { mappingOf } from './operators/oidc/mapping.ts'
@@ -160,7 +160,7 @@ function recorders(
 }
 
 function mcpHandlers(
-  { mcp, dataDirectory }: Services,
+  { mcp, dataDirectory, nameServers }: Services,
   { mcp: options }: Configuration,
   upstream: McpUpstream,
 ): Handlers['mcp'] {
@@ -176,7 +176,7 @@ function mcpHandlers(
       enforced: options.enforce_tools_call,
       list: options.list,
       httpGet: options.http_get.enabled,
-      fetchUrl: httpGet(options.http_get),
+      fetchUrl: httpGet(options.http_get, chosenNames(nameServers)),
     }),
     standing: mcpStanding(dataDirectory.database),
     handshake: handshake({ registry, sessions, cancel }),
@@ -241,7 +241,15 @@ function adminContext(
 }
 
 function signingIn(
-  { plugins, subjectKeys, anonymous, logs, monotonic, signInThrottles }: Services,
+  {
+    plugins,
+    subjectKeys,
+    anonymous,
+    logs,
+    monotonic,
+    signInThrottles,
+    identityProviderNames: { resolve },
+  }: Services,
   { operators }: Configuration,
   context: AdminContext,
 ): SigningIn {
@@ -251,7 +259,7 @@ function signingIn(
     pin: plugins.pinNow,
     rules: rulesOf(operators),
     mapping: mappingOf(operators.oidc),
-    provider: operators.oidc ? new Provider(operators.oidc, monotonic) : null,
+    provider: operators.oidc ? new Provider(operators.oidc, monotonic, resolve) : null,
     key: subjectKeys.derived('sign-in transactions'),
     ...signInThrottles,
     count: (reason) => anonymous.count(reason),

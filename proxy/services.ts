@@ -2,6 +2,7 @@ import { totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type { Ledger } from '../db/audit/ledger.ts'
 import { countUnsealed } from '../db/audit/tree/store.ts'
+import { KeptNames } from '../db/host-names/kept-names.ts'
 import { countUnreadableResources } from '../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../db/mcp/tools.ts'
 import { AUTHORITY, type Notices } from '../db/notices.ts'
@@ -107,6 +108,10 @@ export interface Services {
   readonly setup: Setup
   /** The connections to LLM providers. */
   readonly upstream: Upstream
+  /** The name servers, `address` or `address:port`; undefined: the machine's. */
+  readonly nameServers: readonly string[] | undefined
+  /** How the names of the identity provider are looked up, whichever configuration is in force. */
+  readonly identityProviderNames: KeptNames
   /** Of sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows'>
   /** Lists of models, as the providers last gave them. */
@@ -126,6 +131,13 @@ export interface Services {
 /** The time as the machine says it, and the time that passes whatever it says. ms. */
 export type Clocks = Pick<Services, 'clock' | 'monotonic'>
 
+/** What services find outside of the process. */
+interface Surroundings {
+  readonly env: Environment
+  /** Default: the machine's. */
+  readonly nameServers?: readonly string[] | undefined
+}
+
 /**
  * Makes the services on an open data directory. Its `close`, `upstream.close` and `mcp.close` release all
  * that they hold open.
@@ -134,7 +146,7 @@ export async function openServices(
   dataDirectory: DataDirectory,
   logs: Logs,
   { clock, monotonic }: Clocks,
-  env: Environment,
+  { env, nameServers }: Surroundings,
 ): Promise<Services> {
   const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new Outcomes(ledger, database, (error) =>
@@ -236,13 +248,16 @@ export async function openServices(
     renewals: new Renewals(monotonic),
     setup: new Setup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
     signInThrottles: { wrongCodes: throttle('wrong-code'), refusedRows: new Throttle(monotonic) },
-    upstream: openUpstream(),
+    upstream: openUpstream({ names: new KeptNames({ servers: nameServers }) }),
+    nameServers,
+    identityProviderNames: new KeptNames({ servers: nameServers }),
     catalogue: new Catalogue(),
     mcp: openMcp({
       database,
       ledger,
       upstreamSecret: secretOf(env, settings.secretsDir),
       allowPrivate: settings.allowPrivateUpstreams,
+      resolve: new KeptNames({ servers: nameServers }).resolve,
       secret: nonceSecret,
       clock,
     }),

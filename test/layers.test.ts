@@ -109,7 +109,7 @@ const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   'options.ts': ['mcp/http-get'],
   'refusal.ts': ['mcp/protocol', 'http'],
-  'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts'],
+  'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 
 /**

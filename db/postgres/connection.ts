@@ -1,4 +1,6 @@
+import { Socket } from 'node:net'
 import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 'pg'
+import { KeptNames } from '../host-names/kept-names.ts'
 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
@@ -118,9 +120,25 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
     // Behind the database's own limit: this one is for a server that says nothing at all.
     ...(questionMs > 0 && { query_timeout: questionMs + SILENCE_MS }),
     keepAlive: true,
+    stream: namedSocket,
     types: numbers(),
     options: all.map((setting) => `-c ${setting}`).join(' '),
   }
+}
+
+const names = new KeptNames()
+
+/** Makes a socket that looks up the server's name apart from those of other connections (docs/threats.md#h2). */
+function namedSocket(): Socket {
+  const socket = new Socket()
+  const connect = socket.connect.bind(socket)
+  return Object.assign(socket, {
+    connect: (port: number | string, host?: string) =>
+      // A text is the path of a socket on this machine.
+      typeof port === 'string'
+        ? connect(port)
+        : connect({ port, host: host ?? 'localhost', lookup: names.lookup }),
+  })
 }
 
 /** Eight-byte integers as numbers: counts, and places in a chain, which no ledger brings beyond 2^53. */

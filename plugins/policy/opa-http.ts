@@ -1,5 +1,6 @@
 import { Agent, request } from 'undici'
 import { messageOf } from '../../db/error-message.ts'
+import { KeptNames } from '../../db/host-names/kept-names.ts'
 import { isObject } from '../../db/json.ts'
 import { collect } from '../collect.ts'
 import { scanJson } from '../json-body/scan.ts'
@@ -28,7 +29,7 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
     keepAliveTimeout: IDLE_MS,
     keepAliveMaxTimeout: IDLE_MS,
     maxResponseSize: MAX_ANSWER_BYTES,
-    connect: { rejectUnauthorized: true, timeout: deadlineMs },
+    connect: { rejectUnauthorized: true, timeout: deadlineMs, lookup: new KeptNames().lookup },
   })
   const headers = {
     'content-type': 'application/json',

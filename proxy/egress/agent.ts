@@ -1,4 +1,3 @@
-import { lookup } from 'node:dns/promises'
 import {
   type BlockList,
   isIP,
@@ -10,6 +9,8 @@ import {
 import type { Duplex } from 'node:stream'
 import { type ConnectionOptions, type TLSSocket, connect as tlsConnect } from 'node:tls'
 import { Agent, type buildConnector } from 'undici'
+import { KeptNames } from '../../db/host-names/kept-names.ts'
+import type { HostAddress } from '../../db/host-names/machine-names.ts'
 import { deadline } from '../../plugins/deadline.ts'
 import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
 
@@ -20,10 +21,11 @@ const ATTEMPT_MS = 1000
 /** The number of addresses of one name that are tried. */
 const MAX_ATTEMPTS = 8
 
-/** Resolves a name to all its addresses. Rejects where it has none or cannot be looked up. */
-export type Resolve = (
-  hostname: string,
-) => Promise<readonly { readonly address: string; readonly family: 4 | 6 }[]>
+/**
+ * Resolves a name to all its addresses. Rejects if it has none or cannot be looked up. `signal` fires when nobody waits
+ * for them any more.
+ */
+export type Resolve = (hostname: string, signal: AbortSignal) => Promise<readonly HostAddress[]>
 
 export interface EgressOptions {
   /** Loopback and private addresses may be connected to. Metadata services never. */
@@ -37,8 +39,10 @@ export interface EgressOptions {
   readonly answerMs: number
   /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */
   readonly tls?: { readonly cert: string; readonly key: string }
-  /** Default: the system's resolver. */
+  /** Default: {@link KeptNames} of this agent's own, for what operators choose. */
   readonly resolve?: Resolve
+  /** Ends the connections that do not stand yet, and lets none begin, once it fires. */
+  readonly signal?: AbortSignal
   /** False: a connection serves one request. Default true. */
   readonly keepAlive?: boolean
 }
@@ -69,10 +73,11 @@ export class EgressRefused extends Error {
  * schemes or paths: the sender of the request does.
  */
 export function egressAgent(options: EgressOptions): Agent {
-  const blocked = blockedAddresses(options.allowPrivate)
+  const { allowPrivate, resolve = new KeptNames().resolve } = options
+  const opening: Opening = { ...options, resolve, blocked: BLOCKED[allowPrivate ? 'metadata' : 'private'] }
   return new Agent({
     connect: (target, callback) => {
-      void open(target, options, blocked, callback)
+      void open(target, opening, callback)
     },
     allowH2: false,
     pipelining: options.keepAlive === false ? 0 : 1,
@@ -83,22 +88,26 @@ export function egressAgent(options: EgressOptions): Agent {
   })
 }
 
-const systemResolve: Resolve = async (hostname) => {
-  const addresses = await lookup(hostname, { all: true, order: 'verbatim' })
-  return addresses.map(({ address, family }) => ({ address, family: family === 6 ? 6 : 4 }))
+/** What is refused beside the public internet's own addresses, by the least of it. */
+const BLOCKED = { metadata: blockedAddresses(true), private: blockedAddresses(false) }
+
+interface Opening extends EgressOptions {
+  readonly resolve: Resolve
+  readonly blocked: BlockList
 }
 
 async function open(
   target: buildConnector.Options,
-  options: EgressOptions,
-  blocked: BlockList,
+  opening: Opening,
   callback: buildConnector.Callback,
 ): Promise<void> {
+  const { connectMs: ms, signal: given } = opening
+  const late = (): Error => noConnection(target.hostname)
   let socket: Socket
   try {
     // One clock over all stages of a connection.
-    socket = await deadline({ ms: options.connectMs, late }, (signal) =>
-      connection(target, options, blocked, signal),
+    socket = await deadline({ ms, late, ...(given && { signal: given }) }, (signal) =>
+      connection(target, opening, signal),
     )
   } catch (error) {
     callback(error instanceof Error ? error : new Error(String(error)), null)
@@ -107,19 +116,19 @@ async function open(
   callback(null, socket)
 }
 
-const late = (): Error =>
-  Object.assign(new Error('no connection in time'), { code: 'UND_ERR_CONNECT_TIMEOUT' })
+/** Makes the error of a connection that did not come to stand in time: for the log, so it names the host. */
+export const noConnection = (hostname: string): Error =>
+  Object.assign(new Error(`no connection to ${hostname} in time`), { code: 'UND_ERR_CONNECT_TIMEOUT' })
 
 /**
  * Opens a connection, ready for its first request. When `signal` fires first it is destroyed, or never begun.
  */
 async function connection(
   { hostname, protocol, port }: buildConnector.Options,
-  options: EgressOptions,
-  blocked: BlockList,
+  { blocked, tls, ...judging }: Opening,
   signal: AbortSignal,
 ): Promise<Socket> {
-  const addresses = await vetted(hostname, options)
+  const addresses = await vetted(hostname, judging, signal)
   signal.throwIfAborted()
   const secure = protocol === 'https:'
   const tcp = netConnect({
@@ -137,7 +146,7 @@ async function connection(
   })
   signal.addEventListener('abort', () => tcp.destroy(), { once: true })
   await standing(tcp, 'connect')
-  return secure ? standing(secured(tcp, hostname, options.tls), 'secureConnect') : tcp
+  return secure ? standing(secured(tcp, hostname, tls), 'secureConnect') : tcp
 }
 
 /** Returns the port of a URL, by its protocol where it names none. */
@@ -158,11 +167,14 @@ export function secured(socket: Duplex, hostname: string, own: EgressTls = {}): 
 }
 
 /** Resolves a host and judges every one of its addresses. Throws {@link EgressRefused}. */
-async function vetted(hostname: string, options: EgressOptions): Promise<readonly string[]> {
-  const { allowPrivate, resolve = systemResolve } = options
+async function vetted(
+  hostname: string,
+  { allowPrivate, resolve }: Pick<Opening, 'allowPrivate' | 'resolve'>,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
   refuse(hostname, refusedHostname(hostname, allowPrivate))
   if (isIP(hostname) !== 0) return [hostname]
-  const addresses = (await resolve(hostname)).map(({ address }) => address)
+  const addresses = (await resolve(hostname, signal)).map(({ address }) => address)
   for (const address of addresses) refuse(`${hostname} at ${address}`, refusedAddress(address, allowPrivate))
   if (addresses.length === 0) throw new Error(`${hostname} has no address`)
   return addresses.slice(0, MAX_ATTEMPTS)

@@ -1,8 +1,9 @@
 import { connect as netConnect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Agent, type buildConnector, errors } from 'undici'
+import type { KeptNames } from '../../db/host-names/kept-names.ts'
 import { Inbound, Sender, Turns } from '../tls/inbound.ts'
-import { POOL_IDLE_MS, portOf, secured } from './agent.ts'
+import { noConnection, POOL_IDLE_MS, portOf, secured } from './agent.ts'
 
 /**
  * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
@@ -17,15 +18,17 @@ export class PacedAgents {
   isNew = false
   readonly turns: Turns
   readonly #keepAlive: boolean
+  readonly #names: Pick<KeptNames, 'lookup'>
 
-  constructor({ keepAlive }: { readonly keepAlive: boolean }, turns = new Turns()) {
+  constructor({ keepAlive, names }: PacedAgentsOptions, turns = new Turns()) {
     this.#keepAlive = keepAlive
+    this.#names = names
     this.turns = turns
   }
 
   /** Makes the agent of a limit. `connectMs`: the time until a connection stands, look-up and TLS included. */
   open(connectMs: number): Agent {
-    const connect = connector(connectMs, this.turns)
+    const connect = connector(connectMs, this.turns, this.#names)
     const agent = new Agent({
       connect: (target, callback) => {
         connect(target, (...result) => {
@@ -49,7 +52,16 @@ export class PacedAgents {
   }
 }
 
-function connector(connectMs: number, turns: Turns): buildConnector.connector {
+interface PacedAgentsOptions {
+  readonly keepAlive: boolean
+  readonly names: Pick<KeptNames, 'lookup'>
+}
+
+function connector(
+  connectMs: number,
+  turns: Turns,
+  { lookup }: Pick<KeptNames, 'lookup'>,
+): buildConnector.connector {
   const sessions = new Map<string, Buffer>()
   return ({ hostname, protocol, port }, callback) => {
     const origin = `${hostname}:${port}`
@@ -57,6 +69,7 @@ function connector(connectMs: number, turns: Turns): buildConnector.connector {
     const tcp = netConnect({
       host: hostname,
       port: portOf(protocol, port),
+      lookup,
       noDelay: true,
       keepAlive: true,
     })
@@ -64,7 +77,7 @@ function connector(connectMs: number, turns: Turns): buildConnector.connector {
     const session = sessions.get(origin)
     const stream = secure ? secured(inbound, hostname, { session }) : inbound
     if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
-    const late = setTimeout(() => stream.destroy(new Error('no connection in time')), connectMs)
+    const late = setTimeout(() => stream.destroy(noConnection(hostname)), connectMs)
     let settled = false
     const failed = (error: Error): void => {
       clearTimeout(late)

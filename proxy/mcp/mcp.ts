@@ -1,6 +1,7 @@
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
 import { NOBODY } from '../../db/notices.ts'
+import type { Resolve } from '../egress/agent.ts'
 import { limitsOf, type McpOptions } from './options.ts'
 import { type Cancel, Cancellations } from './state/cancellations.ts'
 import type { FarRequests } from './state/far-requests.ts'
@@ -17,6 +18,8 @@ interface Opening {
   /** Reads the secret of a resource by its reference. */
   readonly upstreamSecret: (reference: string) => Promise<string>
   readonly allowPrivate: boolean
+  /** How servers' names are looked up. Default: apart from all others. */
+  readonly resolve?: Resolve
   /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer
   readonly clock: () => number
@@ -47,7 +50,15 @@ export interface Mcp {
 
 const TOOLS_CHANGED = 'tools-changed'
 
-export function openMcp({ database, ledger, upstreamSecret, allowPrivate, secret, clock }: Opening): Mcp {
+export function openMcp({
+  database,
+  ledger,
+  upstreamSecret,
+  allowPrivate,
+  resolve,
+  secret,
+  clock,
+}: Opening): Mcp {
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
   const upstream: Mcp['upstream'] = (options) => {
     const limits = limitsOf(options)
@@ -56,7 +67,13 @@ export function openMcp({ database, ledger, upstreamSecret, allowPrivate, secret
     void current?.upstream.close()
     current = {
       key,
-      upstream: openMcpUpstream({ ...limits, allowPrivate, clock, secret: upstreamSecret }),
+      upstream: openMcpUpstream({
+        ...limits,
+        allowPrivate,
+        ...(resolve && { resolve }),
+        clock,
+        secret: upstreamSecret,
+      }),
     }
     return current.upstream
   }

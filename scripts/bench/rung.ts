@@ -38,7 +38,9 @@ const settings = readSettings(process.env, process.cwd())
 const configuration = await loadConfiguration(settings.pluginsDir, process.env)
 const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, Date.now())
 const clocks = { clock: Date.now, monotonic }
-const services = await openServices(dataDirectory, createLogs(settings.logLevel), clocks, process.env)
+const services = await openServices(dataDirectory, createLogs(settings.logLevel), clocks, {
+  env: process.env,
+})
 const p = pipelines({ configuration, ...services.plugins, mcp: services.mcp })
 const routes = router(onSurface('llm', [routeOf(process.argv[2] ?? '')]))
 const { drain, metrics, logs, outcomes, upstream } = services

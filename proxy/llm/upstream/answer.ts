@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { HostNameError } from '../../../db/host-names/host-name-error.ts'
 import type { Hangup } from '../../../plugins/arrival.ts'
 import { collect } from '../../../plugins/collect.ts'
 import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
@@ -77,8 +78,11 @@ export class UpstreamError extends Error {
 
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
+/** Makes the failure of a request without a connection. A name that cannot be looked up is named: it may be one of many. */
 export const failureToConnect = (error: Error): UpstreamError =>
-  new UpstreamError('connect', codeOf(error), { cause: error })
+  new UpstreamError('connect', error instanceof HostNameError ? error.message : codeOf(error), {
+    cause: error,
+  })
 
 /** Makes the failure of a request that has gone out of undici's error. `isStale`: where its connection broke. */
 export function failureOf(error: Error, isStale: boolean): UpstreamError {

@@ -2,6 +2,7 @@ import { Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'n
 import { Readable, type Stream } from 'node:stream'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Dispatcher } from 'undici'
+import { KeptNames } from '../../../db/host-names/kept-names.ts'
 import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import { Collector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -30,21 +31,31 @@ export type { Upstream } from './answer.ts'
 type Answered = (answer: UpstreamAnswer) => void
 type Failed = (error: Error) => void
 
+interface UpstreamOptions {
+  /** Of an answer, while something of it comes. Default: an hour. ms. */
+  readonly maxDurationMs?: number
+  /** How providers' names are looked up. Default: apart from all others. */
+  readonly names?: Pick<KeptNames, 'lookup'>
+}
+
 /**
  * Opens the process's connections to LLM providers: http-proxy-3, which sends by undici
  * (docs/decisions/024-http-proxy-3-sends-by-undici.md). In place of the caller's request and response the library
  * gets stand-ins without a header, so nothing of the caller can reach a provider by it (docs/threats.md#t1 to
  * docs/threats.md#t3), and the answer is handed back beside it (docs/threats.md#t4). Redirects are not followed. TLS is
- * always verified. `maxDurationMs`: of an answer, while something of it comes.
+ * always verified.
  *
  * A request that died on a pooled connection with a reset and no byte of an answer is sent once more on a fresh one:
  * the other side nearly always was closing an idle connection. If it had begun to work after all, a completion is paid
  * for twice, as by a retrying SDK after the 502; nothing else changes at a provider.
  */
-export function openUpstream(maxDurationMs = MAX_DURATION_MS): Upstream {
+export function openUpstream({
+  maxDurationMs = MAX_DURATION_MS,
+  names = new KeptNames(),
+}: UpstreamOptions = {}): Upstream {
   const proxy = new ProxyServer({ ...FENCE })
-  const pooled = new PacedAgents({ keepAlive: true })
-  const fresh = new PacedAgents({ keepAlive: false }, pooled.turns)
+  const pooled = new PacedAgents({ keepAlive: true, names })
+  const fresh = new PacedAgents({ keepAlive: false, names }, pooled.turns)
   const send = (request: UpstreamRequest, agents: PacedAgents, answered: Answered, failed: Failed): void => {
     const { fetch } = new Exchange(request, agents, maxDurationMs, answered)
     const sent = { target: request.url, buffer: bodyStandIn(request.body, request.permit.authority), fetch }

@@ -1,6 +1,8 @@
 import type { Agent } from 'undici'
 import { z } from 'zod'
+import { askNameServers } from '../../../db/host-names/ask.ts'
 import type { JsonObject } from '../../../db/json.ts'
+import { HolderPlaces } from '../../../plugins/holder-places.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { egressAgent, type Resolve } from '../../egress/agent.ts'
@@ -33,8 +35,14 @@ export type HttpGet = (
   signal: AbortSignal,
 ) => Promise<HttpGetResult>
 
-/** Fetches under way at once: they go anywhere, and may take their time. */
-const MAX_FETCHES = 64
+/** Fetches under way at once, of one principal and of all: they go anywhere, and may take their time. */
+const MAX_FETCHES = { own: 16, all: 64 }
+
+/** Makes the look-up of what callers choose: by DNS alone, the full name as it stands, and off every thread. */
+export const chosenNames =
+  (servers?: readonly string[]): Resolve =>
+  async (hostname, signal) =>
+    (await askNameServers(hostname, { servers, signal })).addresses
 
 /** The headers that a caller may send along. None of them can identify or authorise anybody. */
 const CALLER_HEADERS: ReadonlySet<string> = new Set([
@@ -81,51 +89,54 @@ const ARGUMENTS =
 /**
  * Makes the built-in tool `http.get` (specification §2.3, docs/protocol.md#http-get,
  * docs/threats.md#threat-19) on an agent of its own. A fetch that is refused or fails is a tool result with
- * `isError` and one plain sentence; more than 64 at once are refused with `overloaded`. Private addresses
- * stay out of reach whatever the operator allows MCP servers. Throws an Error for an entry of `allowed_hosts`
- * that cannot be read.
+ * `isError` and one plain sentence; more than 16 of one principal at once, and more than 64 of all, are refused with
+ * `overloaded`. Private addresses stay out of reach whatever the operator allows MCP servers, and names of the hosts
+ * file and of search domains are not known. Throws an Error for an entry of `allowed_hosts` that cannot be read.
  */
-export function httpGet(options: HttpGetOptions, resolve?: Resolve): HttpGet {
+export function httpGet(options: HttpGetOptions, resolve = chosenNames()): HttpGet {
   const stage = options.timeout_ms
-  const agent = egressAgent({
-    allowPrivate: false,
-    connectMs: stage,
-    answerMs: stage,
-    keepAlive: false,
-    ...(resolve && { resolve }),
-  })
-  return atOnce(MAX_FETCHES, httpGetVia(agent, options))
+  const agentOf: FetchAgent = (signal) =>
+    egressAgent({
+      allowPrivate: false,
+      connectMs: stage,
+      answerMs: stage,
+      keepAlive: false,
+      resolve,
+      signal,
+    })
+  return inPlaces(new HolderPlaces(MAX_FETCHES), httpGetVia(agentOf, options))
 }
 
-/**
- * Limits how much of some work is under way at once, for work that a caller can ask for faster than it ends.
- * Refuses more than that with `overloaded`.
- */
-export function atOnce<Given extends readonly unknown[], Made>(
-  most: number,
-  work: (...given: Given) => Promise<Made>,
-): (...given: Given) => Promise<Made> {
-  let underWay = 0
-  return async (...given) => {
-    if (underWay >= most) throw new Refusal('overloaded')
-    underWay += 1
+/** Makes the agent of one fetch: what it has begun ends with the signal, so that a fetch that is over holds nothing. */
+type FetchAgent = (signal: AbortSignal) => Agent
+
+/** Refuses with `overloaded` if there is no place for the fetch of a principal. */
+export const inPlaces =
+  (places: HolderPlaces, fetch: HttpGet): HttpGet =>
+  async (permit, ...given) => {
+    const place = places.take(permit.principal.id)
+    if (place.taken === null)
+      throw new Refusal('overloaded', {
+        message: `${place.held} fetches ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`,
+        headers: { 'retry-after': '1' },
+      })
     try {
-      return await work(...given)
+      return await fetch(permit, ...given)
     } finally {
-      underWay -= 1
+      place.taken()
     }
   }
-}
 
-/** Makes {@link httpGet} over a given agent, which alone decides where a name may lead. */
-export function httpGetVia(agent: Agent, options: HttpGetOptions): HttpGet {
+/** Makes {@link httpGet} over given agents, which alone decide where a name may lead. */
+export function httpGetVia(agentOf: FetchAgent, options: HttpGetOptions): HttpGet {
   const allowed = parseAllowedHosts(options.allowed_hosts)
   return async ({ authority }, args, signal) => {
     const prepared = attempt(() => requestOf(args, options, allowed, { signal, authority }))
     if (prepared instanceof FetchFailure) {
       return { result: failed(prepared), report: { host: hostOf(args.url), ...reasonOf(prepared) } }
     }
-    const { hops, outcome } = await fetchVia(agent, prepared.url, prepared.request)
+    const { url, request } = prepared
+    const { hops, outcome } = await fetchVia(agentOf(request.signal), url, request)
     const report = { host: prepared.url.hostname, ...trail(hops) }
     return outcome instanceof FetchFailure
       ? { result: failed(outcome), report: { ...report, ...reasonOf(outcome) } }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Agent } from 'undici'
+import { KeptNames } from '../../../db/host-names/kept-names.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
 import { SecretReferenceError } from '../../egress/secret-reference.ts'
@@ -73,8 +74,8 @@ interface Known {
  * belong to callers.
  */
 export function openConnections(options: ConnectionOptions): Connections {
-  const { secret, clock, allowPrivate, connectMs, answerMs, resolve } = options
-  const egress: EgressOptions = { allowPrivate, connectMs, answerMs, ...(resolve && { resolve }) }
+  const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new KeptNames().resolve } = options
+  const egress: EgressOptions = { allowPrivate, connectMs, answerMs, resolve }
   const credentialsOf: CredentialsOf = credentialsReader({ secret, clock })
   const agents = new Map<string, Entry>()
 

@@ -9,7 +9,7 @@ import {
 } from 'jose'
 import * as client from 'openid-client'
 import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
-import { egressAgent } from '../../egress/agent.ts'
+import { egressAgent, type Resolve } from '../../egress/agent.ts'
 import type { OidcOptions } from '../options.ts'
 import { Kept } from './kept.ts'
 import { ANSWER_MS, ProviderUnavailable, providerFetch } from './provider-fetch.ts'
@@ -43,7 +43,8 @@ export class Provider {
   readonly #discovered: Kept<Discovered>
   readonly #keys: Kept<JWTVerifyGetKey>
 
-  constructor(options: OidcOptions, now: Monotonic) {
+  /** `resolve`: how its names are looked up. Default: apart from all others. */
+  constructor(options: OidcOptions, now: Monotonic, resolve?: Resolve) {
     this.options = options
     this.#origins = new Set([new URL(options.issuer).origin])
     // The operator's own choice, which may be on a private network; metadata services are refused all the same.
@@ -52,6 +53,7 @@ export class Provider {
       connectMs: ANSWER_MS,
       answerMs: ANSWER_MS,
       keepAlive: false,
+      ...(resolve && { resolve }),
     })
     this.#fetch = providerFetch(agent, ({ origin }) => this.#origins.has(origin))
     this.#discovered = new Kept(() => this.#discover(), now)

@@ -287,7 +287,7 @@ await t.test('F-19 a caller who hangs up while a short answer comes has its requ
 })
 
 await t.test('threat 38 an answer that comes for longer than it may is broken off', async (t) => {
-  const brief = openUpstream(0)
+  const brief = openUpstream({ maxDurationMs: 0 })
   t.teardown(() => brief.close())
   for (const head of [chunkedHead(), answer(200, '', { 'content-length': '99' })]) {
     const { url, closed } = await rawUpstream(t, (socket) => socket.write(`${head}2\r\n{}\r\n`))

@@ -1,11 +1,12 @@
 import type { IncomingHttpHeaders, RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
+import { HolderPlaces } from '../../../../plugins/holder-places.ts'
 import {
-  atOnce,
   HTTP_GET_TOOL,
   type HttpGetOptions,
   httpGet,
   httpGetVia,
+  inPlaces,
 } from '../../../../proxy/mcp/http-get/tool.ts'
 import { VERSION } from '../../../../proxy/version.ts'
 import { loopbackSite } from '../../../support/loopback-site.ts'
@@ -17,7 +18,7 @@ const NEVER = new AbortController().signal
 /** The tool over a site on loopback that has a public-looking name. */
 async function tool(t: Test, answer: RequestListener, options: Partial<HttpGetOptions> = {}) {
   const { agent, url, allowedHosts } = await loopbackSite(t, answer, 10_000)
-  const fetch = httpGetVia(agent, {
+  const fetch = httpGetVia(() => agent, {
     allowed_hosts: allowedHosts,
     timeout_ms: 10_000,
     max_bytes: 1000,
@@ -205,23 +206,33 @@ await t.test('§2.3 the tool says what it is', (t) => {
 })
 
 await t.test(
-  'no more work is under way than was said, and what ends makes room, whichever way it ends',
+  'H2: fetches of one agent leave places for those of another, and what ends makes room, whichever way',
   async (t) => {
-    const open: PromiseWithResolvers<string>[] = []
-    const work = atOnce(2, (name: string) => {
-      const one = Promise.withResolvers<string>()
+    const open: PromiseWithResolvers<void>[] = []
+    const fetch = inPlaces(new HolderPlaces({ own: 2, all: 3 }), async () => {
+      const one = Promise.withResolvers<void>()
       open.push(one)
-      return one.promise.then((end) => name + end)
+      await one.promise
+      return { result: {}, report: {} }
     })
-    const [a, b] = [work('a'), work('b')]
-    await t.rejects(work('c'), refused('overloaded'))
-    open[0]?.resolve('!')
-    t.equal(await a, 'a!')
+    const by = (id: string) => fetch({ ...TOOL_CALL, principal: { ...TOOL_CALL.principal, id } }, {}, NEVER)
+    const [a, b] = [by('a'), by('a')]
+    await t.rejects(
+      by('a'),
+      refused('overloaded', { message: '2 fetches of yours are under way. Try again when one is done.' }),
+    )
+    const other = by('b')
+    await t.rejects(
+      by('c'),
+      refused('overloaded', { message: '3 fetches are under way. Try again when one is done.' }),
+    )
+    open[0]?.resolve()
+    await a
     open[1]?.reject(new Error('b failed'))
     await t.rejects(b, { message: 'b failed' })
-    const again = [work('d'), work('e')]
-    await t.rejects(work('f'), refused('overloaded'))
-    for (const { resolve } of open.slice(2)) resolve('')
-    t.same(await Promise.all(again), ['d', 'e'])
+    const again = [by('a'), by('a')]
+    await t.rejects(by('c'), refused('overloaded'))
+    for (const { resolve } of open.slice(2)) resolve()
+    await Promise.all([other, ...again])
   },
 )

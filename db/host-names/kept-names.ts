@@ -1,0 +1,141 @@
+import type { LookupFunction } from 'node:net'
+import { LRUCache } from 'lru-cache'
+import { type AskOptions, type FoundAddresses, lookUpHost } from './ask.ts'
+import { HostNameError } from './host-name-error.ts'
+import type { HostAddress } from './machine-names.ts'
+
+/** Names that are remembered. */
+const MAX_NAMES = 1_024
+/** Names that are looked up at once, by one {@link KeptNames}. */
+const MAX_UNDER_WAY = 64
+/** The time after which a look-up is called off. ms. */
+const DEADLINE_MS = 5_000
+/** The bounds of the time for which an answer is believed unasked, whatever its time to live. ms. */
+const [MIN_FRESH_MS, MAX_FRESH_MS] = [1_000, 30_000]
+/** The time for which the last good answer is good where none can be had (RFC 8767 §5). ms. */
+const KEPT_MS = 86_400_000
+/** The time that whoever has such an answer waits for a newer one. ms. */
+const PATIENCE_MS = 250
+/** The time without another attempt after one that failed (RFC 8767 §5). ms. */
+const RETRY_MS = 5_000
+
+/** Looks a name up. */
+type LookUp = (host: string, options: AskOptions) => Promise<FoundAddresses>
+
+interface KeptName {
+  readonly addresses: readonly HostAddress[]
+  /** Not asked for again before. ms, monotonic. */
+  readonly freshUntil: number
+  readonly goodUntil: number
+}
+
+interface KeptNamesOptions {
+  /** The name servers, `address` or `address:port`. Absent: the machine's. */
+  readonly servers?: readonly string[] | undefined
+  /** Default: the hosts file, the name servers, the system. */
+  readonly lookUp?: LookUp
+  /** Monotonic. ms. */
+  readonly now?: () => number
+}
+
+/**
+ * The names that must work: those of the operator's providers, servers and database, one object for each purpose, so
+ * that no purpose waits behind another (docs/threats.md#h2). One look-up of a name is under way at once, whoever asks,
+ * and it is called off after five seconds. A good answer is believed for its time to live, a second at least and 30 s at
+ * most. Later it is asked for anew; where no answer comes, the last good one counts for a day. A name that is denied
+ * is forgotten. Does NOT judge addresses.
+ */
+export class KeptNames {
+  readonly #servers: readonly string[] | undefined
+  readonly #lookUp: LookUp
+  readonly #now: () => number
+  readonly #kept = new LRUCache<string, KeptName>({ max: MAX_NAMES })
+  readonly #underWay = new Map<string, Promise<readonly HostAddress[]>>()
+
+  constructor({ servers, lookUp = lookUpHost, now = () => performance.now() }: KeptNamesOptions = {}) {
+    this.#servers = servers
+    this.#lookUp = lookUp
+    this.#now = now
+  }
+
+  /** Returns all addresses of a name. Rejects with {@link HostNameError}. */
+  readonly resolve = async (host: string): Promise<readonly HostAddress[]> => {
+    const kept = this.#kept.get(host)
+    const at = this.#now()
+    if (kept && at < kept.freshUntil) return kept.addresses
+    const asked = this.#ask(host)
+    if (!kept || at >= kept.goodUntil) return asked
+    const { promise: patience, resolve: lose } = Promise.withResolvers<readonly HostAddress[]>()
+    const timer = setTimeout(() => lose(kept.addresses), PATIENCE_MS)
+    try {
+      return await Promise.race([asked, patience])
+    } catch (error) {
+      if (error instanceof HostNameError && error.denied) throw error
+      return kept.addresses
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  /** The same, as `net.connect` asks for it. */
+  readonly lookup: LookupFunction = (host, { all = false }, done) => void this.#tell(host, all, done)
+
+  async #tell(host: string, all: boolean, done: Parameters<LookupFunction>[2]): Promise<void> {
+    let addresses: readonly HostAddress[]
+    try {
+      addresses = await this.resolve(host)
+    } catch (error) {
+      return done(error instanceof Error ? error : new Error(String(error)), '')
+    }
+    const [first] = addresses
+    if (all) done(null, [...addresses])
+    else done(null, first?.address ?? '', first?.family)
+  }
+
+  #ask(host: string): Promise<readonly HostAddress[]> {
+    const underWay = this.#underWay.get(host)
+    if (underWay) return underWay
+    if (this.#underWay.size >= MAX_UNDER_WAY) return Promise.reject(new HostNameError(host, 'EBUSY'))
+    const asked = this.#find(host).finally(() => this.#underWay.delete(host))
+    this.#underWay.set(host, asked)
+    // Whoever has the last good answer may not wait for this one.
+    asked.catch(() => undefined)
+    return asked
+  }
+
+  async #find(host: string): Promise<readonly HostAddress[]> {
+    try {
+      const { addresses, ttlS } = await inTime(host, (signal) =>
+        this.#lookUp(host, { servers: this.#servers, signal }),
+      )
+      const at = this.#now()
+      const fresh = Math.min(Math.max(ttlS * 1000, MIN_FRESH_MS), MAX_FRESH_MS)
+      this.#kept.set(host, { addresses, freshUntil: at + fresh, goodUntil: at + KEPT_MS })
+      return addresses
+    } catch (error) {
+      const kept = this.#kept.get(host)
+      if (error instanceof HostNameError && error.denied) this.#kept.delete(host)
+      else if (kept) this.#kept.set(host, { ...kept, freshUntil: this.#now() + RETRY_MS })
+      throw error
+    }
+  }
+}
+
+/** Waits for a look-up until its time is over; it is called off then, and what cannot be called off is left alone. */
+async function inTime(
+  host: string,
+  lookUp: (signal: AbortSignal) => Promise<FoundAddresses>,
+): Promise<FoundAddresses> {
+  const over = new AbortController()
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => {
+    const error = new HostNameError(host, 'ETIMEOUT')
+    reject(error)
+    over.abort(error)
+  }, DEADLINE_MS)
+  try {
+    return await Promise.race([lookUp(over.signal), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}

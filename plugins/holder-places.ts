@@ -1,0 +1,53 @@
+interface PlaceLimits {
+  /** Of one holder. */
+  readonly own: number
+  /** Of all. */
+  readonly all: number
+}
+
+/** A place that was taken, and what leaves it, once or more; or the limit that is reached, and how many stand in it. */
+export type PlaceAnswer =
+  | { readonly taken: () => void }
+  | { readonly taken: null; readonly limit: keyof PlaceLimits; readonly held: number }
+
+/**
+ * So many may do something dear at once, and of these so many for one holder, so that one alone cannot take every place
+ * (docs/threats.md#h2). Nobody waits: whoever finds none is told. Counts within this process.
+ */
+export class HolderPlaces {
+  readonly #limits: PlaceLimits
+  readonly #held = new Map<string, number>()
+  #all = 0
+
+  constructor(limits: PlaceLimits) {
+    this.#limits = limits
+  }
+
+  /** Tells whether all places are taken, whoever asks. */
+  get full(): boolean {
+    return this.#all >= this.#limits.all
+  }
+
+  take(holder: string): PlaceAnswer {
+    const own = this.#held.get(holder) ?? 0
+    if (own >= this.#limits.own) return { taken: null, limit: 'own', held: own }
+    if (this.full) return { taken: null, limit: 'all', held: this.#all }
+    this.#held.set(holder, own + 1)
+    this.#all += 1
+    let isLeft = false
+    return {
+      taken: () => {
+        if (isLeft) return
+        isLeft = true
+        this.#leave(holder)
+      },
+    }
+  }
+
+  #leave(holder: string): void {
+    const left = (this.#held.get(holder) ?? 1) - 1
+    if (left === 0) this.#held.delete(holder)
+    else this.#held.set(holder, left)
+    this.#all -= 1
+  }
+}
