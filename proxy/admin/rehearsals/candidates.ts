@@ -13,6 +13,7 @@ import { alone, changeAuthority } from '../principals/authority.ts'
 import type { Kind } from '../principals/kinds.ts'
 import { answer, objectOf, PRINCIPAL, principalOf } from '../principals/view.ts'
 import { instant, token } from '../shapes.ts'
+import type { RehearsalPurpose } from './places.ts'
 import { groups, shownPiles } from './view.ts'
 
 const params = z.object({ id: z.string() })
@@ -89,7 +90,7 @@ export const getCandidate = (kind: Kind) =>
     run: async (context, { params: { id } }, caller) => {
       const record = await principalOf(context, kind, id)
       const candidate = record.candidate ?? none()
-      const { decisions, wouldRefuse, wouldAllow } = await watch(context, caller, record, candidate)
+      const { decisions, wouldRefuse, wouldAllow } = await watch(context, caller, record, candidate, 'usage')
       const [refused = [], allowed = []] = await shownPiles(context.database, [wouldRefuse, wouldAllow])
       const value = { ...shownSet(candidate), decisions, would_refuse: refused, would_allow: allowed }
       return { value, revision: record.revision }
@@ -141,7 +142,7 @@ export const promoteCandidate = (kind: Kind) =>
       const record = await principalOf(context, kind, id)
       checkIfMatch(ifMatch, record)
       const candidate = record.candidate ?? none()
-      const observed = await watch(context, caller, record, candidate)
+      const observed = await watch(context, caller, record, candidate, 'change')
       const { capabilities: held } = candidate
       // What was observed is of these two sets.
       const found = { id, ifMatch: etagOf(record) }
@@ -177,6 +178,7 @@ function watch(
   { actor, at, hangup }: Caller,
   { principal_ref: principal }: PrincipalRecord,
   { since }: CandidateSet,
+  purpose: RehearsalPurpose,
 ): Promise<Watched> {
   const wanted = {
     since,
@@ -185,7 +187,7 @@ function watch(
     callsAlone: true,
   }
   const task = { kind: 'candidate', principal, since, wanted } as const
-  return rehearsalPlaces.in(actor.id, () => walkCalls(task, hangup.signal))
+  return rehearsalPlaces.in(purpose, actor.id, () => walkCalls(task, hangup.signal))
 }
 
 /** Sets the candidate set, or removes it with null, with one row. */

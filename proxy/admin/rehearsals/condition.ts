@@ -13,7 +13,8 @@ const FRESH_MS = 15 * 60_000
 /**
  * Asks for the rehearsal of a change (docs/rehearsal.md#required). Returns its id; null where
  * the change names none, and needs none. Refuses with `not_found` and `precondition_failed` where it names one that is
- * not its own, or old, and with `rehearsal_required` where it must name one.
+ * not its own, or old, and with `rehearsal_required` where it must name one. A change that only takes away needs none
+ * while others take all the places to rehearse it in: taking away never waits (docs/threats.md#h2).
  */
 export async function checkRehearsed<T extends Takes, Output>(
   { rehearses }: Operation<T, Output>,
@@ -21,17 +22,21 @@ export async function checkRehearsed<T extends Takes, Output>(
   { input, given: { ifRehearsed: named } }: { readonly input: Input<T>; readonly given: Given<T> },
   caller: Caller,
 ): Promise<string | null> {
-  const { requireRehearsal: required } = context
+  const { requireRehearsal: required, rehearsalPlaces } = context
   if (!rehearses || (named === undefined && required === 'never')) return null
   const changes = await rehearses(context, input)
   if (changes.length === 0) return null
   const resolved = await resolve(context, changes)
   if (named !== undefined) return ofChange(await rehearsalNamed(context, named), resolved, caller.at)
-  if (required === 'always') throw new Refusal('rehearsal_required')
-  const { totals } = await run(context, caller, resolved, windowOf(caller.at))
-  if (totals.newly_refused === 0) return null
+  if (required === 'always') {
+    if (resolved.takesOnly && rehearsalPlaces.isFull('rehearsal')) return null
+    throw new Refusal('rehearsal_required')
+  }
+  const rehearsing = run(context, caller, resolved, windowOf(caller.at), { purpose: 'change' })
+  const rehearsed = await (resolved.takesOnly ? rehearsing.catch(noPlace) : rehearsing)
+  if (rehearsed === null || rehearsed.totals.newly_refused === 0) return null
   throw new Refusal('rehearsal_required', {
-    message: `This would refuse ${totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,
+    message: `This would refuse ${rehearsed.totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,
   })
 }
 
@@ -48,8 +53,13 @@ export async function rehearsedFor<T extends Takes, Output>(
   const changes = (await rehearses?.(context, input)) ?? []
   const resolved = changes.length === 0 ? null : await resolve(context, changes).catch(nobody)
   if (!resolved) return null
-  const made = await run(context, caller, resolved, windowOf(caller.at)).catch(nobody)
+  const made = await run(context, caller, resolved, windowOf(caller.at), { purpose: 'change' }).catch(nobody)
   return made && (await record(context, caller, resolved, made)).id
+}
+
+function noPlace(error: unknown): null {
+  if (error instanceof Refusal && error.reason === 'overloaded') return null
+  throw error
 }
 
 function nobody(error: unknown): null {

@@ -66,7 +66,7 @@ async function rehearsed(
   const { since, until = caller.at } = body
   const window = windowOf(until, since)
   const resolved = await resolve(context, body.changes)
-  return record(context, caller, resolved, await run(context, caller, resolved, window, onProgress))
+  return record(context, caller, resolved, await run(context, caller, resolved, window, { onProgress }))
 }
 
 /** GET /v1/admin/rehearsals/{id}: the same object again, for 30 days. */

@@ -1,30 +1,41 @@
+import { HolderPlaces } from '../../../plugins/holder-places.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-/** Rehearsals of one operator, and of all, that are under way at once. Each has a thread. */
-const [MOST_OWN, MOST] = [2, 4]
+/** Readings of recorded calls by one operator, and by all, that are under way at once. Each has a thread. */
+const LIMITS = { own: 2, all: 4 }
 
-/** Who rehearses now, within this process. */
+/**
+ * What recorded calls are read for. Each has places of its own, so that whoever may only look takes none from those who
+ * change something: `change` is the rehearsal that a change makes before it is made, `rehearsal` one that was asked
+ * for, `usage` what `admin.read` suffices for.
+ */
+export type RehearsalPurpose = 'change' | 'rehearsal' | 'usage'
+
+/** Who reads recorded calls now, within this process. */
 export class RehearsalPlaces {
-  readonly #taken = new Map<string, number>()
-  #all = 0;
+  readonly #places: Readonly<Record<RehearsalPurpose, HolderPlaces>> = {
+    change: new HolderPlaces(LIMITS),
+    rehearsal: new HolderPlaces(LIMITS),
+    usage: new HolderPlaces(LIMITS),
+  }
 
-  /** Does work in a place of an operator. Refuses with `overloaded` where there is none. */
-  async in<T>(operator: string, work: () => Promise<T>): Promise<T> {
-    const own = this.#taken.get(operator) ?? 0
-    if (own >= MOST_OWN || this.#all >= MOST)
+  /** Tells whether all places of a purpose are taken, whoever asks. */
+  isFull(purpose: RehearsalPurpose): boolean {
+    return this.#places[purpose].full
+  }
+
+  /** Does work in a place of an operator. Refuses with `overloaded` if there is none. */
+  async in<T>(purpose: RehearsalPurpose, operator: string, work: () => Promise<T>): Promise<T> {
+    const place = this.#places[purpose].take(operator)
+    if (place.taken === null)
       throw new Refusal('overloaded', {
-        message: `${own >= MOST_OWN ? `${own} rehearsals of yours` : `${this.#all} rehearsals`} are under way. Try again when one is done.`,
+        message: `${place.held} rehearsals ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`,
         headers: { 'retry-after': '5' },
       })
-    this.#taken.set(operator, own + 1)
-    this.#all += 1
     try {
       return await work()
     } finally {
-      const left = (this.#taken.get(operator) ?? 1) - 1
-      if (left === 0) this.#taken.delete(operator)
-      else this.#taken.set(operator, left)
-      this.#all -= 1
+      place.taken()
     }
   }
 }

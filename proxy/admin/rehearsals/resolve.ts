@@ -12,6 +12,8 @@ export interface Resolved {
   readonly laid: Changes
   /** The principals that all of them are about, by their names in the ledger; null: not only principals. */
   readonly principals: readonly string[] | null
+  /** True: nobody may do more by them. */
+  readonly takesOnly: boolean
   /** The changes in one form: two that say the same are the same text. */
   readonly text: string
   /** The state of each principal and resource that they are about. */
@@ -40,6 +42,7 @@ class Resolving {
   /** Those whose calls alone changes of principals and of their bindings touch. */
   readonly #subjects = new Set<string>()
   #settings: Changes['settings'] = {}
+  #takesOnly = true
   readonly #said = new Map<string, string>()
   readonly #texts: string[] = []
   readonly #etags: Record<string, string> = {}
@@ -65,6 +68,7 @@ class Resolving {
     field: string,
   ): void {
     const subject = principal?.principal_ref ?? ''
+    if (!takesAway(change, principal)) this.#takesOnly = false
     if (principal) this.#subjects.add(subject)
     const state = this.#principals.get(subject) ?? {}
     if ('capabilities' in change) {
@@ -93,6 +97,7 @@ class Resolving {
   }
 
   #setting(settings: Extract<Change, { settings: unknown }>['settings'], field: string): void {
+    this.#takesOnly = false
     if (!this.#once('settings', { settings }, field)) return
     const {
       egress_dpop_mode: mode,
@@ -137,11 +142,25 @@ class Resolving {
         bindings: this.#bindings,
         settings: this.#settings,
       },
+      takesOnly: this.#takesOnly,
       principals: hasOthers || this.#subjects.size === 0 ? null : [...this.#subjects],
       text: `[${this.#texts.toSorted().join(',')}]`,
       etags: this.#etags,
     }
   }
+}
+
+/** Tells whether nobody may do more by a change. What a server or its tools demand may be less for one than for another. */
+function takesAway(
+  change: Exclude<Change, { settings: unknown }>,
+  principal: Pick<PrincipalRecord, 'capabilities'> | null,
+): boolean {
+  if ('capabilities' in change)
+    return change.capabilities.every((one) => principal?.capabilities.includes(one))
+  if ('is_active' in change) return true
+  if ('bound' in change) return !change.bound
+  const { required_capability: required, tool_capabilities: own, enabled } = change
+  return enabled === false && required === undefined && own === undefined
 }
 
 async function resourceOf({ database }: AdminContext, idOrName: string): Promise<McpResource | undefined> {

@@ -4,24 +4,33 @@ import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { judgedWith } from '../expectations/condition.ts'
 import { etagOf } from '../parse.ts'
+import type { RehearsalPurpose } from './places.ts'
 import type { Resolved } from './resolve.ts'
 import { type Preview, shown } from './view.ts'
 import { windowOf } from './window.ts'
 
+interface RunOptions {
+  /** Default: a rehearsal that was asked for. */
+  readonly purpose?: RehearsalPurpose
+  readonly onProgress?: ((progress: Progress) => void) | undefined
+}
+
 /**
  * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` where it, or all, rehearse
- * too much at once.
+ * too much at once for this purpose.
  */
 export async function run(
   context: AdminContext,
   { actor, at, hangup }: Caller,
   { laid, principals, etags }: Resolved,
   window: Window,
-  onProgress?: (progress: Progress) => void,
+  { purpose = 'rehearsal', onProgress }: RunOptions = {},
 ): Promise<Preview> {
   const { walkCalls, rehearsalPlaces, database } = context
   const task = { kind: 'rehearse', changes: laid, wanted: { ...window, principals } } as const
-  const rehearsed = await rehearsalPlaces.in(actor.id, () => walkCalls(task, hangup.signal, onProgress))
+  const rehearsed = await rehearsalPlaces.in(purpose, actor.id, () =>
+    walkCalls(task, hangup.signal, onProgress),
+  )
   const expectations = await judgedWith(context, laid)
   return shown(database, { rehearsed, window, at, etags, expectations })
 }
@@ -41,6 +50,7 @@ export function previewOf(
       bindings: new Map(),
       settings: {},
     },
+    takesOnly: false,
     principals: [ref],
     text: '',
     etags: { [id]: etagOf(principal) },

@@ -52,7 +52,9 @@ export const usageOf = (kind: Kind) =>
         principal,
         wanted: { ...window, principals: [principal], callsAlone: true },
       } as const
-      const found = await context.rehearsalPlaces.in(actor.id, () => context.walkCalls(task, hangup.signal))
+      const found = await context.rehearsalPlaces.in('usage', actor.id, () =>
+        context.walkCalls(task, hangup.signal),
+      )
       return { value: { since: window.since, ...shown(found, held) } }
     },
   })

@@ -1,12 +1,15 @@
+import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { listRows, type Page } from '../../../db/audit/read.ts'
 import { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
+import { administer } from '../../../proxy/admin/administer.ts'
 import type { AdminContext } from '../../../proxy/admin/context.ts'
 import { OneAtATime } from '../../../proxy/admin/one-at-a-time.ts'
 import { perform } from '../../../proxy/admin/operation.ts'
 import { OPERATIONS } from '../../../proxy/admin/operations.ts'
+import { RehearsalPlaces } from '../../../proxy/admin/rehearsals/places.ts'
 import { openDataDirectory } from '../../../proxy/data-directory.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { makeDataDirectory } from '../../../proxy/prepare-directory.ts'
@@ -104,6 +107,58 @@ await t.test('operations refuse in-process as they do over HTTP, and write nothi
   await t.rejects(perform(users.get, context, nobody, CALLER), refused('not_found'))
   t.equal((await listRows(context.database.kysely, {})).rows.length, before)
 })
+
+const callerNamed = (id: string) => ({ ...CALLER, actor: { ...ADMIN, id } })
+
+for (const requireRehearsal of ['when_refusing', 'always'] as const)
+  await t.test(`H2: taking away never waits for a place to rehearse in (${requireRehearsal})`, async (t) => {
+    const over = new AbortController()
+    const context: AdminContext = {
+      ...(await inside(t)),
+      rehearsalPlaces: new RehearsalPlaces(),
+      requireRehearsal,
+      // A long ledger.
+      walkCalls: () =>
+        new Promise((_, fail) => over.signal.addEventListener('abort', () => fail(over.signal.reason))),
+    }
+    const { users } = OPERATIONS
+    const body = { user_name: 'ada', capabilities: ['llm.chat', 'x'] }
+    const { value } = await perform(users.create, context, { body }, CALLER)
+    const params = { id: value.principal_id ?? '' }
+    const heldBy = (capabilities: readonly string[]) =>
+      administer(
+        users.setCapabilities,
+        context,
+        { params, query: {}, body: { capabilities: [...capabilities] } },
+        CALLER,
+      )
+
+    const readers = ['greta', 'greta', 'hans', 'hans'].map((id) =>
+      perform(users.usage, context, { params, query: {} }, callerNamed(id)),
+    )
+    const ends = readers.map((one) => t.rejects(one, { message: 'the test is over' }))
+    await t.rejects(
+      perform(users.usage, context, { params, query: {} }, callerNamed('ida')),
+      refused('overloaded', { message: '4 rehearsals are under way. Try again when one is done.' }),
+    )
+    for (const purpose of ['change', 'rehearsal'] as const)
+      t.notOk(
+        context.rehearsalPlaces.isFull(purpose),
+        `those who may only look take no place of a ${purpose}`,
+      )
+
+    const changers = ['jan', 'jan', 'kim', 'kim'].flatMap((id) =>
+      (['change', 'rehearsal'] as const).map((purpose) =>
+        context.rehearsalPlaces.in(purpose, id, () => once(over.signal, 'abort')),
+      ),
+    )
+    const more = heldBy(['llm.chat', 'y'])
+    await t.rejects(more, refused(requireRehearsal === 'always' ? 'rehearsal_required' : 'overloaded'))
+    t.match(await heldBy(['llm.chat']), { value: { capabilities: ['llm.chat'] } })
+    t.match(await administer(users.deactivate, context, { params }, CALLER), { value: undefined })
+    over.abort(new Error('the test is over'))
+    await Promise.all([...ends, ...changers])
+  })
 
 await t.test('each operation has a name of its own', (t) => {
   const names = Object.values(OPERATIONS).flatMap((group) => Object.values(group).map(({ name }) => name))
