@@ -35,7 +35,7 @@ export function attachCa({ kysely }: Database, ca: NewCa): Statement {
   return statementOf(kysely.insertInto('attached_cas').values(row).compile(), 1)
 }
 
-/** Detaches a CA. Whoever was enrolled by it stays enrolled: those pins hold. */
+/** Detaches a CA. Pinned certificates stay; it vouches for no agent any more. */
 export function detachCa({ kysely }: Database, digest: string): Statement {
   return statementOf(kysely.deleteFrom('attached_cas').where('digest', '=', digest).compile(), 1)
 }

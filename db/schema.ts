@@ -14,6 +14,7 @@ export interface Schema {
   readonly settings: SettingTable
   readonly api_keys: ApiKeyTable
   readonly attached_cas: AttachedCaTable
+  readonly agent_trusted_cas: AgentTrustedCaTable
   readonly single_uses: SingleUseTable
   readonly signing_keys: SigningKeyTable
   readonly mcp_resources: McpResourceTable
@@ -80,7 +81,7 @@ interface PrincipalColumns extends WhoseWork {
 
 interface AgentTable extends PrincipalColumns {
   readonly agent_id: string
-  /** PEM. Null: the attached CAs of the kind spiffe. */
+  /** PEM. Null: the attached CAs that vouch for it (`agent_trusted_cas`). */
   readonly spiffe_bundle: ColumnType<string | null, string | null | undefined, string | null>
 }
 
@@ -143,6 +144,15 @@ interface AttachedCaTable {
   readonly subject: string
   readonly not_after: string
   readonly attached_at: string
+}
+
+/** A CA that vouches for an agent that is known by its SPIFFE id. */
+interface AgentTrustedCaTable {
+  readonly agent_id: string
+  readonly ca_digest: string
+  readonly trusted_at: string
+  /** By the name in the ledger. Null: since before it was asked. */
+  readonly trusted_by: string | null
 }
 
 /** A thing that may pass once: the primary key makes the second one fail. */

@@ -17,6 +17,7 @@ export type SettingKey =
   | 'dpop_nonce_secret'
   | 'subject_key_sealer'
   | 'record_version'
+  | 'trusted_cas_recorded'
   | 'authority'
 
 /** Reads the setting's value; undefined where it was never written. */

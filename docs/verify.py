@@ -306,6 +306,15 @@ class State:
             self.configuration(digest, said)
         elif action == "ca.attached":
             need(strings(said.get("digests")), "does not say which CAs")
+        elif action in ("ca.trusted", "ca.distrusted"):
+            whose = said.get("subjects")
+            need(isinstance(said.get("digest"), str) and strings(whose), "does not say which CA vouches for whom")
+            for subject in whose:
+                need(subject in self.principals, f"is about {subject}, which no row made")
+        elif action == "authority.trusted_cas":
+            subject = said.get("subject")
+            need(isinstance(subject, str) and strings(said.get("trusted_cas")), "does not say which CAs vouch for whom")
+            need(subject in self.principals, f"is about {subject}, which no row made")
         elif action == "authority.snapshot":
             if "resource_id" in said:
                 self.resource(said, what)

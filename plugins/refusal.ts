@@ -90,6 +90,10 @@ export const REASONS = {
   // Of enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more
   // closely.
   ca_attached_already: invalid(409, 'This CA is attached already.'),
+  ca_relied_on: invalid(
+    409,
+    'Agents rest on this CA alone. First have another one vouch for them, or say that they shall be locked out.',
+  ),
   ca_requested: unacceptable('The request asks to be more than a client certificate.'),
   certificate_expired: unacceptable('A certificate has expired.'),
   certificate_not_yet_valid: unacceptable('A certificate is not valid yet.'),

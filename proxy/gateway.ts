@@ -5,6 +5,7 @@ import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { type Monotonic, monotonic } from '../plugins/secrets/throttle.ts'
 import { tellBroken } from './admin/expectations/tell.ts'
+import { recordTrustedCas } from './admin/record-trust.ts'
 import { bringRecordUpToDate } from './admin/record-version.ts'
 import { startTasks } from './background.ts'
 import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
@@ -261,11 +262,11 @@ async function begin(services: Services, note: Note, opening: OpenOptions): Prom
   const { clock, dataDirectory, logs } = services
   const { database } = dataDirectory
   const configDigest = configuration.digest
-  const rows = await database.alone(() =>
-    bringRecordUpToDate({ ...services, database, configDigest, at: clock() }),
-  )
-  if (rows > 0)
-    logs.log.info({ rows }, 'what is older than the second version of the record was written down')
+  const rows = await database.alone(async () => {
+    const recording = { ...services, database, configDigest, at: clock() }
+    return (await bringRecordUpToDate(recording)) + (await recordTrustedCas(recording))
+  })
+  if (rows > 0) logs.log.info({ rows }, 'what is older than this version of the record was written down')
 }
 
 /**

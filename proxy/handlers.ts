@@ -203,7 +203,7 @@ function adminContext(
   const { database, authority, names, settings } = dataDirectory
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
-    twoPerson: configuration.operators.two_person.map((kind) => `admin.${kind}` as const),
+    twoPerson: configuration.operators.two_person,
     signsIn: signsInBy(database, configuration.operators),
     sessionRules: rulesOf(configuration.operators),
     requireRehearsal: configuration.operators.require_rehearsal,

@@ -29,6 +29,7 @@ import { eraseForm, erasePage } from './dashboard/principals/erase.ts'
 import { firstCallPage } from './dashboard/principals/first-call.ts'
 import { PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
+import { trustedCasForms } from './dashboard/principals/trusted-cas.ts'
 import { usagePage } from './dashboard/principals/usage.ts'
 import { reviewedForm } from './dashboard/proof/auditors.ts'
 import { evidenceForm } from './dashboard/proof/evidence.ts'
@@ -323,9 +324,10 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       gated('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
       formDoc(`${operation.name}By${path.endsWith('/capabilities') ? 'Rehearsed' : ''}Form`, operation),
     )
-  const { mcpResources, mcpBindings, cas, organisation, secret, sessions, proposals, rehearsals, audit } =
-    OPERATIONS
+  const { agents, mcpResources, mcpBindings, cas, organisation, secret, sessions } = OPERATIONS
+  const { proposals, rehearsals, audit } = OPERATIONS
   const [tools, pki, settings, people] = [toolForms(d), pkiForms(d), settingsForms(d), proposalForms(d)]
+  const trust = trustedCasForms(d)
   const callers = ['agents', 'users', 'workloads'] as const
   const server = '/proxy/tools/{resource}'
   const asset = ({ path, serve }: (typeof ASSETS)[keyof typeof ASSETS], name: string, media: string) =>
@@ -417,6 +419,8 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
         form(`${one}/erase`, operations.erase, eraseForm(plural, d)),
       ]
     }),
+    form('/proxy/agents/{id}/trusted-cas', agents.trustCa, trust.trust),
+    form('/proxy/agents/{id}/trusted-cas/{digest}/withdraw', agents.distrustCa, trust.distrust),
     page('/proxy/agents/{id}/first-call', 'getFirstCall', 'admin.audit', firstCallPage, 'not_found'),
     page('/proxy/tools', 'getTools', 'admin.read', toolsPage),
     form('/proxy/tools', mcpResources.create, tools.register),
@@ -435,6 +439,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     page('/proxy/pki', 'getPki', 'admin.read', pkiPage),
     form('/proxy/pki', cas.attach, pki.attach),
     form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
+    form('/proxy/pki/{digest}/vouch', agents.trustCaAs, pki.vouch),
     page('/proxy/proof', 'getProof', 'admin.read', proofPage),
     read(
       '/proxy/proof/evidence',
@@ -531,6 +536,10 @@ function adminRoutes(
     route('GET', '/v1/admin/capabilities', read, capabilities.list),
     route('POST', '/v1/admin/agents/enroll/byoca', write, agents.enrollByoca),
     route('POST', '/v1/admin/agents/enroll/spiffe', write, agents.enrollSpiffe),
+    route('POST', '/v1/admin/agents/trusted-cas', write, agents.trustCaAs),
+    route('GET', '/v1/admin/agents/{id}/trusted-cas', read, agents.listTrustedCas),
+    route('POST', '/v1/admin/agents/{id}/trusted-cas', write, agents.trustCa),
+    route('DELETE', '/v1/admin/agents/{id}/trusted-cas/{digest}', read, agents.distrustCa),
     route('POST', '/v1/admin/ca/attach', write, cas.attach),
     route('GET', '/v1/admin/ca', read, cas.list),
     route('GET', '/v1/admin/ca/organisation', read, organisation.show),

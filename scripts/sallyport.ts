@@ -22,6 +22,7 @@ const VERBS: Readonly<Record<string, Row>> = {
     summary: 'print the CA certificate for clients',
     load: () => import('./verbs/ca-export.ts'),
   },
+  ca: { summary: 'say which CAs are trusted, and for whom', load: () => import('./verbs/ca.ts') },
   'admin-secret': {
     summary: 'set a new operator secret and print it once',
     load: () => import('./verbs/admin-secret.ts'),

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
-import { type Path, verifyChain } from '../x509/chain.ts'
+import { anchorsOf, type Path, verifyChain } from '../x509/chain.ts'
+import { thumbprintOf } from '../x509/thumbprint.ts'
 import { certificatesOf } from '../x509/x509.ts'
 import { checkEnrollment, type EnrolledCertificate, enrolledOf } from './enrollment.ts'
 import { isWorkloadId, uriNamesOf } from './spiffe-id.ts'
@@ -17,6 +18,8 @@ export interface SvidEnrollment {
 
 export interface EnrolledSvid extends EnrolledCertificate {
   readonly spiffeId: string
+  /** The CAs of the bundle that it chains to. Lower-case hex SHA-256 of the DER of each, sorted, each once. */
+  readonly anchors: readonly string[]
 }
 
 export interface PresentedSvid {
@@ -24,8 +27,12 @@ export interface PresentedSvid {
   readonly leafDer: Uint8Array
   /** The SPIFFE id that is enrolled. */
   readonly spiffeId: string
+  /** The CAs that it must chain to. */
   readonly bundlePems: readonly string[]
-  /** The certificates that the peer sent beside the leaf, where they are known. */
+  /**
+   * Further CA certificates that it may chain by, whoever chose them: those of them alone that a CA of the bundle has
+   * issued.
+   */
   readonly intermediatesPem?: string
   /** ms since the epoch. */
   readonly at: number
@@ -46,7 +53,9 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
     at,
   })
   const spiffeId = spiffeIdOf(path)
-  return { ...enrolledOf(path, spiffeId), spiffeId }
+  const anchors = await anchorsOf({ leafPem: svidPem, intermediatesPem: '', rootsPem: bundlePems, at })
+  const digests = new Set(anchors.map(({ x509 }) => thumbprintOf(x509.raw)))
+  return { ...enrolledOf(path, spiffeId), spiffeId, anchors: [...digests].toSorted() }
 }
 
 /**
@@ -60,13 +69,17 @@ export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
   const { leafDer, spiffeId, bundlePems, intermediatesPem = '', at } = presented
   try {
     const leaf = new X509Certificate(leafDer)
+    const bundle = bundlePems.flatMap(certificatesOf)
+    const between = certificatesOf(intermediatesPem).filter((ca) => isSignedByOne(leaf, [ca]))
     // First: anybody may send a certificate of their own making, and to read all of one may take half a
     // second.
-    if (!isSignedByOne(leaf, [...bundlePems, intermediatesPem].flatMap(certificatesOf))) return false
+    if (between.length === 0 && !isSignedByOne(leaf, bundle)) return false
     // It reads DER only, where X509Certificate would take PEM as well.
     if (uriNamesOf(leafDer)[0] !== spiffeId) return false
     const leafPem = leaf.toString()
-    const path = await verifyChain({ leafPem, intermediatesPem, rootsPem: bundlePems, at })
+    // Not those that somebody else has issued of the same key: a chain is refused that has too many.
+    const issued = between.filter((ca) => isSignedByOne(ca, bundle)).map((ca) => ca.toString())
+    const path = await verifyChain({ leafPem, intermediatesPem: issued.join(''), rootsPem: bundlePems, at })
     return spiffeIdOf(path) === spiffeId
   } catch (error) {
     if (error instanceof Error) return false

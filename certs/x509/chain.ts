@@ -77,19 +77,42 @@ export async function verifyChain(chain: Chain): Promise<Path> {
   }
 }
 
-function checkChain({ leafPem, intermediatesPem, rootsPem, at, purpose = 'client' }: Chain): Path {
-  const [leaf, ...sent] = readChain(leafPem)
-  if (!leaf) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
-  refuseMany(sent.length + countCertificates(intermediatesPem))
-  const intermediates = [...sent, ...readLinks(intermediatesPem)]
-  checkLeaf(leaf, at, purpose)
+/**
+ * Finds every trusted CA that a leaf chains to at that moment, as {@link verifyChain} finds the first. Throws as that
+ * does where there is none.
+ */
+export async function anchorsOf(chain: Chain): Promise<readonly Link[]> {
+  await verifyChain(chain)
+  const { at, purpose = 'client' } = chain
+  const passing = [...candidatesOf(chain)].filter((path) => faultOf(path, at, purpose) === null)
+  return passing.flatMap((path) => path.slice(-1))
+}
+
+function checkChain(chain: Chain): Path {
+  const { at, purpose = 'client' } = chain
   let fault: CertificateError | null = null
-  for (const path of pathsFrom([leaf], intermediates, rootsOf(rootsPem, [leaf, ...intermediates]))) {
+  for (const path of candidatesOf(chain)) {
     const found = faultOf(path, at, purpose)
     if (found === null) return path
     fault ??= found
   }
   throw fault ?? new CertificateError('chain_invalid', 'The certificate does not chain to a trusted CA.')
+}
+
+/** Reads a chain, and gives every path to a trusted CA. Throws where the leaf itself is at fault. */
+function candidatesOf({
+  leafPem,
+  intermediatesPem,
+  rootsPem,
+  at,
+  purpose = 'client',
+}: Chain): Iterable<Path> {
+  const [leaf, ...sent] = readChain(leafPem)
+  if (!leaf) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
+  refuseMany(sent.length + countCertificates(intermediatesPem))
+  const intermediates = [...sent, ...readLinks(intermediatesPem)]
+  checkLeaf(leaf, at, purpose)
+  return pathsFrom([leaf], intermediates, rootsOf(rootsPem, [leaf, ...intermediates]))
 }
 
 /**

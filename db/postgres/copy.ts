@@ -32,7 +32,7 @@ const TABLES = [
     'certificate_pins',
     'subject_keys',
   ],
-  ...['settings', 'api_keys', 'attached_cas', 'single_uses', 'signing_keys'],
+  ...['settings', 'api_keys', 'attached_cas', 'agent_trusted_cas', 'single_uses', 'signing_keys'],
   ...['mcp_resources', 'mcp_tools', 'mcp_bindings'],
   ...['operator_sessions', 'operator_identities', 'proposals', 'rehearsals'],
 ]

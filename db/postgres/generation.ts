@@ -33,6 +33,13 @@ export const candidateGeneration: Migration = {
   },
 }
 
+/** The same of the CAs that vouch for agents. */
+export const trustedCasGeneration: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const statement of triggerOf('agent_trusted_cas', [])) await sql.raw(statement).execute(db)
+  },
+}
+
 const PRINCIPAL = [
   ...[
     'principal_ref',

@@ -2,7 +2,12 @@ import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import { COMMON, inOrder, type Migrations } from '../migrate.ts'
 import { auditTree } from '../migrations/0070_audit_tree.ts'
-import { authorityGeneration, candidateGeneration, operatorGeneration } from './generation.ts'
+import {
+  authorityGeneration,
+  candidateGeneration,
+  operatorGeneration,
+  trustedCasGeneration,
+} from './generation.ts'
 import { auditGuards } from './ledger/guards.ts'
 import { auditPlaces } from './ledger/places.ts'
 import { auditLog } from './ledger/table.ts'
@@ -27,4 +32,5 @@ export const MIGRATIONS: Migrations = inOrder({
   '0062_operator_generation': operatorGeneration,
   '0065_candidate_generation': candidateGeneration,
   '0070_audit_tree': auditTree('bytea'),
+  '0074_trusted_cas_generation': trustedCasGeneration,
 })

@@ -3,7 +3,7 @@ import { candidateOf, type PinnedPrincipal, storedCapabilities } from './pins.ts
 
 /** An agent that is known by its SPIFFE id, whichever SVID it presents. */
 export interface SpiffePrincipal extends PinnedPrincipal {
-  /** The CAs its SVIDs must chain to. PEM; null: the attached ones. */
+  /** The CAs its SVIDs must chain to. PEM; null: the attached ones that vouch for it. */
   readonly bundlePem: string | null
 }
 

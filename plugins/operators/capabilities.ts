@@ -16,6 +16,14 @@ export const ADMIN_CAPABILITIES = [
   'admin.operators',
 ] as const
 
+/**
+ * The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). The first four are what
+ * demands the capability of that name; an operation may be of `settings` or `trust` beside that.
+ */
+export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust'] as const
+
+export type TwoPersonKind = (typeof TWO_PERSON_KINDS)[number]
+
 export type AdminCapability = (typeof ADMIN_CAPABILITIES)[number]
 
 /** Shorthand for people. Only what a set holds is stored, never its name. */

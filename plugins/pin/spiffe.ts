@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { isSvidOf } from '../../certs/enrollment/svid.ts'
-import { listAttachedCas } from '../../db/attached-cas.ts'
 import type { Database } from '../../db/database.ts'
 import type { PinnedPrincipal } from '../../db/principals/pins.ts'
-import { spiffePrincipal } from '../../db/principals/spiffe.ts'
+import { type SpiffePrincipal, spiffePrincipal } from '../../db/principals/spiffe.ts'
+import { spiffeCasFor } from '../../db/principals/trusted-cas.ts'
 import type { Peer } from '../plugin.ts'
 
 /** The certificates that are remembered, whose chain need not be built again. */
@@ -17,8 +17,9 @@ export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal |
 
 /**
  * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its bundle
- * now, so that rotation needs nobody. Each request asks who is enrolled and which CAs stand; that a
- * certificate chains to exactly those CAs is remembered for a minute. `pin` judges the certificate's own
+ * now, so that rotation needs nobody. The bundle is that of its enrollment, else the attached CAs that vouch for this
+ * agent (docs/protocol.md#trusted-cas); one that is attached beside them is at most an intermediate. Each request asks
+ * who is enrolled and which CAs stand; that a certificate chains to exactly those CAs is remembered for a minute. `pin` judges the certificate's own
  * dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
@@ -27,13 +28,14 @@ export function spiffePin(database: Database): SpiffeLookup {
     const spiffeId = nameOf(peer)
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
     if (!principal || spiffeId === null) return undefined
-    const bundlePems = await bundleOf(database, principal.bundlePem)
+    const { bundlePems, intermediatesPem } = await casOf(database, principal)
+    if (bundlePems.length === 0) return undefined
     // A digest: a bundle may be long, and ten thousand of them would fill the memory.
-    const key = hash('sha256', [peer.thumbprint, spiffeId, ...bundlePems].join(' '))
+    const key = hash('sha256', [peer.thumbprint, spiffeId, ...bundlePems, '', intermediatesPem].join(' '))
     const known = judged.get(key)
     if (known && at < known.until) return (await known.holds) ? principal : undefined
     // A refusal is remembered as well, and as soon as it is asked: many requests may come on one connection.
-    const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, at })
+    const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, intermediatesPem, at })
     judged.set(key, { holds, until: at + CACHE_MS })
     return (await holds) ? principal : undefined
   }
@@ -45,8 +47,13 @@ interface Judged {
   readonly until: number
 }
 
-async function bundleOf(database: Database, own: string | null): Promise<readonly string[]> {
-  return own === null ? (await listAttachedCas(database, 'spiffe')).map((ca) => ca.ca_pem) : [own]
+async function casOf(database: Database, { principal_id: id, bundlePem: own }: SpiffePrincipal) {
+  if (own !== null) return { bundlePems: [own], intermediatesPem: '' }
+  const cas = await spiffeCasFor(database, id)
+  return {
+    bundlePems: cas.flatMap(({ pem, vouches }) => (vouches ? [pem] : [])),
+    intermediatesPem: cas.flatMap(({ pem, vouches }) => (vouches ? [] : [pem])).join(''),
+  }
 }
 
 const names = new WeakMap<Peer, string | null>()

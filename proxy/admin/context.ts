@@ -8,7 +8,7 @@ import type { WalkOf } from '../../db/rehearsal/thread.ts'
 import type { Statement } from '../../db/statement.ts'
 import type { Known } from '../../plugins/audit/decision.ts'
 import type { Actor, Author } from '../../plugins/operators/actor.ts'
-import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
+import type { TwoPersonKind } from '../../plugins/operators/capabilities.ts'
 import type { BrowserSession } from '../../plugins/operators/operator.ts'
 import type { SessionRules } from '../../plugins/operators/sessions.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
@@ -49,8 +49,8 @@ export interface AdminContext {
   readonly anchors: () => Promise<readonly AnchorStanding[]>
   /** True where `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
   readonly hasEnvironmentSecret: boolean
-  /** The capabilities whose changes need two operators. */
-  readonly twoPerson: readonly AdminCapability[]
+  /** The kinds of changes that need two operators. */
+  readonly twoPerson: readonly TwoPersonKind[]
   /** Whether the identity provider's people may sign in as the operator of this name. */
   readonly signsIn: (operatorName: string) => Promise<boolean>
   /** Walks over the recorded calls, away from this thread. Rejects with the signal's reason when it fires. */

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
+import type { AdminCapability, TwoPersonKind } from '../../plugins/operators/capabilities.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { AdminContext, Caller } from './context.ts'
 import { demandAlso } from './demands.ts'
@@ -91,6 +91,10 @@ export interface Operation<T extends Takes, Output> {
     input: Input<T>,
     caller: Caller,
   ) => Promise<Result<NoInfer<Output>>>
+  /**
+   * The kind of change that it is, beside those that its demands make it (docs/operators.md#two-people). Absent: none.
+   */
+  readonly twoPersonKind?: TwoPersonKind
   /** Why it cannot wait for a second operator, and what to do instead, in a sentence. Absent: it can. */
   readonly cannotWait?: string
   /** True: it needs no second operator, though it demands what others need one for. It lets nobody do more. */

@@ -27,6 +27,7 @@ import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from './principals/kinds.t
 import { listAgents, listPrincipalsOf } from './principals/list.ts'
 import { createPrincipal, deactivate, getOne, reactivate } from './principals/principals.ts'
 import { patchCapabilities, setCapabilitiesInForm } from './principals/set-capabilities.ts'
+import { distrustForAgent, listTrustedCas, trustAs, trustForAgent } from './principals/trusted-cas.ts'
 import { proposalOperations } from './proposals/operations.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from './rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseInLines } from './rehearsals/operations.ts'
@@ -63,6 +64,10 @@ const DIRECT = {
     create: mintAgent,
     enrollByoca,
     enrollSpiffe,
+    listTrustedCas,
+    trustCa: trustForAgent,
+    trustCaAs: trustAs,
+    distrustCa: distrustForAgent,
   },
   users: {
     ...ofCallers(USER),

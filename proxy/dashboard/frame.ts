@@ -82,6 +82,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   revoked: 'Released.',
   attached: 'The CA is attached.',
   detached: 'The CA is detached.',
+  trusted: 'The CA vouches from now on.',
+  distrusted: 'The CA vouches for this agent no longer.',
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',
   reviewed: 'It is on record that you have reviewed it.',

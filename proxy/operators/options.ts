@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { TWO_PERSON_KINDS } from '../../plugins/operators/capabilities.ts'
 
 const claimValue = z.string().min(1).max(256)
 
@@ -76,11 +77,13 @@ export const operatorsOptions = z.strictObject({
   oidc: oidc.exactOptional().describe('Absent: nobody signs in but by certificate and by the secret.'),
   session,
   two_person: z
-    .array(z.enum(['grant', 'tools', 'operators']))
+    .array(z.enum(TWO_PERSON_KINDS))
     .default([])
     .describe(
-      'The kinds of changes that a second operator must confirm, from the second one on who could. Without operators ' +
-        'among them, whoever holds admin.operators can make the second person.',
+      'The kinds of changes that a second operator must confirm, from the second one on who could. grant, tools, operators ' +
+        'and settings: what demands the capability of that name; settings also: the shared secret and the keys that sign; ' +
+        'trust: the CAs that vouch for others, and for whom. Without operators among them, whoever holds admin.operators ' +
+        'can make the second person.',
     ),
   require_rehearsal: z
     .enum(['always', 'when_refusing', 'never'])

@@ -16,6 +16,7 @@ const VERBS = [
   'check-config',
   'certs',
   'ca-export',
+  'ca',
   'admin-secret',
   'secret',
   'operator',

@@ -9,6 +9,8 @@ export interface StoredPrincipal extends PrincipalState {
   readonly id: string
   /** Its bindings: the resource's id by that of each. */
   readonly bindings: ReadonlyMap<string, string>
+  /** The digests of the CAs that vouch for it; null where the tables are older. */
+  readonly trustedCas: ReadonlySet<string> | null
 }
 
 /** An MCP resource as the tables have it. */
@@ -101,7 +103,12 @@ function principalFindings(
 ): readonly string[] {
   const last = known?.states.at(-1)
   if (!known || !last) return [`principal ${stored.id} is in the tables, but no row made it`]
-  const shown = (state: PrincipalState, bindings: ReadonlyMap<string, string>): Shown => ({
+  // Of those that neither side leaves open.
+  const areCasSaid = stored.trustedCas !== null && known.trustedCas !== null
+  const shown = (
+    state: PrincipalState,
+    { bindings, trustedCas }: Pick<StoredPrincipal, 'bindings' | 'trustedCas'>,
+  ): Shown => ({
     capabilities: setOf(state.capabilities),
     is_active: String(state.isActive),
     authority_revision: String(state.revision),
@@ -109,8 +116,9 @@ function principalFindings(
     'DPoP keys': pinsAt(state.dpopJkts, at),
     spiffe_id: state.spiffeId ?? 'none',
     bindings: setOf([...bindings].map(([binding, id]) => `${binding} to ${id}`)),
+    ...(areCasSaid && { 'trusted CAs': setOf([...(trustedCas ?? [])]) }),
   })
-  return differences(`principal ${stored.id}`, shown(stored, stored.bindings), shown(last, known.bindings))
+  return differences(`principal ${stored.id}`, shown(stored, stored), shown(last, known))
 }
 
 function resourceFindings(stored: StoredResource, known: KnownResource | undefined): readonly string[] {

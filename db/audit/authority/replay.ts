@@ -22,6 +22,8 @@ export interface KnownPrincipal {
   readonly states: readonly PrincipalState[]
   /** Its bindings: the resource's id by that of each. */
   readonly bindings: Map<string, string>
+  /** The digests of the CAs that vouch for it; null where no row has said it. */
+  readonly trustedCas: Set<string> | null
 }
 
 export interface KnownTool {
@@ -60,6 +62,7 @@ export class Replay {
     if (ofCa !== null) return ofCa
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
+    if (row.action === 'authority.trusted_cas') return this.#seeTrustedCas(detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null
@@ -71,13 +74,37 @@ export class Replay {
   }
 
   // The same in both versions.
-  #seeCa(what: string, { digests, digest, kind }: Members): string | null {
+  #seeCa(what: string, detail: Members): string | null {
+    const { digests, digest, kind } = detail
     if (what === 'attached' && isTexts(digests) && isText(kind)) {
       for (const name of digests) this.cas.set(name, kind)
       return null
     }
-    if (what === 'detached' && isText(digest)) this.cas.delete(digest)
+    if (what === 'detached' && isText(digest)) {
+      this.cas.delete(digest)
+      for (const { trustedCas } of this.principals.values()) trustedCas?.delete(digest)
+    }
+    if (what === 'trusted' || what === 'distrusted') return this.#seeTrust(what, detail)
     return what !== 'attached' || isTexts(digests) ? null : 'does not say which CAs'
+  }
+
+  #seeTrust(what: 'trusted' | 'distrusted', { digest, subjects }: Members): string | null {
+    if (!isText(digest) || !isTexts(subjects)) return 'does not say which CA vouches for whom'
+    for (const subject of subjects) {
+      const known = this.principals.get(subject)
+      if (!known) return `is about ${subject}, which no row made`
+      if (what === 'trusted') known.trustedCas?.add(digest)
+      else known.trustedCas?.delete(digest)
+    }
+    return null
+  }
+
+  #seeTrustedCas({ subject, trusted_cas: digests }: Members): string | null {
+    if (!isText(subject) || !isTexts(digests)) return 'does not say which CAs vouch for whom'
+    const known = this.principals.get(subject)
+    if (!known) return `is about ${subject}, which no row made`
+    this.principals.set(subject, { ...known, trustedCas: new Set(digests) })
+    return null
   }
 
   #seeConfiguration(digest: string, detail: Members): string | null {
@@ -98,7 +125,8 @@ export class Replay {
     if (!state || !isText(subject)) return 'does not carry the state that it makes'
     const known = this.principals.get(subject)
     const bindings = what === 'erased' || !known ? new Map<string, string>() : known.bindings
-    this.principals.set(subject, { states: kept(known?.states, state), bindings })
+    const trustedCas = trustedCasBehind(what, detail, known)
+    this.principals.set(subject, { states: kept(known?.states, state), bindings, trustedCas })
     return notTheNext(known?.states, state, this.before.has(subject))
   }
 
@@ -149,10 +177,10 @@ export class Replay {
     const [state, bindings] = [principalStateOf(detail), pairsOf(detail.bindings)]
     const { subject } = detail
     if (!state || !bindings || !isText(subject)) return 'does not carry the state that it found'
-    const { states = [state], bindings: bound = new Map<string, string>() } =
-      this.principals.get(subject) ?? {}
+    const known = this.principals.get(subject)
+    const { states = [state], bindings: bound = new Map<string, string>(), trustedCas = null } = known ?? {}
     const [now, fault] = confirmed(states, state)
-    this.principals.set(subject, { states: now, bindings: bound })
+    this.principals.set(subject, { states: now, bindings: bound, trustedCas })
     for (const [binding, id] of bindings) this.#bind(binding, subject, id)
     return fault
   }
@@ -174,6 +202,23 @@ const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operat
 
 /** What changes a candidate set changes nobody's authority. */
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
+
+/**
+ * The CAs that vouch for a principal behind a row of a change: an enrollment says them, an erasure ends them. Before they
+ * were said, an enrollment by a SPIFFE id named none: null.
+ */
+function trustedCasBehind(
+  what: string,
+  { trusted_cas: digests, spiffe_id: spiffeId }: Members,
+  known: KnownPrincipal | undefined,
+): Set<string> | null {
+  if (what === 'enrolled_spiffe') return isTexts(digests) ? new Set(digests) : null
+  if (ENROLLMENTS.has(what) || what === 'erased') return new Set()
+  return known ? known.trustedCas : spiffeId === undefined ? new Set() : null
+}
+
+/** What else enrolls: by a certificate, which no CA vouches for behind that. */
+const ENROLLMENTS: ReadonlySet<string> = new Set(['created', 'enrolled_byoca'])
 
 type Numbered = PrincipalState | ResourceState
 

@@ -28,7 +28,7 @@ const OTHERS = [
     'audit_keys',
     'kysely_migration',
   ],
-  ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas'],
+  ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
 ]
 
 /** Names the views that stand where a table should that verifying reads. */
@@ -64,6 +64,7 @@ interface PrincipalRow {
 function readPrincipals(db: SQLite.Database): readonly StoredPrincipal[] {
   const pins = readPins(db)
   const bindings = readBindings(db)
+  const trustedCas = readTrustedCas(db)
   return PRINCIPALS.flatMap(({ type, table, id }) => {
     const hasPseudonyms = columnsOf(db, table).has('principal_ref')
     const rows = db.prepare<[], PrincipalRow>(
@@ -82,6 +83,7 @@ function readPrincipals(db: SQLite.Database): readonly StoredPrincipal[] {
         dpopJkts: keysOf(row),
         spiffeId: row.enrollment_method === 'spiffe' ? row.spiffe_id : null,
         bindings: bindings.get(`${type} ${row.id}`) ?? new Map<string, string>(),
+        trustedCas: trustedCas && new Set(type === 'agent' ? trustedCas.get(row.id) : []),
       }),
     )
   })
@@ -118,6 +120,15 @@ function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<stri
   )
   const pairs = grouped(rows.all(), ({ resource_id: id, binding_id: binding }) => [binding, id] as const)
   return new Map([...pairs].map(([holder, bound]) => [holder, new Map(bound)]))
+}
+
+/** The CAs that vouch for each agent; null in a database that is older. */
+function readTrustedCas(db: SQLite.Database): ReadonlyMap<string, readonly string[]> | null {
+  if (columnsOf(db, 'agent_trusted_cas').size === 0) return null
+  const rows = db.prepare<[], { holder: string; digest: string }>(
+    'select agent_id as holder, ca_digest as digest from agent_trusted_cas',
+  )
+  return grouped(rows.all(), ({ digest }) => digest)
 }
 
 function grouped<Row extends { readonly holder: string }, Value>(

@@ -10,6 +10,7 @@ export const rotateAuditKey = operation({
   name: 'rotateAuditKey',
   demands: 'admin.operators',
   action: 'audit.key_rotated',
+  twoPersonKind: 'settings',
   cannotWait: 'Rotate it on the machine itself: sallyport rotate-audit-key.',
   summary: 'Signs checkpoints of the ledger with a new key. For a day the one before signs too.',
   takes: {},

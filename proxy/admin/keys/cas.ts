@@ -2,12 +2,21 @@ import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { aside } from '../../../certs/enrollment/aside.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/attached-cas.ts'
+import {
+  type CaReliance,
+  caReliance,
+  nobodyRestsAloneOn,
+  restingAloneOn,
+} from '../../../db/principals/trusted-cas.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
 import { change } from '../change.ts'
 import type { AdminContext } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
 import { instant, pem, sha256 } from '../shapes.ts'
+
+/** The agents that a refusal to detach names. */
+const MAX_NAMED = 50
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100
@@ -24,6 +33,8 @@ const attachedCa = z
     not_after: instant,
     attached_at: instant,
     ca_pem: pem,
+    agents: z.int().meta({ description: 'How many agents in service it vouches for.' }),
+    agents_alone: z.int().meta({ description: 'For how many of them no other CA does.' }),
   })
   .meta({ id: 'AttachedCa' })
 
@@ -48,12 +59,14 @@ export async function attaching(
 }
 
 /**
- * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. Existing pins do not change.
+ * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. It vouches for nobody who is enrolled
+ * already, until an operator who enrolls says so (docs/protocol.md#trusted-cas).
  */
 export const attachCas = operation({
   name: 'attachCas',
   demands: 'admin.settings',
   action: 'ca.attached',
+  twoPersonKind: 'trust',
   summary: 'Trusts one CA, or all of a bundle, for enrollment.',
   takes: { body: attachment },
   output: z.array(attachedCa),
@@ -63,7 +76,8 @@ export const attachCas = operation({
     const made = await attaching(context, body, caller.at)
     await change(context, caller, made, 'ca_attached_already')
     const attached = await listAttachedCas(context.database, body.kind)
-    return { value: attached.filter(({ digest }) => made.detail.digests.includes(digest)).map(shown) }
+    const found = attached.filter(({ digest }) => made.detail.digests.includes(digest))
+    return { value: found.map((ca) => shown(ca)) }
   },
 })
 
@@ -77,36 +91,67 @@ export const listCas = operation({
   output: z.array(attachedCa),
   status: 200,
   reasons: [],
-  run: async ({ database }) => ({ value: (await listAttachedCas(database)).map(shown) }),
+  run: async ({ database }) => {
+    const reliance = await caReliance(database)
+    return { value: (await listAttachedCas(database)).map((ca) => shown(ca, reliance.get(ca.digest))) }
+  },
 })
 
+const lockOut = z
+  .enum(['true', 'false'])
+  .transform((text) => text === 'true')
+  .default(false)
+  .meta({
+    type: 'string',
+    enum: ['true', 'false'],
+    default: 'false',
+    description: 'True: also where agents rest on it alone, who are nobody from then on.',
+  })
+
 /**
- * DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it. A pinned certificate stays; one that is known
- * by its SPIFFE id alone does not.
+ * DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it, and it vouches for nobody any more. A pinned certificate
+ * stays. Refuses with `ca_relied_on`, which names them, where agents that are known by their SPIFFE id rest on it alone,
+ * unless `lock_out` says that they shall be nobody.
  */
 export const detach = operation({
   name: 'detachCa',
   demands: 'admin.settings',
   action: 'ca.detached',
+  twoPersonKind: 'trust',
   summary: 'Trusts a CA no longer. Pinned certificates stay.',
-  takes: { params: z.object({ digest: z.string() }) },
+  takes: { params: z.object({ digest: z.string() }), query: z.object({ lock_out: lockOut }) },
   output: z.undefined(),
   status: 204,
-  reasons: ['not_found', 'audit_unavailable'],
-  run: async (context, { params: { digest } }, caller) => {
-    const found = (await listAttachedCas(context.database)).find((ca) => ca.digest === digest)
+  reasons: ['not_found', 'ca_relied_on', 'audit_unavailable'],
+  run: async (context, { params: { digest }, query: { lock_out: locksOut } }, caller) => {
+    const { database } = context
+    const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })
-    const statements = [detachCa(context.database, digest)]
-    await change(context, caller, { action: 'ca.detached', detail: { digest, kind: found.kind }, statements })
+    const { alone = 0 } = (await caReliance(database)).get(digest) ?? {}
+    if (alone > 0 && !locksOut) {
+      const agents = await restingAloneOn(database, digest, MAX_NAMED)
+      throw new Refusal('ca_relied_on', { detail: { agents, agents_alone: alone } })
+    }
+    await change(context, caller, {
+      action: 'ca.detached',
+      detail: { digest, kind: found.kind, ...(alone > 0 && { locked_out: alone }) },
+      assertions: locksOut ? [] : [nobodyRestsAloneOn(database, digest)],
+      statements: [detachCa(database, digest)],
+    })
     return DONE
   },
 })
 
-const shown = ({ digest, kind, subject, not_after, attached_at, ca_pem }: AttachedCa) => ({
+const shown = (
+  { digest, kind, subject, not_after, attached_at, ca_pem }: AttachedCa,
+  { agents, alone }: CaReliance = { agents: 0, alone: 0 },
+) => ({
   digest,
   kind,
   subject,
   not_after,
   attached_at,
   ca_pem,
+  agents,
+  agents_alone: alone,
 })

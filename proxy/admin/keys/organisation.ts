@@ -72,6 +72,7 @@ export const setOrganisation = operation({
   name: 'setOrganisation',
   demands: 'admin.settings',
   action: 'service.organisation_set',
+  twoPersonKind: 'trust',
   summary: 'Names organisation and trust domain, once, and makes their CA anew where they become others.',
   takes: { body: answer },
   output: named,

@@ -29,6 +29,7 @@ export const rotateSecret = operation({
   name: 'rotateSecret',
   demands: 'admin.operators',
   action: 'admin.secret_rotated',
+  twoPersonKind: 'settings',
   cannotWait:
     'A secret is not kept until somebody confirms it. Set it on the machine itself: make admin-secret.',
   summary: 'Sets a new operator secret. The one before is worth nothing from then on.',
@@ -87,6 +88,7 @@ export const disableSecret = operation({
   name: 'disableSecret',
   demands: 'admin.operators',
   action: 'admin.secret_disabled',
+  twoPersonKind: 'settings',
   summary: 'Takes the operator secret out of service. Only the machine itself can take it back.',
   takes: {},
   output: z.undefined(),
@@ -119,6 +121,7 @@ export const enableSecretAgain = operation({
   name: 'enableSecret',
   demands: 'admin.operators',
   action: 'admin.secret_enabled',
+  twoPersonKind: 'settings',
   cannotWait: 'Do it on the machine itself, over the control socket.',
   summary: 'Takes the operator secret back into service. On the control socket alone.',
   takes: {},

@@ -10,6 +10,7 @@ export const rotateSigningKey = operation({
   name: 'rotateSigningKey',
   demands: 'admin.operators',
   action: 'admin.signing_key_rotated',
+  twoPersonKind: 'settings',
   cannotWait: 'Rotate it on the machine itself: make rotate-signing-key.',
   summary: 'Signs access tokens with a new key. Tokens of the one before run out.',
   takes: {},

@@ -171,7 +171,7 @@ async function replace(
   if (lowersDemands(before, fields) && !caller.demanded?.includes(GRANT)) {
     // It was changed since the caller was asked.
     demandAlso(caller, GRANT)
-    if (context.twoPerson.includes(GRANT)) throw new Refusal('precondition_failed')
+    if (context.twoPerson.includes('grant')) throw new Refusal('precondition_failed')
   }
   // What stands beside it whole, and may be long.
   const told = changed.filter((field) => field !== 'tool_capabilities')

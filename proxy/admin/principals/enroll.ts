@@ -1,20 +1,19 @@
-import { randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { aside } from '../../../certs/enrollment/aside.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
 import { listAttachedCas } from '../../../db/attached-cas.ts'
-import { deleteApiKeys, insertApiKey } from '../../../db/principals/api-keys.ts'
+import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { type AuthorityState, authorityDetail } from '../../../db/principals/authority.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
+import { distrustAll, trustCa } from '../../../db/principals/trusted-cas.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
 import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
 import type { Statement } from '../../../db/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import { hashSecret } from '../../../plugins/secrets/hash.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
@@ -22,6 +21,7 @@ import { granting } from '../demands.ts'
 import { operation } from '../operation.ts'
 import { capabilities, displayName, shortName } from '../parse.ts'
 import { pem as shownPem } from '../shapes.ts'
+import { newApiKey } from './api-key.ts'
 import { alone, newSubjectKey } from './authority.ts'
 import { jktOf, publicJwk } from './dpop-jwk.ts'
 import { AGENT, idOf, spiffeIdOf } from './kinds.ts'
@@ -176,13 +176,17 @@ export const enrollSpiffe = operation({
       bundlePems: bundle === null ? await attached(context, 'spiffe') : [bundle],
       at: caller.at,
     }
-    const certificate = await aside.ask('checkSvid', enrolling).catch(certificateRefusal)
+    const { anchors, ...certificate } = await aside.ask('checkSvid', enrolling).catch(certificateRefusal)
+    const { database } = context
     const id = idOf(AGENT, context.organisation, body.agent_name)
-    const statements = [setSpiffeBundle(context.database, id, bundle)]
-    return answer(
-      AGENT,
-      await enroll(context, caller, { ...body, certificate, method: 'spiffe', statements }),
-    )
+    // Those alone that it chains to: what else is attached, somebody without a say in enrollment has attached.
+    const trustedCas = bundle === null ? anchors : []
+    const statements = [
+      setSpiffeBundle(database, id, bundle),
+      ...trustedCas.map((digest) => trustCa(database, id, { digest, ...by(caller) })),
+    ]
+    const enrollment = { ...body, certificate, method: 'spiffe', trustedCas, statements } as const
+    return answer(AGENT, await enroll(context, caller, enrollment))
   },
 })
 
@@ -194,6 +198,8 @@ interface Enrollment {
   readonly dpop_jwk?: z.output<typeof publicJwk> | undefined
   readonly certificate: Pick<EnrolledCertificate, 'thumbprint' | 'notBefore' | 'notAfter' | 'spiffeId'>
   readonly method: EnrollmentMethod
+  /** The digests of the attached CAs that vouch for it. Absent: it is known by its certificate. */
+  readonly trustedCas?: readonly string[]
   /** Further writes of the same transaction. */
   readonly statements?: readonly Statement[]
 }
@@ -255,6 +261,7 @@ async function store(
       ...authorityDetail(subject, (before?.authority_revision ?? 0) + 1, state),
       cert_thumbprint: thumbprint,
       enrollment_method: method,
+      ...(enrollment.trustedCas && { trusted_cas: enrollment.trustedCas }),
       ...(before && { again: true, previous: before.capabilities }),
     },
     assertions: [namesUnchanged(database, context)],
@@ -264,6 +271,7 @@ async function store(
             reEnroll(database, { ...principal, revision: before.revision }),
             retirePins(database, { type: 'agent', id, graceUntil: null }),
             deleteApiKeys(database, principal),
+            distrustAll(database, id),
           ]
         : [insertPrincipal(database, principal)]),
       newSubjectKey(context, principal),
@@ -271,22 +279,6 @@ async function store(
       ...(enrollment.statements ?? []),
     ],
   })
-}
-
-/** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */
-async function newApiKey(
-  { database, organisation }: AdminContext,
-  { at }: Caller,
-  name: string,
-): Promise<{ readonly apiKey: string; readonly statements: readonly Statement[] }> {
-  const keyId = randomBytes(8).toString('hex')
-  const apiKey = `sk_${keyId}_${randomBytes(32).toString('base64url')}`
-  const principalId = idOf(AGENT, organisation, name)
-  const keyHash = await hashSecret(apiKey)
-  return {
-    apiKey,
-    statements: [insertApiKey(database, { keyId, type: 'agent', principalId, keyHash }, at)],
-  }
 }
 
 async function attached({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {

@@ -3,6 +3,7 @@ import { deletePrincipalBindings } from '../../../db/mcp/bindings.ts'
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { deletePins } from '../../../db/principals/pins.ts'
 import { deleteSubjectKeys } from '../../../db/principals/subject-keys.ts'
+import { distrustAll } from '../../../db/principals/trusted-cas.ts'
 import { blankPrincipal, deleteUser, setSpiffeBundle } from '../../../db/principals/write.ts'
 import { by } from '../change.ts'
 import { enrolling } from '../demands.ts'
@@ -44,7 +45,7 @@ export const erase = (kind: Kind) =>
           type === 'user'
             ? deleteUser(database, id, revision)
             : blankPrincipal(database, { type, id, revision, ...by(caller) }),
-          ...(type === 'agent' ? [setSpiffeBundle(database, id, null)] : []),
+          ...(type === 'agent' ? [setSpiffeBundle(database, id, null), distrustAll(database, id)] : []),
           deletePins(database, type, id),
           deleteApiKeys(database, { type, id }),
           deletePrincipalBindings(database, type, id),

@@ -32,13 +32,16 @@ export type Waiting =
  * operator holds that one. Whoever is on the machine itself waits for nobody.
  */
 export async function waitsForSecond<T extends Takes, Output>(
-  { harmless, action }: Operation<T, Output>,
+  { harmless, action, demands, twoPersonKind: kind }: Operation<T, Output>,
   { database, twoPerson }: AdminContext,
   demanded: readonly AdminCapability[],
   { actor }: Caller,
 ): Promise<Waiting> {
   const exempt = harmless || actor.via === 'socket' || action === 'admin.read'
-  const needed = exempt ? [] : demanded.filter((capability) => twoPerson.includes(capability))
+  const isListed = (capability: AdminCapability): boolean =>
+    twoPerson.some((one) => capability === `admin.${one}`) ||
+    (capability === demands && kind !== undefined && twoPerson.includes(kind))
+  const needed = exempt ? [] : demanded.filter(isListed)
   const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
   if (holders.some((list) => list.length >= 2)) return { waits: true }
   // Many changes may stand in line while the second one comes.

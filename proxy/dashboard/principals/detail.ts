@@ -23,6 +23,7 @@ import { capabilitiesCard, type Typed } from './capabilities-card.ts'
 import { type Detailed, detailOf } from './detailed.ts'
 import { eraseLink } from './erase.ts'
 import { PAGES, type Plural } from './kinds.ts'
+import { trustedCasCard } from './trusted-cas.ts'
 
 /** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
 export const detailPage =
@@ -80,6 +81,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
   ])}
 <p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Take back into service', fields)}</p>
 ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
+${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, id, facts) : html``}
 ${when(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recent(dashboard, id, facts)}`

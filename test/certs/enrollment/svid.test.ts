@@ -70,6 +70,7 @@ await t.test(
       notBefore: AT - DAY_MS,
       notAfter: AT + DAY_MS,
       spiffeId: ID,
+      anchors: [thumbprintOf(root.x509.raw)],
     })
     for (const id of ['spiffe://prod.example/a', 'spiffe://sallyport.local/acme/bot', 'spiffe://a_b/x/Y.z/-'])
       t.equal(await svidReason(...USAGES, named(id)), 'accepted', id)

@@ -97,6 +97,10 @@ t.test('C1 every difference between the tables and what the rows say is a findin
     ['delete from mcp_bindings', /bindings \[\], the ledger says \[mcpb_1 to mcpr_1\]/],
     ["update mcp_bindings set principal_id = 'acme::workload::job', principal_type = 'workload'", /bindings/],
     ['delete from mcp_resources', /resource mcpr_1 is in the ledger, but not in the tables/],
+    [
+      "insert into agent_trusted_cas values ('acme::bot', 'ca1', 'x', null)",
+      /trusted CAs \[ca1\], the ledger says \[\]/,
+    ],
     ['delete from attached_cas', /attached CAs: .* ca1 nothing/],
     [
       "insert into attached_cas values ('ca2', 'spiffe', 'x', 'x', 'x', 'x')",

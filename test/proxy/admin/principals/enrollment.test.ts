@@ -152,7 +152,10 @@ await t.test(
     await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: [] })
     t.equal((await chat(gateway, identity('acme::bot', rotated))).status, 403, 'and is gated like any other')
     const [{ digest }] = (await gateway.admin('GET', '/v1/admin/ca')).json
-    t.equal((await gateway.admin('DELETE', `/v1/admin/ca/${digest}`)).status, 204)
+    const relied = await gateway.admin('DELETE', `/v1/admin/ca/${digest}`)
+    t.strictSame([relied.status, relied.json.reason], [409, 'ca_relied_on'])
+    t.match(relied.json.detail, { agents: ['acme::bot'], agents_alone: 1 })
+    t.equal((await gateway.admin('DELETE', `/v1/admin/ca/${digest}?lock_out=true`)).status, 204)
     const later = await spire.svid(id)
     t.equal(
       (await chat(gateway, identity('acme::bot', later))).status,

@@ -99,6 +99,7 @@ export const BESIDE: readonly DatabaseEdit[] = [
     'delete from mcp_bindings',
     "update mcp_bindings set binding_id = 'mcpb_9'",
     `insert into mcp_bindings (binding_id, principal_type, principal_id, resource_id, created_at) values ('mcpb_2', 'workload', 'acme::workload::job', 'mcpr_1', ${T})`,
+    `insert into agent_trusted_cas values ('acme::bot', 'ca1', ${T}, null)`,
     'delete from attached_cas',
     "update attached_cas set kind = 'byoca'",
     `insert into attached_cas (digest, kind, ca_pem, subject, not_after, attached_at) values ('ca2', 'spiffe', 'x', 'x', ${T}, ${T})`,

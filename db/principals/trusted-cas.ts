@@ -1,0 +1,234 @@
+import { sql } from 'kysely'
+import type { AttachedCa } from '../attached-cas.ts'
+import type { Database } from '../database.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+
+/** An attached CA of the kind `spiffe`, as one agent stands to it. */
+export interface SpiffeCa {
+  readonly pem: string
+  /** Whether it vouches for that agent. */
+  readonly vouches: boolean
+}
+
+/**
+ * Reads the attached CAs of the kind `spiffe`, oldest first, and which of them vouch for an agent. One question, by
+ * primary keys: each request of an SVID asks it.
+ */
+export async function spiffeCasFor({ kysely }: Database, agentId: string): Promise<readonly SpiffeCa[]> {
+  const rows = await kysely
+    .selectFrom('attached_cas as c')
+    .leftJoin('agent_trusted_cas as t', (join) =>
+      join.onRef('t.ca_digest', '=', 'c.digest').on('t.agent_id', '=', agentId),
+    )
+    .select(['c.ca_pem', 't.agent_id'])
+    .where('c.kind', '=', 'spiffe')
+    .orderBy('c.attached_at')
+    .orderBy('c.digest')
+    .execute()
+  return rows.map(({ ca_pem: pem, agent_id: agent }) => ({ pem, vouches: agent !== null }))
+}
+
+/** A CA that vouches for an agent, and since when. RFC 3339. */
+export interface TrustedCa extends Pick<AttachedCa, 'digest' | 'subject' | 'not_after'> {
+  readonly trusted_at: string
+  /** By the name in the ledger. Null: since before it was asked. */
+  readonly trusted_by: string | null
+}
+
+/** The CAs that vouch for an agent, oldest first. */
+export function trustedCasOf({ kysely }: Database, agentId: string): Promise<TrustedCa[]> {
+  return kysely
+    .selectFrom('agent_trusted_cas as t')
+    .innerJoin('attached_cas as c', 'c.digest', 't.ca_digest')
+    .select(['c.digest', 'c.subject', 'c.not_after', 't.trusted_at', 't.trusted_by'])
+    .where('t.agent_id', '=', agentId)
+    .orderBy('t.trusted_at')
+    .orderBy('c.digest')
+    .execute()
+}
+
+/** How many agents in service a CA vouches for, and for how many of them no other does. */
+export interface CaReliance {
+  readonly agents: number
+  readonly alone: number
+}
+
+/** Counts who rests on each CA, by its digest. A CA that nobody rests on is not in it. */
+export async function caReliance({ kysely }: Database): Promise<ReadonlyMap<string, CaReliance>> {
+  const rows = await kysely
+    .selectFrom('agent_trusted_cas as t')
+    .innerJoin('internal_agents as a', 'a.agent_id', 't.agent_id')
+    .innerJoin(
+      (from) =>
+        from
+          .selectFrom('agent_trusted_cas')
+          .select(['agent_id', sql<number>`count(*)`.as('cas')])
+          .groupBy('agent_id')
+          .as('n'),
+      (join) => join.onRef('n.agent_id', '=', 't.agent_id'),
+    )
+    .select('t.ca_digest')
+    .select([
+      sql<number>`count(*)`.as('agents'),
+      sql<number>`sum(case when n.cas = 1 then 1 else 0 end)`.as('alone'),
+    ])
+    .where('a.is_active', '=', 1)
+    .groupBy('t.ca_digest')
+    .execute()
+  return new Map(
+    rows.map(({ ca_digest: digest, agents, alone }) => [
+      digest,
+      { agents: Number(agents), alone: Number(alone) },
+    ]),
+  )
+}
+
+/** The agents in service that a CA vouches for and no other does, by id: at most `most`. */
+export async function restingAloneOn(db: Database, digest: string, most: number): Promise<readonly string[]> {
+  const rows = await aloneOn(db, digest).orderBy('t.agent_id').limit(most).execute()
+  return rows.map(({ agent_id: id }) => id)
+}
+
+/** Asserts that there is none of them. */
+export function nobodyRestsAloneOn(db: Database, digest: string): Assertion {
+  const question = db.kysely
+    .selectNoFrom(sql.lit(1).as('holds'))
+    .where((row) => row.not(row.exists(aloneOn(db, digest))))
+  return { sql: question.compile().sql, parameters: [digest, digest] }
+}
+
+const aloneOn = ({ kysely }: Database, digest: string) =>
+  kysely
+    .selectFrom('agent_trusted_cas as t')
+    .innerJoin('internal_agents as a', 'a.agent_id', 't.agent_id')
+    .select('t.agent_id')
+    .where('t.ca_digest', '=', digest)
+    .where('a.is_active', '=', sql.lit(1 as const))
+    .where((row) =>
+      row.not(
+        row.exists(
+          row
+            .selectFrom('agent_trusted_cas as o')
+            .select('o.agent_id')
+            .whereRef('o.agent_id', '=', 't.agent_id')
+            .where('o.ca_digest', '<>', digest),
+        ),
+      ),
+    )
+
+/** The agents, deactivated ones too, that one CA vouches for and another one does not, by id. */
+export async function restingOnFirstAlone(
+  { kysely }: Database,
+  first: string,
+  second: string,
+): Promise<readonly string[]> {
+  const rows = await kysely
+    .selectFrom('agent_trusted_cas as t')
+    .leftJoin('agent_trusted_cas as o', (join) =>
+      join.onRef('o.agent_id', '=', 't.agent_id').on('o.ca_digest', '=', second),
+    )
+    .select('t.agent_id')
+    .where('t.ca_digest', '=', first)
+    .where('o.agent_id', 'is', null)
+    .orderBy('t.agent_id')
+    .execute()
+  return rows.map(({ agent_id: id }) => id)
+}
+
+/** Every agent whose SVIDs chain to attached CAs, deactivated ones too, and the digests of those that vouch for it. */
+export async function everyTrustedCa({ kysely }: Database): Promise<ReadonlyMap<string, readonly string[]>> {
+  const rows = await kysely
+    .selectFrom('internal_agents as a')
+    .leftJoin('agent_trusted_cas as t', 't.agent_id', 'a.agent_id')
+    .select(['a.agent_id', 't.ca_digest'])
+    .where('a.enrollment_method', '=', 'spiffe')
+    .where('a.spiffe_id', 'is not', null)
+    .orderBy('a.agent_id')
+    .orderBy('t.ca_digest')
+    .execute()
+  const found = new Map<string, string[]>()
+  for (const { agent_id: id, ca_digest: digest } of rows) {
+    const digests = found.get(id) ?? []
+    if (digest !== null) digests.push(digest)
+    found.set(id, digests)
+  }
+  return found
+}
+
+interface NewTrust {
+  readonly digest: string
+  /** ms since the epoch. */
+  readonly at: number
+  readonly by?: string | undefined
+}
+
+/**
+ * Has a CA vouch for an agent. Changes no row where no CA of the kind `spiffe` of that digest is attached; the database
+ * refuses one that vouches already.
+ */
+export function trustCa({ kysely }: Database, agentId: string, { digest, at, by }: NewTrust): Statement {
+  const query = kysely
+    .insertInto('agent_trusted_cas')
+    .columns(['agent_id', 'ca_digest', 'trusted_at', 'trusted_by'])
+    .expression((from) =>
+      from
+        .selectFrom('attached_cas as c')
+        .select([
+          sql<string>`${agentId}`.as('agent_id'),
+          'c.digest',
+          sql<string>`${timestamp(at)}`.as('trusted_at'),
+          sql<string | null>`${by ?? null}`.as('trusted_by'),
+        ])
+        .where('c.digest', '=', digest)
+        .where('c.kind', '=', 'spiffe'),
+    )
+  return statementOf(query.compile(), 1)
+}
+
+/**
+ * Has a CA vouch for every agent that another one vouches for, whom it does not vouch for yet: `count` of them, else
+ * nothing changes.
+ */
+export function trustCaAs(
+  { kysely }: Database,
+  other: string,
+  count: number,
+  { digest, at, by }: NewTrust,
+): Statement {
+  const query = kysely
+    .insertInto('agent_trusted_cas')
+    .columns(['agent_id', 'ca_digest', 'trusted_at', 'trusted_by'])
+    .expression((from) =>
+      from
+        .selectFrom('agent_trusted_cas as t')
+        .innerJoin('attached_cas as c', (join) =>
+          join.on('c.digest', '=', digest).on('c.kind', '=', 'spiffe'),
+        )
+        .leftJoin('agent_trusted_cas as o', (join) =>
+          join.onRef('o.agent_id', '=', 't.agent_id').onRef('o.ca_digest', '=', 'c.digest'),
+        )
+        .select([
+          't.agent_id',
+          'c.digest',
+          sql<string>`${timestamp(at)}`.as('trusted_at'),
+          sql<string | null>`${by ?? null}`.as('trusted_by'),
+        ])
+        .where('t.ca_digest', '=', other)
+        .where('o.agent_id', 'is', null),
+    )
+  return statementOf(query.compile(), count)
+}
+
+/** Has a CA vouch for an agent no longer. */
+export function distrustCa({ kysely }: Database, agentId: string, digest: string): Statement {
+  const query = kysely
+    .deleteFrom('agent_trusted_cas')
+    .where('agent_id', '=', agentId)
+    .where('ca_digest', '=', digest)
+  return statementOf(query.compile(), 1)
+}
+
+/** Has no CA vouch for an agent any more: its name is somebody else's from here on, or nobody's. */
+export function distrustAll({ kysely }: Database, agentId: string): Statement {
+  return statementOf(kysely.deleteFrom('agent_trusted_cas').where('agent_id', '=', agentId).compile())
+}

@@ -1,0 +1,22 @@
+import { randomBytes } from 'node:crypto'
+import { insertApiKey } from '../../../db/principals/api-keys.ts'
+import type { Statement } from '../../../db/statement.ts'
+import { hashSecret } from '../../../plugins/secrets/hash.ts'
+import type { AdminContext, Caller } from '../context.ts'
+import { AGENT, idOf } from './kinds.ts'
+
+/** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */
+export async function newApiKey(
+  { database, organisation }: AdminContext,
+  { at }: Caller,
+  name: string,
+): Promise<{ readonly apiKey: string; readonly statements: readonly Statement[] }> {
+  const keyId = randomBytes(8).toString('hex')
+  const apiKey = `sk_${keyId}_${randomBytes(32).toString('base64url')}`
+  const principalId = idOf(AGENT, organisation, name)
+  const keyHash = await hashSecret(apiKey)
+  return {
+    apiKey,
+    statements: [insertApiKey(database, { keyId, type: 'agent', principalId, keyHash }, at)],
+  }
+}

@@ -1,0 +1,191 @@
+import { z } from 'zod'
+import { listAttachedCas } from '../../../db/attached-cas.ts'
+import { portionsOf } from '../../../db/pages.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import { spiffePrincipal } from '../../../db/principals/spiffe.ts'
+import {
+  distrustCa,
+  restingOnFirstAlone,
+  trustCa,
+  trustCaAs,
+  trustedCasOf,
+} from '../../../db/principals/trusted-cas.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { by, change, changeAll, onLatest } from '../change.ts'
+import type { AdminContext } from '../context.ts'
+import { DONE, operation } from '../operation.ts'
+import { author, instant, sha256 } from '../shapes.ts'
+import { alone } from './authority.ts'
+import { AGENT } from './kinds.ts'
+import { params } from './principals.ts'
+import { objectOf, principalOf } from './view.ts'
+
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be the SHA-256 of a CA, in lower-case hex')
+
+const trustedCas = z
+  .strictObject({
+    own_bundle: z
+      .boolean()
+      .meta({ description: 'True: its enrollment named CAs of its own, and no other counts.' }),
+    cas: z.array(
+      z.strictObject({
+        digest: sha256,
+        subject: z.string(),
+        not_after: instant,
+        trusted_at: instant,
+        trusted_by: author,
+      }),
+    ),
+  })
+  .meta({ id: 'TrustedCas' })
+
+/** GET /v1/admin/agents/{id}/trusted-cas: the attached CAs that vouch for an agent, oldest first. */
+export const listTrustedCas = operation({
+  name: 'listAgentTrustedCas',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Lists the attached CAs that vouch for an agent that is known by its SPIFFE id.',
+  takes: { params },
+  output: trustedCas,
+  status: 200,
+  reasons: ['not_found'],
+  run: async (context, { params: { id } }) => ({ value: await shownOf(context, id) }),
+})
+
+/**
+ * POST /v1/admin/agents/{id}/trusted-cas: has an attached CA vouch for an agent: any SVID of its id that chains to that
+ * CA is this agent, from the next request on (docs/protocol.md#trusted-cas). Refuses with `conflict` where it does
+ * already, and where the agent is not known by its SPIFFE id, or rests on a bundle of its own.
+ */
+export const trustForAgent = operation({
+  name: 'trustCaForAgent',
+  demands: 'admin.enroll',
+  action: 'ca.trusted',
+  twoPersonKind: 'trust',
+  object: objectOf(AGENT),
+  summary: 'Has an attached CA vouch for an agent: an SVID of its id by that CA is this agent.',
+  takes: { params, body: z.strictObject({ digest }) },
+  output: trustedCas,
+  status: 200,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  example: { digest: 'f'.repeat(64) },
+  run: (context, { params: { id }, body }, caller) =>
+    alone(context, AGENT, id, async () => {
+      const { database } = context
+      const record = await principalOf(context, AGENT, id)
+      await checkRestsOnAttached(context, record)
+      await checkAttached(context, body)
+      await change(
+        context,
+        caller,
+        {
+          action: 'ca.trusted',
+          detail: { digest: body.digest, subjects: [record.principal_ref] },
+          statements: [trustCa(database, id, { digest: body.digest, ...by(caller) })],
+        },
+        'conflict',
+      )
+      return { value: await shownOf(context, id) }
+    }),
+})
+
+/** DELETE /v1/admin/agents/{id}/trusted-cas/{digest}: holds at the agent's very next call. */
+export const distrustForAgent = operation({
+  name: 'distrustCaForAgent',
+  demands: 'admin.enroll',
+  action: 'ca.distrusted',
+  twoPersonKind: 'trust',
+  object: objectOf(AGENT),
+  summary: 'Has a CA vouch for an agent no longer.',
+  takes: { params: params.extend({ digest: z.string() }) },
+  output: z.undefined(),
+  status: 204,
+  reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { id, digest: gone } }, caller) => {
+    const { database } = context
+    const record = await principalOf(context, AGENT, id)
+    const found = (await trustedCasOf(database, id)).some(({ digest: one }) => one === gone)
+    if (!found) throw new Refusal('not_found', { message: 'No CA of this digest vouches for this agent.' })
+    await change(context, caller, {
+      action: 'ca.distrusted',
+      detail: { digest: gone, subjects: [record.principal_ref] },
+      statements: [distrustCa(database, id, gone)],
+    })
+    return DONE
+  },
+})
+
+/** The agents that one row names. */
+const PORTION = 200
+
+/**
+ * POST /v1/admin/agents/trusted-cas: has an attached CA vouch for every agent that another one vouches for, deactivated
+ * ones too, so that a CA can be replaced without an outage (docs/protocol.md#trusted-cas). All of them, or none.
+ */
+export const trustAs = operation({
+  name: 'trustCaAs',
+  demands: 'admin.enroll',
+  action: 'ca.trusted',
+  twoPersonKind: 'trust',
+  summary: 'Has an attached CA vouch for every agent that another one vouches for.',
+  takes: { body: z.strictObject({ digest, as: digest }) },
+  output: z.strictObject({ agents: z.int() }),
+  status: 200,
+  reasons: ['precondition_failed', 'audit_unavailable'],
+  example: { digest: 'f'.repeat(64), as: '0'.repeat(64) },
+  run: async (context, { body: { digest: added, as: other } }, caller) => {
+    const { database } = context
+    await checkAttached(context, { digest: added, as: other })
+    const count = await onLatest(
+      () => restingOnFirstAlone(database, other, added),
+      async (agents) => {
+        if (agents.length === 0) return 0
+        await changeAll(context, caller, {
+          statements: [trustCaAs(database, other, agents.length, { digest: added, ...by(caller) })],
+          notes: portionsOf(agents, PORTION).map((subjects) => ({
+            action: 'ca.trusted',
+            detail: { digest: added, as: other, subjects },
+          })),
+        })
+        return agents.length
+      },
+    )
+    return { value: { agents: count } }
+  },
+})
+
+async function shownOf(context: AdminContext, id: string) {
+  const { database } = context
+  const record = await principalOf(context, AGENT, id)
+  const known = await spiffeAgent(context, record)
+  return { own_bundle: (known?.bundlePem ?? null) !== null, cas: await trustedCasOf(database, id) }
+}
+
+async function spiffeAgent(
+  { database }: AdminContext,
+  { principal_id: id, spiffe_id: spiffeId }: PrincipalRecord,
+) {
+  const found = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
+  return found?.principal_id === id ? found : undefined
+}
+
+async function checkRestsOnAttached(context: AdminContext, record: PrincipalRecord): Promise<void> {
+  const known = await spiffeAgent(context, record)
+  if (!known) throw new Refusal('conflict', { message: 'This agent is not known by a SPIFFE id.' })
+  if (known.bundlePem === null) return
+  throw new Refusal('conflict', {
+    message: 'This agent rests on the CAs that its enrollment named: deactivate it, and enroll it again.',
+  })
+}
+
+/** Refuses with `body_unprocessable` each field that names no attached CA of the kind `spiffe`. */
+async function checkAttached(
+  { database }: AdminContext,
+  named: Readonly<Record<string, string>>,
+): Promise<void> {
+  const attached = await listAttachedCas(database, 'spiffe')
+  const problems = Object.entries(named)
+    .filter(([, one]) => !attached.some((ca) => ca.digest === one))
+    .map(([field]) => ({ field, message: 'is no attached CA of the kind spiffe' }))
+  if (problems.length > 0) throw unprocessable(problems)
+}

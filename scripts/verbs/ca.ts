@@ -1,0 +1,142 @@
+import { readFile } from 'node:fs/promises'
+import { type Call, expect } from '../admin/call.ts'
+import { DOOR_NOTES } from '../admin/door.ts'
+import { columns, jsonLines } from '../admin/printable.ts'
+import { type Say, subcommandOf } from '../admin/subcommand.ts'
+import { subcommandsOf } from '../admin/subcommands.ts'
+import { commandOf } from '../command.ts'
+
+const CAS = '/v1/admin/ca'
+const AGENTS = '/v1/admin/agents'
+
+/** A CA as the admin API lists it (docs/protocol.md#cas). */
+interface ListedCa {
+  readonly digest: string
+  readonly kind: string
+  readonly subject: string
+  readonly not_after: string
+  readonly agents: number
+  readonly agents_alone: number
+}
+
+const list = subcommandOf({
+  takes: '',
+  about: 'every attached CA, and how many agents rest on it, how many on it alone',
+  options: { json: { type: 'boolean', default: false, description: 'as the admin API says it' } },
+  work:
+    ({ json }) =>
+    async (call, say) => {
+      const all = await attachedCas(call)
+      if (json) return say(...jsonLines(all))
+      if (all.length === 0) return say('no CA is attached')
+      const rows = all.map((ca) => [
+        ...[ca.digest, ca.kind, ca.not_after.slice(0, 10)],
+        ...[String(ca.agents), String(ca.agents_alone), ca.subject],
+      ])
+      say(...columns([['DIGEST', 'KIND', 'ENDS', 'AGENTS', 'ALONE', 'SUBJECT'], ...rows]))
+    },
+})
+
+const attach = subcommandOf({
+  takes: 'FILE',
+  about: 'attach the CAs of a PEM file: they vouch for nobody who is enrolled already',
+  options: {
+    kind: { type: 'string', value: 'KIND', description: 'spiffe, or organisation' },
+  },
+  work: ({ kind }, [file, ...rest]) => {
+    if (!file || rest.length > 0 || kind === undefined)
+      throw new Error('say which file and what for: sallyport ca attach FILE --kind spiffe')
+    return async (call, say) => {
+      const body = { ca_pem: await readFile(file, 'utf8'), kind }
+      // The admin API's own shape, of the version that runs.
+      const made = expect(await call('POST', `${CAS}/attach`, body), 201) as unknown as readonly ListedCa[]
+      say(...made.map(({ digest, subject }) => `attached ${digest} ${subject}`))
+    }
+  },
+})
+
+const detach = subcommandOf({
+  takes: 'DIGEST',
+  about: 'trust a CA no longer',
+  options: {
+    'lock-out': {
+      type: 'boolean',
+      default: false,
+      description: 'also where agents rest on it alone: nobody can call as one of them from then on',
+    },
+  },
+  work: ({ 'lock-out': locksOut }, [prefix, ...rest]) => {
+    if (!prefix || rest.length > 0) throw new Error('say which: sallyport ca detach DIGEST')
+    return async (call, say) => {
+      const { digest } = await caOf(call, prefix)
+      expect(await call('DELETE', `${CAS}/${digest}${locksOut ? '?lock_out=true' : ''}`), 204)
+      say(`${digest} is detached`)
+    }
+  },
+})
+
+const trust = subcommandOf({
+  takes: 'DIGEST AGENT…',
+  about: `have a CA vouch for agents by their ids: an SVID of their SPIFFE id by that CA is that agent;
+or with --agents-of for all agents of another one, which can be detached then`,
+  options: {
+    'agents-of': { type: 'string', value: 'DIGEST', description: 'whoever this CA vouches for' },
+  },
+  work: ({ 'agents-of': as }, [prefix, ...ids]) => {
+    if (!prefix || (as === undefined) === (ids.length === 0))
+      throw new Error('say for whom: sallyport ca trust DIGEST AGENT…, or --agents-of DIGEST')
+    return async (call, say) => {
+      const { digest } = await caOf(call, prefix)
+      if (as !== undefined) return trustAs(call, say, digest, (await caOf(call, as)).digest)
+      for (const id of ids) {
+        expect(await call('POST', trustedCasOf(id), { digest }), 200)
+        say(`${digest} vouches for ${id}`)
+      }
+    }
+  },
+})
+
+async function trustAs(call: Call, say: Say, digest: string, as: string): Promise<void> {
+  const { agents } = expect(await call('POST', `${AGENTS}/trusted-cas`, { digest, as }), 200)
+  say(`${digest} vouches for ${String(agents)} more`)
+}
+
+const distrust = subcommandOf({
+  takes: 'DIGEST AGENT…',
+  about: 'have it vouch for them no longer, from their next call on',
+  options: {},
+  work: (_, [prefix, ...ids]) => {
+    if (!prefix || ids.length === 0) throw new Error('say for whom: sallyport ca distrust DIGEST AGENT…')
+    return async (call, say) => {
+      const { digest } = await caOf(call, prefix)
+      for (const id of ids) {
+        expect(await call('DELETE', `${trustedCasOf(id)}/${digest}`), 204)
+        say(`${digest} does not vouch for ${id} any more`)
+      }
+    }
+  },
+})
+
+const trustedCasOf = (id: string): string => `${AGENTS}/${encodeURIComponent(id)}/trusted-cas`
+
+const attachedCas = async (call: Call): Promise<readonly ListedCa[]> =>
+  // The admin API's own shape, of the version that runs.
+  expect(await call('GET', CAS), 200) as unknown as readonly ListedCa[]
+
+/** Finds the one attached CA whose digest begins so. Throws one sentence. */
+async function caOf(call: Call, prefix: string): Promise<ListedCa> {
+  const [found, ...more] = (await attachedCas(call)).filter(({ digest }) => digest.startsWith(prefix))
+  if (found && more.length === 0) return found
+  throw new Error(`${found ? 'more than one' : 'no'} attached CA has a digest that begins with ${prefix}`)
+}
+
+const { perform: _, ...verb } = subcommandsOf({
+  name: 'ca',
+  about: `Says which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
+  verbs: { list, attach, trust, distrust, detach },
+  notes:
+    'DIGEST: the beginning of one is enough. A certificate of this gateway’s own CA: sallyport ca-export.',
+  helpCommand: commandOf('sallyport ARGS="ca --help"', 'ca --help'),
+})
+
+export { verb }

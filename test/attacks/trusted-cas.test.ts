@@ -1,0 +1,239 @@
+import t from 'tap'
+import { byCorporateCa, trustDomain } from '../support/foreign.ts'
+import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
+import { as, onTheMachine, operatorNamed, operatorOnTheMachine } from '../support/operators.ts'
+
+type Domain = Awaited<ReturnType<typeof trustDomain>>
+
+const ID = 'spiffe://spire.test/ns/prod/sa/pay'
+
+const identity = async (domain: Domain, id = ID): Promise<Identity> => {
+  const { certPem, keyPem } = await domain.svid(id)
+  return { id: 'acme::pay', cert: certPem, key: keyPem }
+}
+
+const chat = async (gateway: TestGateway, who: Identity) =>
+  (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status
+
+const attach = async (gateway: TestGateway, { caPem }: Domain): Promise<string> =>
+  (await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: caPem, kind: 'spiffe' })).json[0].digest
+
+async function enroll(gateway: TestGateway, domain: Domain, name = 'pay', id = ID) {
+  const { certPem, keyPem } = await domain.svid(id)
+  const body = { agent_name: name, capabilities: ['llm.chat'], svid_pem: certPem, svid_key_pem: keyPem }
+  const { status, json } = await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', body)
+  if (status !== 201) throw new Error(JSON.stringify(json))
+}
+
+await t.test('H7 whoever holds admin.settings alone attaches a CA, and is no agent by it', async (t) => {
+  const gateway = await testGateway(t)
+  const spire = await trustDomain()
+  await attach(gateway, spire)
+  await enroll(gateway, spire)
+  const mallory = as(gateway, await operatorNamed(gateway, 'mallory', ['admin.settings']))
+  const own = await trustDomain()
+  const body = { ca_pem: own.caPem, kind: 'spiffe' }
+  t.equal((await mallory('POST', '/v1/admin/ca/attach', body)).status, 201, 'it may attach one')
+  t.equal(await chat(gateway, await identity(own)), 401, 'which vouches for nobody who was there before')
+  t.equal(await chat(gateway, await identity(spire)), 200, 'and takes nobody’s place')
+})
+
+await t.test('H7 a CA that was attached before an agent was enrolled by another one', async (t) => {
+  const gateway = await testGateway(t)
+  const [spire, own] = [await trustDomain(), await trustDomain()]
+  await attach(gateway, own)
+  await attach(gateway, spire)
+  await enroll(gateway, spire)
+  t.equal(await chat(gateway, await identity(own)), 401)
+  t.equal(await chat(gateway, await identity(spire)), 200)
+})
+
+await t.test('H7 somebody with admin.enroll says so, and takes it back; each is a row', async (t) => {
+  const gateway = await testGateway(t)
+  const [spire, next, corp] = [await trustDomain(), await trustDomain(), await trustDomain()]
+  const first = await attach(gateway, spire)
+  await enroll(gateway, spire)
+  const second = await attach(gateway, next)
+  await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: corp.caPem, kind: 'organisation' })
+  const settings = as(gateway, await operatorNamed(gateway, 'settings', ['admin.settings', 'admin.read']))
+  const enroller = as(gateway, await operatorNamed(gateway, 'enroller', ['admin.enroll', 'admin.read']))
+  const path = '/v1/admin/agents/acme::pay/trusted-cas'
+  const refused = await settings('POST', path, { digest: second })
+  t.match(refused, { status: 403, json: { detail: { required_capability: 'admin.enroll' } } })
+  t.equal((await settings('DELETE', `${path}/${first}`)).status, 403)
+  t.equal((await settings('POST', '/v1/admin/agents/trusted-cas', { digest: second, as: first })).status, 403)
+  t.equal(await chat(gateway, await identity(next)), 401)
+
+  t.match(await enroller('POST', path, { digest: second }), {
+    status: 200,
+    json: {
+      own_bundle: false,
+      cas: [{ digest: first }, { digest: second, trusted_by: 'acme::operator::enroller' }],
+    },
+  })
+  t.equal(await chat(gateway, await identity(next)), 200)
+  t.equal((await enroller('POST', path, { digest: second })).status, 409, 'it does already')
+  const organisations = (await gateway.admin('GET', '/v1/admin/ca')).json.find(
+    ({ kind }: { kind: string }) => kind === 'organisation',
+  )
+  for (const digest of [organisations.digest, '0'.repeat(64), 'nonsense'])
+    t.equal((await enroller('POST', path, { digest })).status, 422, digest)
+  t.match((await gateway.admin('GET', '/v1/admin/ca')).json, [
+    { digest: first, agents: 1, agents_alone: 0 },
+    { digest: second, agents: 1, agents_alone: 0 },
+  ])
+
+  t.equal((await enroller('DELETE', `${path}/${second}`)).status, 204)
+  t.equal(await chat(gateway, await identity(next)), 401, 'at the very next call')
+  t.equal((await enroller('DELETE', `${path}/${second}`)).status, 404)
+  const rows = (await gateway.rows()).filter(
+    ({ action, status }) => status === 'success' && /^ca\.(dis)?trusted$/.test(action),
+  )
+  t.strictSame(
+    rows.map(({ action, principal_id: by, detail }) => [action, by, detail.digest, detail.subjects]),
+    [
+      ['ca.trusted', 'acme::operator::enroller', second, ['acme::pay']],
+      ['ca.distrusted', 'acme::operator::enroller', second, ['acme::pay']],
+    ],
+  )
+})
+
+await t.test('H7 a CA is replaced without an outage, for all agents at once', async (t) => {
+  const gateway = await testGateway(t)
+  const [old, next] = [await trustDomain(), await trustDomain()]
+  const first = await attach(gateway, old)
+  const ids = ['a', 'b', 'c'].map((name) => [name, `spiffe://spire.test/${name}`] as const)
+  for (const [name, id] of ids) await enroll(gateway, old, name, id)
+  await gateway.admin('DELETE', '/v1/admin/agents/acme::c')
+  const second = await attach(gateway, next)
+  const all = { digest: second, as: first }
+  t.match(await gateway.admin('POST', '/v1/admin/agents/trusted-cas', all), {
+    status: 200,
+    json: { agents: 3 },
+  })
+  t.match((await gateway.admin('POST', '/v1/admin/agents/trusted-cas', all)).json, { agents: 0 }, 'once')
+  for (const [, id] of ids.slice(0, 2))
+    for (const domain of [old, next]) t.equal(await chat(gateway, await identity(domain, id)), 200)
+  t.equal((await gateway.admin('DELETE', `/v1/admin/ca/${first}`)).status, 204, 'nobody rests on it alone')
+  for (const [, id] of ids.slice(0, 2)) {
+    t.equal(await chat(gateway, await identity(next, id)), 200)
+    t.equal(await chat(gateway, await identity(old, id)), 401)
+  }
+  t.equal((await gateway.admin('POST', '/v1/admin/agents/acme::c/reactivate')).status, 200)
+  t.equal(await chat(gateway, await identity(next, 'spiffe://spire.test/c')), 200, 'who was away, too')
+})
+
+await t.test('H7 a CA that was detached is nobody’s when it is attached again', async (t) => {
+  const gateway = await testGateway(t)
+  const [spire, next] = [await trustDomain(), await trustDomain()]
+  const first = await attach(gateway, spire)
+  await enroll(gateway, spire)
+  const relied = await gateway.admin('DELETE', `/v1/admin/ca/${first}`)
+  t.match(relied, {
+    status: 409,
+    json: { reason: 'ca_relied_on', detail: { agents: ['acme::pay'], agents_alone: 1 } },
+  })
+  t.equal((await gateway.admin('DELETE', `/v1/admin/ca/${first}?lock_out=yes`)).status, 422)
+  await gateway.admin('POST', '/v1/admin/agents/acme::pay/trusted-cas', {
+    digest: await attach(gateway, next),
+  })
+  t.equal((await gateway.admin('DELETE', `/v1/admin/ca/${first}`)).status, 204)
+  t.equal(await attach(gateway, spire), first)
+  t.equal(await chat(gateway, await identity(spire)), 401)
+  t.equal(await chat(gateway, await identity(next)), 200)
+})
+
+await t.test(
+  'H7 what an agent that is not known by attached CAs rests on, no attached CA replaces',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const [own, other] = [await trustDomain(), await trustDomain()]
+    const { certPem, keyPem } = await own.svid(ID)
+    const body = { agent_name: 'pay', capabilities: ['llm.chat'], svid_pem: certPem, svid_key_pem: keyPem }
+    const enrolled = await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', {
+      ...body,
+      trust_bundle_pem: own.caPem,
+    })
+    t.equal(enrolled.status, 201)
+    const digest = await attach(gateway, other)
+    t.equal(await chat(gateway, await identity(other)), 401, 'a bundle of its own')
+    const path = '/v1/admin/agents/acme::pay/trusted-cas'
+    t.match((await gateway.admin('GET', path)).json, { own_bundle: true, cas: [] })
+    t.equal((await gateway.admin('POST', path, { digest })).status, 409)
+    t.equal(await chat(gateway, await identity(own)), 200)
+
+    const corp = await byCorporateCa('bot')
+    const attachCorp = (ca_pem: string) =>
+      gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem, kind: 'organisation' })
+    await attachCorp(corp.caPem)
+    await gateway.admin('POST', '/v1/admin/agents/enroll/byoca', {
+      agent_name: 'bot',
+      capabilities: ['llm.chat'],
+      cert_pem: corp.certPem,
+      private_key_pem: corp.keyPem,
+    })
+    const evil = await byCorporateCa('bot')
+    await attachCorp(evil.caPem)
+    t.equal(await chat(gateway, { id: 'acme::bot', cert: evil.certPem, key: evil.keyPem }), 401, 'byoca')
+    t.equal(await chat(gateway, { id: 'acme::bot', cert: corp.certPem, key: corp.keyPem }), 200)
+    const minted = await gateway.enroll('minted', ['llm.chat'])
+    t.equal(
+      (await gateway.admin('POST', `/v1/admin/agents/${minted.id}/trusted-cas`, { digest })).status,
+      409,
+    )
+    const named = await other.svid('spiffe://sallyport.local/acme/minted')
+    t.equal(await chat(gateway, { id: minted.id, cert: named.certPem, key: named.keyPem }), 401, 'minted')
+  },
+)
+
+await t.test('H7 whoever is enrolled again, or erased, leaves no CA to the next of its name', async (t) => {
+  const gateway = await testGateway(t)
+  const spire = await trustDomain()
+  await attach(gateway, spire)
+  for (const how of ['deactivated', 'erased']) {
+    const [name, id] = [how, `spiffe://spire.test/${how}`]
+    await enroll(gateway, spire, name, id)
+    const path = `/v1/admin/agents/acme::${name}`
+    await (how === 'erased' ? gateway.admin('POST', `${path}/erase`) : gateway.admin('DELETE', path))
+    await gateway.enroll(name, ['llm.chat'])
+    t.match((await gateway.admin('GET', `${path}/trusted-cas`)).json, { own_bundle: false, cas: [] }, how)
+    t.equal(await chat(gateway, await identity(spire, id)), 401, how)
+  }
+})
+
+await t.test('H7 two_person: [trust] asks a second person for each of it', async (t) => {
+  const gateway = await testGateway(t, {
+    files: { '70-operators.yaml': 'plugin: operators\ntwo_person: [trust]\n' },
+  })
+  const [spire, next] = [await trustDomain(), await trustDomain()]
+  const machine = onTheMachine(gateway)
+  const attached = await machine('POST', '/v1/admin/ca/attach', { ca_pem: spire.caPem, kind: 'spiffe' })
+  const first = attached.json[0].digest
+  await enroll(gateway, spire)
+  const [alice, bob] = [
+    await operatorOnTheMachine(gateway, 'alice', ['admin.settings', 'admin.enroll', 'admin.read']),
+    await operatorOnTheMachine(gateway, 'bob', ['admin.settings', 'admin.enroll', 'admin.read']),
+  ]
+  const ask = as(gateway, alice)
+  const confirm = ({ json }: { json: { proposal_id: string } }) =>
+    as(gateway, bob)('POST', `/v1/admin/proposals/${json.proposal_id}/confirm`)
+  const proposed = await ask('POST', '/v1/admin/ca/attach', { ca_pem: next.caPem, kind: 'spiffe' })
+  t.equal(proposed.status, 202, 'attach')
+  t.equal((await confirm(proposed)).status, 200)
+  const [, { digest: second }] = (await gateway.admin('GET', '/v1/admin/ca')).json
+  const vouch = await ask('POST', '/v1/admin/agents/acme::pay/trusted-cas', { digest: second })
+  t.equal(vouch.status, 202, 'vouch')
+  t.equal(await chat(gateway, await identity(next)), 401, 'it waits')
+  t.equal((await confirm(vouch)).status, 200)
+  t.equal(await chat(gateway, await identity(next)), 200)
+  const all = await ask('POST', '/v1/admin/agents/trusted-cas', { digest: second, as: first })
+  t.equal(all.status, 202, 'vouch for all')
+  t.match(await confirm(all), { status: 200, json: { agents: 0 } })
+  const path = `/v1/admin/agents/acme::pay/trusted-cas/${first}`
+  t.equal((await ask('DELETE', path)).status, 202, 'withdraw')
+  const detached = await ask('DELETE', `/v1/admin/ca/${first}`)
+  t.equal(detached.status, 202, 'detach')
+  t.equal((await confirm(detached)).status, 200)
+  t.equal((await ask('PUT', '/v1/admin/ca/organisation', {})).status, 202, 'the names')
+  t.equal((await ask('POST', '/v1/admin/agents', { agent_name: 'free' })).status, 201, 'and nothing else')
+})

@@ -1,0 +1,52 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { trustDomain } from '../../support/foreign.ts'
+import { scratch, testGateway } from '../../support/gateway.ts'
+import { sallyport } from '../../support/run.ts'
+
+await t.test(
+  'sallyport ca: a CA is attached, vouches for an agent in place of another, and is detached',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const folder = await scratch(t)
+    const ca = (...args: string[]) =>
+      sallyport(['ca', ...args], { MCP_PROXY_DATA_DIR: gateway.settings.dataDir })
+    t.match(await ca('list'), { code: 0, out: 'no CA is attached\n' })
+    const [old, next] = [await trustDomain(), await trustDomain()]
+    const digests: string[] = []
+    for (const [index, { caPem }] of [old, next].entries()) {
+      const file = join(folder, `${index}.pem`)
+      await writeFile(file, caPem)
+      const { code, out } = await ca('attach', file, '--kind', 'spiffe')
+      t.equal(code, 0)
+      digests.push(/^attached ([0-9a-f]{64}) /.exec(out)?.[1] ?? '')
+      if (index > 0) continue
+      const { certPem, keyPem } = await old.svid('spiffe://spire.test/bot')
+      const body = { agent_name: 'bot', svid_pem: certPem, svid_key_pem: keyPem }
+      t.equal((await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', body)).status, 201)
+    }
+    const [first = '', second = ''] = digests
+    t.match(await ca('detach', first), { code: 1, err: /rest on this CA alone/ })
+    t.match(await ca('trust', second.slice(0, 12), '--agents-of', first.slice(0, 12)), {
+      code: 0,
+      out: `${second} vouches for 1 more\n`,
+    })
+    t.match(await ca('list'), { code: 0, out: new RegExp(`${first} +spiffe +\\S+ +1 +0 `) })
+    t.match(await ca('distrust', second, 'acme::bot'), {
+      code: 0,
+      out: /does not vouch for acme::bot any more/,
+    })
+    t.match(await ca('trust', second, 'acme::bot'), { code: 0, out: `${second} vouches for acme::bot\n` })
+    t.match(await ca('detach', first), { code: 0, out: `${first} is detached\n` })
+    t.match(await ca('detach', second, '--lock-out'), { code: 0 })
+    for (const args of [
+      ['attach', 'x.pem'],
+      ['trust', 'ab'],
+      ['trust', 'ab', 'acme::bot', '--agents-of', 'cd'],
+      ['detach'],
+    ])
+      t.match(await ca(...args), { code: 1, err: /say (which|for whom)/ }, args.join(' '))
+    t.match(await ca('detach', 'ff'), { code: 1, err: /no attached CA has a digest that begins with ff/ })
+  },
+)
