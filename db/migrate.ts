@@ -15,6 +15,7 @@ import * as rehearsals from './migrations/0063_rehearsals.ts'
 import * as candidates from './migrations/0064_candidates.ts'
 import * as proposalRehearsals from './migrations/0066_proposal_rehearsals.ts'
 import * as rowCounts from './migrations/0071_row_counts.ts'
+import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
 import type { Schema } from './schema.ts'
 
@@ -44,6 +45,7 @@ export const COMMON: Migrations = {
   '0064_candidates': candidates,
   '0066_proposal_rehearsals': proposalRehearsals,
   '0071_row_counts': rowCounts,
+  '0072_whole_digests': wholeDigests,
   '0074_trusted_cas': trustedCas,
 }
 

@@ -10,6 +10,13 @@ interface KnownMcpTool {
   /** The definition that waits for approval, or null. */
   readonly pending_definition: string | null
   readonly pending_digest: string | null
+  /**
+   * Whether `digest` is of the whole definition. False: an earlier version made it, of six members, and it holds for a
+   * definition in which others differ.
+   */
+  readonly digest_is_whole: boolean
+  /** The same of `pending_digest`. */
+  readonly pending_is_whole: boolean
   /** The reasons for an operator to look closely. */
   readonly flags: readonly string[]
   readonly changed_at: string | null
@@ -98,7 +105,9 @@ export async function countQuarantinedTools({ kysely }: Database): Promise<numbe
   return total
 }
 
-function toolOf({ flags: text, definition, digest, pinned_at, ...row }: Row): McpTool {
+function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: Row): McpTool {
+  const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = stored
+  const row = { ...stored, digest_is_whole: isWhole === 1, pending_is_whole: pendingIsWhole === 1 }
   // Proven by putMcpTool, which alone writes the column.
   const flags = text === '[]' ? NONE : (JSON.parse(text) as readonly string[])
   // The table has the empty text where a tool was never approved.
@@ -115,6 +124,8 @@ const NONE: readonly string[] = Object.freeze([])
  * what was approved.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): Statement {
+  const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = tool
+  const whole = { digest_is_whole: isWhole ? 1 : 0, pending_is_whole: pendingIsWhole ? 1 : 0 } as const
   const pinned = {
     definition: tool.definition ?? '',
     digest: tool.digest ?? '',
@@ -122,7 +133,7 @@ export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): S
   }
   const query = kysely
     .insertInto('mcp_tools')
-    .values({ ...tool, ...pinned, flags: JSON.stringify(flags) })
+    .values({ ...tool, ...pinned, ...whole, flags: JSON.stringify(flags) })
     .onConflict((known) =>
       known
         .columns(['resource_id', 'name'])
@@ -130,6 +141,7 @@ export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): S
           state: row.ref('excluded.state'),
           pending_definition: row.ref('excluded.pending_definition'),
           pending_digest: row.ref('excluded.pending_digest'),
+          pending_is_whole: row.ref('excluded.pending_is_whole'),
           flags: row.ref('excluded.flags'),
           changed_at: row.ref('excluded.changed_at'),
         }))
@@ -155,6 +167,7 @@ export function approveMcpTool({ kysely }: Database, approval: Approval): Statem
       // Never null where the digest below is not.
       definition: row.fn.coalesce('pending_definition', sql.lit('')),
       digest: approval.pendingDigest,
+      digest_is_whole: row.ref('pending_is_whole'),
       state: 'approved' as const,
       pending_definition: null,
       pending_digest: null,

@@ -7,6 +7,7 @@ import { setOrganisation, showOrganisation } from './keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from './keys/secret.ts'
 import { rotateSigningKey } from './keys/signing-key.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from './mcp/bindings.ts'
+import { approveIntroduction } from './mcp/introduction.ts'
 import {
   createMcpResource,
   getMcpResource,
@@ -89,6 +90,7 @@ const DIRECT = {
     delete: removeMcpResource,
     refresh: refreshMcpResource,
     approveTool,
+    approveIntroduction,
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   cas: { attach: attachCas, list: listCas, detach },

@@ -73,6 +73,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   rotated: 'The operator secret is a new one. Whoever was signed in by the old one is signed out.',
   disabled: 'The operator secret opens nothing any more. Only the machine itself can take it back.',
   approved: 'Approved. The tool can be called as it is described now.',
+  server_approved: 'Approved. Models hear the instructions as you have read them.',
   refreshed: 'The server was read.',
   registered:
     'Registered. Look whether it could be read, read what its tools say, and bind who may reach it.',

@@ -27,8 +27,8 @@ const TASKS: Tasks = {
   readMessage: ({ bytes, traces }) => cutMessage(bufferOf(bytes), traces.map(bufferOf)),
   listItems: ({ bytes, ...of }) => itemsIn(readMessage(bufferOf(bytes)), of),
   takeApart: (definition) => {
-    const { headerParams, object } = takenApart(Buffer.from(definition))
-    return { headerParams, spans: object.spans }
+    const { headerParams, listed, object } = takenApart(Buffer.from(definition))
+    return { headerParams, listed, spans: object.spans }
   },
 }
 

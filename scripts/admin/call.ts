@@ -1,25 +1,38 @@
 import { isObject, type Members } from '../../db/json.ts'
 import { Unfinished } from '../command.ts'
 
-/** An answer of the admin API: `body` is parsed JSON, text where it is not JSON, null where there was none. */
+/**
+ * An answer of the admin API: `body` is parsed JSON, text where it is not JSON, null where there was none. `etag`: the state
+ * of the object that it shows, where it shows one.
+ */
 export interface Answer {
   readonly status: number
   readonly body: unknown
+  readonly etag?: string | undefined
 }
 
 /** Takes the bytes of an answer as they come. */
 export type Sink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
 
-/**
- * Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. `into`: where
- * the body of a 200 goes, which is null in the answer then.
- */
-export type Call = (method: string, path: string, body?: unknown, into?: Sink) => Promise<Answer>
+export interface CallOptions {
+  /** Where the body of a 200 goes, which is null in the answer then. */
+  readonly into?: Sink
+  /** The `etag` of the object as it was looked at: one that has changed since is left as it is, and answered 412. */
+  readonly ifMatch?: string | undefined
+}
 
-/** Makes an answer of what came: `type` is its `content-type`. */
-export const answerOf = (status: number, type: unknown, text: string): Answer => ({
+/** Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. */
+export type Call = (method: string, path: string, body?: unknown, options?: CallOptions) => Promise<Answer>
+
+/** Makes an answer of what came. */
+export const answerOf = (
+  status: number,
+  { 'content-type': type, etag }: { readonly [name: string]: unknown },
+  text: string,
+): Answer => ({
   status,
   body: type === 'application/json' ? JSON.parse(text) : text || null,
+  ...(typeof etag === 'string' && { etag }),
 })
 
 const WAITS = 202

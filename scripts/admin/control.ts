@@ -3,7 +3,7 @@ import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { controlPath, isRunning } from '../../proxy/http/control-socket.ts'
 import type { Settings } from '../../proxy/settings.ts'
-import { type Answer, answerOf, type Call, type Sink } from './call.ts'
+import { type Answer, answerOf, type Call, type CallOptions } from './call.ts'
 
 /**
  * Does administrative work by the one writer of the data directory: through the control socket of the gateway
@@ -13,7 +13,7 @@ import { type Answer, answerOf, type Call, type Sink } from './call.ts'
 export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
   const call = (): Call => {
     const path = controlPath(settings.dataDir)
-    return (method, target, body, into) => callSocket(path, method, target, body, into)
+    return (method, target, body, options) => callSocket(path, method, target, body, options)
   }
   if (await hasGateway(settings)) return work(call())
   // Only now: beside a running gateway nothing of it has to be loaded.
@@ -34,18 +34,23 @@ function callSocket(
   method: string,
   path: string,
   body: unknown,
-  into?: Sink,
+  { into, ifMatch }: CallOptions = {},
 ): Promise<Answer> {
   const payload = body === undefined ? '' : JSON.stringify(body)
-  const headers =
-    payload === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) }
+  const headers = {
+    ...(payload !== '' && {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(payload),
+    }),
+    ...(ifMatch !== undefined && { 'if-match': ifMatch }),
+  }
   return new Promise((resolve, reject) => {
     const req = request({ socketPath, method, path, headers }, (res) => {
       const { statusCode: status = 0, headers: said } = res
       const answer =
         into && status === 200
           ? into(res).then(() => ({ status, body: null }))
-          : text(res).then((all) => answerOf(status, said['content-type'], all))
+          : text(res).then((all) => answerOf(status, said, all))
       answer.then(resolve, reject)
     })
     req.on('error', reject)

@@ -2,7 +2,7 @@ import { Agent, type Dispatcher, request } from 'undici'
 import { isObject } from '../../db/json.ts'
 import { type Identity, readIdentity } from '../client/identity/identity.ts'
 import { sessionOf } from '../client/signing/session.ts'
-import { type Answer, answerOf, type Call, type Sink } from './call.ts'
+import { type Answer, answerOf, type Call, type CallOptions } from './call.ts'
 
 /** A reading of many tools takes a while. ms. */
 const TIMEOUT_MS = 120_000
@@ -23,11 +23,11 @@ export async function withOperator<T>(
   // A clock makes it a session of its own, which is closed with this work.
   const signed = sessionOf(identity, { now: Date.now })
   let dispatcher: Dispatcher = bare
-  const call: Call = async (method, path, body, into) => {
-    const answer = await ask(identity, dispatcher, method, path, body, into)
+  const call: Call = async (method, path, body, options) => {
+    const answer = await ask(identity, dispatcher, method, path, body, options)
     if (!demandsProof(answer) || dispatcher === signed.dispatcher) return answer
     dispatcher = signed.dispatcher
-    return ask(identity, dispatcher, method, path, body, into)
+    return ask(identity, dispatcher, method, path, body, options)
   }
   try {
     return await work(call)
@@ -45,7 +45,7 @@ async function ask(
   method: string,
   path: string,
   body: unknown,
-  into?: Sink,
+  { into, ifMatch }: CallOptions = {},
 ): Promise<Answer> {
   const answer = await request(url + path, {
     // Any method is one that undici sends.
@@ -56,6 +56,7 @@ async function ask(
     headers: {
       accept: 'application/json',
       ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(ifMatch !== undefined && { 'if-match': ifMatch }),
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   }).catch((error: unknown) => {
@@ -65,7 +66,7 @@ async function ask(
     await into(answer.body)
     return { status: 200, body: null }
   }
-  return answerOf(answer.statusCode, answer.headers['content-type'], await answer.body.text())
+  return answerOf(answer.statusCode, answer.headers, await answer.body.text())
 }
 
 /** Of several addresses that were tried the error has no text of its own. */

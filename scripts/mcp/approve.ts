@@ -2,55 +2,96 @@ import { createInterface } from 'node:readline'
 import { expect } from '../admin/call.ts'
 import { subcommandOf } from '../admin/subcommand.ts'
 import { mcpCommand } from './command.ts'
-import { pendingLines } from './lines.ts'
-import { resourcePath, toolNamed, type WholeTool, wholeResourceNamed } from './resources.ts'
+import { pendingLines, pendingServerLines } from './lines.ts'
+import {
+  readResourceNamed,
+  resourcePath,
+  toolNamed,
+  type WholeResource,
+  type WholeTool,
+} from './resources.ts'
 
 /**
- * `mcp approve`: shows the pending definition, whole, and how it differs, asks, and approves the definition
- * that was shown and no other: one that came in between is refused by its digest.
+ * `mcp approve`: shows what waits, a tool's definition or what the server says of itself, whole, and how it differs, asks,
+ * and approves what was shown and nothing else: what came in between is refused by its digest, and so is any other change
+ * of the server, by `If-Match`.
  */
 export const approve = subcommandOf({
-  takes: 'NAME TOOL',
-  about: 'show what waits, whole, and how it differs, ask, and approve exactly that definition',
+  takes: 'NAME [TOOL]',
+  about:
+    'show what waits, whole, and how it differs, ask, and approve exactly that; without TOOL what the server says of itself',
   options: {
     digest: {
       type: 'string',
       value: 'HEX',
-      description: 'only the definition of this digest, as show printed it, without asking',
+      description: 'only what has this digest, as show printed it, without asking',
     },
     yes: { type: 'boolean', default: false, description: 'whatever is shown, without asking' },
   },
   work: ({ digest: chosen, yes }, [name, toolName, ...rest]) => {
-    if (!name || !toolName || rest.length > 0)
-      throw new Error(`say which tool: ${mcpCommand('approve NAME TOOL')}`)
+    if (!name || toolName === '' || rest.length > 0)
+      throw new Error(`say which server, and which tool: ${mcpCommand('approve NAME [TOOL]')}`)
     return async (call, say) => {
-      const resource = await wholeResourceNamed(call, name)
-      const tool = toolNamed(resource, toolName)
-      const digest = pendingDigest(tool)
-      say(...pendingLines(tool))
-      if (chosen === undefined && !yes) await ask()
-      const path = `${resourcePath(resource.resource_id)}/tools/${encodeURIComponent(toolName)}/approve`
-      expect(await call('POST', path, { digest: chosen ?? digest }), 200)
-      say(`approved ${toolName} of ${name} as shown`)
+      const { resource, etag: ifMatch } = await readResourceNamed(call, name)
+      const { path, digest, lines, what, question } = waitingIn(resource, toolName)
+      say(...lines)
+      if (chosen === undefined && !yes) await ask(question)
+      const at = `${resourcePath(resource.resource_id)}/${path}/approve`
+      expect(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
+      say(`approved ${what} as shown`)
     }
   },
 })
 
+/** What waits for an approval. */
+interface WaitingText {
+  /** Below that of the resource. */
+  readonly path: string
+  readonly digest: string
+  /** All of it, for a person to read. */
+  readonly lines: readonly string[]
+  readonly what: string
+  readonly question: string
+}
+
+/** Finds what waits of a tool, or of the server itself. Throws one sentence where nothing does. */
+function waitingIn(resource: WholeResource, toolName: string | undefined): WaitingText {
+  const { name, pending_server_digest: digest } = resource
+  if (toolName !== undefined) {
+    const tool = toolNamed(resource, toolName)
+    return {
+      path: `tools/${encodeURIComponent(toolName)}`,
+      digest: pendingDigest(tool),
+      lines: pendingLines(tool),
+      what: `${toolName} of ${name}`,
+      question: 'approve this definition?',
+    }
+  }
+  if (digest === null)
+    throw new Error(`${name} says nothing new of itself: name a tool, ${mcpCommand(`approve ${name} TOOL`)}`)
+  return {
+    path: 'server',
+    digest,
+    lines: pendingServerLines(resource),
+    what: `what ${name} says of itself`,
+    question: 'let models hear this?',
+  }
+}
+
 /** Returns the digest of the pending definition. Throws one sentence where none is pending. */
 function pendingDigest({ name, state, pending_digest: digest }: WholeTool): string {
-  // Without a digest the gateway would approve whatever waits by then.
   if (state !== 'quarantined' || digest === null)
     throw new Error(`no definition of ${name} waits for approval: it is ${state}`)
   return digest
 }
 
-async function ask(): Promise<void> {
+async function ask(question: string): Promise<void> {
   // Somebody who cannot see the difference cannot mean yes.
   if (!process.stdin.isTTY || !process.stdout.isTTY)
     throw new Error(
       'there is no terminal to ask on: approve what show has printed with --digest, or with --yes',
     )
-  process.stdout.write('approve this definition? [y/N] ')
+  process.stdout.write(`${question} [y/N] `)
   const lines = createInterface({ input: process.stdin })
   try {
     for await (const line of lines) {

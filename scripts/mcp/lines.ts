@@ -36,7 +36,8 @@ export function resourceLines(resource: WholeResource, bindings: readonly ShownB
     ['tools', toolTotals(tools)],
   ]
   const shown = facts.flatMap(([title, text]) => (text === null ? [] : `  ${title.padEnd(12)}${text}`))
-  return [`${name}  ${shownUrl(resource)}`, ...shown, ...toolLines(tools), ...unknownLines(resource)]
+  const lines = [...pendingServerLines(resource), ...toolLines(tools), ...unknownLines(resource)]
+  return [`${name}  ${shownUrl(resource)}`, ...shown, ...lines]
 }
 
 /** Tells each name in `tool_capabilities` that no tool has: most likely the operator meant another one. */
@@ -59,6 +60,18 @@ export const pendingLines = (tool: WholeTool): readonly string[] => [
 ]
 
 /**
+ * Writes what the server says of itself and what waits for approval, whole, and how it differs from what was approved.
+ * Nothing where nothing waits.
+ */
+export function pendingServerLines(resource: WholeResource): readonly string[] {
+  const { pending_server: pending, pending_server_digest: digest } = resource
+  if (!pending || digest === null) return []
+  const { server_changes: changes, server_flags: flags } = resource
+  const says = ['says of itself, which waits for approval:', ...jsonLines(pending)]
+  return [...says, ...below({ pending_digest: digest, changes: changes ?? [], flags })]
+}
+
+/**
  * Writes each tool with its state and its demand; below it the digest that waits, how it differs, and its
  * flags.
  */
@@ -67,7 +80,11 @@ export function toolLines(tools: readonly ShownTool[]): readonly string[] {
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
 }
 
-function below({ pending_digest: digest, changes = [], flags }: ShownTool): readonly string[] {
+function below({
+  pending_digest: digest,
+  changes = [],
+  flags,
+}: Pick<ShownTool, 'pending_digest' | 'changes' | 'flags'>): readonly string[] {
   return [
     ...(digest === null ? [] : [`waits as ${digest}`]),
     ...changes,

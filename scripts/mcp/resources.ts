@@ -37,11 +37,19 @@ export interface ShownResource {
   readonly protocol_version: string | null
   readonly last_read_at: string | null
   readonly last_error: string | null
+  /** The digest of what the server says of itself and what waits for approval, or null. */
+  readonly pending_server_digest: string | null
   readonly tools: readonly ShownTool[]
 }
 
 /** An MCP server as the admin API shows it alone. */
 export interface WholeResource extends ShownResource {
+  /** What the server says of itself, as approved; null where it was never read. */
+  readonly server: object | null
+  readonly server_flags: readonly string[]
+  /** What waits for approval of it, where something does, and how that differs. */
+  readonly pending_server?: object
+  readonly server_changes?: readonly string[]
   readonly tools: readonly WholeTool[]
   /** Names in its `tool_capabilities` that no tool has. */
   readonly unknown_tools: readonly string[]
@@ -83,9 +91,17 @@ export async function resourceNamed(call: Call, name: string): Promise<ShownReso
  * Finds the MCP server of that name, with the definitions of its tools. Throws one sentence where there is
  * none.
  */
-export async function wholeResourceNamed(call: Call, name: string): Promise<WholeResource> {
+export const wholeResourceNamed = async (call: Call, name: string): Promise<WholeResource> =>
+  (await readResourceNamed(call, name)).resource
+
+/** Finds it as {@link wholeResourceNamed} does, with the state that it was read in. */
+export async function readResourceNamed(
+  call: Call,
+  name: string,
+): Promise<{ readonly resource: WholeResource; readonly etag: string | undefined }> {
   const { resource_id: id } = await resourceNamed(call, name)
-  return wholeResource(await call('GET', resourcePath(id)), 200)
+  const answer = await call('GET', resourcePath(id))
+  return { resource: wholeResource(answer, 200), etag: answer.etag }
 }
 
 /**

@@ -75,7 +75,7 @@ async function pack(call: Call, period: Readonly<Record<string, string>>, out: s
     }
   }
   const query = String(new URLSearchParams(period))
-  expect(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, into), 200)
+  expect(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, { into }), 200)
 }
 
 async function* shown(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {

@@ -8,6 +8,7 @@ import { approve } from '../mcp/approve.ts'
 import { bind, unbind } from '../mcp/bind.ts'
 import { mcpCommand, onServer } from '../mcp/command.ts'
 import {
+  pendingServerLines,
   resourceLines,
   resourceTable,
   toolLines,
@@ -93,6 +94,8 @@ async function refresh(call: Call, say: Say, { name, resource_id }: ShownResourc
   const waiting = now.tools.filter(({ state }) => state === 'quarantined')
   if (waiting.length > 0)
     say(...toolLines(waiting), `look at it, then: ${mcpCommand(`approve ${name} TOOL`)}`)
+  if (now.pending_server_digest !== null)
+    say(...pendingServerLines(now), `look at it, then: ${mcpCommand(`approve ${name}`)}`)
   say(...unknownLines(now))
 }
 

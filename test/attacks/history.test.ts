@@ -98,12 +98,13 @@ async function play(
     case 'change':
       w.tools.set(yes ? 'read' : 'write', `Does something else: ${one}.`)
       return void (await admin('POST', `${resources}/${resource}/refresh`))
-    case 'approve':
-      return void (await admin(
-        'POST',
-        `${resources}/${resource}/tools/${yes ? 'read' : 'write'}/approve`,
-        {},
-      ))
+    case 'approve': {
+      const { json } = await admin('GET', `${resources}/${resource}`)
+      const name = yes ? 'read' : 'write'
+      const digest =
+        json.tools.find((tool: { name: string }) => tool.name === name).pending_digest ?? '0'.repeat(64)
+      return void (await admin('POST', `${resources}/${resource}/tools/${name}/approve`, { digest }))
+    }
     case 'erase': {
       if (!person.id.includes('::user::') || one > 1) return
       await admin('POST', `${path}/erase`)

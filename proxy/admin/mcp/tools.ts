@@ -9,17 +9,16 @@ import { operation } from '../operation.ts'
 import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
 import { resourceDetail } from './view.ts'
 
-const approval = z.strictObject({
+/** The digest of what was looked at: an approval without one would approve whatever waits by then. */
+export const approval = z.strictObject({
   digest: z
-    .string()
-    .regex(/^[0-9a-f]{64}$/, 'must be the pending digest: 64 of 0-9 and a-f')
-    .exactOptional(),
+    .string({ error: 'is required: the digest of what you have read, which the resource shows as pending' })
+    .regex(/^[0-9a-f]{64}$/, 'must be the pending digest: 64 of 0-9 and a-f'),
 })
 
 /**
- * POST …/{resource_id}/tools/{tool}/approve: pins the definition that waits, with one audit row in the same
- * transaction. With `digest` one that has changed since it was looked at is refused with
- * `precondition_failed`.
+ * POST …/{resource_id}/tools/{tool}/approve: pins the definition that waits by that digest, with one audit row in the
+ * same transaction. Another definition than the one that was looked at is refused with `precondition_failed`.
  */
 export const approveTool = operation({
   name: 'approveMcpTool',
@@ -27,7 +26,7 @@ export const approveTool = operation({
   action: 'mcp_resource.tool_approved',
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   conditional: true,
-  summary: 'Approves the definition of a tool that waits. With digest: only the one that was looked at.',
+  summary: 'Approves the definition of a tool that waits by the digest that was looked at.',
   takes: { params: z.object({ resource_id: z.string(), tool: z.string() }), body: approval },
   gives: async (context, { params: { resource_id: id, tool } }) => ({
     resourceId: (await mcpResource(context, id)).resource_id,
@@ -38,13 +37,11 @@ export const approveTool = operation({
   revised: true,
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
-  run: async (context, { params, body: { digest: expected }, ifMatch }, caller) => {
+  run: async (context, { params, body: { digest }, ifMatch }, caller) => {
     const { resource_id: id } = params
-    let looked = expected
     await alone(context, { id, ifMatch }, async (resource) => {
       const { pending, previous } = await waiting(context, resource, params.tool)
-      looked ??= pending
-      if (looked !== pending) throw new Refusal('precondition_failed')
+      if (digest !== pending) throw new Refusal('precondition_failed')
       await approve(context, caller, resource, { tool: params.tool, pending, previous })
     })
     return resourceAnswer(context, id)
@@ -59,8 +56,12 @@ async function waiting({ database }: AdminContext, { resource_id: id }: McpResou
   if (state !== 'quarantined' || pending === null) {
     throw new Refusal('conflict', { message: 'No definition of this tool waits for approval.' })
   }
+  if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })
   return { pending, previous }
 }
+
+const READ_BEFORE =
+  'An earlier version of this service read this definition, and its digest leaves members out. Refresh the server, and read it again.'
 
 interface Approval {
   readonly tool: string

@@ -5,6 +5,13 @@ import type { Json, JsonObject } from '../../../db/json.ts'
 import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { turn } from '../../../plugins/turns.ts'
+import {
+  introductionChanges,
+  introductionDigest,
+  introductionFlags,
+  introductionOf,
+  pendingIntroduction,
+} from '../../mcp/pinning/introduction.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
 import { author, instant, sha256, token } from '../shapes.ts'
 import { authType } from './fields.ts'
@@ -44,9 +51,14 @@ const resource = {
   last_error: z.string().nullable(),
   created_at: instant,
   updated_at: instant,
+  pending_server_digest: sha256.nullable().meta({
+    description: 'Of what the server says of itself now, which waits for an approval; null: nothing waits.',
+  }),
   created_by: author,
   changed_by: author,
 }
+
+const introduction = { serverInfo: z.unknown().optional(), instructions: z.unknown().optional() }
 
 /** The shape of {@link mcpResourceView}. */
 export const resourceView = z
@@ -58,13 +70,18 @@ export const resourceDetail = z
   .strictObject({
     ...resource,
     server: z
-      .strictObject({
-        capabilities: z.unknown().optional(),
-        serverInfo: z.unknown().optional(),
-        instructions: z.unknown().optional(),
-      })
+      .strictObject({ capabilities: z.unknown().optional(), ...introduction })
       .nullable()
-      .meta({ description: 'What the server says of itself; null where it was never read.' }),
+      .meta({ description: 'What the server says of itself, as approved; null where it was never read.' }),
+    server_digest: sha256.nullable(),
+    server_flags: z
+      .array(z.string())
+      .meta({ description: 'Why an operator should look closely, at what waits first.' }),
+    pending_server: z.strictObject(introduction).exactOptional(),
+    server_changes: z
+      .array(z.string())
+      .exactOptional()
+      .meta({ description: 'What differs, where something waits.' }),
     unknown_tools: z.array(z.string()),
     tools: z.array(
       z.strictObject({
@@ -123,9 +140,15 @@ const fieldsOf = (resource: McpResource) => ({
   last_error: resource.last_error,
   created_at: resource.created_at,
   updated_at: resource.updated_at,
+  pending_server_digest: pendingDigestOf(resource),
   created_by: resource.created_by,
   changed_by: resource.changed_by,
 })
+
+function pendingDigestOf({ server_facts: facts }: McpResource): string | null {
+  const pending = pendingIntroduction(facts)
+  return pending && introductionDigest(pending)
+}
 
 /**
  * Shows a resource as {@link mcpResourceView} does, with all that an operator must be able to look at before
@@ -136,13 +159,23 @@ export async function mcpResourceDetail(resource: McpResource, tools: readonly M
   return {
     ...fieldsOf(resource),
     server: serverOf(resource),
+    ...introductionView(resource),
     unknown_tools: unknownTools(resource, tools),
     tools: await toolViews(resource, tools, definitionsOf),
   }
 }
 
+function introductionView({ server_facts: facts }: McpResource) {
+  const [approved, pending] = [introductionOf(facts), pendingIntroduction(facts)]
+  return {
+    server_digest: facts && introductionDigest(approved),
+    server_flags: introductionFlags(pending ?? approved),
+    ...(pending && { pending_server: pending, server_changes: introductionChanges(approved, pending) }),
+  }
+}
+
 /**
- * The server's words about itself; null where it was never read. JSON leaves out those that it did not say.
+ * The server's approved words about itself; null where it was never read. JSON leaves out those that it did not say.
  */
 function serverOf({ server_facts: facts }: McpResource) {
   if (facts === null) return null

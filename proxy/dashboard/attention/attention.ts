@@ -69,19 +69,34 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
 /** MCP servers whose tools have changed, and those that cannot be read. */
 async function servers({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
   const { value } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
-  return value.flatMap(({ resource_id: id, name, tools, last_error: error }) => {
-    const path = pathOf('tools', id)
-    const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => visible(tool.name))
-    const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
-    return [
-      ...(changed.length > 0
-        ? [card(html`${name}: ${counted(changed.length, 'tool has', 'tools have')} changed`, waits)]
-        : []),
-      ...(error === null
-        ? []
-        : [card(html`${name} cannot be read`, html`<p>${error}</p><p><a href="${path}">Look at it</a></p>`)]),
-    ]
-  })
+  return value.flatMap(
+    ({ resource_id: id, name, tools, last_error: error, pending_server_digest: words }) => {
+      const path = pathOf('tools', id)
+      const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => visible(tool.name))
+      const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
+      return [
+        ...(changed.length > 0
+          ? [card(html`${name}: ${counted(changed.length, 'tool has', 'tools have')} changed`, waits)]
+          : []),
+        ...(words === null
+          ? []
+          : [
+              card(
+                html`${name} says something else of itself`,
+                html`<p>Models go on hearing the instructions that were approved until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`,
+              ),
+            ]),
+        ...(error === null
+          ? []
+          : [
+              card(
+                html`${name} cannot be read`,
+                html`<p>${error}</p><p><a href="${path}">Look at it</a></p>`,
+              ),
+            ]),
+      ]
+    },
+  )
 }
 
 /** The secret that is for when nothing else opens, where somebody has used it; its own user knows. */

@@ -48,6 +48,15 @@ export const toolForms = (dashboard: Dashboard) => {
       to,
       notice: 'approved',
     }),
+    approveIntroduction: acting(dashboard, mcpResources.approveIntroduction, {
+      given: ({ params, form }) => ({
+        params: { resource_id: params.resource ?? '' },
+        body: { digest: form.get('digest') ?? '' },
+        ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
+      }),
+      to,
+      notice: 'server_approved',
+    }),
     bind: acting(dashboard, mcpBindings.create, {
       given: ({ params, form }) => ({
         body: { agent_id: form.get('agent_id') ?? '', resource_id: params.resource ?? '' },

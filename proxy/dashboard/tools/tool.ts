@@ -45,7 +45,7 @@ export const toolPage: Page = async ({ context }, facts) => {
   return {
     title: value.name,
     section: '/proxy/tools',
-    body: html`${all(waiting.map((tool) => waits(tool, { path, ifMatch }, facts)))}
+    body: html`${introductionWaits(value, { path, ifMatch }, facts)}${all(waiting.map((tool) => toolWaits(tool, { path, ifMatch }, facts)))}
 <section class="card"><h2>Server</h2>${factsOf([
       ['Id', copyable(value.resource_id)],
       ['Address', copyable(value.endpoint_url)],
@@ -57,6 +57,7 @@ export const toolPage: Page = async ({ context }, facts) => {
         value.required_capability === null ? 'its binding alone' : tokens([value.required_capability]),
       ],
       ['Read', ago(value.last_read_at, facts.at)],
+      ['Says of itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
     ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })}</p></section>
 <section class="card"><h2>Tools</h2>${table(
       ['Tool', 'Called as', 'State', 'Demands', 'Pinned', 'Look closely'],
@@ -83,7 +84,24 @@ export const toolPage: Page = async ({ context }, facts) => {
   }
 }
 
-interface Waiting {
+/** What waits for a reader, beside what was approved. */
+interface WaitingText {
+  readonly title: Html
+  readonly changes: readonly string[] | undefined
+  readonly flags: readonly string[]
+  readonly before: unknown
+  readonly now: unknown
+  /** Where it is approved, by this digest. */
+  readonly action: string
+  readonly digest: string | null
+}
+
+interface PageFacts {
+  readonly path: string
+  readonly ifMatch: string
+}
+
+interface WaitingTool {
   readonly name: string
   readonly pending_digest: string | null
   readonly changes?: readonly string[] | undefined
@@ -92,18 +110,61 @@ interface Waiting {
   readonly pending_definition?: unknown
 }
 
-/** A definition that waits, beside the one that was approved; what hides from readers is written out. */
-function waits(
-  tool: Waiting,
-  { path, ifMatch }: { readonly path: string; readonly ifMatch: string },
-  facts: Parameters<Page>[1],
-): Html {
-  const [before, now] = [textOf(tool.definition), textOf(tool.pending_definition)]
-  return html`<section class="card needs-you"><h2>${visible(tool.name)} waits for a reader</h2>
-<p>What differs:</p><ul>${all((tool.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
-${when(tool.flags.length > 0, () => html`<p><span class="badge warn">${tool.flags.join(', ')}</span></p>`)}
+const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<Page>[1]): Html =>
+  waits(
+    {
+      title: html`${visible(tool.name)} waits for a reader`,
+      changes: tool.changes,
+      flags: tool.flags,
+      before: tool.definition,
+      now: tool.pending_definition,
+      action: `${page.path}/tools/${encodeURIComponent(tool.name)}/approve`,
+      digest: tool.pending_digest,
+    },
+    page,
+    facts,
+  )
+
+interface Introduced {
+  readonly server: { readonly serverInfo?: unknown; readonly instructions?: unknown } | null
+  readonly pending_server?: unknown
+  readonly pending_server_digest: string | null
+  readonly server_changes?: readonly string[] | undefined
+  readonly server_flags: readonly string[]
+}
+
+/** What the server says of itself now, where that is not what was approved. */
+const introductionWaits = (resource: Introduced, page: PageFacts, facts: Parameters<Page>[1]): Html =>
+  when(resource.pending_server_digest !== null, () =>
+    waits(
+      {
+        title: html`What the server says of itself waits for a reader`,
+        changes: resource.server_changes,
+        flags: resource.server_flags,
+        before: introductionIn(resource.server),
+        now: resource.pending_server,
+        action: `${page.path}/approve`,
+        digest: resource.pending_server_digest,
+      },
+      page,
+      facts,
+    ),
+  )
+
+function introductionIn(server: Introduced['server']): unknown {
+  if (server === null) return null
+  const { serverInfo, instructions } = server
+  return { serverInfo, instructions }
+}
+
+/** What waits, beside what was approved; what hides from readers is written out. */
+function waits(text: WaitingText, { ifMatch }: PageFacts, facts: Parameters<Page>[1]): Html {
+  const [before, now] = [textOf(text.before), textOf(text.now)]
+  return html`<section class="card needs-you"><h2>${text.title}</h2>
+<p>What differs:</p><ul>${all((text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
+${when(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`)}
 <div class="diff"><div><h3>Approved before</h3><pre>${marked(before, now)}</pre></div><div><h3>Now</h3><pre>${marked(now, before)}</pre></div></div>
-<p>${button(facts, 'admin.tools', `${path}/tools/${encodeURIComponent(tool.name)}/approve`, 'Approve what I have read', { digest: tool.pending_digest ?? '', if_match: ifMatch })}</p></section>`
+<p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', { digest: text.digest ?? '', if_match: ifMatch })}</p></section>`
 }
 
 /** A definition as lines of JSON, what hides from readers written out. */

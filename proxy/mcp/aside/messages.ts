@@ -30,7 +30,9 @@ export interface ArgumentsVerdict {
 /** A tool of a list, as far as it has to be known. */
 export interface JudgedTool {
   readonly digest: string
-  /** Null where the digest is one of the known. */
+  /** The digest that versions before 0.8 made. */
+  readonly earlierDigest: string | null
+  /** Null where the digest is the known one. */
   readonly news: { readonly flags: readonly string[]; readonly changes: readonly string[] } | null
 }
 
@@ -85,14 +87,15 @@ export interface Tasks {
   }) => ArgumentsVerdict
 
   /**
-   * Judges the tool at `index` of a list: `pinned` is its approved definition, `known` the digests that need
-   * no judgement.
+   * Judges the tool at `index` of a list: `pinned` is its approved definition, `known` and `earlierKnown` the digests
+   * that need no judgement.
    */
   readonly judgeTool: (asked: {
     readonly text: string
     readonly index: number
     readonly pinned: string | null
-    readonly known: readonly string[]
+    readonly known: string | null
+    readonly earlierKnown: string | null
   }) => JudgedTool
 
   /** Reads a message of an upstream. */
@@ -120,6 +123,9 @@ export interface Tasks {
   /** Takes a pinned definition apart. */
   readonly takeApart: (definition: string) => {
     readonly headerParams: readonly HeaderParam[]
+    /** JSON: its known members. */
+    readonly listed: string
+    /** Their places in that. */
     readonly spans: ReadonlyMap<string, Span>
   }
 }

@@ -52,7 +52,7 @@ export async function listTools(
   for (const resource of resources) {
     for (const tool of await registry.tools(resource)) {
       if (!isListed(resource, tool)) continue
-      const text = pathResource ? tool.definition : named(resource, tool)
+      const text = listedText(resource, tool, pathResource === null)
       texts.push(typeof text === 'string' ? text : await text)
       if (performance.now() - since < SLICE_MS) continue
       // There may be thousands.
@@ -63,10 +63,14 @@ export async function listTools(
   return texts
 }
 
-/** Returns the definition of a tool under its whole name. */
-function named({ name: resource }: McpResource, tool: PinnedMcpTool): string | Promise<string> {
+/** Returns the definition of a tool, as JSON of its known members, under its whole name or its own. */
+function listedText(
+  { name: resource }: McpResource,
+  tool: PinnedMcpTool,
+  isWholeName: boolean,
+): string | Promise<string> {
   const definition = definitionOf(tool)
-  const written = ({ object }: PinnedDefinition): string =>
-    edited(object, { name: JSON.stringify(`${resource}.${tool.name}`) })
+  const written = ({ object, listed }: PinnedDefinition): string =>
+    isWholeName ? edited(object, { name: JSON.stringify(`${resource}.${tool.name}`) }) : listed
   return definition instanceof Promise ? definition.then(written) : written(definition)
 }

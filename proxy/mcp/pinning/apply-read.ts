@@ -1,8 +1,6 @@
-import { createHash } from 'node:crypto'
 import { LedgerError } from '../../../db/audit/entry.ts'
 import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
-import type { JsonObject } from '../../../db/json.ts'
 import { resourceAuthority, TOOLS_IN_A_ROW, toolsDetail } from '../../../db/mcp/authority.ts'
 import { type McpResource, recordRead } from '../../../db/mcp/resources.ts'
 import { type McpTool, putMcpTool } from '../../../db/mcp/tools.ts'
@@ -11,6 +9,7 @@ import type { Statement } from '../../../db/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import { inTurns, type Steps } from '../../../plugins/turns.ts'
 import type { Inspection } from './inspect.ts'
+import { type IntroductionPlan, planIntroduction } from './introduction.ts'
 import type { PinPlan } from './plan.ts'
 
 /** The quarantined tools of one read that have rows of their own, with their differences. */
@@ -35,8 +34,8 @@ export interface AppliedRead {
  * Works out the changes that a read of the upstream brings, and the audit rows that say so, each of which raises the
  * resource's revision by 1 (docs/ledger.md#resources): one `mcp_resource.tool_quarantined` for each tool that was
  * quarantined, with the readable differences (beyond 64 of them one for many, without), `mcp_resource.updated`
- * where tools were pinned, came back or went, and one where the server's instructions are others. There are no
- * rows where nothing has changed, or where the upstream could not be read. `at`: ms
+ * where tools were pinned, came back or went, and one where the server says something else of itself, which waits as a
+ * changed tool does. There are no rows where nothing has changed, or where the upstream could not be read. `at`: ms
  * since the epoch. The unit is refused as a `conflict` where the read was overtaken by a change of the
  * resource or by another read.
  */
@@ -48,8 +47,11 @@ export async function applyRead(
   if (!result.ok) {
     return { statements: [recordRead(database, resource, { problem: sentence(result.problem) })], notes: [] }
   }
-  const { era, protocolVersion, facts, pins } = result
-  const said = [...pinned(pins), ...instructed(resource, facts), ...quarantined(resource, pins)]
+  const { era, protocolVersion, pins } = result
+  const { server_facts: before, last_read_at: readAt } = resource
+  const introduction = planIntroduction(before, result.facts, readAt === null)
+  const { facts } = introduction
+  const said = [...pinned(pins), ...introduced(introduction), ...quarantined(resource, pins)]
   const notes = said.map((note, index) => ({
     ...note,
     detail: {
@@ -82,19 +84,15 @@ interface Storing {
 }
 
 /**
- * Stores a read that no operator has asked for: instructions stay as they are. Resolves with false where it
- * was overtaken, and then nothing was stored. Rejects where the ledger cannot record.
+ * Stores a read that no operator has asked for. Resolves with false where it was overtaken, and then nothing was stored.
+ * Rejects where the ledger cannot record.
  */
 export async function storeRead(
   { database, ledger, configDigest, at }: Storing,
   resource: McpResource,
   result: Inspection,
 ): Promise<boolean> {
-  const { statements, notes } = await applyRead(
-    { database, at },
-    resource,
-    withoutNewInstructions(resource, result),
-  )
+  const { statements, notes } = await applyRead({ database, at }, resource, result)
   try {
     await ledger.commit({ statements, entries: notes.map((note) => noteEntry(note, at, configDigest)) })
     return true
@@ -104,29 +102,13 @@ export async function storeRead(
   }
 }
 
-/**
- * Puts the instructions of the first read in place of new ones, or those of the last read that an operator
- * asked for and saw: they reach models as the descriptions of tools do, so they are not the server's to
- * change (docs/threats.md#threat-17).
- */
-function withoutNewInstructions(
-  { server_facts: before, last_read_at: readAt }: McpResource,
-  result: Inspection,
-): Inspection {
-  if (!result.ok || readAt === null) return result
-  const { instructions: _, ...facts } = result.facts
-  const kept = before?.instructions
-  return { ...result, facts: typeof kept === 'string' ? { ...facts, instructions: kept } : facts }
-}
-
-function instructed(
-  { server_facts: before }: McpResource,
-  { instructions }: JsonObject,
-): readonly AuditNote[] {
-  if (before?.instructions === instructions) return []
-  const digest =
-    typeof instructions === 'string' ? createHash('sha256').update(instructions).digest('hex') : null
-  return [{ action: 'mcp_resource.updated', detail: { instructions_sha256: digest } }]
+function introduced({ change, changes }: IntroductionPlan): readonly AuditNote[] {
+  if (change === null) return []
+  const detail = {
+    ...change,
+    ...(changes.length > 0 && { server_changes: bounded(changes, MAX_DIFFERENCE) }),
+  }
+  return [{ action: 'mcp_resource.updated', detail }]
 }
 
 function pinned({ tools }: PinPlan): readonly AuditNote[] {

@@ -3,6 +3,7 @@ import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { calls, SMALL } from '../aside/aside.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
+import { knownMembers, TOOL_MEMBERS } from './known-members.ts'
 
 /** A pinned tool, taken apart once. */
 export interface PinnedDefinition {
@@ -13,6 +14,12 @@ export interface PinnedDefinition {
   readonly inputSchema: unknown
   /** Empty where the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
+  /**
+   * JSON, as callers get it: the members that MCP knows, since another reader could take any other for one of them
+   * (docs/threats.md#h1b).
+   */
+  readonly listed: string
+  /** The same as bytes, with the places of its members. */
   readonly object: Pick<JsonText, 'bytes' | 'spans'>
 }
 
@@ -21,7 +28,7 @@ export interface PinnedDefinition {
 const cache = new LRUCache<string, PinnedDefinition>({
   max: 5_000,
   maxSize: 32 * 1024 * 1024,
-  sizeCalculation: ({ text }) => text.length + 1,
+  sizeCalculation: ({ text, listed }) => text.length + (listed === text ? 0 : listed.length) + 1,
 })
 
 /** Takes the pinned definition of a tool apart, once for as long as it stays what it is. */
@@ -35,8 +42,12 @@ export function definitionOf(tool: PinnedMcpTool): PinnedDefinition | Promise<Pi
 }
 
 async function large(key: string, tool: PinnedMcpTool, bytes: Buffer): Promise<PinnedDefinition> {
-  const { headerParams, spans } = await calls.ask('takeApart', tool.definition, { key: tool.resource_id })
-  return kept(key, tool, { inputSchema: undefined, headerParams, object: { bytes, spans } })
+  const parts = await calls.ask('takeApart', tool.definition, { key: tool.resource_id })
+  const { headerParams, spans } = parts
+  const isWhole = parts.listed === tool.definition
+  const listed = isWhole ? tool.definition : parts.listed
+  const object = { bytes: isWhole ? bytes : Buffer.from(listed), spans }
+  return kept(key, tool, { inputSchema: undefined, headerParams, listed, object })
 }
 
 function kept(
@@ -53,7 +64,11 @@ function kept(
 export function takenApart(bytes: Buffer): Omit<PinnedDefinition, 'text' | 'digest'> {
   const object = readObject(bytes)
   const { inputSchema } = object.value
-  return { inputSchema, headerParams: annotated(inputSchema), object }
+  const text = bytes.toString()
+  const listed = JSON.stringify(knownMembers(object.value, TOOL_MEMBERS))
+  const parts = { inputSchema, headerParams: annotated(inputSchema) }
+  if (listed === text) return { ...parts, listed: text, object }
+  return { ...parts, listed, object: readObject(Buffer.from(listed)) }
 }
 
 function annotated(inputSchema: unknown): readonly HeaderParam[] {

@@ -1,6 +1,6 @@
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { timestamp } from '../../../db/statement.ts'
-import type { ListedTool } from './tool-definition.ts'
+import { isFolded, type ListedTool } from './tool-definition.ts'
 
 /** The changes that a read of a resource's tools brings. */
 export interface PinPlan {
@@ -30,9 +30,10 @@ interface Read {
 
 /**
  * Compares what an upstream lists with what is pinned (docs/threats.md#threat-17). A definition whose digest
- * is not the pinned one, and a tool that was not there at the first read, are quarantined; the pinned one
- * stays as it is beside them, also where a field differs that the digest leaves out. A tool that is no longer
- * listed is gone, and comes back approved only with the pinned digest. The same read again changes nothing.
+ * is not the pinned one, a tool that was not there at the first read, and at any read one with members that fold onto
+ * known ones, are quarantined; the pinned one stays as it is beside them. So does a pin of an earlier version if only
+ * members differ that its digest leaves out. A tool that is no longer listed is gone, and comes back approved only with
+ * the pinned digest. The same read again changes nothing.
  */
 export function planPins({ resourceId, known, listed, first, at }: Read): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))
@@ -44,7 +45,8 @@ export function planPins({ resourceId, known, listed, first, at }: Read): PinPla
   const changed = listed.flatMap((tool): readonly McpTool[] => {
     const row = rows.get(tool.name)
     if (row) return comparedWith(row, tool, now)
-    return [first ? approvedNow(resourceId, tool, now) : newcomer(resourceId, tool, now)]
+    const isTrusted = first && !(tool.news && isFolded(tool.news))
+    return [isTrusted ? approvedNow(resourceId, tool, now) : newcomer(resourceId, tool, now)]
   })
   const changes = new Map(listed.map(({ name, news }) => [name, news?.changes ?? []]))
   const quarantined = changed
@@ -58,14 +60,16 @@ export function planPins({ resourceId, known, listed, first, at }: Read): PinPla
 }
 
 /** Makes the row as it is to be, or nothing where it stays as it is. */
-function comparedWith(row: McpTool, { digest, text, news }: ListedTool, now: string): readonly McpTool[] {
+function comparedWith(row: McpTool, listed: ListedTool, now: string): readonly McpTool[] {
+  const { digest, earlierDigest, text, news } = listed
   if (news === null) return []
   const { flags } = news
-  if (digest === row.digest) {
+  const isEarlier = row.digest !== null && !row.digest_is_whole && earlierDigest === row.digest
+  if (digest === row.digest || isEarlier) {
     const settled = { pending_definition: null, pending_digest: null }
     return [{ ...row, ...settled, state: 'approved', flags, changed_at: now }]
   }
-  const pending = { pending_definition: text, pending_digest: digest }
+  const pending = { pending_definition: text, pending_digest: digest, pending_is_whole: true }
   return [{ ...row, ...pending, state: 'quarantined', flags, changed_at: now }]
 }
 
@@ -76,9 +80,11 @@ function approvedNow(resourceId: string, tool: ListedTool, now: string): PinnedM
     name,
     definition: text,
     digest,
+    digest_is_whole: true,
     state: 'approved',
     pending_definition: null,
     pending_digest: null,
+    pending_is_whole: true,
     flags: news?.flags ?? [],
     pinned_at: now,
     changed_at: null,

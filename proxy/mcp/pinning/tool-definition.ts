@@ -3,7 +3,9 @@ import canonicalize from 'canonicalize'
 import { isObject, type Members } from '../../../db/json.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
+import { cut, visible } from '../../visible.ts'
 import type { RawTool } from '../upstream/tools.ts'
+import { foldedMembers, TOOL_MEMBERS } from './known-members.ts'
 import { changesOf } from './tool-changes.ts'
 import { toolFlags } from './tool-flags.ts'
 
@@ -15,23 +17,28 @@ export interface AskedTool {
   readonly index: number
   /** The approved definition of that tool, or null. */
   readonly pinned: string | null
-  /** The digests of definitions that are as they were. */
-  readonly known: readonly string[]
+  /** The digest of the definition that is as it was, or null. */
+  readonly known: string | null
+  /** The same, as {@link JudgedTool.earlierDigest} has it. */
+  readonly earlierKnown: string | null
 }
 
 /** A definition that was judged. */
 export interface JudgedTool {
-  /**
-   * Lower-case hex SHA-256 of the canonical form (RFC 8785) of the fields that a model and a gateway go by.
-   */
+  /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of the whole definition. */
   readonly digest: string
-  /** Null where the digest is one of the known: then there is nothing to be told. */
+  /**
+   * The same of six members alone, which is what versions before 0.8 approved: a pin of theirs holds until one of these
+   * changes. Null where a member folds onto a known one, which no such pin may cover.
+   */
+  readonly earlierDigest: string | null
+  /** Null where the digest is the known one: then there is nothing to be told. */
   readonly news: ToolNews | null
 }
 
 /** What an operator should know of a definition. */
 interface ToolNews {
-  /** {@link toolFlags}. */
+  /** The members that fold onto known ones, and {@link toolFlags}. */
   readonly flags: readonly string[]
   /** {@link changesOf} the pinned definition. */
   readonly changes: readonly string[]
@@ -43,7 +50,9 @@ export type ListedTool = RawTool & JudgedTool
 const MAX_BYTES = 256 * 1024
 // MCP only recommends a form of names; this one is ambiguous in no header, log or table.
 const NAME = /^[\x21-\x7e]{1,128}$/
-const PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
+const EARLIER_PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
+const MAX_FOLDED_FLAGS = 8
+const MAX_FOLDED_FLAG = 120
 
 /**
  * Judges the tools of a list one by one, by `judge`, which is {@link judgeTool} wherever it runs. A text that
@@ -59,18 +68,27 @@ export async function judgeTools(
   for (const [index, { name, text }] of tools.entries()) {
     const row = rows.get(name)
     const standing = standingOf(row)
-    const asked = { text, index, pinned: row?.definition ?? null, known: standing ? [standing.digest] : [] }
-    const found = standing?.text === text ? { digest: standing.digest, news: null } : await judge(asked)
+    const { digest: known = null, earlier: earlierKnown = null } = standing ?? {}
+    const asked = { text, index, pinned: row?.definition ?? null, known, earlierKnown }
+    const isSame = standing?.text === text
+    const found = isSame ? { digest: standing.digest, earlierDigest: null, news: null } : await judge(asked)
     judged.push({ name, text, ...found })
   }
   return judged
 }
 
-/** The definition that leaves a row as it is: the approved one, or the one that waits. */
-function standingOf(row: McpTool | undefined): { text: string; digest: string } | null {
-  if (row?.state === 'approved' && row.digest !== null) return { text: row.definition, digest: row.digest }
-  if (row?.state !== 'quarantined' || row.pending_digest === null) return null
-  return { text: row.pending_definition ?? '', digest: row.pending_digest }
+/**
+ * The definition that leaves a row as it is: the approved one, or the one that waits. One that waits by the digest of an
+ * earlier version leaves nothing as it is: it is to wait by its whole text.
+ */
+function standingOf(
+  row: McpTool | undefined,
+): { readonly text: string; readonly digest: string; readonly earlier: string | null } | null {
+  if (row?.state === 'approved' && row.digest !== null) {
+    return { text: row.definition, digest: row.digest, earlier: row.digest_is_whole ? null : row.digest }
+  }
+  if (row?.state !== 'quarantined' || row.pending_digest === null || !row.pending_is_whole) return null
+  return { text: row.pending_definition ?? '', digest: row.pending_digest, earlier: null }
 }
 
 /**
@@ -80,7 +98,7 @@ function standingOf(row: McpTool | undefined): { text: string; digest: string } 
  * 256 KiB or is JSON that two readers could take for two things, or `inputSchema` is not the schema of an
  * object.
  */
-export function judgeTool({ text, index, pinned, known }: AskedTool): JudgedTool {
+export function judgeTool({ text, index, pinned, known, earlierKnown }: AskedTool): JudgedTool {
   const bytes = Buffer.from(text)
   const value: unknown = JSON.parse(text)
   const place = `tool ${index + 1} of the list`
@@ -92,21 +110,41 @@ export function judgeTool({ text, index, pinned, known }: AskedTool): JudgedTool
   if (!isObject(inputSchema) || inputSchema.type !== 'object') {
     throw new Error(`the inputSchema of the tool ${name} is not the schema of an object`)
   }
-  const digest = digestOf(name, bytes, value)
-  if (known.includes(digest)) return { digest, news: null }
-  return { digest, news: { flags: toolFlags(value), changes: changesOf(pinned, value) } }
+  const folded = foldedMembers(value, TOOL_MEMBERS)
+  const { digest, earlier } = digestsOf(name, bytes, value)
+  const earlierDigest = folded.length === 0 ? earlier : null
+  const isKnown = digest === known || (earlierDigest !== null && earlierDigest === earlierKnown)
+  if (isKnown) return { digest, earlierDigest, news: null }
+  const flags = [...foldedFlags(folded), ...toolFlags(value)]
+  return { digest, earlierDigest, news: { flags, changes: changesOf(pinned, value) } }
 }
 
-function digestOf(name: string, bytes: Buffer, value: Members): string {
+/** Returns the digest of a definition: lower-case hex SHA-256 of its canonical form (RFC 8785). */
+const definitionDigest = (definition: Members): string =>
+  createHash('sha256')
+    .update(canonicalize(definition) ?? '')
+    .digest('hex')
+
+const only = (value: Members, names: readonly string[]): Members =>
+  Object.fromEntries(names.flatMap((name) => (Object.hasOwn(value, name) ? [[name, value[name]]] : [])))
+
+/** What begins the flag of a member that folds onto a known one. */
+const FOLDED = 'folded_member:'
+
+/** Whether a definition has members that another reader takes for known ones: no reading approves such a one. */
+export const isFolded = ({ flags }: Pick<ToolNews, 'flags'>): boolean =>
+  flags.some((flag) => flag.startsWith(FOLDED))
+
+const foldedFlags = (paths: readonly string[]): readonly string[] =>
+  paths.slice(0, MAX_FOLDED_FLAGS).map((path) => `${FOLDED}${cut(visible(path), MAX_FOLDED_FLAG)}`)
+
+function digestsOf(name: string, bytes: Buffer, value: Members): { digest: string; earlier: string } {
   try {
     // The text is listed, the value is judged: a member twice would make them two tools.
     const { escapedNames } = scanJson(bytes)
     // V8 may have read an escaped name as another one (nodejs/node#63785); the text was written by it.
     if (escapedNames && JSON.stringify(value) !== bytes.toString()) throw new Error('a name is misread')
-    const pinned = PINNED.filter((field) => Object.hasOwn(value, field)).map((field) => [field, value[field]])
-    return createHash('sha256')
-      .update(canonicalize(Object.fromEntries(pinned)) ?? '')
-      .digest('hex')
+    return { digest: definitionDigest(value), earlier: definitionDigest(only(value, EARLIER_PINNED)) }
   } catch (error) {
     throw new Error(`the definition of the tool ${name} is not unambiguous JSON`, { cause: error })
   }

@@ -42,6 +42,8 @@ export const toolOf = (resource: string, name: string, more: Partial<PinnedMcpTo
   state: 'approved',
   pending_definition: null,
   pending_digest: null,
+  digest_is_whole: true,
+  pending_is_whole: true,
   flags: [],
   pinned_at: '2026-01-01T00:00:00.000Z',
   changed_at: null,

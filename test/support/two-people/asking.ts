@@ -21,6 +21,8 @@ export interface Things {
   /** Whether the shared secret may change. */
   readonly secret: boolean
   readonly resource: string
+  /** The digest of the definition of `write` that waits. */
+  readonly waiting: string
   readonly bindings: readonly string[]
   readonly csr: string
   readonly endpoint: string
@@ -106,7 +108,7 @@ export function askings(things: Things): fc.Arbitrary<Asking> {
       { method: 'DELETE', path: server },
       post('/v1/admin/mcp-resources', { name: 'again', endpoint_url: endpoint }),
       post(`${server}/refresh`),
-      post(`${server}/tools/write/approve`),
+      post(`${server}/tools/write/approve`, { digest: things.waiting }),
     ),
   )
   const bound = fc.oneof(

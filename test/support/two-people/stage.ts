@@ -47,7 +47,7 @@ export async function twoPeopleStage(t: Test, kinds: readonly Kind[]): Promise<T
   })
   const { binding_id } = await stage.bind(bot, resource)
   about = 'Writes something else.'
-  await stage.refresh(resource)
+  const waiting: string = (await stage.refresh(resource)).tools[1].pending_digest
   const [mallory, bob, carol] = [
     await ownerOnTheMachine(stage, 'mallory'),
     await ownerOnTheMachine(stage, 'bob'),
@@ -74,6 +74,7 @@ export async function twoPeopleStage(t: Test, kinds: readonly Kind[]): Promise<T
       certified: [carol.id],
       secret: false,
       resource: resource.resource_id,
+      waiting,
       bindings: [binding_id],
       csr: (await requestFor(t)).csr,
       endpoint: server.url,

@@ -23,7 +23,8 @@ await t.test(
     t.equal(status, 201)
     t.equal(headers.etag, '"2"', 'the read that pinned them is a change too')
     t.match(json.resource_id, /^mcpr_[0-9a-f]{24}$/)
-    const { resource_id, last_read_at, created_at, updated_at, tools, server, ...rest } = json
+    const { resource_id, last_read_at, created_at, updated_at, tools, server, server_digest, ...rest } = json
+    t.match(server_digest, /^[0-9a-f]{64}$/)
     t.strictSame(rest, {
       name: 'files',
       description: null,
@@ -40,6 +41,8 @@ await t.test(
       created_by: 'admin',
       changed_by: 'admin',
       unknown_tools: [],
+      pending_server_digest: null,
+      server_flags: [],
     })
     t.match(server, { capabilities: { tools: {} }, serverInfo: { name: 'changing', version: '1.0.0' } })
     t.strictSame(Object.keys(server), ['capabilities', 'serverInfo'], 'and no instructions')
@@ -51,8 +54,8 @@ await t.test(
     t.match(tools[0], { digest: /^[0-9a-f]{64}$/, pending_digest: null, flags: [], changed_at: null })
     t.notOk('changes' in tools[0])
     t.strictSame((await gateway.admin('GET', `${PATH}/${resource_id}`)).json, json)
-    const { server: _, unknown_tools: __, ...listed } = json
-    const short = tools.map(({ definition: ___, ...one }: Record<string, unknown>) => one)
+    const { server: _, unknown_tools: __, server_digest: ___, server_flags: ____, ...listed } = json
+    const short = tools.map(({ definition: _____, ...one }: Record<string, unknown>) => one)
     t.strictSame((await gateway.admin('GET', PATH)).json, [{ ...listed, tools: short }])
     const rows = await gateway.rows()
     t.match(
@@ -440,6 +443,7 @@ await t.test('§5.1 without the operator secret nothing of this is answered', as
     ['DELETE', `${PATH}/mcpr_0`],
     ['POST', `${PATH}/mcpr_0/refresh`],
     ['POST', `${PATH}/mcpr_0/tools/x/approve`],
+    ['POST', `${PATH}/mcpr_0/server/approve`],
   ] as const
   for (const [method, path] of calls) {
     t.equal((await gateway.call(agent, method, path)).status, 403, `${method} ${path}`)

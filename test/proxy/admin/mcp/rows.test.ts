@@ -31,7 +31,7 @@ await t.test(
     await gateway.admin('PATCH', path, { tool_capabilities: { odd: 'files.odd' }, enabled: false })
     upstream.list([tool('read', 'Other.')])
     const [read] = (await gateway.admin('POST', `${path}/refresh`)).json.tools
-    await gateway.admin('POST', `${path}/tools/read/approve`)
+    await gateway.admin('POST', `${path}/tools/read/approve`, { digest: read.pending_digest })
     const quiet = await gateway.admin('POST', `${path}/refresh`)
     t.equal(quiet.headers.etag, '"7"', 'a read that finds nothing new leaves it as it is')
     await gateway.admin('DELETE', path)
@@ -112,9 +112,11 @@ await t.test(
     const { json } = await gateway.admin('POST', PATH, { name: 'files', endpoint_url: upstream.url })
     const path = `${PATH}/${json.resource_id}`
     upstream.list(names.map((name) => tool(name, 'Other.')))
-    await gateway.admin('POST', `${path}/refresh`)
+    const waiting = (await gateway.admin('POST', `${path}/refresh`)).json.tools
     const answers = await Promise.all([
-      ...names.map((name) => gateway.admin('POST', `${path}/tools/${name}/approve`)),
+      ...waiting.map(({ name, pending_digest: digest }: Json) =>
+        gateway.admin('POST', `${path}/tools/${name}/approve`, { digest }),
+      ),
       ...names.map((description) => gateway.admin('PATCH', path, { description })),
       gateway.admin('POST', `${path}/refresh`),
     ])

@@ -37,12 +37,17 @@ await t.test(
     t.equal((await approve('read', { digest: before.digest })).status, 412, 'not what was looked at')
     t.equal((await approve('read', { digest: 'x' })).status, 422)
     t.equal((await approve('read', { digests: pending })).status, 422)
+    for (const body of [undefined, {}]) {
+      const unseen = await approve('read', body)
+      t.equal(unseen.status, 422, 'H6: without a digest whatever waits by then would be approved')
+      t.match(unseen.text, 'the digest of what you have read')
+    }
     const approved = await approve('read', { digest: pending })
     t.equal(approved.status, 200)
     t.match(approved.json.tools[0], { state: 'approved', digest: pending, pending_digest: null })
     t.notOk('changes' in approved.json.tools[0])
-    t.equal((await approve('read')).status, 409, 'nothing waits any more')
-    t.equal((await approve('none')).status, 404)
+    t.equal((await approve('read', { digest: pending })).status, 409, 'nothing waits any more')
+    t.equal((await approve('none', { digest: pending })).status, 404)
     t.match(await gateway.rows({ action: 'mcp_resource.tool_approved' }), [
       {
         tool: 'files.read',
@@ -84,8 +89,8 @@ await t.test(
     t.notOk('pending_definition' in gone)
     const [row] = await gateway.rows({ action: 'mcp_resource.tool_quarantined' })
     t.strictSame(row?.detail.changes, fresh.changes)
-    t.equal((await approve('write')).status, 409)
-    const { json } = await approve('a/b')
+    t.equal((await approve('write', { digest: fresh.pending_digest })).status, 409)
+    const { json } = await approve('a/b', { digest: fresh.pending_digest })
     t.match(json.tools[0], { name: 'a/b', state: 'approved', digest: fresh.pending_digest, flags: [] })
     const quiet = (await gateway.rows()).length
     await refresh()
@@ -121,7 +126,8 @@ await t.test(
       t.notMatch(fresh.changes.join(), order, 'a line of a difference is cut')
       t.match(answer.text, `${order}\\u200b\\u202e\\u009b2J\\udb40\\udc41é`, 'as JSON escapes it')
     }
-    const approved = (await approve('fresh')).json.tools[0]
+    const digest = answers[1]?.json.tools[0].pending_digest
+    const approved = (await approve('fresh', { digest })).json.tools[0]
     t.strictSame(approved.definition, tool('fresh', described))
     t.notOk('pending_definition' in approved)
     const [listed] = (await gateway.admin('GET', PATH)).json

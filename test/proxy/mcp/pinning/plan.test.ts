@@ -70,11 +70,28 @@ t.test('threat 17: a changed definition is quarantined beside what was approved'
   t.same(back.quarantined, [])
 })
 
-t.test('what the digest leaves out changes nothing: what is listed is what was approved', async (t) => {
-  t.same(await read(pinned, listed({ a: 'one', b: 'two' }, { _meta: { x: 1 } })), {
-    tools: [],
-    quarantined: [],
-  })
+t.test(
+  'H1b: what the digest of an earlier version leaves out changes nothing, and that of today leaves out nothing',
+  async (t) => {
+    const now = listed({ a: 'one', b: 'two' }, { _meta: { x: 1 } })
+    const earlier = pinned.map((row) => ({ ...row, digest_is_whole: false }))
+    t.same(await read(earlier, now), { tools: [], quarantined: [] }, 'what is listed is what was approved')
+    const gone = earlier.map((row) => ({ ...row, state: 'gone' as const }))
+    const back = (await read(gone, now)).tools
+    t.match(back, [{ state: 'approved', digest_is_whole: false }, { state: 'approved' }])
+    t.same(
+      back.map(({ definition }) => definition),
+      pinned.map(({ definition }) => definition),
+      'as it was approved, not as it is listed now',
+    )
+    t.match((await read(pinned, now)).quarantined, [{ tool: 'a', changes: [/^_meta: added/] }, { tool: 'b' }])
+  },
+)
+
+t.test('H1b: a definition with a member that folds onto a known one is approved by no read', async (t) => {
+  const plan = await read([], listed({ a: 'one' }, { 'de\u017fcription': 'evil' }), true)
+  t.match(plan.tools, [{ state: 'quarantined', digest: null, flags: ['folded_member:de\u017fcription'] }])
+  t.match(plan.quarantined, [{ tool: 'a' }])
 })
 
 t.test('a tool that vanished is gone, and comes back approved only unchanged', async (t) => {

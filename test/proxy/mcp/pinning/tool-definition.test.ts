@@ -14,12 +14,13 @@ const TOOL = {
   inputSchema: { type: 'object', properties: { x: { type: 'string' } } },
 }
 
-const judged = (text: string, index = 0): JudgedTool => judgeTool({ text, index, pinned: null, known: [] })
+const judged = (text: string, index = 0): JudgedTool =>
+  judgeTool({ text, index, pinned: null, known: null, earlierKnown: null })
 const read = (...values: readonly Record<string, unknown>[]): readonly JudgedTool[] =>
   values.map((value, index) => judged(JSON.stringify(value), index))
 const digestOf = (value: Record<string, unknown>): string | undefined => read(value)[0]?.digest
 
-t.test('threat 17: the digest covers what a model and a gateway go by, and nothing else', async (t) => {
+t.test('threat 17: the digest covers the whole definition', async (t) => {
   const digest = digestOf(TOOL)
   t.match(digest, /^[0-9a-f]{64}$/)
   for (const change of [
@@ -30,10 +31,14 @@ t.test('threat 17: the digest covers what a model and a gateway go by, and nothi
     { inputSchema: { type: 'object' } },
     { outputSchema: { type: 'object' } },
     { annotations: { readOnlyHint: true } },
+    { _meta: { a: 1 } },
+    { icons: [] },
+    { execution: { taskSupport: 'optional' } },
+    { Description: 'evil' },
+    { vendor: 1 },
   ]) {
     t.not(digestOf({ ...TOOL, ...change }), digest, JSON.stringify(change))
   }
-  t.equal(digestOf({ ...TOOL, _meta: { a: 1 }, icons: [] }), digest)
   t.not(digestOf({ ...TOOL, title: null }), digest, 'a field that is there is not one that is absent')
 })
 
@@ -93,6 +98,7 @@ t.test('A6: a definition that is as it was is not judged again', async (t) => {
   const approved = { state: 'approved', pending_definition: null, pending_digest: null } as const
   const row = {
     ...{ resource_id: 'r', name: 'a', flags: [], changed_at: null, pinned_at: '', definition: text, digest },
+    ...{ digest_is_whole: true, pending_is_whole: true },
     ...approved,
   }
   const asked: string[] = []
@@ -102,16 +108,42 @@ t.test('A6: a definition that is as it was is not judged again', async (t) => {
   }
   const read = async (known: McpTool, listed: string) =>
     (await judgeTools([{ name: 'a', text: listed }], [known], judge))[0]
-  t.same(await read(row, text), { name: 'a', text, digest, news: null })
+  t.match(await read(row, text), { name: 'a', text, digest, news: null })
   t.same(asked, [], 'the approved one')
   const other = JSON.stringify({ ...TOOL, description: 'e' })
   const pending = { pending_definition: other, pending_digest: judged(other).digest }
   const waiting = { ...row, ...pending, state: 'quarantined' } as const
   t.match(await read(waiting, other), { digest: pending.pending_digest, news: null })
   t.same(asked, [], 'the one that waits')
-  const respelt = JSON.stringify({ ...TOOL, _meta: { a: 1 } })
+  const { name, ...members } = TOOL
+  const respelt = JSON.stringify({ ...members, name })
   t.match(await read(row, respelt), { digest, news: null })
   t.same(asked, [respelt], 'another text of the same digest: no flags are looked for')
   t.match(await read(waiting, text), { digest, news: { flags: [], changes: [] } }, 'the approved one again')
   t.match(await read({ ...row, state: 'gone' }, text), { digest, news: { flags: [] } }, 'it came back')
 })
+
+t.test(
+  'H1b: a pin of an earlier version holds while the members that it covers are as they were',
+  async (t) => {
+    const six = judged(JSON.stringify(TOOL)).digest
+    const pinned = JSON.stringify({ ...TOOL, _meta: { a: 1 } })
+    const row: McpTool = {
+      ...{ resource_id: 'r', name: 'a', flags: [], changed_at: null, pinned_at: '', state: 'approved' },
+      ...{ definition: pinned, digest: six, pending_definition: null, pending_digest: null },
+      ...{ digest_is_whole: false, pending_is_whole: false },
+    }
+    const read = async (more: object, known: McpTool = row) => {
+      const text = JSON.stringify({ ...TOOL, ...more })
+      return (await judgeTools([{ name: 'a', text }], [known], judgeTool))[0]?.news
+    }
+    t.equal(await read({ _meta: { a: 1 } }), null, 'the very text')
+    t.equal(await read({ _meta: { a: 2 }, execution: { taskSupport: 'forbidden' } }), null)
+    t.ok(await read({ description: 'evil' }))
+    t.ok(await read({ Description: 'evil' }), 'no such pin covers a member that folds onto a known one')
+    t.ok(await read({ annotations: { ReadOnlyHint: true } }))
+    t.ok(await read({ _meta: { a: 2 } }, { ...row, digest_is_whole: true }), 'a pin of today covers all')
+    const waits = { state: 'quarantined', pending_definition: pinned, pending_digest: six } as const
+    t.ok(await read({ _meta: { a: 1 } }, { ...row, ...waits }), 'what waits by such a digest is read anew')
+  },
+)

@@ -1,0 +1,23 @@
+import type { Database } from '../database.ts'
+import type { JsonObject } from '../json.ts'
+import { type Statement, statementOf } from '../statement.ts'
+import type { McpResource } from './resources.ts'
+
+/**
+ * Replaces what is stored of a server's own words, which raises the resource's revision by 1. Changes no row where the
+ * resource was changed or read again since it was read from the database.
+ */
+export function storeServerFacts(
+  { kysely }: Database,
+  { resource_id: id, revision, last_read_at: lastReadAt }: McpResource,
+  facts: JsonObject,
+  by: string,
+): Statement {
+  const query = kysely
+    .updateTable('mcp_resources')
+    .set({ server_facts: JSON.stringify(facts), revision: revision + 1, changed_by: by })
+    .where('resource_id', '=', id)
+    .where('revision', '=', revision)
+    .where('last_read_at', lastReadAt === null ? 'is' : '=', lastReadAt)
+  return statementOf(query.compile(), 1)
+}

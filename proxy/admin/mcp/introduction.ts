@@ -1,0 +1,69 @@
+import { z } from 'zod'
+import type { JsonObject } from '../../../db/json.ts'
+import { resourceAuthority } from '../../../db/mcp/authority.ts'
+import { storeServerFacts } from '../../../db/mcp/server-facts.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import {
+  instructionsDigest,
+  introductionDigest,
+  introductionOf,
+  pendingIntroduction,
+} from '../../mcp/pinning/introduction.ts'
+import { change } from '../change.ts'
+import { operation } from '../operation.ts'
+import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
+import { approval } from './tools.ts'
+import { resourceDetail } from './view.ts'
+
+/**
+ * POST …/{resource_id}/server/approve: puts in force what the server says of itself and what waits by that digest, its
+ * instructions above all, with one audit row in the same transaction. Something else than what was looked at is refused
+ * with `precondition_failed`.
+ */
+export const approveIntroduction = operation({
+  name: 'approveMcpServer',
+  demands: 'admin.tools',
+  action: 'mcp_resource.updated',
+  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
+  conditional: true,
+  summary: 'Approves what a server says of itself, its instructions too, by the digest that was looked at.',
+  takes: { params: z.object({ resource_id: z.string() }), body: approval },
+  output: resourceDetail,
+  status: 200,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params: { resource_id: id }, body: { digest }, ifMatch }, caller) => {
+    await alone(context, { id, ifMatch }, async (resource) => {
+      const { server_facts: facts } = resource
+      const pending = pendingIntroduction(facts)
+      if (pending === null)
+        throw new Refusal('conflict', { message: 'This server says nothing new of itself.' })
+      if (introductionDigest(pending) !== digest) throw new Refusal('precondition_failed')
+      const { serverInfo: _, instructions: __, waits: ___, ...others } = facts ?? {}
+      const approved = introductionOf(facts)
+      await change(context, caller, {
+        action: 'mcp_resource.updated',
+        detail: {
+          subject: id,
+          ...resourceAuthority(resource, resource.revision + 1),
+          fields: { server_sha256: digest, instructions_sha256: instructionsDigest(pending) },
+          previous: {
+            server_sha256: introductionDigest(approved),
+            instructions_sha256: instructionsDigest(approved),
+          },
+        },
+        statements: [
+          // Read from JSON: nothing else is in them.
+          storeServerFacts(
+            context.database,
+            resource,
+            { ...(others as JsonObject), ...pending },
+            caller.actor.id,
+          ),
+        ],
+      })
+    })
+    return resourceAnswer(context, id)
+  },
+})

@@ -1,0 +1,118 @@
+import { createHash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
+import { cut, hiddenIn, placeOf } from '../../visible.ts'
+import { IMPLEMENTATION_MEMBERS, knownMembers } from './known-members.ts'
+import { toolChanges } from './tool-changes.ts'
+
+/** What a server says of itself at a handshake, before any tool is listed: what it is, and how to use it. */
+export interface ServerIntroduction {
+  readonly serverInfo?: JsonObject
+  readonly instructions?: string
+}
+
+/** Facts of a server: its introduction in force, and the one that `waits` for an approval. */
+type ServerFacts = Readonly<Record<string, unknown>> | null
+
+const MAX_FLAGS = 50
+const MAX_FLAG = 250
+
+/** Takes the introduction out of what a server says, or of the facts that are stored: known members alone. */
+export function introductionOf(facts: ServerFacts): ServerIntroduction {
+  const { serverInfo, instructions } = facts ?? {}
+  return {
+    // Read from JSON: nothing else is in it.
+    ...(isObject(serverInfo) && {
+      serverInfo: knownMembers(serverInfo, IMPLEMENTATION_MEMBERS) as JsonObject,
+    }),
+    ...(typeof instructions === 'string' && { instructions }),
+  }
+}
+
+/** The introduction that waits for an approval; null: none does. */
+export const pendingIntroduction = (facts: ServerFacts): ServerIntroduction | null =>
+  isObject(facts?.waits) ? introductionOf(facts.waits) : null
+
+/**
+ * Returns the digest that an introduction is approved by: lower-case hex SHA-256 of its canonical form (RFC 8785). Leaves
+ * out the version of the software, which changes with each release and which no caller hears.
+ */
+export function introductionDigest({ serverInfo, instructions }: ServerIntroduction): string {
+  const { version: _, ...words } = serverInfo ?? {}
+  const pinned = {
+    ...(serverInfo && { serverInfo: words }),
+    ...(instructions !== undefined && { instructions }),
+  }
+  return createHash('sha256')
+    .update(canonicalize(pinned) ?? '')
+    .digest('hex')
+}
+
+export const instructionsDigest = ({ instructions }: ServerIntroduction): string | null =>
+  instructions === undefined ? null : createHash('sha256').update(instructions).digest('hex')
+
+/** Says what would change if the introduction that waits were approved, as `toolChanges` does of a tool. */
+export const introductionChanges = (
+  before: ServerIntroduction,
+  after: ServerIntroduction,
+): readonly string[] => toolChanges(membersOf(before), membersOf(after))
+
+const membersOf = ({ serverInfo, instructions }: ServerIntroduction): Members => ({
+  ...(serverInfo && { serverInfo }),
+  ...(instructions !== undefined && { instructions }),
+})
+
+/** Lists the texts of an introduction that hide something: `invisible:instructions U+200B`. */
+export function introductionFlags(introduction: ServerIntroduction): readonly string[] {
+  const flags = textsIn(membersOf(introduction), []).flatMap(([path, text]) =>
+    [...hiddenIn(text)].map(([kind, points]) => `${kind}:${placeOf(path)} ${points.slice(0, 5).join(' ')}`),
+  )
+  const more = flags.length - MAX_FLAGS
+  return [
+    ...flags.slice(0, MAX_FLAGS).map((flag) => cut(flag, MAX_FLAG)),
+    ...(more > 0 ? [`and ${more} more`] : []),
+  ]
+}
+
+type Path = readonly (string | number)[]
+
+function textsIn(value: unknown, path: Path): readonly (readonly [Path, string])[] {
+  if (typeof value === 'string') return [[path, value]]
+  if (Array.isArray(value)) return value.flatMap((item: unknown, at) => textsIn(item, [...path, at]))
+  if (!isObject(value)) return []
+  return Object.entries(value).flatMap(([name, inner]) => textsIn(inner, [...path, name]))
+}
+
+/** What a reading makes of an introduction. */
+export interface IntroductionPlan {
+  /** Facts to be stored. */
+  readonly facts: JsonObject
+  /** The digests that a row of the ledger says, since it has changed; null: it has not. */
+  readonly change: JsonObject | null
+  /** How the one that waits differs, where it is another one than before. */
+  readonly changes: readonly string[]
+}
+
+/**
+ * Compares what a server says of itself with what was approved (docs/threats.md#h6). The `first` reading is
+ * trusted, as it is of tools. After it another introduction waits, and the approved one stays in force; what the server
+ * says once more as it was approved waits no longer. Whoever asked for the reading makes no difference.
+ */
+export function planIntroduction(before: ServerFacts, said: JsonObject, first: boolean): IntroductionPlan {
+  const { serverInfo: _, instructions: __, waits: ___, ...others } = said
+  const [approved, now, pending] = [introductionOf(before), introductionOf(said), pendingIntroduction(before)]
+  const digest = introductionDigest(now)
+  if (first) {
+    const hash = instructionsDigest(now)
+    const change = hash === null ? null : { instructions_sha256: hash, server_sha256: digest }
+    return { facts: { ...others, ...now }, change, changes: [] }
+  }
+  // The same but for its version.
+  if (digest === introductionDigest(approved)) {
+    return { facts: { ...others, ...now }, change: pending && { server_sha256: digest }, changes: [] }
+  }
+  const facts = { ...others, ...approved, waits: { ...now } }
+  if (pending && introductionDigest(pending) === digest) return { facts, change: null, changes: [] }
+  const change = { pending_server_sha256: digest }
+  return { facts, change, changes: introductionChanges(approved, now) }
+}

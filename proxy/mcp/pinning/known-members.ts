@@ -1,0 +1,82 @@
+import { isObject, type Members } from '../../../db/json.ts'
+
+/**
+ * The members that MCP gives an object, each with the shape of its own members, or of each item of a list; null: passed on
+ * as it is, since the protocol leaves its members open.
+ */
+interface KnownMembers {
+  readonly [member: string]: KnownMembers | null
+}
+
+const ICON: KnownMembers = { src: null, mimeType: null, sizes: null, theme: null }
+const TOOL_ANNOTATIONS: KnownMembers = {
+  title: null,
+  readOnlyHint: null,
+  destructiveHint: null,
+  idempotentHint: null,
+  openWorldHint: null,
+}
+const ANNOTATIONS: KnownMembers = { audience: null, priority: null, lastModified: null }
+
+/** What every item of a list may have. */
+const ITEM: KnownMembers = { name: null, title: null, description: null, icons: ICON, _meta: null }
+
+/** The members of `Tool` in every revision up to 2026-07-28. */
+export const TOOL_MEMBERS: KnownMembers = {
+  ...ITEM,
+  inputSchema: null,
+  outputSchema: null,
+  annotations: TOOL_ANNOTATIONS,
+  execution: { taskSupport: null },
+}
+
+/** The members of `Implementation`, which a server calls itself by. */
+export const IMPLEMENTATION_MEMBERS: KnownMembers = {
+  name: null,
+  title: null,
+  version: null,
+  description: null,
+  websiteUrl: null,
+  icons: ICON,
+}
+
+/** The members of the items of each list that is passed on as a server gives it, by the member of the result. */
+export const LISTED_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
+  ['prompts', { ...ITEM, arguments: { name: null, title: null, description: null, required: null } }],
+  ['resources', { ...ITEM, uri: null, mimeType: null, size: null, annotations: ANNOTATIONS }],
+  ['resourceTemplates', { ...ITEM, uriTemplate: null, mimeType: null, annotations: ANNOTATIONS }],
+])
+
+/** Returns an object with its known members alone, in their order, and so those of the objects in them. */
+export const knownMembers = (object: Members, known: KnownMembers): Members =>
+  Object.fromEntries(
+    Object.entries(object).flatMap(([name, value]) => {
+      const shape = Object.hasOwn(known, name) ? known[name] : undefined
+      return shape === undefined ? [] : [[name, shape === null ? value : knownIn(value, shape)]]
+    }),
+  )
+
+function knownIn(value: unknown, known: KnownMembers): unknown {
+  if (Array.isArray(value)) return value.map((item: unknown) => knownIn(item, known))
+  return isObject(value) ? knownMembers(value, known) : value
+}
+
+/**
+ * Finds the members that are none of the known, but that a reader which ignores case takes for one (Go's
+ * `encoding/json`, Jackson, System.Text.Json): each by its path, `annotations.ReadOnlyHint`. Such a reader sees
+ * another object than the one that is judged (CVE-2026-27896).
+ */
+export function foldedMembers(value: unknown, known: KnownMembers, path = ''): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((item: unknown) => foldedMembers(item, known, path))
+  if (!isObject(value)) return []
+  const names = new Set(Object.keys(known).map(folded))
+  return Object.entries(value).flatMap(([name, inner]) => {
+    const at = path === '' ? name : `${path}.${name}`
+    const shape = Object.hasOwn(known, name) ? known[name] : undefined
+    if (shape === undefined) return names.has(folded(name)) ? [at] : []
+    return shape === null ? [] : foldedMembers(inner, shape, at)
+  })
+}
+
+/** Folds case as the most generous reader does: U+017F is `s`, U+212A `k`, U+0130 and U+0131 `i`. */
+const folded = (name: string): string => name.toUpperCase().toLowerCase().replaceAll('\u0307', '')
