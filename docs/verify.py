@@ -1630,9 +1630,10 @@ def receipt_in(file):
         if os.path.getsize(file) > RECEIPT_LIMIT:
             return None
         with open(file, "rb") as opened_file:
-            value = plain(opened_file.read())
+            data = opened_file.read()
     except OSError:
         return None
+    value = plain(data)
     rows = value.get("rows") if isinstance(value, dict) else None
     shape = {"leaf": str, "stream": str, "proof": str}
     if not isinstance(rows, list) or not rows:
@@ -1641,7 +1642,32 @@ def receipt_in(file):
         return None
     if not all(is_integer(row.get("seq")) for row in rows):
         return None
+    if ambiguity(data):
+        raise Malformed("the receipt names a member twice in one object, or is too deep")
     return value
+
+
+def ambiguity(data):
+    """Why two readers may take a JSON text for two different things (#receipts): "twice", "deep" or None."""
+    open_names, may_be_name, found = [], False, None
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}\[\],]', data.decode("utf-8")):
+        text = token[0]
+        if text[0] == '"':
+            if may_be_name and open_names[-1:] not in ([], [None]):
+                name = json.loads(text)
+                found = "twice" if name in open_names[-1] else found
+                open_names[-1].add(name)
+            may_be_name = False
+        elif text in "{[":
+            if len(open_names) == 64:
+                return "deep"
+            open_names.append(set() if text == "{" else None)
+            may_be_name = True
+        elif text == ",":
+            may_be_name = True
+        else:
+            open_names.pop()
+    return found
 
 
 RECEIPT_LIMIT = 4 << 20
@@ -1676,6 +1702,8 @@ def verify_receipt(receipt, trusted, body):
         of_leaf = leaf_hash(row["leaf"].encode("utf-8", "surrogatepass"))
         if root_by_inclusion(of_leaf, index, note.size, hashes) != note.root:
             raise Wrong(3, f"row {place} is not in the checkpoint of {note.size} rows")
+        if not is_written(leaf, row["leaf"]):
+            raise Wrong(2, f"row {place} is not written as a row is")
         ours = any(key.name == note.origin for key in trusted.keys)
         if trusted.keys and not (ours and note.is_signed(trusted.keys)):
             raise Wrong(3, f"the checkpoint of {note.size} rows is not signed by the key that was given")
@@ -1702,10 +1730,31 @@ def verify_receipt(receipt, trusted, body):
         label = opened(details, receipt.get("salts"), body)
         if label is None:
             raise Wrong(2, "the body is not the one that was recorded")
-        print(f"the body of {len(body)} bytes is the one that was judged ({label})")
+        odd = ambiguity(body) if isinstance(plain(body), dict) else None
+        if odd and label == "arguments_sha256":
+            raise Wrong(2, f"the body {AMBIGUOUS}")
+        print(f"{OPENED[label].format(len(body))} ({label})")
+        if odd == "twice":
+            print(f"it {AMBIGUOUS}")
     for line in trusted.stamps.lines():
         print(line)
     print(conclusion(vouched, witnessed, trusted.stamps.stamped))
+
+
+OPENED = {
+    "body_sha256": "the request body of {} bytes is the one that was judged",
+    "arguments_sha256": "the arguments in the {} bytes of the body are those that were judged",
+    "result_sha256": "the {} bytes are the result that was recorded, not the request",
+}
+AMBIGUOUS = "names a member twice in one object, or is too deep: two readers can take it for two different things"
+
+
+def is_written(leaf, text):
+    """Whether a leaf is written as a row is: in canonical form, and no deeper."""
+    try:
+        return not is_deep(leaf, DEEPEST + 1) and written(leaf) == text
+    except (ValueError, OverflowError):  # a number that is none
+        return False
 
 
 def proof_in(text):
@@ -1778,12 +1827,22 @@ def number_as_json(number):
 # ---- A pack of evidence: #evidence ----------------------------------------------------------------------
 
 
+SMALL_PACK, INFLATION = 16 << 20, 100  # bytes that all files may have, and more for each byte of the zip (#evidence)
+MAX_WHOLE = 64 << 20  # bytes of the files that are read whole
+MAX_VALUES = 2_000_000  # of a JSON file, by its commas and brackets
+IN_PIECES = (
+    "rows.ndjson rows.csv refusals.csv grants.ndjson sign-ins.ndjson tools.json sets-end.json README.md verify.py verify.mjs"
+).split()
 NAME_IN_ZIP = re.compile(r"(?!.*\.\.)(?:[A-Za-z0-9_.-]+/)*[A-Za-z0-9_.-]+")
 
 
 def opened_zip(file):
     """A zip that says one thing, whoever reads it (#evidence). Raises Unreadable."""
     opened = zipfile.ZipFile(file)
+    length = sum(info.file_size for info in opened.infolist())
+    if length > SMALL_PACK + INFLATION * os.path.getsize(file):
+        opened.close()
+        raise Unreadable(f"its files are {length} bytes long, out of all proportion to the zip")
     try:
         with open(file, "rb") as raw:
             count, start, end = directory_of(raw)
@@ -1873,6 +1932,9 @@ class Pack:
         self.sizes = {info.filename: info.file_size for info in self.zip.infolist()}
         if len(self.sizes) != len(self.zip.infolist()):
             raise Unreadable("a file is in the zip twice")
+        whole = sum(size for name, size in self.sizes.items() if not (name in IN_PIECES or name.startswith("tiles/")))
+        if whole > MAX_WHOLE:
+            raise Unreadable(f"its files beside rows, tables and tiles are {whole} bytes long")
         said = self.json("inventory.json") if "inventory.json" in self.sizes else None
         if not isinstance(said, dict):
             raise Unreadable("this is no pack of evidence")
@@ -1908,14 +1970,20 @@ class Pack:
             raise Unreadable(f"{name} is not what the zip says")
 
     def json(self, name):
-        return plain(self.bytes(name))
+        """The object that a file is; None where it is none, has too many values, or can be read in two ways."""
+        data = self.bytes(name)
+        if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
+            return None
+        value = plain(data)
+        return value if isinstance(value, dict) and not ambiguity(data) else None
 
     def sums(self):
         """What is wrong with SHA256SUMS, or None."""
         if "SHA256SUMS" not in self.sizes:
             return "SHA256SUMS is not in the pack"
         self.digests = listed = {}
-        for line in self.bytes("SHA256SUMS").decode("utf-8", "replace").split("\n"):
+        limit = sum(2 * (67 + len(name)) for name in self.sizes) + 65536
+        for line in self.bytes("SHA256SUMS", limit).decode("utf-8", "replace").split("\n"):
             digest, _, name = line.partition("  ")
             if line and name in listed:
                 return f"{name} is in SHA256SUMS twice"
@@ -2088,9 +2156,10 @@ class Tables:
         self.start_is_wrong = True
         before = pack.json("sets-start.json") if "sets-start.json" in pack.sizes else None
         before = before.get("principals") if isinstance(before, dict) else None
-        if isinstance(before, list) and all(isinstance(one, dict) and isinstance(one.get("principal"), str) for one in before):
+        if isinstance(before, list) and all(is_held_set(one) for one in before):
             self.sets = {held["principal"]: held for held in before}
-            self.start_is_wrong = pack.first == 0 and before != []
+            is_written = self.text().encode("utf-8") == pack.bytes("sets-start.json")
+            self.start_is_wrong = not is_written or (pack.first == 0 and before != [])
         csv, lists = ("rows.csv", "refusals.csv"), ("grants.ndjson", "tools.json", "sign-ins.ndjson")
         self.running = {name: hashlib.sha256() for name in csv + lists}
         self.tools = 0
@@ -2118,14 +2187,32 @@ class Tables:
             place = f"{row['stream']}:{row['seq']}"
             self.sets[subject] = {"principal": subject, "revision": revision, "is_active": active, "capabilities": held, "row": place}
 
-    def findings(self):
-        found = ["sets-start.json is not what stood before the rows"] if self.start_is_wrong else []
+    def text(self):
+        """The text of a file of the sets, as they are now."""
         sets = [held for _, held in ordered(self.sets.items()).items()]
         text = json.dumps({"principals": sets}, indent=2, ensure_ascii=False) + "\n"
+        return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
+
+    def findings(self):
+        found = ["sets-start.json is not what stood before the rows"] if self.start_is_wrong else []
         self.running["tools.json"].update(b"\n]\n" if self.tools else b"[]\n")
-        self.running["sets-end.json"] = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+        self.running["sets-end.json"] = hashlib.sha256(self.text().encode("utf-8"))
         wrong = [name for name, digest in self.running.items() if self.pack.digests.get(name) != digest.hexdigest()]
         return found + [f"{name} is not what the rows make" for name in wrong]
+
+
+HELD_SET = {"principal": str, "revision": int, "is_active": bool, "capabilities": list, "row": str}
+
+
+def is_held_set(one):
+    """Whether a value is a set of sets-start.json, with no member more (#evidence)."""
+    return (
+        isinstance(one, dict)
+        and set(one) == set(HELD_SET)
+        and all(isinstance(one[name], kind) for name, kind in HELD_SET.items())
+        and is_integer(one["revision"])
+        and strings(one["capabilities"])
+    )
 
 
 def cell(row, name):

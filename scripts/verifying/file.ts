@@ -8,6 +8,7 @@ import { type Trusted, trustsNothing } from '../../db/audit/tree/trusted.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
 import { blocksOf } from '../lines.ts'
 import { inspectPack } from './inspect-pack.ts'
+import { ambiguityOf } from './readings.ts'
 import { receiptIn } from './receipt.ts'
 
 /** Bytes that are read at once. */
@@ -34,7 +35,7 @@ export async function inspectFile(file: string, authority: boolean, trusted: Tru
 /** The most that a receipt may have, for a file that may be anything. Bytes. */
 const RECEIPT_LIMIT = 4 * 1024 * 1024
 
-/** The receipt that a file is; null where it is none. */
+/** The receipt that a file is; null where it is none. Throws one sentence where a member stands twice in it. */
 export function receiptAt(source: string): ReturnType<typeof receiptIn> {
   if (
     source.includes('://') ||
@@ -45,8 +46,16 @@ export function receiptAt(source: string): ReturnType<typeof receiptIn> {
     return null
   const bytes = readFileSync(source)
   if (!isUtf8(bytes)) return null
+  const text = bytes.toString()
+  const receipt = receiptIn(parsed(text))
+  if (receipt && ambiguityOf(text))
+    throw new Error('the receipt names a member twice in one object, or is too deep')
+  return receipt
+}
+
+function parsed(text: string): unknown {
   try {
-    return receiptIn(JSON.parse(bytes.toString()))
+    return JSON.parse(text)
   } catch (error) {
     if (error instanceof SyntaxError) return null
     throw error

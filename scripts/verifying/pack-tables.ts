@@ -25,7 +25,7 @@ const LIMIT = 64 * 1024 * 1024
 
 export async function packTables({ zip, first }: Pack): Promise<PackTables> {
   const before = zip.names.includes('sets-start.json')
-    ? setsIn(asObject(await zip.bytes('sets-start.json', LIMIT)))
+    ? setsIn(await zip.bytes('sets-start.json', LIMIT))
     : null
   const sets = new Sets(before ?? [])
   const running = new Map<string, Hash>()
@@ -59,9 +59,21 @@ export async function packTables({ zip, first }: Pack): Promise<PackTables> {
   }
 }
 
-/** The sets of a file of them; null where it is none. */
-function setsIn(file: ReturnType<typeof asObject>): readonly HeldSet[] | null {
-  const list: unknown = file?.principals
-  if (!Array.isArray(list)) return null
-  return list.every((one) => isObject(one) && typeof one.principal === 'string') ? list : null
+/** The sets of a file of them; null where it is none, or is written otherwise than the sets are. */
+function setsIn(bytes: Buffer): readonly HeldSet[] | null {
+  const list: unknown = asObject(bytes)?.principals
+  if (!Array.isArray(list) || !list.every(isHeldSet)) return null
+  return Buffer.from(new Sets(list).text()).equals(bytes) ? list : null
 }
+
+const MEMBERS = ['capabilities', 'is_active', 'principal', 'revision', 'row']
+
+// With no member more: the text is made of all of them.
+const isHeldSet = (one: unknown): one is HeldSet =>
+  isObject(one) &&
+  Object.keys(one).toSorted().join() === MEMBERS.join() &&
+  [one.principal, one.row].every((text) => typeof text === 'string') &&
+  Number.isSafeInteger(one.revision) &&
+  typeof one.is_active === 'boolean' &&
+  Array.isArray(one.capabilities) &&
+  one.capabilities.every((capability) => typeof capability === 'string')

@@ -5,6 +5,7 @@ import { Malformed, parseVerifierKey, type VerifierKey } from '../../db/audit/tr
 import { edgeOf, rootOf, TILE_WIDTH, type TilePlace } from '../../db/audit/tree/tiles.ts'
 import { parseSigned, type SignedCheckpoint } from '../../db/audit/tree/trusted.ts'
 import { isObject, type Members } from '../../db/json.ts'
+import { ambiguityOf } from './readings.ts'
 import { openZip, type Zip } from './zip.ts'
 
 /** A pack of evidence (docs/ledger.md#evidence). Its files are strangers' bytes. */
@@ -24,7 +25,10 @@ export interface Pack {
 }
 
 const FORMAT = 'sallyport-evidence/1'
+/** The most that the files which are read whole may have, each and all together. Bytes. */
 const TEXT_LIMIT = 64 * 1024 * 1024
+/** The most values that a JSON file may have, by its commas and brackets. */
+const MAX_VALUES = 2_000_000
 const NOTE_LIMIT = 1024 * 1024
 /** The tiles that are remembered: those of a row, level by level, and of those around it. */
 const MOST_TILES = 256
@@ -32,6 +36,10 @@ const MOST_TILES = 256
 /** Opens a pack. Throws one sentence where it is none. */
 export async function openPack(path: string): Promise<Pack> {
   const zip = await openZip(path)
+  const whole = zip.names
+    .filter((name) => !isReadInPieces(name))
+    .reduce((sum, name) => sum + zip.length(name), 0)
+  if (whole > TEXT_LIMIT) throw new Error(`its files beside rows, tables and tiles are ${whole} bytes long`)
   const said = asObject(await zip.bytes('inventory.json', TEXT_LIMIT))
   if (!said) throw new Error('this is no pack of evidence: inventory.json is no object')
   const { format, first_index: first, rows, origin, since, until } = said
@@ -62,6 +70,15 @@ export async function openPack(path: string): Promise<Pack> {
   }
 }
 
+/** Whether a file is never held whole, or is a tile, of which few are. */
+const isReadInPieces = (name: string): boolean =>
+  name === 'rows.ndjson' || name.startsWith('tiles/') || TABLES.includes(name)
+
+const TABLES = [
+  ...['rows.csv', 'refusals.csv', 'grants.ndjson', 'sign-ins.ndjson', 'tools.json'],
+  ...['sets-end.json', 'README.md', 'verify.py', 'verify.mjs'],
+]
+
 async function textOf(zip: Zip, name: string): Promise<string> {
   if (!zip.names.includes(name)) throw new Malformed(`${name} is not in the pack`)
   const bytes = await zip.bytes(name, NOTE_LIMIT)
@@ -80,14 +97,26 @@ async function stampsIn(zip: Zip): Promise<ReadonlyMap<number, readonly Buffer[]
   return found
 }
 
+/** The object that a file is; null where it is none, has more than 2,000,000 values, or can be read in two ways. */
 export function asObject(bytes: Buffer): Members | null {
+  if (!isUtf8(bytes) || countValues(bytes) > MAX_VALUES) return null
+  const text = bytes.toString()
   try {
-    const value: unknown = isUtf8(bytes) ? JSON.parse(bytes.toString()) : null
-    return isObject(value) ? value : null
+    const value: unknown = JSON.parse(text)
+    return isObject(value) && !ambiguityOf(text) ? value : null
   } catch {
     return null
   }
 }
+
+/** Counts the commas and brackets of a text, and so no fewer than its values. */
+function countValues(bytes: Buffer): number {
+  let count = 0
+  for (const byte of bytes) if (byte === COMMA || byte === OPEN_BRACKET || byte === OPEN_BRACE) count += 1
+  return count
+}
+
+const [COMMA, OPEN_BRACKET, OPEN_BRACE] = [0x2c, 0x5b, 0x7b]
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
 
@@ -145,9 +174,15 @@ export async function wrongSum(zip: Zip): Promise<string | null> {
 
 /** What SHA256SUMS says of each file: its name and its digest. What is no such line is the name of no file. */
 export async function digestsIn(zip: Zip): Promise<readonly (readonly [name: string, digest: string])[]> {
-  const lines = (await zip.bytes('SHA256SUMS', TEXT_LIMIT)).toString().split('\n')
+  // Twice as much as a line for each file takes.
+  const limit = zip.names.reduce((sum, name) => sum + 2 * (DIGEST_LENGTH + name.length), MIN_SUMS_LIMIT)
+  const lines = (await zip.bytes('SHA256SUMS', limit)).toString().split('\n')
   return lines.filter(Boolean).map((line) => {
     const [, digest = '', name = line] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? []
     return [name, digest]
   })
 }
+
+/** The characters of a line of SHA256SUMS beside the name. */
+const DIGEST_LENGTH = 67
+const MIN_SUMS_LIMIT = 65_536

@@ -12,6 +12,7 @@ import {
   witnessesOf,
 } from '../../db/audit/tree/trusted.ts'
 import { isObject, type Members } from '../../db/json.ts'
+import { ambiguityOf } from './readings.ts'
 
 /** What verifying a receipt came to (docs/ledger.md#receipts). */
 export interface ReceiptVerdict {
@@ -80,6 +81,8 @@ export async function verifyReceipt(
     const { checkpoint, note, index } = proven
     if (!provesLeaf(proven, leaf))
       return bad(3, `row ${place} is not in the checkpoint of ${checkpoint.size} rows`)
+    if (isDeep(row, DEEPEST) || canonicalText(row) !== leaf)
+      return bad(2, `row ${place} is not written as a row is`)
     const isOurs = trusted.keys.some(({ name }) => name === checkpoint.origin)
     if (trusted.keys.length > 0 && !(isOurs && isSignedBy(note, trusted.keys)))
       return bad(3, `the checkpoint of ${checkpoint.size} rows is not signed by the key that was given`)
@@ -103,10 +106,26 @@ export async function verifyReceipt(
   if (body) {
     const label = openedBy(opened, salts, body)
     if (label === null) return bad(2, 'the body is not the one that was recorded')
-    lines.push(`the body of ${body.length} bytes is the one that was judged (${label})`)
+    const text = jsonText(body)
+    const ambiguity = text === null ? null : ambiguityOf(text)
+    if (ambiguity && label === 'arguments_sha256') return bad(2, `the body ${AMBIGUOUS}`)
+    lines.push(`${OPENED[label](body.length)} (${label})`)
+    if (ambiguity === 'twice') lines.push(`it ${AMBIGUOUS}`)
   }
   return { code: 0, problem: null, lines, vouched, witnessed: [...witnessed.values()], stamps }
 }
+
+type Label = 'body_sha256' | 'arguments_sha256' | 'result_sha256'
+
+/** The sentences about what a body is, by the commitment that it opens. */
+const OPENED: Readonly<Record<Label, (bytes: number) => string>> = {
+  body_sha256: (bytes) => `the request body of ${bytes} bytes is the one that was judged`,
+  arguments_sha256: (bytes) => `the arguments in the ${bytes} bytes of the body are those that were judged`,
+  result_sha256: (bytes) => `the ${bytes} bytes are the result that was recorded, not the request`,
+}
+
+const AMBIGUOUS =
+  'names a member twice in one object, or is too deep: two readers can take it for two different things'
 
 const NOT_STAMPED = { stamped: [], unchecked: 0 }
 
@@ -117,8 +136,8 @@ function outOfOrder(row: Members, first: Members): string | null {
 }
 
 /** The commitment that a body opens (docs/ledger.md#commitments): as it is, or as the arguments of a tool. */
-function openedBy(details: readonly Members[], salts: Members, body: Buffer): string | null {
-  const forms: readonly (readonly [string, Buffer | null])[] = [
+function openedBy(details: readonly Members[], salts: Members, body: Buffer): Label | null {
+  const forms: readonly (readonly [Label, Buffer | null])[] = [
     ['body_sha256', body],
     ['arguments_sha256', canonicalBytes(body)],
     ['result_sha256', body],
@@ -134,14 +153,34 @@ function openedBy(details: readonly Members[], salts: Members, body: Buffer): st
 }
 
 function canonicalBytes(body: Buffer): Buffer | null {
-  const value = isUtf8(body) ? parsed(body.toString()) : null
+  const text = jsonText(body)
+  const value = text === null ? null : parsed(text)
+  const canonical = value && canonicalText(value)
+  return canonical === null ? null : Buffer.from(canonical)
+}
+
+function canonicalText(value: Members): string | null {
   try {
-    return value ? Buffer.from(canonicalize(value) ?? '') : null
+    return canonicalize(value) ?? null
   } catch (error) {
     // Half a surrogate pair, or a number that no double holds, which have no canonical form.
     if (error instanceof Error) return null
     throw error
   }
+}
+
+/** The levels of a row: those of its detail (docs/ledger.md#leaf), and its own. */
+const DEEPEST = 17
+
+const isDeep = (value: unknown, left: number): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (left === 0 || Object.values(value).some((inside) => isDeep(inside, left - 1)))
+
+/** The text of a body that is a JSON object; null where it is none. */
+function jsonText(body: Buffer): string | null {
+  const text = isUtf8(body) ? body.toString() : null
+  return text !== null && parsed(text) ? text : null
 }
 
 function parsed(text: string): Members | null {

@@ -209,6 +209,22 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
       /^VERIFIED$/,
     ],
     [
+      'H14: arguments with a member twice, of which the last one was judged',
+      text.replace('"salts":{"body_sha256"', '"salts":{"arguments_sha256"'),
+      [...key, '--body', file(ARGUMENTS.replace('{', '{"tenth":7,'))],
+      2,
+      /./,
+    ],
+    [
+      'H14: the same, its name escaped and further in',
+      text.replace('"salts":{"body_sha256"', '"salts":{"arguments_sha256"'),
+      [...key, '--body', file(ARGUMENTS.replace('"é":', '"\\u00e9":[{"x":1}],"é":'))],
+      2,
+      /./,
+    ],
+    ['H14: a receipt whose rows stand twice', text.replace('{', '{"rows":[],'), key, 9, /./],
+    ['H14: a receipt whose salts stand twice', text.replace('{', '{"salts":{},'), [...key, ...body], 9, /./],
+    [
       'arguments in UTF-16',
       text.replace('"salts":{"body_sha256"', '"salts":{"arguments_sha256"'),
       [...key, '--body', file(Buffer.from(`\ufeff${ARGUMENTS}`, 'utf16le'))],
@@ -256,6 +272,67 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
     if (code === 0) t.match(said.last, last, name)
   }
 })
+
+await t.test(
+  'H14: a receipt says which of a call a body is, and a text of two readings is none',
+  async (t) => {
+    const twice = '{"model":"gpt-5","model":"gpt-4"}'
+    const RESULT = '{"content":[],"content":[{"type":"text","text":"x"}]}'
+    const told = decided(1, { authority: { revision: 2 }, more: { body_sha256: committed(twice) } })
+    const outcome = { ...ended(told), detail: { ...ended(told).detail, result_sha256: committed(RESULT) } }
+    const sealed = chainOf([...HISTORY.slice(0, -4), told, outcome]).map(({ leaf }) => leaf)
+    const leaf = sealed.at(-1) ?? ''
+    const deep = `${'['.repeat(17)}${']'.repeat(17)}`
+    /** A receipt of the last two leaves, of a log whose last leaf is this one. */
+    const receipt = async (last: string, label: string): Promise<string> => {
+      const all = [...sealed.slice(0, -1), last]
+      const about = [all.length - 2, all.length - 1]
+      return JSON.stringify(await receiptOver(all, about, checkpointOver(all, log), { [label]: SALT }))
+    }
+    const cases: readonly (readonly [string, string, string, number, RegExp])[] = [
+      [
+        'the request',
+        await receipt(leaf, 'body_sha256'),
+        twice,
+        0,
+        /^the request body of 33 bytes is the one that was judged \(body_sha256\)\nit names a member twice/m,
+      ],
+      [
+        'the result',
+        await receipt(leaf, 'result_sha256'),
+        RESULT,
+        0,
+        /^the 53 bytes are the result that was recorded, not the request \(result_sha256\)\nit names a member twice/m,
+      ],
+      [
+        'a leaf that names a member twice',
+        await receipt(leaf.replace('{', '{"status":"denied",'), 'body_sha256'),
+        twice,
+        2,
+        /^BAD: row .* is not written as a row is$/m,
+      ],
+      [
+        'a leaf with a blank',
+        await receipt(leaf.replace('{', '{ '), 'body_sha256'),
+        twice,
+        2,
+        /is not written as a row is$/m,
+      ],
+      [
+        'a leaf that is too deep',
+        await receipt(leaf.replace('"detail":{', `"detail":{"a":${deep},`), 'body_sha256'),
+        twice,
+        2,
+        /is not written as a row is$/m,
+      ],
+    ]
+    for (const [name, text, body, code, line] of cases) {
+      const said = await verify(file(text), '--key', log.vkey, '--body', file(body))
+      t.equal(said.code, code, `${name}: ${said.out}`)
+      t.match(said.out, line, name)
+    }
+  },
+)
 
 await t.test(
   'the verifier that is written from the documents takes nothing but Python',
