@@ -94,12 +94,12 @@ await t.test(
  * {upstream, schema} → protocol. A folder may import its parent's files where they are named here.
  */
 const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  protocol: ['version.ts'],
+  protocol: ['version.ts', 'visible.ts'],
   aside: ['mcp/protocol'],
   'aside-thread.ts': ['mcp/aside', 'mcp/pinning', 'mcp/schema', 'mcp/upstream'],
   schema: ['mcp/protocol', 'visible.ts'],
   upstream: ['mcp/aside', 'mcp/protocol', 'mcp/options.ts', 'egress', 'version.ts'],
-  'http-get': ['egress', 'version.ts'],
+  'http-get': ['mcp/protocol', 'egress', 'version.ts'],
   pinning: ['mcp/aside', 'mcp/upstream', 'mcp/schema', 'mcp/protocol', 'visible.ts'],
   state: ['mcp/protocol'],
   gate: ['mcp/aside', 'mcp/pinning', 'mcp/state', 'mcp/schema', 'mcp/protocol', 'mcp/http-get'],

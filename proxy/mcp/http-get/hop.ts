@@ -1,4 +1,5 @@
 import { refusedHost } from '../../egress/address.ts'
+import { hasDotSegment } from '../protocol/normal-uri.ts'
 import { type AllowedHosts, checkAllowedHost } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
 
@@ -7,10 +8,19 @@ const MAX_URL_LENGTH = 2048
 /**
  * Judges the URL that a caller asks for, without asking DNS (docs/protocol.md#http-get,
  * docs/threats.md#threat-19). Refuses with {@link FetchFailure}. It must be spelled as it will be connected
- * to: a policy rule or a person who reads the argument sees the same host as the parser. Does NOT judge the
- * addresses behind a name: the agent does.
+ * to: a policy rule or a person who reads the argument sees the same host as the parser, and a path without the
+ * segments that the parser or the server resolves (docs/threats.md#h1). Does NOT judge the addresses behind a name: the
+ * agent does.
  */
 export function firstHop(text: string, allowed: AllowedHosts): URL {
+  const url = hopOf(text, allowed)
+  if (hasDotSegment(PATH.exec(text)?.[1] ?? '')) throw malformed('whose path has a segment . or ..')
+  return url
+}
+
+const PATH = /^https?:\/\/[^/?#]*([^?#]*)/i
+
+function hopOf(text: string, allowed: AllowedHosts): URL {
   if (text.length > MAX_URL_LENGTH) throw malformed(`longer than ${MAX_URL_LENGTH} characters`)
   if (/[\x00-\x20\x7f\\]/.test(text)) throw malformed('with a space, a control character or a backslash')
   const authority = /^https?:\/\/([^/?#]*)/i.exec(text)?.[1]
@@ -28,13 +38,13 @@ export function firstHop(text: string, allowed: AllowedHosts): URL {
 }
 
 /**
- * Judges the URL that a redirect leads to, as a first hop, and never from https to http
+ * Judges the URL that a redirect leads to, as a first hop but for its path, and never from https to http
  * (docs/threats.md#threat-19). `location` is the header as it came. Refuses with {@link FetchFailure}.
  */
 export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
   const absolute = location.startsWith('//') ? current.protocol + location : location
   const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(absolute)
-  const next = firstHop(hasScheme ? absolute : resolved(current, location), allowed)
+  const next = hopOf(hasScheme ? absolute : resolved(current, location), allowed)
   if (current.protocol === 'https:' && next.protocol === 'http:') {
     throw new FetchFailure('redirect_downgrade', 'The server redirects from https to http.')
   }

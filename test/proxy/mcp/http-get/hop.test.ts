@@ -58,6 +58,30 @@ await t.test(
   },
 )
 
+await t.test('H1c: a path is written as the server resolves it', (t) => {
+  for (const path of ['/a/../b', '/a/..', '/./a', '/%2e%2e/a', '/a/..%2fb', '/a/%252E%252e/b', '/a/..;/b']) {
+    t.equal(
+      reason(() => firstHop(`https://example.com${path}?q`, ANY)),
+      'url_refused',
+      path,
+    )
+  }
+  for (const path of ['/a..b/...', '/.well-known/a', '/a?b=../c', '/a#../b', '/a%2Fb/%7Ec', '/ü/%c3%bc']) {
+    const url = `https://example.com${path}`
+    t.equal(
+      reason(() => firstHop(url, ANY)),
+      new URL(url).href,
+    )
+  }
+  const current = new URL('https://example.com/a')
+  t.equal(
+    reason(() => nextHop(current, 'https://example.com/b/../c', ANY)),
+    'https://example.com/c',
+    'a redirect is the server’s own word, which nobody has judged as it is written',
+  )
+  t.end()
+})
+
 await t.test('docs/protocol.md#http-get: where the operator lists hosts, nothing else is fetched', (t) => {
   const allowed = parseAllowedHosts(['example.com', '*.example.org', 'api.example.net:8443'])
   const cases: readonly (readonly [string, string])[] = [
