@@ -4,6 +4,7 @@ import { KeptNames } from '../../db/host-names/kept-names.ts'
 import { isObject } from '../../db/json.ts'
 import { collect } from '../collect.ts'
 import { scanJson } from '../json-body/scan.ts'
+import { quotesSecret, SHORTEST_SECRET, tracesOf } from '../secrets/traces.ts'
 import { type Engine, MAX_ANSWER_BYTES, MAX_QUESTIONS } from './engine.ts'
 
 interface Options {
@@ -35,6 +36,7 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
     'content-type': 'application/json',
     ...(token !== undefined && { authorization: `Bearer ${token}` }),
   }
+  const traces = tracesOf(token !== undefined && token.length >= SHORTEST_SECRET ? [token] : [])
   let underWay = 0
 
   async function ask(input: string): Promise<unknown> {
@@ -48,6 +50,8 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
     }
     const bytes = await collect(answer.body, MAX_ANSWER_BYTES)
     if (bytes === null) throw new Error('the answer of the policy agent is too large')
+    // Its reason goes on to the caller.
+    if (quotesSecret(traces, bytes)) throw new Error('the answer of the policy agent quotes its token')
     return resultOf(bytes)
   }
 

@@ -18,10 +18,20 @@ export interface Reply {
 /** A body that is passed on as it comes, with back-pressure; what came together is one chunk. */
 export interface Streamed {
   readonly source: Readable
+  /** Looks at every chunk before it is written. Absent: each goes on as it came. */
+  readonly screen?: AnswerScreen
   /** Gets every chunk after it was written. Must not throw and must not keep the chunk's caller waiting. */
   readonly observe?: (chunk: Buffer) => void
   /** The dialect's own error event, sent before the connection is destroyed. Absent or empty: none. */
   readonly brokenOff?: () => string
+}
+
+/** What may go on of an answer that comes in chunks. Must not throw. */
+export interface AnswerScreen {
+  /** Returns the bytes that may be written by now; null: the answer is to be broken off. */
+  readonly take: (chunk: Buffer) => Buffer | null
+  /** Returns what was held back, once the source has ended. */
+  readonly rest: () => Buffer
 }
 
 /** The result of a dispatched call, for its outcome row and its log line. */

@@ -143,7 +143,14 @@ class Stream {
     }
   }
 
-  #pass(chunk: Buffer): void {
+  #pass(come: Buffer): void {
+    const { screen } = this.#body
+    const chunk = screen ? screen.take(come) : come
+    if (chunk === null) this.#breakOff('upstream_broken')
+    else if (chunk.length > 0) this.#write(chunk)
+  }
+
+  #write(chunk: Buffer): void {
     if (this.#bytes === 0) clearImmediate(this.#head)
     this.#bytes += chunk.length
     if (!this.#res.write(chunk)) this.#wait()
@@ -176,6 +183,8 @@ class Stream {
       this.#breakOff('upstream_broken')
       return
     }
+    const rest = this.#body.screen?.rest()
+    if (rest && rest.length > 0) this.#write(rest)
     // The last piece may be too small to have filled the buffer, and still never be taken.
     this.#watchStall()
     this.#res.end(() => this.#close('complete'))

@@ -3,6 +3,8 @@ import type { Span } from '../../plugins/json-body/scan.ts'
 import type { Granted } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { quotesSecret, quotingSecret, SecretScreen, type SecretTraces } from '../../plugins/secrets/traces.ts'
+import { AT_ONCE, inTurns } from '../../plugins/turns.ts'
 import type { Reply, Report } from '../http/reply.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
 import { type Usage, usageOf, usageTap } from './dialects/usage.ts'
@@ -28,8 +30,14 @@ import {
   wholeOf,
 } from './upstream/answer.ts'
 
-import { hasCredentials, requestHeaders, requestIdOf, responseHeaders } from './upstream/headers.ts'
-import { type QuotesSecret, secretsOf, wordsOf } from './upstream/words.ts'
+import {
+  hasCredentials,
+  requestHeaders,
+  requestIdOf,
+  responseHeaders,
+  withoutSecrets,
+} from './upstream/headers.ts'
+import { secretsOf, wordsOf } from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
@@ -50,7 +58,7 @@ interface Answered {
 /** What all calls of a configuration need. */
 interface Means {
   readonly upstream: Upstream
-  readonly quotesSecret: QuotesSecret
+  readonly secrets: SecretTraces
 }
 
 /**
@@ -62,14 +70,14 @@ interface Means {
  */
 export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
-  const means = { upstream, quotesSecret: secretsOf(options) }
+  const means = { upstream, secrets: secretsOf(options) }
   return async (facts) => {
     const { model, dialect } = facts.granted.target
     const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
       ? passedOn(answered, facts)
-      : ownRefusal(answered, facts, means.quotesSecret)
+      : ownRefusal(answered, facts, means.secrets)
   }
 }
 
@@ -100,27 +108,25 @@ type Outcome =
   | { readonly answer: UpstreamAnswer }
   | { readonly failure: Failure; readonly mayTryNext: boolean }
 
-function attempt(
-  target: ProviderTarget,
-  facts: LlmFacts,
-  { upstream, quotesSecret }: Means,
-): Promise<Outcome> {
+function attempt(target: ProviderTarget, facts: LlmFacts, { upstream, secrets }: Means): Promise<Outcome> {
   return upstream.call(requestTo(target, facts)).then(
-    (answer) => outcomeOf(answer, target, quotesSecret),
+    (answer) => outcomeOf(answer, target, secrets),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
   )
 }
 
-function outcomeOf(answer: UpstreamAnswer, target: ProviderTarget, quotesSecret: QuotesSecret): Outcome {
+function outcomeOf(came: UpstreamAnswer, target: ProviderTarget, secrets: SecretTraces): Outcome {
   const { provider } = target
-  const { status, headers } = answer
+  const { status, body } = came
+  const headers = withoutSecrets(came.headers, target.headers.traces)
+  const answer = { status, headers, body }
   const succeeded = status >= 200 && status < 300
   const reason = succeeded ? null : reasonOfStatus(status)
   if (reason !== null) {
     const mayTryNext = isPassing(status)
     // Any other may quote our key, or has nothing to say to the caller.
-    const words = mayTryNext ? { words: wordsOf(answer, quotesSecret) } : {}
+    const words = mayTryNext ? { words: wordsOf(answer, secrets) } : {}
     if (!mayTryNext) discard(answer)
     return { failure: { provider, reason, status, headers, ...words }, mayTryNext }
   }
@@ -175,31 +181,43 @@ const isApiContent = ({ headers }: UpstreamAnswer): boolean => API_CONTENT.test(
 
 const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
 
+/** Refuses with an answer that came, but may not go on. */
+async function refuse(answered: Answered, cause?: unknown): Promise<never> {
+  const failure = unusable(answered.target, answered.answer, cause)
+  throw await refusalOf(failure, [...answered.failed, attemptOf(failure)])
+}
+
 /** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
 async function ownRefusal(
   answered: Answered,
-  { held }: LlmFacts,
-  quotesSecret: QuotesSecret,
+  { held, hangup: { signal } }: LlmFacts,
+  secrets: SecretTraces,
 ): Promise<Reply> {
-  const { target, answer, failed } = answered
-  const refused = (cause?: unknown): Promise<Refusal> => {
-    const failure = unusable(target, answer, cause)
-    return refusalOf(failure, [...failed, attemptOf(failure)])
-  }
+  const { answer } = answered
   const { status, headers } = answer
-  const body = await wholeOf(answer, MAX_ERROR_BODY, held).catch(async (error: unknown) => {
-    throw error instanceof Refusal ? error : await refused(error)
+  const body = await wholeOf(answer, MAX_ERROR_BODY, held).catch((error: unknown) => {
+    if (error instanceof Refusal) throw error
+    return refuse(answered, error)
   })
-  if (body === null || quotesSecret(body)) throw await refused()
+  if (body === null) return refuse(answered)
+  const quotes =
+    body.length > AT_ONCE ? await inTurns(quotingSecret(secrets, body), signal) : quotesSecret(secrets, body)
+  if (quotes) return refuse(answered, quoted())
   return { status, headers: responseHeaders(headers), body, report: () => reportOf(answered, {}) }
 }
 
-function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply {
-  const { status, headers: stated, body } = answered.answer
-  const { usage: names } = DIALECT_BY_NAME[answered.target.provider.dialect]
+/** The failure of an answer that quotes what it was asked with, for the log. */
+const quoted = (): Error => new Error('the answer quotes a secret that providers are called with')
+
+function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply | Promise<Reply> {
+  const { target, answer } = answered
+  const { status, headers: stated, body } = answer
+  const { traces } = target.headers
+  const { usage: names } = DIALECT_BY_NAME[target.provider.dialect]
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated)
   if (Buffer.isBuffer(body)) {
+    if (traces.length > 0 && quotesSecret(traces, body)) return refuse(answered, quoted())
     return { status, headers, body, report: () => reportOf(answered, usageOf(names, type, encoding, body)) }
   }
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
@@ -208,12 +226,14 @@ function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply {
   // So that a caller can tell a whole answer from a cut one.
   else if (length !== undefined) headers['content-length'] = length
   const tap = usageTap(names, type, encoding, held)
+  const screen = traces.length > 0 ? new SecretScreen(traces) : null
   let tail: Buffer = Buffer.alloc(0)
   return {
     status,
     headers,
     body: {
       source: body,
+      ...(screen && { screen }),
       observe: (chunk) => {
         tail =
           chunk.length >= TAIL_LENGTH
@@ -223,7 +243,10 @@ function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply {
       },
       ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, body.errored, tail, id) }),
     },
-    report: () => reportOf(answered, tap.usage()),
+    report: () => ({
+      ...reportOf(answered, tap.usage()),
+      ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: quoted() }),
+    }),
   }
 }
 

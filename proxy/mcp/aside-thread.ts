@@ -24,7 +24,7 @@ const TASKS: Tasks = {
     const value = objectIn(args)
     return value ? judgedArguments({ digest, inputSchema }, value) : { fault: NOT_CHECKED, small: false }
   },
-  readMessage: ({ bytes, traces }) => cutMessage(bufferOf(bytes), traces.map(bufferOf)),
+  readMessage: ({ bytes, traces }) => cutMessage(bufferOf(bytes), traces),
   listItems: ({ bytes, ...of }) => itemsIn(readMessage(bufferOf(bytes)), of),
   takeApart: (definition) => {
     const { headerParams, listed, object } = takenApart(Buffer.from(definition))

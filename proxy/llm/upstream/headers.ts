@@ -1,5 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isApiKey } from '../../../plugins/secrets/api-key.ts'
+import {
+  quotesSecret,
+  type SecretTraces,
+  SHORTEST_SECRET,
+  tracesOf,
+} from '../../../plugins/secrets/traces.ts'
 import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
 import type { AnswerHeaders } from './answer.ts'
@@ -56,7 +62,15 @@ export interface FixedHeaders {
   readonly names: ReadonlySet<string>
   /** True: the caller's own credentials go with them. */
   readonly passthrough: boolean
+  /** Those of the secrets among them, which no answer may quote. */
+  readonly traces: SecretTraces
 }
+
+/**
+ * A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Of an answer with content, only longer
+ * ones are looked for. Characters.
+ */
+const LEAST_KEY = 20
 
 export function fixedHeaders(provider: Provider): FixedHeaders {
   const ours: HeaderMap = {
@@ -74,7 +88,18 @@ export function fixedHeaders(provider: Provider): FixedHeaders {
     defaults,
     names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
     passthrough: provider.auth === 'passthrough',
+    traces: tracesOf(secretsIn(provider).filter(({ length }) => length >= LEAST_KEY)),
   }
+}
+
+/** Lists what is secret of a provider: its key, and the words of the headers that the operator's file sets. */
+export function secretsIn({ api_key: key, headers }: Provider): readonly string[] {
+  const words = Object.values(headers).flatMap((text) => {
+    const [, basic = ''] = /^basic\s+(\S+)$/i.exec(text) ?? []
+    const login = Buffer.from(basic, 'base64').toString('latin1')
+    return [...text.split(/\s+/), login, login.slice(login.indexOf(':') + 1)]
+  })
+  return [key, ...words.filter((word) => word.length >= SHORTEST_SECRET)]
 }
 
 /**
@@ -164,6 +189,13 @@ export function responseHeaders(upstream: AnswerHeaders): Record<string, string>
 export function requestIdOf(upstream: AnswerHeaders): string | null {
   const id = upstream['x-request-id'] ?? upstream['request-id']
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
+}
+
+/** Leaves out the headers of an answer that quote one of the secrets. */
+export function withoutSecrets(headers: AnswerHeaders, traces: SecretTraces): AnswerHeaders {
+  const quotes = (text = ''): boolean => quotesSecret(traces, Buffer.from(text))
+  if (traces.length === 0 || !quotes(Object.values(headers).join('\n'))) return headers
+  return Object.fromEntries(Object.entries(headers).filter(([, value]) => !quotes(value)))
 }
 
 /** Returns the names that the caller's `Connection` header forbids to pass on (RFC 9110 §7.6.1). */

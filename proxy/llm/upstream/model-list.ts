@@ -1,5 +1,7 @@
 import { hangupBy } from '../../../plugins/hangup.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
+import { quotingSecret } from '../../../plugins/secrets/traces.ts'
+import { inTurns } from '../../../plugins/turns.ts'
 import type { ListedModel } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { Provider } from '../options.ts'
@@ -25,11 +27,12 @@ export interface ModelListRequest {
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
   const { permit, provider, upstream, signal } = request
   const format = DIALECT_BY_NAME[provider.dialect].models
+  const fixed = fixedHeaders(provider)
   const answer = await upstream.call({
     permit,
     method: 'GET',
     url: urlOf(provider, format.upstreamPath),
-    headers: requestHeaders(fixedHeaders(provider), { accept: 'application/json' }, null),
+    headers: requestHeaders(fixed, { accept: 'application/json' }, null),
     body: [],
     timeouts: timeoutsOf(provider),
     hangup: hangupBy(signal),
@@ -40,6 +43,8 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
   }
   const body = await wholeOf(answer, MAX_LIST)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
+  if (await inTurns(quotingSecret(fixed.traces, body), signal))
+    throw new Error('the model list quotes our key')
   return format.parse(parse(body))
 }
 

@@ -1,9 +1,10 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import type { OthersWords } from '../../../plugins/refusal.ts'
+import { quotesSecret, type SecretTraces, tracesOf } from '../../../plugins/secrets/traces.ts'
 import type { LlmOptions } from '../options.ts'
 import { abandon, discard, type UpstreamAnswer, wholeOf } from './answer.ts'
-import { isJson } from './headers.ts'
+import { isJson, secretsIn } from './headers.ts'
 
 /**
  * Bytes. A failure that is told at greater length is told in our words. So little costs less than its connection
@@ -15,46 +16,28 @@ const MAX_MESSAGE = 4_096
 const MAX_NAME = 256
 /** Nobody waits longer for the words of a failure. ms. */
 const MAX_WAIT_MS = 1_000
-/** A shorter word of a configured header is no secret: `Bearer`, or a version. Characters. */
-const LEAST_SECRET = 8
 
 /** What a provider says of its failure. */
 export interface ProviderWords extends OthersWords {
   readonly message: string
 }
 
-/** Tells whether a text quotes a secret that is ours. */
-export type QuotesSecret = (text: string | Buffer) => boolean
-
-/** Knows the key of every provider, and the values of the headers that the operator's file sets. */
-export function secretsOf({ providers }: LlmOptions): QuotesSecret {
-  const keys = providers.map(({ api_key: key }) => key)
-  const words = providers.flatMap(({ headers }) =>
-    Object.values(headers).flatMap((text) => text.split(/\s+/)),
-  )
-  const secrets = new Set([...keys, ...words.filter((word) => word.length >= LEAST_SECRET)])
-  secrets.delete('')
-  return (text) => [...secrets].some((secret) => text.includes(secret))
-}
+/** Makes the traces of every provider's key, and of the headers that the operator's file sets. */
+export const secretsOf = ({ providers }: LlmOptions): SecretTraces => tracesOf(providers.flatMap(secretsIn))
 
 /**
  * Reads what a provider says of its failure, in the form of either vendor's error or of those who imitate them.
  * Resolves with null where that is not said in a second, is no JSON, longer than 16 KiB, or quotes a secret of ours.
  * Never rejects.
  */
-export async function wordsOf(
-  answer: UpstreamAnswer,
-  quotesSecret: QuotesSecret,
-): Promise<ProviderWords | null> {
+export async function wordsOf(answer: UpstreamAnswer, secrets: SecretTraces): Promise<ProviderWords | null> {
   if (!isJson(answer.headers)) {
     discard(answer)
     return null
   }
   try {
     const body = await deadline({ ms: MAX_WAIT_MS }, () => wholeOf(answer, MAX_BODY))
-    const words = body === null || quotesSecret(body) ? null : wordsIn(JSON.parse(body.toString()))
-    // What JSON escapes is plain only now.
-    return words && Object.values(words).some(quotesSecret) ? null : words
+    return body === null || quotesSecret(secrets, body) ? null : wordsIn(JSON.parse(body.toString()))
   } catch {
     // Late, broken off, or no JSON: its status is told, in our words.
     abandon(answer)

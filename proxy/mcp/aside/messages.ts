@@ -1,4 +1,5 @@
 import type { RefusalReason } from '../../../plugins/refusal.ts'
+import type { SecretTraces } from '../../../plugins/secrets/traces.ts'
 
 /** The place of a value in JSON text. Byte offsets, `end` exclusive. */
 interface Span {
@@ -99,10 +100,7 @@ export interface Tasks {
   }) => JudgedTool
 
   /** Reads a message of an upstream. */
-  readonly readMessage: (asked: {
-    readonly bytes: Uint8Array
-    readonly traces: readonly Uint8Array[]
-  }) => CutMessage
+  readonly readMessage: (asked: { readonly bytes: Uint8Array; readonly traces: SecretTraces }) => CutMessage
 
   /**
    * Reads the list that a member of a message's result is; null where it is none. `prefix` goes before each

@@ -2,14 +2,18 @@ import { createHash } from 'node:crypto'
 import type { Agent } from 'undici'
 import { KeptNames } from '../../../db/host-names/kept-names.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import {
+  quotesSecret,
+  type SecretTraces,
+  SHORTEST_SECRET,
+  tracesOf,
+} from '../../../plugins/secrets/traces.ts'
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
 import { SecretReferenceError } from '../../egress/secret-reference.ts'
 import { failed } from './errors.ts'
 
 /** The time that a secret that was read is believed. ms. A rotated one is used at most so much later. */
 const SECRET_AGE_MS = 10_000
-/** A shorter secret would be found in messages that have nothing to do with it. Characters. */
-const SHORTEST_TRACE = 8
 /** An agent that nothing has gone through for so long is given up. ms. */
 const AGENT_IDLE_MS = 600_000
 
@@ -18,11 +22,8 @@ export interface UpstreamCredentials {
   readonly headers: Readonly<Record<string, string>>
   /** PEM, for `mtls` only. */
   readonly tls: { readonly cert: string; readonly key: string } | null
-  /**
-   * The spellings of the secret in a message. None for `mtls`: a private key is never sent, so none can come
-   * back.
-   */
-  readonly traces: readonly Buffer[]
+  /** Those of the secret. None for `mtls`: a private key is never sent, so none can come back. */
+  readonly traces: SecretTraces
 }
 
 /** The connection to a resource, as it is now. */
@@ -185,23 +186,15 @@ function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
   }
 }
 
-/**
- * Tells whether a message holds the secret that its sender was called with. Compares bytes; decodes nothing.
- */
+/** Tells whether a message holds the secret that its sender was called with, escaped or not. */
 export const echoes = ({ traces }: UpstreamCredentials, message: Buffer): boolean =>
-  traces.some((trace) => message.includes(trace))
+  traces.length > 0 && quotesSecret(traces, message)
 
 function headerOf(type: 'bearer' | 'api_key', secret: string): UpstreamCredentials {
   if (!/^[\x21-\x7e]+$/.test(secret)) throw failed('the secret of its credentials cannot stand in a header')
   const headers = type === 'bearer' ? { authorization: `Bearer ${secret}` } : { 'x-api-key': secret }
-  return { headers: Object.freeze(headers), tls: null, traces: tracesOf(secret) }
-}
-
-/** Returns the secret as it is, and in the two forms that JSON writers escape it to. */
-function tracesOf(secret: string): Buffer[] {
-  if (secret.length < SHORTEST_TRACE) return []
-  const escaped = JSON.stringify(secret).slice(1, -1)
-  return [...new Set([secret, escaped, escaped.replaceAll('/', '\\/')])].map((text) => Buffer.from(text))
+  const traces = tracesOf(secret.length < SHORTEST_SECRET ? [] : [secret])
+  return { headers: Object.freeze(headers), tls: null, traces }
 }
 
 function certificateOf(pem: string): UpstreamCredentials {

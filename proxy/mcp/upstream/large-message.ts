@@ -1,5 +1,6 @@
 import { isObject } from '../../../db/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { quotesSecret, type SecretTraces } from '../../../plugins/secrets/traces.ts'
 import { calls } from '../aside/aside.ts'
 import type { CutMessage, ListItems } from '../aside/messages.ts'
 import { Unanswered } from '../aside/threads.ts'
@@ -26,7 +27,7 @@ interface Reading {
   readonly key: string
   readonly signal: AbortSignal
   /** What it must not hold. */
-  readonly traces: readonly Buffer[]
+  readonly traces: SecretTraces
 }
 
 /**
@@ -106,7 +107,7 @@ function upstreamFault(error: unknown, signal: AbortSignal): unknown {
 const FAILED = /^mcp upstream failed: /
 
 /** Reads a message, and cuts what is large out of its value. For a thread. */
-export function cutMessage(bytes: Buffer, traces: readonly Buffer[]): CutMessage {
+export function cutMessage(bytes: Buffer, traces: SecretTraces): CutMessage {
   const message = readMessage(bytes)
   const inner = new Map<string, Pick<JsonText, 'spans' | 'escapedNames'>>()
   for (const name of LOOKED_INTO) {
@@ -122,7 +123,7 @@ export function cutMessage(bytes: Buffer, traces: readonly Buffer[]): CutMessage
     const own = message.value[name]
     return scan && kept({ value: own as JsonText['value'], spans: scan.spans }, room)
   })
-  const echo = traces.some((trace) => bytes.includes(trace))
+  const echo = quotesSecret(traces, bytes)
   return { echo, value, spans: message.spans, inner }
 }
 

@@ -40,6 +40,16 @@ const text = (body: string, status = 200): PolicyServer['answer'] => {
   }
 }
 
+await t.test(
+  'H1a an answer that quotes the agent’s own token is none, for its reason is the caller’s',
+  async (t) => {
+    const agent = await policyServer(t)
+    agent.answer = text('{"result":{"allow":false,"reason":"Bearer canary\\u002dtoken"}}')
+    await t.rejects(ask(agent.url, AMPLE_MS, 'canary-token'), /quotes its token/)
+    t.strictSame(await ask(agent.url), { allow: false, reason: 'Bearer canary-token' })
+  },
+)
+
 await t.test('whatever is not a plain answer is none', async (t) => {
   const agent = await policyServer(t)
   const wrong: Readonly<Record<string, PolicyServer['answer']>> = {

@@ -6,7 +6,7 @@ import { failure } from '../../../support/mcp/upstream-calls.ts'
 const reading = (traces: readonly string[] = []) => ({
   key: 'r',
   signal: new AbortController().signal,
-  traces: traces.map((trace) => Buffer.from(trace)),
+  traces,
 })
 const read = (text: string, ...traces: readonly string[]) => readLarge(Buffer.from(text), reading(traces))
 const resultOf = (result: unknown): string => `{"jsonrpc":"2.0","id":7,"result":${JSON.stringify(result)}}`
