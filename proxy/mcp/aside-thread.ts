@@ -9,7 +9,7 @@ import { changesBetween } from './pinning/tool-changes.ts'
 import { judgeTool } from './pinning/tool-definition.ts'
 import { judgedArguments } from './schema/arguments.ts'
 import { NOT_CHECKED } from './schema/check.ts'
-import { cutMessage, itemsIn } from './upstream/large-message.ts'
+import { cutMessage, itemsIn, knownListIn } from './upstream/large-message.ts'
 import { readMessage } from './upstream/message.ts'
 
 const port = parentPort
@@ -26,6 +26,7 @@ const TASKS: Tasks = {
   },
   readMessage: ({ bytes, traces }) => cutMessage(bufferOf(bytes), traces),
   listItems: ({ bytes, ...of }) => itemsIn(readMessage(bufferOf(bytes)), of),
+  knownList: ({ bytes, member }) => knownListIn(readMessage(bufferOf(bytes)), member),
   takeApart: (definition) => {
     const { headerParams, listed, object } = takenApart(Buffer.from(definition))
     return { headerParams, listed, spans: object.spans }

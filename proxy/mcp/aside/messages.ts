@@ -112,6 +112,9 @@ export interface Tasks {
     readonly prefix: string
   }) => ListItems | null
 
+  /** Writes the list that a member of a message's result is, of the known members of its items; null: there is none. */
+  readonly knownList: (asked: { readonly bytes: Uint8Array; readonly member: string }) => string | null
+
   /** Compares two definitions of a tool. */
   readonly changesBetween: (asked: {
     readonly pinned: string | null

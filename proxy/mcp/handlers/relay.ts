@@ -4,7 +4,8 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply, Report } from '../../http/reply.ts'
 import { SMALL } from '../aside/aside.ts'
 import { type Destination, stateOwnerOf } from '../gate/checks.ts'
-import { errorMessage, eventOf, eventParts, responseBytes } from '../protocol/json-text.ts'
+import { type Edits, errorMessage, eventOf, eventParts, responseBytes } from '../protocol/json-text.ts'
+import { LIST_MEMBERS } from '../protocol/known-members.ts'
 import type { Era } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
 import type { Cancellations } from '../state/cancellations.ts'
@@ -12,6 +13,7 @@ import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
+import { knownList } from '../upstream/large-message.ts'
 import { type Message, objectOf } from '../upstream/message.ts'
 import type { Streamed } from '../upstream/request.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
@@ -219,8 +221,21 @@ class Relayed {
     return null
   }
 
-  /** Returns the response to the caller, and notes what the outcome row says of it. Waits only for a large one. */
+  /**
+   * Returns the response to the caller, and notes what the outcome row says of it. Waits only for a large one, and for
+   * one that is a list.
+   */
   #response(response: Message): Written | Promise<Written> {
+    const member = LIST_MEMBERS.get(this.#facts.message.method)
+    if (member === undefined || response.value.result === undefined) return this.#written(response, {})
+    const asker = { key: this.#to.resource.resource_id, signal: this.#facts.hangup.signal }
+    return knownList(response, member, asker).then((list) =>
+      this.#written(response, list === null ? {} : { [member]: list }),
+    )
+  }
+
+  /** `edits`: of the result. */
+  #written(response: Message, edits: Edits): Written | Promise<Written> {
     const { granted, message, commitments } = this.#facts
     const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
@@ -237,6 +252,7 @@ class Relayed {
       method: message.method,
       caller: message.era,
       upstream: this.#era,
+      edits,
       seal: (state) => this.#sources.states.seal(state, stateOwnerOf(granted.principal, message, this.#to)),
     })
     this.#note(result.value)

@@ -181,6 +181,8 @@ interface Shaping {
   /** The eras of the caller and of the upstream. */
   readonly caller: Era
   readonly upstream: Era
+  /** Of the result, before those of its era. */
+  readonly edits?: Edits
   /** Binds a state to the caller that it is given to. */
   readonly seal: (state: string) => string
 }
@@ -190,11 +192,14 @@ interface Shaping {
  * demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
  * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express.
  */
-export function shapedResult(result: JsonText, { method, caller, upstream, seal }: Shaping): Buffer {
+export function shapedResult(
+  result: JsonText,
+  { method, caller, upstream, edits: given = NO_EDITS, seal }: Shaping,
+): Buffer {
   const { value } = result
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
-    if (!incomplete) return written(result, {})
+    if (!incomplete) return written(result, given)
     throw new Refusal('mcp_failed', {
       message: 'The MCP server asks for input in a way that this protocol version does not have.',
     })
@@ -205,6 +210,7 @@ export function shapedResult(result: JsonText, { method, caller, upstream, seal 
     throw new Refusal('mcp_failed', { message: 'The MCP server gives a state that is no text.' })
   }
   const edits: Edits = {
+    ...given,
     ...(upstream === 'legacy' && value.resultType === undefined && { resultType: '"complete"' }),
     ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value)),
     ...(incomplete && typeof state === 'string' && { requestState: JSON.stringify(seal(state)) }),

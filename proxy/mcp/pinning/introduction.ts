@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
 import { cut, hiddenIn, placeOf } from '../../visible.ts'
-import { IMPLEMENTATION_MEMBERS, knownMembers } from './known-members.ts'
+import { IMPLEMENTATION_MEMBERS, knownMembers } from '../protocol/known-members.ts'
 import { toolChanges } from './tool-changes.ts'
 
 /** What a server says of itself at a handshake, before any tool is listed: what it is, and how to use it. */

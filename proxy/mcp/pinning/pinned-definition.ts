@@ -2,8 +2,8 @@ import { LRUCache } from 'lru-cache'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { calls, SMALL } from '../aside/aside.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
+import { knownMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
-import { knownMembers, TOOL_MEMBERS } from './known-members.ts'
 
 /** A pinned tool, taken apart once. */
 export interface PinnedDefinition {

@@ -5,6 +5,7 @@ import { calls } from '../aside/aside.ts'
 import type { CutMessage, ListItems } from '../aside/messages.ts'
 import { Unanswered } from '../aside/threads.ts'
 import { extentOf, type JsonText, memberObject } from '../protocol/json-text.ts'
+import { knownMembers, LISTED_MEMBERS } from '../protocol/known-members.ts'
 import { failed } from './errors.ts'
 import { type Message, readMessage, resultOf } from './message.ts'
 
@@ -81,11 +82,14 @@ export async function listItems(
   }
 }
 
-/** {@link listItems} of a message that was not cut. */
+/** {@link listItems} of a message that was not cut: of items that are passed on, the known members. */
 export function itemsIn(message: Message, { member, prefix }: List): ListItems | null {
   const list = resultOf(message)?.[member]
   if (!Array.isArray(list)) return null
-  const items: readonly unknown[] = list.slice(0, MAX_ITEMS)
+  const known = LISTED_MEMBERS.get(member)
+  const items = list
+    .slice(0, MAX_ITEMS)
+    .map((item: unknown) => (known && isObject(item) ? knownMembers(item, known) : item))
   const names = items.map((item) => (isObject(item) && typeof item.name === 'string' ? item.name : null))
   const texts = items.map((item, index) => {
     if (!isObject(item)) return null
@@ -93,6 +97,31 @@ export function itemsIn(message: Message, { member, prefix }: List): ListItems |
     return JSON.stringify(prefix === '' || name === null ? item : { ...item, name: `${prefix}${name}` })
   })
   return { texts, names }
+}
+
+/**
+ * Writes the list that a member of a message's result is, as JSON text of the known members of its items, on a thread if
+ * it is large; null: there is no list. Leaves out what is no object. Throws as {@link readLarge} does.
+ */
+export async function knownList(
+  message: Message,
+  member: string,
+  { key, signal }: Pick<Reading, 'key' | 'signal'>,
+): Promise<string | null> {
+  if (message.objects === null) return knownListIn(message, member)
+  try {
+    return await calls.ask('knownList', { bytes: message.bytes, member }, { key, signal })
+  } catch (error) {
+    throw upstreamFault(error, signal)
+  }
+}
+
+/** {@link knownList} of a message that was not cut. */
+export function knownListIn(message: Message, member: string): string | null {
+  const list = resultOf(message)?.[member]
+  const known = LISTED_MEMBERS.get(member)
+  if (!Array.isArray(list) || !known) return null
+  return JSON.stringify(list.filter(isObject).map((item) => knownMembers(item, known)))
 }
 
 /** Turns what a thread throws into what this folder throws. */

@@ -264,3 +264,57 @@ await t.test(
     t.equal((await heard()).instructions, EVIL)
   },
 )
+
+await t.test(
+  'H6: lists of prompts, resources and templates go on by the members that MCP knows',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const odd = {
+      Description: EVIL,
+      vendor: EVIL,
+      icons: [{ src: 'https://x.example/i', Src: EVIL, theme: 'dark' }],
+    }
+    const icons = [{ src: 'https://x.example/i', theme: 'dark' }]
+    const whole = { title: 'T', description: 'Whole.', _meta: { a: 1 } }
+    const args = [{ name: 'a', title: 'A', description: 'd', required: true, Description: EVIL }]
+    const annotations = { audience: ['user'], priority: 1, Priority: EVIL }
+    const items: Json = {
+      prompts: { name: 'p', ...whole, arguments: args },
+      resources: { name: 'r', uri: 'x://r', mimeType: 'text/plain', size: 1, ...whole, annotations },
+      resourceTemplates: { name: 't', uriTemplate: 'x://{r}', mimeType: 'text/plain', ...whole, annotations },
+    }
+    const methods = {
+      'prompts/list': 'prompts',
+      'resources/list': 'resources',
+      'resources/templates/list': 'resourceTemplates',
+    }
+    let count = 1
+    const tools = saying({ capabilities: { prompts: {}, resources: {} } })
+    const server = await rawMcp(t, (res, told) => {
+      const member = methods[told.rpc as keyof typeof methods]
+      if (member === undefined) return tools(res, told)
+      const list = Array.from({ length: count }, () => ({ ...items[member], ...odd }))
+      sendJson(res, result(told, { [member]: [...list, 'none'], nextCursor: count === 1 ? '' : 'more' }))
+    })
+    const resource = await stage.register('files', server)
+    const bot = await stage.enroll('bot', ['mcp.prompts.get', 'mcp.resources.read'])
+    await stage.bind(bot, resource)
+    // The second is read on a thread.
+    for (const length of [1, 200]) {
+      count = length
+      for (const [method, member] of Object.entries(methods)) {
+        const own = await stage.rpc(bot, method, { at: '/files' })
+        t.notMatch(own.text, EVIL, method)
+        const listed = { ...items[member], icons }
+        if (listed.arguments) listed.arguments = [{ name: 'a', title: 'A', description: 'd', required: true }]
+        if (listed.annotations) listed.annotations = { audience: ['user'], priority: 1 }
+        t.same(own.json.result[member], Array(length).fill(listed))
+        t.equal(own.json.result.nextCursor, length === 1 ? '' : 'more')
+        if (length > 1) continue
+        const all = await stage.rpc(bot, method)
+        t.notMatch(all.text, EVIL, method)
+        t.match(all.json.result[member], [{ description: 'Whole.' }])
+      }
+    }
+  },
+)

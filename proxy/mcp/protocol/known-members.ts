@@ -47,6 +47,13 @@ export const LISTED_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
   ['resourceTemplates', { ...ITEM, uriTemplate: null, mimeType: null, annotations: ANNOTATIONS }],
 ])
 
+/** The list in the result of each method that lists what is passed on as a server gives it. */
+export const LIST_MEMBERS: ReadonlyMap<string, string> = new Map([
+  ['prompts/list', 'prompts'],
+  ['resources/list', 'resources'],
+  ['resources/templates/list', 'resourceTemplates'],
+])
+
 /** Returns an object with its known members alone, in their order, and so those of the objects in them. */
 export const knownMembers = (object: Members, known: KnownMembers): Members =>
   Object.fromEntries(
