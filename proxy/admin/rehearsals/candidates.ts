@@ -97,6 +97,12 @@ export const getCandidate = (kind: Kind) =>
     },
   })
 
+function demandSeen(ifMatch: string | undefined): void {
+  if (ifMatch !== undefined && ifMatch.trim() !== '*') return
+  const message = 'Send the ETag of the candidate set that you have read as If-Match.'
+  throw new Refusal('precondition_failed', { message })
+}
+
 /** DELETE …/{id}/candidate */
 export const deleteCandidate = (kind: Kind) =>
   operation({
@@ -118,14 +124,19 @@ export const deleteCandidate = (kind: Kind) =>
 
 /**
  * POST …/{id}/candidate/promote: makes the candidate set the real one, as a PATCH of the set does (spec §4.4). Its one row
- * says what was observed of it. Refuses with `precondition_failed` where either set has changed meanwhile.
+ * says what was observed of it. Refuses with `precondition_failed` if either set has changed meanwhile, and without an
+ * `If-Match`: the request itself names no set, so it would make any that stands there by then the real one.
  */
 export const promoteCandidate = (kind: Kind) =>
   operation({
     name: `promote${kind.noun}Candidate`,
     demands: 'admin.grant',
     action: `${kind.type}.capabilities_patched`,
-    object: objectOf(kind),
+    object: async (context, input) => {
+      const found = await objectOf(kind)(context, input)
+      demandSeen(input.ifMatch)
+      return found
+    },
     summary: `Makes the candidate set of the ${kind.type} the real one.`,
     takes: { params },
     output: PRINCIPAL[kind.type],
@@ -142,6 +153,7 @@ export const promoteCandidate = (kind: Kind) =>
       const record = await principalOf(context, kind, id)
       checkIfMatch(ifMatch, record)
       const candidate = record.candidate ?? none()
+      demandSeen(ifMatch)
       const observed = await watch(context, caller, record, candidate, 'change')
       const { capabilities: held } = candidate
       // What was observed is of these two sets.

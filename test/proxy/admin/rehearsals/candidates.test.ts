@@ -102,6 +102,11 @@ await t.test('promote makes it the real set, with one row that says what was obs
   const etag = String(headers.etag)
   const other = await gateway.admin('POST', `${pathOf(bot)}/promote`, undefined, { 'if-match': '"999"' })
   t.equal(other.status, 412)
+  for (const unseen of [{}, { 'if-match': '*' }]) {
+    const answer = await gateway.admin('POST', `${pathOf(bot)}/promote`, undefined, unseen)
+    t.equal(answer.status, 412, 'H6: not whatever set stands there by then')
+    t.match(answer.json.message, 'as If-Match')
+  }
   const promoted = await gateway.admin('POST', `${pathOf(bot)}/promote`, undefined, { 'if-match': etag })
   t.match(promoted, { status: 200, json: { agent_id: bot.id, capabilities: ['x'] } }, promoted.text)
   t.equal((await chat(gateway, bot)).status, 403, 'in force at once')
@@ -159,7 +164,8 @@ await t.test('where a change needs a rehearsal, or two people, so does a promoti
   const rehearsed = await alice('POST', '/v1/admin/rehearsals', {
     changes: [{ principal: bot.id, capabilities: ['x', 'y'] }],
   })
-  const named = { 'if-rehearsed': rehearsed.json.id }
+  const etag = async () => String((await alice('GET', pathOf(bot))).headers.etag)
+  const named = { 'if-rehearsed': rehearsed.json.id, 'if-match': await etag() }
   const proposed = await alice('POST', `${pathOf(bot)}/promote`, undefined, named)
   t.equal(proposed.status, 202, proposed.text)
   const confirmed = await bob('POST', `/v1/admin/proposals/${proposed.json.proposal_id}/confirm`)
@@ -170,7 +176,10 @@ await t.test('where a change needs a rehearsal, or two people, so does a promoti
   const again = await alice('POST', '/v1/admin/rehearsals', {
     changes: [{ principal: bot.id, capabilities: ['z'] }],
   })
-  const waiting = await alice('POST', `${pathOf(bot)}/promote`, undefined, { 'if-rehearsed': again.json.id })
+  const waiting = await alice('POST', `${pathOf(bot)}/promote`, undefined, {
+    'if-rehearsed': again.json.id,
+    'if-match': await etag(),
+  })
   t.equal(waiting.status, 202, waiting.text)
   await alice('PUT', pathOf(bot), { capabilities: ['llm.chat', 'everything'] })
   t.equal((await bob('POST', `/v1/admin/proposals/${waiting.json.proposal_id}/confirm`)).status, 412)
