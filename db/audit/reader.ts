@@ -19,6 +19,7 @@ export type LedgerQuestion =
   /** Of one stream: the rows behind a place, and those of a window. */
   | { readonly kind: 'portion'; readonly after: number; readonly most: number }
   | { readonly kind: 'counts'; readonly window: CountedWindow }
+  | { readonly kind: 'first-since'; readonly instant: string }
 
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
 export type Pieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
@@ -71,8 +72,37 @@ function textsOf(
   if (question.kind === 'list') return pageTexts(db, question.filter, signal)
   if (question.kind === 'portion')
     return [countPortion(db, OF_ONE_STREAM, { ...question, until: LAST }).then(asText)]
+  if (question.kind === 'first-since') return [firstSince(db, question.instant, signal).then(asText)]
   if (question.kind === 'counts') return [countWithin(db, OF_ONE_STREAM, question.window).then(asText)]
   return exportLines(db, { signal, ...(pages && { pages }) })
+}
+
+/** Rows whose instants are looked at in one read. */
+const SPAN = 4_096
+
+/**
+ * The seq of the first row of the one stream that was recorded at or after an instant; null where there is none. Span
+ * by span: the index by time cannot say which of many rows is the first, since a clock may have been set back.
+ */
+async function firstSince(db: Kysely<Schema>, instant: string, signal: AbortSignal): Promise<number | null> {
+  const { last } = await db
+    .selectFrom('audit_log')
+    .select(({ fn }) => fn.max<number | null>('seq').as('last'))
+    .executeTakeFirstOrThrow()
+  for (let after = 0; after < (last ?? 0); after += SPAN) {
+    const first = await db
+      .selectFrom('audit_log')
+      .select('seq')
+      .where('seq', '>', after)
+      .where('seq', '<=', after + SPAN)
+      .where('recorded_at', '>=', instant)
+      .orderBy('seq')
+      .limit(1)
+      .executeTakeFirst()
+    if (first) return first.seq
+    await nextTurn(undefined, { signal })
+  }
+  return null
 }
 
 const asText = (value: unknown): string => JSON.stringify(value)
@@ -159,6 +189,12 @@ export class LedgerReader {
   async portion(after: number, most: number): Promise<Portion> {
     // Proven by textsOf, here and below.
     return JSON.parse(await whole(this.#answering.ask({ kind: 'portion', after, most }, NEVER))) as Portion
+  }
+
+  /** Finds the seq of the first row of the one stream that was recorded at or after an instant (RFC 3339). */
+  async firstSince(instant: string): Promise<number | null> {
+    const question: LedgerQuestion = { kind: 'first-since', instant }
+    return JSON.parse(await whole(this.#answering.ask(question, NEVER))) as number | null
   }
 
   /** Counts the rows of the one stream that were recorded in a window. */

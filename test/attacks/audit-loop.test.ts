@@ -3,10 +3,12 @@ import type { IncomingMessage } from 'node:http'
 import { request } from 'node:https'
 import t, { type Test } from 'tap'
 import type { Entry } from '../../db/audit/entry.ts'
+import { openDatabase } from '../../db/engine.ts'
 import { skipWithoutFile } from '../support/db/engine.ts'
 import { fillLedger } from '../support/db/many-rows.ts'
 import { AT, entry, scratchDatabase } from '../support/db/scratch-ledger.ts'
 import { ADMIN_SECRET, scratch } from '../support/gateway.ts'
+import { holdOf } from '../support/loop-hold.ts'
 import { type MeasuredGateway, measuredGateway } from '../support/measured-gateway.ts'
 import { eventually } from '../support/settled.ts'
 
@@ -43,6 +45,7 @@ const QUESTIONS: readonly (readonly [method: string, path: string, expected: Reg
   ['GET', '/v1/admin/audit?since=2000-01-01T00:00:00Z&until=2100-01-01T00:00:00Z&status=nothing', /\[\]/],
   ['GET', '/v1/admin/audit/export', /"seq":1,/],
   ['POST', '/v1/admin/audit/verify', /^\{"ok":true,"rows":100\d{3}\}$/],
+  ['GET', '/v1/admin/ca/organisation', /^\{/],
 ]
 
 await t.test(
@@ -60,6 +63,33 @@ await t.test(
         t.match(value.text.slice(0, 1_000), expected, path)
       }
       t.ok(least <= BOUND_MS, `${method} ${path} holds the loop for ${least.toFixed(1)} ms`)
+    }
+  },
+)
+
+await t.test(
+  'H18: the first row since an instant is looked for away from the loop, and found though a clock went back',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const since = (seq: number): string => new Date(AT + seq).toISOString()
+    // One row in the middle is of the end.
+    const file = await filled(t, ROWS, (seq) => ({ ...rowOf(seq), at: AT + (seq === 50_000 ? ROWS : seq) }))
+    const database = await openDatabase(`sqlite:${file}`)
+    t.teardown(() => database.close())
+    for (const [instant, expected] of [
+      [since(0), 1],
+      [since(49_999), 49_999],
+      [since(ROWS), 50_000],
+      [since(ROWS + 1), null],
+    ] as const) {
+      let [least, tries] = [Number.POSITIVE_INFINITY, 0]
+      while (least > BOUND_MS && tries < TRIES) {
+        const { value, worstMs } = await holdOf(() => database.treeRows.firstSince(instant))
+        least = Math.min(least, worstMs)
+        tries += 1
+        t.equal(value, expected)
+      }
+      t.ok(least <= BOUND_MS, `${instant} holds the loop for ${least.toFixed(1)} ms`)
     }
   },
 )

@@ -43,14 +43,7 @@ export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => 
       .execute()
     return rows.map((row) => ({ ...row, place: row.seq }))
   },
-  firstSince: async (instant) => {
-    const { place } = await db
-      .selectFrom('audit_log')
-      .select(({ fn }) => fn.min<number | null>('seq').as('place'))
-      .where('recorded_at', '>=', instant)
-      .executeTakeFirstOrThrow()
-    return place
-  },
+  firstSince: (instant) => reader.firstSince(instant),
 })
 
 async function lastSeq(db: Kysely<Schema>): Promise<number> {

@@ -37,6 +37,33 @@ const chats: Readonly<Record<string, Item['request']>> = {
   backslashes: () => chatWith(JSON.stringify('\\'.repeat(10 * MIB))),
 }
 
+/** Values that were found to hold up the loop once, in bodies near the limit. */
+const nearLimit = (bytes: number): Readonly<Record<string, string>> => ({
+  digits: '1'.repeat(bytes),
+  'short strings': list(bytes / 4 - 1, '"a"'),
+  backslashes: `"${'\\\\'.repeat(bytes / 2)}"`,
+})
+
+/** Of who holds nothing: an LLM call is refused before it is read, an MCP message is read first. */
+const ofNobodysAgent: readonly Item[] = [
+  ...Object.entries(nearLimit(31 * MIB)).map(
+    ([name, value]): Item => ({
+      id: 'A5',
+      name: `31 MiB of ${name} of who holds nothing`,
+      who: 'empty',
+      request: () => chatWith(value),
+    }),
+  ),
+  ...Object.entries(nearLimit(7 * MIB)).map(
+    ([name, value]): Item => ({
+      id: 'A5',
+      name: `arguments of 7 MiB of ${name} of who holds nothing`,
+      who: 'empty',
+      request: () => toolCall('h-small.tool', `{"list":${value}}`),
+    }),
+  ),
+]
+
 const messages: Readonly<Record<string, Item['request']>> = {
   'arguments of 95,000 objects': () => toolCall('h-small.tool', `{"list":${list(95_000, '{"a":1}')}}`),
   'arguments of 900,000 numbers': () => toolCall('h-small.tool', `{"list":${list(900_000, '1')}}`),
@@ -125,6 +152,7 @@ const itemsOf = (id: Item['id'], requests: Readonly<Record<string, Item['request
 
 /** Bodies of callers. */
 export const bodyItems: readonly Item[] = [
+  ...ofNobodysAgent,
   ...itemsOf('A5', chats),
   ...itemsOf('A5', messages),
   ...itemsOf('A6', judged),
