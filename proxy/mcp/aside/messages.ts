@@ -69,13 +69,14 @@ export interface ListItems {
 /** The work of the threads: what each takes, and what it gives. */
 export interface Tasks {
   /**
-   * Reads parameters, and makes the canonical form of `member`, or of all but `_meta`. Text: what was read
+   * Reads parameters, and makes the canonical form of `member`, or of all but `_meta` and `without`. Text: what was read
    * before, written anew. Gives null for bytes where a name is written with an escape: only their text tells
    * how it was read.
    */
   readonly readParams: (asked: {
     readonly params: Uint8Array | string
     readonly member: 'arguments' | null
+    readonly without: readonly string[]
     /** Of the commitment to it. */
     readonly salt: string
   }) => ReadParams | null

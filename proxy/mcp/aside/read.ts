@@ -10,13 +10,13 @@ import type { Tasks } from './messages.ts'
 const MAX_SPANS = 1_000
 
 /** Reads parameters: {@link Tasks.readParams}. Throws as `canonicalText` does. */
-export const readParams: Tasks['readParams'] = ({ params, member, salt }) => {
+export const readParams: Tasks['readParams'] = ({ params, member, without, salt }) => {
   const bytes = bufferOf(params)
   const scan = scanJson(bytes, 1)
   if (scan.escapedNames && typeof params !== 'string') return null
   const value = exactly(bytes, scan)
   if (value === null || scan.spans.size > MAX_SPANS) throw invalid()
-  const canonical = Buffer.from(canonicalText(judged(value, member)))
+  const canonical = Buffer.from(canonicalText(judged(value, member, without)))
   return {
     commitment: createHash('sha256').update(salt, 'hex').update(canonical).digest('hex'),
     sha256: hash('sha256', canonical),
@@ -25,10 +25,10 @@ export const readParams: Tasks['readParams'] = ({ params, member, salt }) => {
   }
 }
 
-function judged(params: Members, member: 'arguments' | null): Members {
+function judged(params: Members, member: 'arguments' | null, without: readonly string[]): Members {
   if (member === null) {
-    const { _meta, ...rest } = params
-    return rest
+    const out = new Set(['_meta', ...without])
+    return Object.fromEntries(Object.entries(params).filter(([name]) => !out.has(name)))
   }
   const { [member]: given = {} } = params
   if (!isObject(given)) throw invalid()

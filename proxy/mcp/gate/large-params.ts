@@ -16,8 +16,10 @@ interface Given {
   readonly bytes: Buffer
   /** As they were read. */
   readonly value: Members
-  /** The member that is judged. Null: all but `_meta`. */
+  /** The member that is judged. Null: all but `_meta` and `without`. */
   readonly member: 'arguments' | null
+  /** Members that the method does not have. */
+  readonly without: readonly string[]
   /** Of the commitment to it. */
   readonly salt: string
 }
@@ -27,15 +29,15 @@ interface Given {
  * `mcp_params_invalid`, also where that takes too long, and with `overloaded`.
  */
 export async function readLargeParams(
-  { bytes, value, member, salt }: Given,
+  { bytes, value, member, without, salt }: Given,
   asker: Asker,
 ): Promise<LargeParams> {
   try {
-    const read = await calls.ask('readParams', { params: bytes, member, salt }, asker)
+    const read = await calls.ask('readParams', { params: bytes, member, without, salt }, asker)
     if (read) return { ...read, sha256: () => read.sha256, text: bytes }
     // An escaped name may have been read as another one (nodejs/node#63785): what was read goes out.
     const text = JSON.stringify(value)
-    const anew = await calls.ask('readParams', { params: text, member, salt }, asker)
+    const anew = await calls.ask('readParams', { params: text, member, without, salt }, asker)
     if (!anew) throw tooMuch()
     return { ...anew, sha256: () => anew.sha256, text: Buffer.from(text) }
   } catch (error) {

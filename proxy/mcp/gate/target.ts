@@ -148,7 +148,8 @@ function largeParamsOf(facts: Needs): Promise<LargeParams> {
   const { body, spans, message, principal, hangup, commitments } = facts
   const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
   const member = message.method === 'tools/call' ? 'arguments' : null
-  const given = { bytes: body.subarray(start, end), value: message.params, member } as const
+  const without = Object.keys(message.edits)
+  const given = { bytes: body.subarray(start, end), value: message.params, member, without } as const
   const salt = commitments.salt('arguments_sha256')
   return readLargeParams({ ...given, salt }, { key: principal.id, signal: hangup.signal })
 }

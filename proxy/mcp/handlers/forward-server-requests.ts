@@ -1,12 +1,11 @@
 import type { Destination } from '../gate/checks.ts'
-import { edited, errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
+import { errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { Message } from '../upstream/message.ts'
-import { editedBytes } from './large-answer.ts'
-import { type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
+import { type Dispatched, ownerOf, shapedMessage, upstreamEra } from './rewrite.ts'
 
 /** The number of requests of an upstream that are put to the caller during one call. */
 const MAX_FORWARDED = 64
@@ -80,8 +79,7 @@ export class ServerRequestForwarder {
     const request = { resource, pinned, session, demand, upstreamId, respond }
     const id = this.#sources.serverRequests.open(request)
     this.#open.push(id)
-    const own = { id: JSON.stringify(id) }
-    return message.objects ? editedBytes(message, own) : Buffer.from(edited(message, own))
+    return shapedMessage(message, { id: JSON.stringify(id) })
   }
 
   async #answer(message: Message): Promise<null> {

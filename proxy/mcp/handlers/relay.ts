@@ -18,7 +18,14 @@ import { type Message, objectOf } from '../upstream/message.ts'
 import type { Streamed } from '../upstream/request.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
 import { digestOf, eventPieces } from './large-answer.ts'
-import { type Dispatched, outgoing, shapedError, shapedResult, upstreamEra } from './rewrite.ts'
+import {
+  type Dispatched,
+  outgoing,
+  shapedError,
+  shapedMessage,
+  shapedResult,
+  upstreamEra,
+} from './rewrite.ts'
 
 export interface RelaySources {
   readonly upstream: McpUpstream
@@ -214,8 +221,8 @@ class Relayed {
   }
 
   /** Returns a notification as it is; null where it is for this gateway. */
-  #noted({ value, bytes }: Message): Buffer | null {
-    if (value.method !== 'notifications/tools/list_changed') return bytes
+  #noted(message: Message): Buffer | null {
+    if (message.value.method !== 'notifications/tools/list_changed') return shapedMessage(message)
     // The list here changes when an operator approves the change, not before.
     this.#sources.onToolsChanged(this.#to.resource)
     return null

@@ -1,4 +1,4 @@
-import { isObject } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Commitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
@@ -12,13 +12,23 @@ import type { LargeParams } from '../gate/large-params.ts'
 import type { McpTarget } from '../gate/target.ts'
 import { type HeaderParam, headerParamHeaders } from '../pinning/header-params.ts'
 import { encodeHeaderValue } from '../protocol/header-values.ts'
-import { type Edits, edited, type JsonText, readObject, readObjectAgain } from '../protocol/json-text.ts'
+import {
+  areAmong,
+  type Edits,
+  edited,
+  type JsonText,
+  readObject,
+  readObjectAgain,
+} from '../protocol/json-text.ts'
+import type { ExactNames } from '../protocol/loose-name.ts'
+import { ERROR_NAMES, messageEdits, RESULT_NAMES } from '../protocol/members.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { NAMED } from '../protocol/methods.ts'
 import { type Era, modernMeta } from '../protocol/versions.ts'
 import { OUR_CODES } from '../refusal.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { UpstreamCall } from '../upstream/client.ts'
+import type { Message } from '../upstream/message.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 import { editedBytes } from './large-answer.ts'
 
@@ -123,14 +133,16 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
 
 /**
  * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
- * are rewritten. Returns null where there is nothing to send.
+ * are rewritten, or that the method does not have. Returns null where there is nothing to send.
  */
 function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | Buffer | null {
   const params = paramsText(call)
   const edits = {
+    ...call.message.edits,
     ...judgedEdit(params),
+    ...eraEdit(params, era),
     ...nameEdit(params, call.message.method, name),
-    ...(requestState !== null && { requestState: JSON.stringify(requestState) }),
+    ...(requestState !== null && era === 'modern' && { requestState: JSON.stringify(requestState) }),
     ...metaEdit(call, era),
   }
   if (isEmpty(edits)) return params === EMPTY ? null : params.bytes
@@ -140,6 +152,13 @@ function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewrit
 const NO_EDITS: Edits = {}
 
 const isEmpty = (edits: Edits): boolean => Object.keys(edits).length === 0
+
+/** Leaves out what the upstream's era does not have (MCP 2025-11-25, tasks; 2026-07-28, mrtr). */
+function eraEdit({ value }: JsonText, era: Era): Edits {
+  if (era === 'modern') return value.task === undefined ? NO_EDITS : { task: null }
+  if (value.inputResponses === undefined && value.requestState === undefined) return NO_EDITS
+  return { inputResponses: null, requestState: null }
+}
 
 function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
   if (name === null) return NO_EDITS
@@ -190,13 +209,15 @@ interface Shaping {
 /**
  * Writes an upstream's result in the caller's era, JSON text: its own but for the members that the caller's revision
  * demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
- * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express.
+ * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express, and one that some
+ * client reads otherwise than it is read here.
  */
 export function shapedResult(
   result: JsonText,
   { method, caller, upstream, edits: given = NO_EDITS, seal }: Shaping,
 ): Buffer {
   const { value } = result
+  checkNames(value, RESULT_NAMES)
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
     if (!incomplete) return written(result, given)
@@ -218,6 +239,18 @@ export function shapedResult(
   return written(result, edits)
 }
 
+function checkNames(value: Members, names: ExactNames): void {
+  if (areAmong(Object.keys(value), names.exact) || !names.areMistaken(Object.keys(value))) return
+  throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
+}
+
+/** Writes a server's request or notification for the caller: its own but for these edits, and for what no message has. */
+export function shapedMessage(message: Message, edits: Edits = NO_EDITS): Buffer {
+  const all = { ...messageEdits(message.spans.keys()), ...edits }
+  if (isEmpty(all)) return message.bytes
+  return message.objects ? editedBytes(message, all) : Buffer.from(edited(message, all))
+}
+
 function written(object: JsonText, edits: Edits): Buffer {
   if (isEmpty(edits)) return object.bytes
   return object.bytes.length > SMALL ? editedBytes(object, edits) : Buffer.from(edited(object, edits))
@@ -234,6 +267,7 @@ const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
  */
 export function shapedError(error: JsonText): Buffer {
   const { code, message } = error.value
+  checkNames(error.value, ERROR_NAMES)
   if (!OUR_CODES.has(code)) return written(error, {})
   throw new Refusal('mcp_failed', {
     detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },

@@ -1,6 +1,7 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import { cut, hiddenIn, placeOf } from '../../visible.ts'
 import { usableSchema } from '../schema/arguments.ts'
+import { textOrJson } from '../schema/text-or-json.ts'
 import { headerParams } from './header-params.ts'
 
 const MAX_FLAGS = 50
@@ -13,7 +14,8 @@ type Path = readonly (string | number)[]
  * Lists the reasons to look closely at a tool (docs/threats.md#threat-17), each a code with its subject: text
  * that hides (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the
  * definition, names included), a schema that arguments cannot be checked against, wholly (`dialect_unknown`,
- * `schema_too_large`, `schema_unusable:`) or in one place (`pattern_not_checked:`), and
+ * `schema_too_large`, `schema_unusable:`) or in one place (`pattern_not_checked:`), arguments that
+ * may be text or JSON (`text_or_json:` with their names: some servers read the text as JSON), and
  * `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing. Expects a document
  * that is no deeper than a stack.
  */
@@ -36,8 +38,11 @@ function schemaFlags(inputSchema: unknown): readonly string[] {
   const usable = usableSchema(inputSchema)
   const annotation = annotationFault(inputSchema)
   const flags = annotation === null ? [] : [`header_annotation_invalid:${annotation}`]
-  if ('unchecked' in usable)
+  if ('unchecked' in usable) {
+    const doubtful = textOrJson(usable.schema).slice(0, MAX_FLAGS)
+    if (doubtful.length > 0) flags.push(`text_or_json:${doubtful.map((name) => placeOf([name])).join(', ')}`)
     return [...flags, ...usable.unchecked.map((place) => `pattern_not_checked:${place}`)]
+  }
   return [...flags, usable.code === 'schema_unusable' ? `${usable.code}:${usable.problem}` : usable.code]
 }
 

@@ -136,6 +136,12 @@ export function memberText({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, 
   return span ? bytes.toString('utf8', span.start, span.end) : null
 }
 
+/** Tells whether each of these names is one of those, by its very letters. */
+export function areAmong(names: Iterable<string>, known: ReadonlySet<string>): boolean {
+  for (const name of names) if (!known.has(name)) return false
+  return true
+}
+
 /** Writes a request. `params` is the JSON text of an object, or null for none. */
 export const requestMessage = (id: number, method: string, params: string | null): string =>
   `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)}${paramsMember(params)}}`

@@ -6,6 +6,8 @@ import type { Span } from '../../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { decodeHeaderValue } from './header-values.ts'
+import { areAmong, type Edits } from './json-text.ts'
+import { checkGiven, checkMessageNames, MESSAGE_NAMES, ownParams, PARAMS_BY_METHOD } from './members.ts'
 import { HANDSHAKE, LEGACY_ONLY, METHODS, NAMED, UNREAD } from './methods.ts'
 import { uriFault } from './normal-uri.ts'
 import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSTATED } from './versions.ts'
@@ -49,8 +51,10 @@ export interface McpMessage {
   readonly method: string
   /** As the caller wrote it, JSON text. Null for a notification. */
   readonly id: string | null
-  /** Empty where there are none. */
+  /** Those that the method has; empty where there are none. */
   readonly params: Members
+  /** The changes that make the caller's text of the parameters those: empty for nearly every message. */
+  readonly edits: Edits
   /** `params._meta`, or empty. */
   readonly meta: Members
   /** True where the caller takes server-sent events. */
@@ -60,7 +64,7 @@ export interface McpMessage {
 /**
  * Reads the body as one JSON-RPC 2.0 message of either era, and refuses a body that two readers could take
  * for two things: a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a
- * method that nobody serves. Refuses with `mcp_request_invalid`, `mcp_meta_invalid`,
+ * method that nobody serves, a member that some reader takes for another one (members.ts). Refuses with `mcp_request_invalid`, `mcp_meta_invalid`,
  * `mcp_version_unsupported`, `mcp_header_mismatch`, `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look
  * at what a method's parameters mean.
  */
@@ -80,11 +84,14 @@ export const handshakeOr =
 
 function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
   if (json.jsonrpc !== '2.0') throw invalid('jsonrpc must be "2.0".')
+  if (!areAmong(spans.keys(), MESSAGE_NAMES.exact)) checkMessageNames(spans.keys())
   const span = spans.get('id')
   const id = span ? idText(json.id, body, span) : null
   if (json.method === undefined) return response(json, id, headers)
   const method = methodName(json.method)
-  const params = paramsOf(json.params)
+  const given = paramsOf(json.params)
+  const isPlain = areAmong(Object.keys(given), PARAMS_BY_METHOD.get(method)?.plain ?? NO_NAMES)
+  const { params, edits } = isPlain ? { params: given, edits: {} } : ownParams(method, given, body.length)
   const meta = isObject(params._meta) ? params._meta : {}
   const protocol = callerEra(headers, meta, id === null)
   const message: McpMessage = {
@@ -93,6 +100,7 @@ function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
     method,
     id,
     params,
+    edits,
     meta,
     takesEvents: takesEvents(headers.accept),
   }
@@ -108,8 +116,13 @@ function response(json: Members, id: string | null, headers: Arrival['headers'])
   const whole = id !== null && 'result' in json !== 'error' in json
   if (!whole) throw invalid('It must have a method, or an id and either a result or an error.')
   if (era === 'modern') throw invalid('This protocol version knows no responses of a client.')
-  return { kind: 'response', era, version, method: '', id, params: {}, meta: {}, takesEvents: false }
+  const member = 'result' in json ? 'result' : 'error'
+  checkGiven(member, json[member])
+  return { kind: 'response', era, version, method: '', id, ...NO_PARAMS, takesEvents: false }
 }
+
+const NO_NAMES: ReadonlySet<string> = new Set()
+const NO_PARAMS = { params: {}, edits: {}, meta: {} }
 
 /** Tells whether an id is one that is answered: an answer repeats it. */
 export const isSaneId = (id: unknown): id is string | number =>

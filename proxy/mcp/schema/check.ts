@@ -2,10 +2,13 @@ import { _, Ajv, type AnySchema, type ErrorObject, type KeywordCxt, Name } from 
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import canonicalize from 'canonicalize'
 import { LRUCache } from 'lru-cache'
+import { isObject } from '../../../db/json.ts'
 import { cut, visible } from '../../visible.ts'
 import { extentOf } from '../protocol/json-text.ts'
+import { argumentNames } from './argument-names.ts'
 import { linearPattern } from './pattern.ts'
 import { type Dialect, type PreparedSchema, prepareSchema } from './prepare.ts'
+import { unambiguousText } from './text-or-json.ts'
 
 /**
  * Checks a value. Returns null, or a sentence with the place of the fault, which quotes nothing of the value.
@@ -71,8 +74,9 @@ export const isSmall = ({ size, values, patternWeight }: PreparedSchema): boolea
   size <= SMALL_SCHEMA.size && values <= SMALL_SCHEMA.values && patternWeight <= SMALL_SCHEMA.patternWeight
 
 /**
- * Compiles a schema into a check that throws where its budget does not suffice. Throws an Error where the
- * compiler does not take it. Blocks for some 0.1 ms for each schema in it.
+ * Compiles a schema into a check that throws where its budget does not suffice: that arguments fit it, and that no
+ * reader takes them for others that were not judged. Throws an Error where the compiler does not take it. Blocks for
+ * some 0.1 ms for each schema in it.
  */
 export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): Check {
   // A validator of its own: nothing that one schema declares is known to another.
@@ -80,8 +84,19 @@ export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepB
   // Code that is nested too deeply to run shows on the first run.
   budget.start()
   validate({})
-  return checkOf(validate, budget)
+  const fits = checkOf(validate, budget)
+  const named = argumentNames(schema, budget.spend)
+  const unambiguous = unambiguousText(schema, budget.spend)
+  return (value) => {
+    const fault = fits(value)
+    if (fault !== null || isEmpty(value)) return fault
+    const doubt = named(value) ?? unambiguous(value)
+    return doubt && cut(doubt, MAX_SENTENCE)
+  }
 }
+
+/** No arguments can be mistaken for others. */
+const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0
 
 type Validate = ((value: unknown) => unknown) & { errors?: readonly ErrorObject[] | null }
 

@@ -3,7 +3,8 @@ import { Collector } from '../../../plugins/collect.ts'
 import { type Scan, type Span, scanJson } from '../../../plugins/json-body/scan.ts'
 import type { Held } from '../../../plugins/plugin.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
-import { type JsonText, memberObject } from '../protocol/json-text.ts'
+import { areAmong, type JsonText, memberObject } from '../protocol/json-text.ts'
+import { MESSAGE_NAMES } from '../protocol/members.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import type { Body } from './exchange.ts'
 
@@ -23,14 +24,17 @@ export type MessageKind = 'request' | 'notification' | 'response'
 /**
  * Reads the bytes as one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters,
  * ids that are strings or integers (an error may have none), results that are objects. Throws
- * McpUpstreamError `failed` for anything else: batches, duplicate names, what follows the object, and all
- * that `scanJson` refuses.
+ * McpUpstreamError `failed` for anything else: batches, duplicate names, a member that some client takes for another
+ * one (`Method`), what follows the object, and all that `scanJson` refuses.
  * Does NOT know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): Message {
   const { value, spans } = scanned(bytes)
   if (!isObject(value)) throw failed('a message is not one JSON object')
   if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
+  const { exact } = MESSAGE_NAMES
+  if (!areAmong(spans.keys(), exact) && MESSAGE_NAMES.areMistaken(spans.keys()))
+    throw failed('a message can be read in two ways')
   return { bytes, value, spans, objects: null }
 }
 

@@ -44,14 +44,22 @@ await t.test('threat 5: names that are written with escapes go out as they were 
   const docs = await stage.register('docs', server)
   const bot = await stage.enroll('bot', ['mcp.prompts.get'])
   await stage.bind(bot, docs)
-  const ref = '{"t\\u0079pe":"ref/prompt","n\\u0061me":"p","x\\u0031":1}'
-  const params = `{"ref":${ref},"argument":{"name":"a","v\\u0061lue":""},"context":{"\\u0061":1.50}}`
+  const ref = '{"t\\u0079pe":"ref/prompt","n\\u0061me":"p","t\\u0069tle":"P","x\\u0031":1}'
+  const params = `{"ref":${ref},"argument":{"name":"a","v\\u0061lue":""},"context":{"arguments":{"\\u0061":1.50}}}`
   const body = `{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":${params}}`
   const { json } = await stage.call(bot, 'POST', '/v1/mcp/docs', { headers: JSON_TYPE, body })
   t.ok(json.result)
   const [sent] = server.of('completion/complete')
   t.notMatch(sent?.body.toString(), /\\u/)
-  t.match(sent?.message.params, { ref: { type: 'ref/prompt', name: 'p', x1: 1 }, context: { a: 1.5 } })
+  t.same(
+    sent?.message.params,
+    {
+      ref: { type: 'ref/prompt', name: 'p', title: 'P' },
+      argument: { name: 'a', value: '' },
+      context: { arguments: { a: 1.5 } },
+    },
+    'but for what no ref has',
+  )
 })
 
 await t.test(

@@ -186,7 +186,7 @@ await t.test(
   },
 )
 
-await t.test('unknown fields survive both ways, and large numbers on the way back', async (t) => {
+await t.test('unknown fields survive where MCP is open, and large numbers on the way back', async (t) => {
   const { stage, bot, act, server } = await behind(t)
   // Larger ones are refused: they would be judged as others than those that go out (mcp-judged.test.ts).
   const args = '{"id":9007199254740991,"deep":{"x":[1.0,1e2]},"e":"\\u00e9"}'
@@ -196,14 +196,14 @@ await t.test('unknown fields survive both ways, and large numbers on the way bac
       `{"jsonrpc":"2.0","id":${String(told.id)},"result":{"content":[],"n":98765432109876543210,"_x":{"y":1.0}}}`,
     ),
   )
-  const body = `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"up.go","arguments":${args},"_later":{"v":2.50}}}`
+  const body = `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"up.go","arguments":${args},"_meta":{"_later":{"v":2.50}},"_later":{"v":2.50}}}`
   const { text } = await stage.call(bot, 'POST', '/v1/mcp', {
     body,
     headers: { 'content-type': 'application/json' },
   })
   t.equal(text, '{"jsonrpc":"2.0","id":"1","result":{"content":[],"n":98765432109876543210,"_x":{"y":1.0}}}')
   const [sent] = server.of('tools/call')
-  t.match(sent?.body.toString(), `"params":{"name":"go","arguments":${args},"_later":{"v":2.50}}`)
+  t.match(sent?.body.toString(), `"params":{"name":"go","arguments":${args},"_meta":{"_later":{"v":2.50}}}`)
 })
 
 await t.test('T3: nothing of the caller’s credentials goes upstream, and the operator’s does', async (t) => {

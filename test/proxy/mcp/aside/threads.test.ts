@@ -85,7 +85,11 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
   const member = 'arguments'
   const salt = '00'.repeat(16)
   await t.rejects(
-    threads.ask('readParams', { params: '{"arguments":{"a":9007199254740993}}', member, salt }, asker),
+    threads.ask(
+      'readParams',
+      { params: '{"arguments":{"a":9007199254740993}}', member, without: [], salt },
+      asker,
+    ),
     refused('mcp_params_invalid', {
       message: 'arguments hold an integer beyond ±(2^53-1): send it as a string.',
     }),
@@ -99,7 +103,7 @@ const SALT = Buffer.from('salt').toString('hex')
 t.test('parameters are read by what they say, not by how it is written', async (t) => {
   const threads = new Threads({ ...LIMITS, most: 1 })
   const read = (params: string | Uint8Array, member: 'arguments' | null = 'arguments') =>
-    threads.ask('readParams', { params, member, salt: SALT }, { key: 'a' })
+    threads.ask('readParams', { params, member, without: [], salt: SALT }, { key: 'a' })
   const plain = await read(Buffer.from('{"name":"x","arguments":{"b":1.0,"a":2}}'))
   const text = '{"a":2,"b":1}'
   const digests = { sha256: hash('sha256', text), commitment: hash('sha256', `salt${text}`) }

@@ -2,7 +2,9 @@ import t from 'tap'
 import { type JsonBody, jsonBody } from '../../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../../plugins/plugin.ts'
 import type { Refusal } from '../../../../plugins/refusal.ts'
+import { PARAMS_BY_METHOD } from '../../../../proxy/mcp/protocol/members.ts'
 import { mcpMessage, mcpPeek } from '../../../../proxy/mcp/protocol/message.ts'
+import { HANDSHAKE, METHODS, NAMED } from '../../../../proxy/mcp/protocol/methods.ts'
 import { META, MODERN } from '../../../../proxy/mcp/protocol/versions.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
 import { refused } from '../../../support/refused.ts'
@@ -49,6 +51,15 @@ await t.test('2026-07-28: header, _meta and standard headers that agree are read
   t.ok(await read(discover, { 'mcp-protocol-version': MODERN, 'mcp-method': 'server/discover' }))
 })
 
+await t.test('H1: each method that is served has a row of its members', async (t) => {
+  const served = [...METHODS.keys(), ...HANDSHAKE.legacy, ...HANDSHAKE.modern]
+  t.same(
+    served.filter((method) => !PARAMS_BY_METHOD.has(method)),
+    [],
+  )
+  for (const [method, member] of NAMED) t.ok(PARAMS_BY_METHOD.get(method)?.names.exact.has(member), method)
+})
+
 await t.test('a notification and a response of a legacy client are told from requests', async (t) => {
   t.match((await read(message({ method: 'notifications/initialized' }))).message, {
     kind: 'notification',
@@ -73,6 +84,31 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
     'parameters whose names are escaped',
     'body_invalid',
     '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n\\u0061me":"a.b"}}',
+  ],
+  [
+    'an outer member that some reader takes for the method',
+    'mcp_params_invalid',
+    '{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}',
+  ],
+  [
+    'an answer that some reader takes for another one',
+    'mcp_params_invalid',
+    message({ id: 'q-1', result: { action: 'decline', Action: 'accept' } }),
+  ],
+  [
+    'an answer beside which some reader sees an error',
+    'mcp_params_invalid',
+    message({ id: 'q-1', result: {}, Error: { code: 1, message: '' } }),
+  ],
+  [
+    'an error with another code to some reader',
+    'mcp_params_invalid',
+    message({ id: 'q-1', error: { code: 1, Code: 2, message: '' } }),
+  ],
+  [
+    'an unknown method with a member that some reader takes for _meta',
+    'mcp_params_invalid',
+    message({ id: 1, method: 'tools/delete', params: { Meta: {} } }),
   ],
   ['no jsonrpc', 'mcp_request_invalid', '{"id":1,"method":"ping"}'],
   ['jsonrpc 1.0', 'mcp_request_invalid', '{"jsonrpc":"1.0","id":1,"method":"ping"}'],

@@ -10,6 +10,7 @@ const message: McpMessage = {
   method: 'tools/call',
   id: '7',
   params: {},
+  edits: {},
   meta: {},
   takesEvents: true,
 }

@@ -1,0 +1,252 @@
+import { isObject, type Members } from '../../../db/json.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { cut, visible } from '../../visible.ts'
+import { areAmong, type Edits } from './json-text.ts'
+import { ExactNames, looseName, MAX_NAME } from './loose-name.ts'
+import { META } from './versions.ts'
+
+/**
+ * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. What is read of it is one of them, and
+ * so is what goes on: no member that some reader takes for one of them passes.
+ */
+interface ObjectMembers {
+  readonly names: ExactNames
+  /** The names of members that are not looked into. */
+  readonly plain: ReadonlySet<string>
+  /** The members of a member that is itself an object. Absent: what is in it is its writer's own. */
+  readonly inner: ReadonlyMap<string, ObjectMembers>
+  /** True: by MCP, members with other names may stand here, and go on. False: they are left out. */
+  readonly open: boolean
+  /** True: the names are the writer's own, and no two of them may be one to some reader. */
+  readonly distinct: boolean
+  /** The members of each value. Absent: they are its writer's own. */
+  readonly each?: ObjectMembers
+  /** The beginning of names that MCP keeps for itself. */
+  readonly reserved?: string
+}
+
+/** The members of an object: `null` for a value that is its writer's own. */
+type Listed = Readonly<Record<string, ObjectMembers | null>>
+
+function listed(members: Listed, more: Partial<Omit<ObjectMembers, 'plain'>> = {}): ObjectMembers {
+  const inner = new Map(Object.entries(members).flatMap(([name, of]) => (of ? [[name, of] as const] : [])))
+  const plain = new Set(Object.keys(members).filter((name) => !inner.has(name)))
+  return { names: new ExactNames(Object.keys(members)), inner, plain, open: false, distinct: false, ...more }
+}
+
+const open = (members: Listed): ObjectMembers => listed(members, { open: true })
+
+/** An object whose names are its writer's own. */
+const map = (each?: ObjectMembers): ObjectMembers =>
+  listed({}, { open: true, distinct: true, ...(each && { each }) })
+
+const RESERVED = 'io.modelcontextprotocol/'
+
+const META_MEMBERS = listed(
+  Object.fromEntries(
+    ['progressToken', ...Object.values(META), `${RESERVED}logLevel`].map((name) => [name, null]),
+  ),
+  { open: true, reserved: RESERVED },
+)
+
+/** The result of a question that a server asks its caller: of `elicitation/create`, a sampling, `roots/list`. */
+const GIVEN_RESULT = open({
+  _meta: null,
+  action: null,
+  content: null,
+  role: null,
+  model: null,
+  stopReason: null,
+  roots: null,
+  task: null,
+  resultType: null,
+})
+
+const params = (members: Listed): ObjectMembers => listed({ _meta: META_MEMBERS, ...members })
+
+/** What a caller answers to what a modern server asked in its result (MCP 2026-07-28, mrtr). */
+const RETRY: Listed = { inputResponses: map(GIVEN_RESULT), requestState: null }
+const PAGED = params({ cursor: null })
+const NOTHING = params({})
+const OF_RESOURCE = params({ uri: null })
+
+/** The members of `params`, by method. A tool's arguments are its schema's (schema/argument-names.ts). */
+export const PARAMS_BY_METHOD: ReadonlyMap<string, ObjectMembers> = new Map([
+  ['tools/list', PAGED],
+  ['tools/call', params({ name: null, arguments: null, task: listed({ ttl: null }), ...RETRY })],
+  ['prompts/list', PAGED],
+  ['prompts/get', params({ name: null, arguments: map(), ...RETRY })],
+  ['resources/list', PAGED],
+  ['resources/templates/list', PAGED],
+  ['resources/read', params({ uri: null, ...RETRY })],
+  ['resources/subscribe', OF_RESOURCE],
+  ['resources/unsubscribe', OF_RESOURCE],
+  [
+    'completion/complete',
+    params({
+      ref: listed({ type: null, name: null, title: null, uri: null }),
+      argument: listed({ name: null, value: null }),
+      context: listed({ arguments: map() }),
+    }),
+  ],
+  ['logging/setLevel', params({ level: null })],
+  [
+    'initialize',
+    params({
+      protocolVersion: null,
+      capabilities: open({ roots: null, sampling: null, elicitation: null, tasks: null, experimental: null }),
+      clientInfo: null,
+    }),
+  ],
+  ['ping', NOTHING],
+  ['server/discover', NOTHING],
+  ['notifications/cancelled', params({ requestId: null, reason: null })],
+])
+
+/** The members of a JSON-RPC message of either side. */
+export const MESSAGE_NAMES = new ExactNames(['jsonrpc', 'id', 'method', 'params', 'result', 'error'])
+
+const NO_EDITS: Edits = {}
+
+/** Leaves out of a message what JSON-RPC does not have. */
+export function messageEdits(names: Iterable<string>): Edits {
+  const foreign = [...names].filter((name) => !MESSAGE_NAMES.exact.has(name))
+  return foreign.length === 0 ? NO_EDITS : Object.fromEntries(foreign.map((name) => [name, null]))
+}
+
+/** The members of a JSON-RPC error. */
+export const ERROR_NAMES = new ExactNames(['code', 'message', 'data'])
+
+/** The members of a server's results. MCP lets any other stand beside them. */
+export const RESULT_NAMES = new ExactNames([
+  '_meta',
+  'resultType',
+  'inputRequests',
+  'requestState',
+  'ttlMs',
+  'cacheScope',
+  'nextCursor',
+  'tools',
+  'prompts',
+  'resources',
+  'resourceTemplates',
+  'content',
+  'structuredContent',
+  'isError',
+  'contents',
+  'messages',
+  'description',
+  'completion',
+])
+
+/** Names of one message that are looked at. MCP knows some forty. */
+const MAX_NAMES = 1_000
+/** A message of which a part is written anew is no longer. Bytes. */
+const MAX_ANEW = 32 * 1024
+
+/** The parameters of a message as its method has them. */
+interface OwnParams {
+  readonly params: Members
+  /** The changes that make the caller's text these. */
+  readonly edits: Edits
+}
+
+/**
+ * Leaves out of a message's parameters what its method does not have. Refuses with `mcp_params_invalid` a member that
+ * some reader takes for one that the method has, at any depth that MCP defines, more than 1,000 names, and names
+ * of more than 512 characters. `bytes`: of the message. What is within a member of a long one is not written anew, but
+ * refused. Does NOT look into a tool's arguments.
+ */
+export function ownParams(method: string, given: Members, bytes: number): OwnParams {
+  const of = PARAMS_BY_METHOD.get(method) ?? NOTHING
+  const params = new Looking('params').own(given, of)
+  if (params === given) return { params, edits: NO_EDITS }
+  const edits = new Map<string, string | null>()
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(params, name)) edits.set(name, null)
+    else if (params[name] !== value) {
+      if (bytes > MAX_ANEW)
+        throw refused(`params.${name} has a member that MCP does not have there. Leave it out.`)
+      edits.set(name, JSON.stringify(params[name]))
+    }
+  }
+  return { params, edits: Object.fromEntries(edits) }
+}
+
+/**
+ * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link ownParams} does.
+ */
+export function checkGiven(member: 'result' | 'error', given: unknown): void {
+  if (!isObject(given)) return
+  if (member === 'result') new Looking(member).own(given, GIVEN_RESULT)
+  else new Looking(member).own(given, ERROR_MEMBERS)
+}
+
+const ERROR_MEMBERS = open({ code: null, message: null, data: null })
+
+/** Checks the names of a whole message of a caller. Refuses as {@link ownParams} does. */
+export function checkMessageNames(names: Iterable<string>): void {
+  const looking = new Looking('The message')
+  for (const name of names) looking.at(name, MESSAGE_NAMES)
+}
+
+/** A look at one message of a caller. */
+class Looking {
+  readonly #where: string
+  #names = 0
+
+  constructor(where: string) {
+    this.#where = where
+  }
+
+  /** Returns the object without what it does not have; itself, where that is nothing. */
+  own(value: Members, of: ObjectMembers): Members {
+    if (areAmong(Object.keys(value), of.plain)) return value
+    const left: string[] = []
+    const anew = new Map<string, Members>()
+    const loose = of.distinct ? new Set<string>() : null
+    for (const [name, member] of Object.entries(value)) {
+      if (!this.at(name, of.names) && !of.open) left.push(name)
+      if (of.reserved !== undefined) this.#reserved(name, of.reserved)
+      if (loose) this.#once(name, loose)
+      const within = of.inner.get(name) ?? of.each
+      if (!within || !isObject(member)) continue
+      const inner = this.own(member, within)
+      if (inner !== member) anew.set(name, inner)
+    }
+    if (left.length === 0 && anew.size === 0) return value
+    const out = new Set(left)
+    const kept = Object.entries(value).filter(([name]) => !out.has(name))
+    return Object.fromEntries(kept.map(([name, member]) => [name, anew.get(name) ?? member]))
+  }
+
+  /** Tells whether a name is one of the object's own. Refuses one that some reader mistakes for one. */
+  at(name: string, own: ExactNames): boolean {
+    this.#names += 1
+    if (this.#names > MAX_NAMES) throw refused(`${this.#where} has more than ${MAX_NAMES} members.`)
+    if (name.length > MAX_NAME)
+      throw refused(`${this.#where} has a member name of more than ${MAX_NAME} characters.`)
+    if (own.exact.has(name)) return true
+    const mistaken = own.mistakenFor(name)
+    if (mistaken !== null) throw this.#alike(name, mistaken)
+    return false
+  }
+
+  #reserved(name: string, prefix: string): void {
+    if (!name.startsWith(prefix) && looseName(name).startsWith(prefix)) throw this.#alike(name, prefix)
+  }
+
+  #once(name: string, before: Set<string>): void {
+    const loose = looseName(name)
+    if (before.has(loose)) throw this.#alike(name, 'another one beside it')
+    before.add(loose)
+  }
+
+  #alike(name: string, other: string): Refusal {
+    const shown = cut(visible(JSON.stringify(name)), MAX_SHOWN)
+    return refused(`${this.#where} has a member ${shown}, which some servers read as ${other}. Leave it out.`)
+  }
+}
+
+const MAX_SHOWN = 80
+const refused = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

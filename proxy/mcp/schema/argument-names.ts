@@ -1,0 +1,164 @@
+import { isObject } from '../../../db/json.ts'
+import { placeOf } from '../../visible.ts'
+import { ExactNames, looseName } from '../protocol/loose-name.ts'
+import { type Schema, SchemaTree } from './schema-tree.ts'
+
+/** The names that a schema gives to what stands at one place of the arguments, and what it says of the rest. */
+interface NamedPlace {
+  /** Of properties. */
+  readonly names: ExactNames
+  /** The schemas of each: several may hold for one value. */
+  readonly properties: ReadonlyMap<string, readonly Schema[]>
+  /** Of members that no property names, and of items. */
+  readonly others: readonly Schema[]
+  readonly items: readonly Schema[]
+  /** Places below this one that were looked at, by the schemas that hold there. */
+  readonly below: Map<readonly Schema[], NamedPlace>
+}
+
+/** A name that some reader takes for another one. */
+interface MistakenName {
+  readonly path: (string | number)[]
+  readonly other: string
+}
+
+const OF_ITEMS = ['items', 'prefixItems', 'additionalItems', 'contains', 'unevaluatedItems']
+const OF_OTHERS = ['additionalProperties', 'unevaluatedProperties']
+
+/** What a name, and a schema at a place that is new, cost of a check's budget. */
+const NAME_STEPS = 10
+const SCHEMA_STEPS = 20
+/** Places of one schema that are remembered. One without recursion has fewer. */
+const MAX_PLACES = 1_000
+
+/**
+ * Makes the check that no argument has a name which some reader takes for that of a property, at whatever depth: where a
+ * schema is open, `Path` beside `path`, or in its place, is judged as another argument, and a server in Go acts on it
+ * (docs/threats.md#h1). Nor may two outermost arguments without a property of their own have such names. What any branch
+ * of the schema names counts, whether or not it holds. Gives null, or a sentence with the place. Throws where the
+ * budget does not suffice. Expects arguments that are no deeper than a stack.
+ */
+export function argumentNames(
+  root: Schema,
+  spend: (steps: number) => void,
+): (args: unknown) => string | null {
+  const places = new NamedPlaces(root)
+  return (args) => {
+    const found = within(args, places.top, { places, spend }) ?? twice(args, places.top, spend)
+    if (found === null) return null
+    return `${placeOf(found.path)} has a name that some servers read as ${found.other}. Leave it out`
+  }
+}
+
+interface Walk {
+  readonly places: NamedPlaces
+  readonly spend: (steps: number) => void
+}
+
+function within(value: unknown, place: NamedPlace, walk: Walk): MistakenName | null {
+  if (Array.isArray(value)) return inList(value, place, walk)
+  if (!isObject(value) || (place.properties.size === 0 && place.others.length === 0)) return null
+  for (const [name, member] of Object.entries(value)) {
+    walk.spend(NAME_STEPS + name.length)
+    const mistaken = place.names.mistakenFor(name)
+    if (mistaken !== null) return { path: [name], other: `the property ${placeOf([mistaken])}` }
+    const schemas = place.properties.get(name) ?? place.others
+    if (schemas.length === 0 || typeof member !== 'object') continue
+    const found = within(member, walk.places.below(place, schemas, walk.spend), walk)
+    if (found === null) continue
+    found.path.unshift(name)
+    return found
+  }
+  return null
+}
+
+function inList(items: readonly unknown[], place: NamedPlace, walk: Walk): MistakenName | null {
+  if (place.items.length === 0) return null
+  const below = walk.places.below(place, place.items, walk.spend)
+  for (const [index, item] of items.entries()) {
+    const found = within(item, below, walk)
+    if (found === null) continue
+    found.path.unshift(index)
+    return found
+  }
+  return null
+}
+
+function twice(args: unknown, { names }: NamedPlace, spend: Walk['spend']): MistakenName | null {
+  if (!isObject(args)) return null
+  const seen = new Set<string>()
+  for (const name of Object.keys(args)) {
+    if (names.exact.has(name)) continue
+    spend(NAME_STEPS + name.length)
+    const loose = looseName(name)
+    if (seen.has(loose)) return { path: [name], other: 'another argument' }
+    seen.add(loose)
+  }
+  return null
+}
+
+/** The places of one schema, made when they are first looked at. */
+class NamedPlaces {
+  readonly top: NamedPlace
+  readonly #tree: SchemaTree
+  readonly #ids = new Map<Schema, number>()
+  readonly #byIds = new Map<string, NamedPlace>()
+
+  constructor(root: Schema) {
+    this.#tree = new SchemaTree(root)
+    this.top = placeFor(this.#tree.holdingWith([root]))
+  }
+
+  below(place: NamedPlace, schemas: readonly Schema[], spend: Walk['spend']): NamedPlace {
+    const known = place.below.get(schemas)
+    if (known) return known
+    const made = this.#with(schemas, spend)
+    place.below.set(schemas, made)
+    return made
+  }
+
+  #with(schemas: readonly Schema[], spend: Walk['spend']): NamedPlace {
+    const holding = this.#tree.holdingWith(schemas)
+    const ids = [...holding].map((schema) => this.#idOf(schema)).sort((one, other) => one - other)
+    spend(SCHEMA_STEPS * ids.length)
+    const key = ids.join()
+    const known = this.#byIds.get(key)
+    if (known) return known
+    const made = placeFor(holding)
+    spend(SCHEMA_STEPS * (made.properties.size + made.others.length + made.items.length))
+    if (this.#byIds.size === MAX_PLACES) this.#forget()
+    this.#byIds.set(key, made)
+    return made
+  }
+
+  /** Forgets all places but the top: a recursive schema could be led through any number of them. */
+  #forget(): void {
+    this.#byIds.clear()
+    this.top.below.clear()
+  }
+
+  #idOf(schema: Schema): number {
+    const id = this.#ids.get(schema) ?? this.#ids.size
+    this.#ids.set(schema, id)
+    return id
+  }
+}
+
+function placeFor(holding: ReadonlySet<Schema>): NamedPlace {
+  const properties = new Map<string, Schema[]>()
+  const others: Schema[] = []
+  const items: Schema[] = []
+  const name = (property: string, schema: unknown): void => {
+    const schemas = properties.get(property) ?? []
+    if (isObject(schema)) schemas.push(schema)
+    properties.set(property, schemas)
+  }
+  for (const { properties: named, patternProperties: patterns, required, ...rest } of holding) {
+    if (isObject(named)) for (const [property, schema] of Object.entries(named)) name(property, schema)
+    if (Array.isArray(required)) for (const property of required) name(String(property), null)
+    if (isObject(patterns)) others.push(...Object.values(patterns).filter(isObject))
+    others.push(...OF_OTHERS.map((keyword) => rest[keyword]).filter(isObject))
+    items.push(...OF_ITEMS.flatMap((keyword) => rest[keyword]).filter(isObject))
+  }
+  return { names: new ExactNames(properties.keys()), properties, others, items, below: new Map() }
+}

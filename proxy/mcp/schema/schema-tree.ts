@@ -1,0 +1,46 @@
+import { isObject } from '../../../db/json.ts'
+import { subschemas } from './subschemas.ts'
+
+export type Schema = Readonly<Record<string, unknown>>
+
+/** Keywords whose schemas speak of the same value as their own: one, a list, or by name. */
+const ONE = ['not', 'if', 'then', 'else']
+const LISTED = ['allOf', 'anyOf', 'oneOf']
+const BY_NAME = ['dependentSchemas', 'dependencies']
+
+/** A prepared schema, of which every reference is the place of a schema in it (prepare.ts). */
+export class SchemaTree {
+  /** By reference, as it is written there. */
+  readonly #places = new Map<unknown, Schema>()
+
+  constructor(root: Schema) {
+    const all = subschemas({ ...root })
+    for (const { schema, path } of all) this.#places.set(referenceTo(path), path.length === 0 ? root : schema)
+  }
+
+  /** Returns the schema that a reference names; undefined where it has none, or of none. */
+  referredBy({ $ref }: Schema): Schema | undefined {
+    return this.#places.get($ref)
+  }
+
+  /** Lists these schemas and all that speak of the same value, in whatever branch. */
+  holdingWith(schemas: readonly Schema[]): ReadonlySet<Schema> {
+    const found = new Set<Schema>()
+    const open: unknown[] = [...schemas]
+    while (open.length > 0) {
+      const schema = open.pop()
+      if (!isObject(schema) || found.has(schema)) continue
+      found.add(schema)
+      open.push(this.referredBy(schema))
+      for (const keyword of ONE) open.push(schema[keyword])
+      for (const keyword of LISTED) if (Array.isArray(schema[keyword])) open.push(...schema[keyword])
+      for (const keyword of BY_NAME)
+        if (isObject(schema[keyword])) open.push(...Object.values(schema[keyword]))
+    }
+    return found
+  }
+}
+
+/** Writes a place as `settleReferences` writes a reference to it. */
+const referenceTo = (path: readonly (string | number)[]): string =>
+  `#${path.map((step) => `/${encodeURIComponent(String(step).replaceAll('~', '~0').replaceAll('/', '~1'))}`).join('')}`
