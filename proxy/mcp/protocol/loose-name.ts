@@ -1,6 +1,3 @@
-/** Readers that drop these signs: protobuf's JSON (`filePath` is `file_path`) and Go's `encoding/json/v2`. */
-const SEPARATORS = /[-_]/g
-const NUL = '\0'
 /** The dot that the lower case of U+0130 leaves behind its i. */
 const DOT_ABOVE = /\u0307/g
 
@@ -8,17 +5,24 @@ const DOT_ABOVE = /\u0307/g
 const PLAIN = /^[a-z0-9./]*$/
 
 /**
- * Returns a member's name as the loosest reader takes it: without case as Unicode folds it (Go's `encoding/json`:
- * `Name`, `argumentſ` with U+017F, `toKen` with U+212A; CVE-2026-27896), without `_` and `-`, and with nothing behind a
- * NUL, where a text of C ends. Two names that it makes equal are one to some reader.
+ * Returns a member's name without case, as Unicode folds it (Go's `encoding/json`: `Name`, `argumentſ` with U+017F,
+ * `toKen` with U+212A; CVE-2026-27896), and with nothing behind a NUL, where a text of C ends.
  */
-export function looseName(name: string): string {
+export function foldedCase(name: string): string {
   if (PLAIN.test(name)) return name
-  const end = name.indexOf(NUL)
-  const text = (end < 0 ? name : name.slice(0, end)).replace(SEPARATORS, '')
+  const end = name.indexOf('\0')
+  const text = end < 0 ? name : name.slice(0, end)
   // Some letters have a partner in one direction only: ẞ and ß, ſ and S, the Kelvin sign and k.
   return text.toLowerCase().toUpperCase().toLowerCase().replace(DOT_ABOVE, '')
 }
+
+const SEPARATORS = /[-_]/g
+
+/**
+ * Returns a member's name as the loosest reader of a struct takes it: {@link foldedCase}, and without `_` and `-`, which
+ * protobuf's JSON (`filePath` is `file_path`) and Go's `encoding/json/v2` can do without.
+ */
+export const looseName = (name: string): string => foldedCase(name).replace(SEPARATORS, '')
 
 /** Characters of a member's name where MCP says what an object has. Folding a longer one costs too much. */
 export const MAX_NAME = 512
@@ -26,16 +30,18 @@ export const MAX_NAME = 512
 /** The names that an object has for its readers: each is one of them by its very letters, or none. */
 export class ExactNames {
   readonly exact: ReadonlySet<string>
-  readonly #loose: ReadonlyMap<string, string>
+  readonly #fold: (name: string) => string
+  readonly #folded: ReadonlyMap<string, string>
 
-  constructor(names: Iterable<string>) {
+  constructor(names: Iterable<string>, fold: (name: string) => string) {
     this.exact = new Set(names)
-    this.#loose = new Map([...this.exact].map((name) => [looseName(name), name]))
+    this.#fold = fold
+    this.#folded = new Map([...this.exact].map((name) => [fold(name), name]))
   }
 
   /** Returns the name that some reader takes `name` for, though it is another one; null where there is none. */
   mistakenFor(name: string): string | null {
-    return this.exact.has(name) ? null : (this.#loose.get(looseName(name)) ?? null)
+    return this.exact.has(name) ? null : (this.#folded.get(this.#fold(name)) ?? null)
   }
 
   /**

@@ -2,7 +2,7 @@ import { isObject, type Members } from '../../../db/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { cut, visible } from '../../visible.ts'
 import { areAmong, type Edits } from './json-text.ts'
-import { ExactNames, looseName, MAX_NAME } from './loose-name.ts'
+import { ExactNames, foldedCase, MAX_NAME } from './loose-name.ts'
 import { META } from './versions.ts'
 
 /**
@@ -31,7 +31,14 @@ type Listed = Readonly<Record<string, ObjectMembers | null>>
 function listed(members: Listed, more: Partial<Omit<ObjectMembers, 'plain'>> = {}): ObjectMembers {
   const inner = new Map(Object.entries(members).flatMap(([name, of]) => (of ? [[name, of] as const] : [])))
   const plain = new Set(Object.keys(members).filter((name) => !inner.has(name)))
-  return { names: new ExactNames(Object.keys(members)), inner, plain, open: false, distinct: false, ...more }
+  return {
+    names: new ExactNames(Object.keys(members), foldedCase),
+    inner,
+    plain,
+    open: false,
+    distinct: false,
+    ...more,
+  }
 }
 
 const open = (members: Listed): ObjectMembers => listed(members, { open: true })
@@ -104,7 +111,10 @@ export const PARAMS_BY_METHOD: ReadonlyMap<string, ObjectMembers> = new Map([
 ])
 
 /** The members of a JSON-RPC message of either side. */
-export const MESSAGE_NAMES = new ExactNames(['jsonrpc', 'id', 'method', 'params', 'result', 'error'])
+export const MESSAGE_NAMES = new ExactNames(
+  ['jsonrpc', 'id', 'method', 'params', 'result', 'error'],
+  foldedCase,
+)
 
 const NO_EDITS: Edits = {}
 
@@ -115,29 +125,32 @@ export function messageEdits(names: Iterable<string>): Edits {
 }
 
 /** The members of a JSON-RPC error. */
-export const ERROR_NAMES = new ExactNames(['code', 'message', 'data'])
+export const ERROR_NAMES = new ExactNames(['code', 'message', 'data'], foldedCase)
 
 /** The members of a server's results. MCP lets any other stand beside them. */
-export const RESULT_NAMES = new ExactNames([
-  '_meta',
-  'resultType',
-  'inputRequests',
-  'requestState',
-  'ttlMs',
-  'cacheScope',
-  'nextCursor',
-  'tools',
-  'prompts',
-  'resources',
-  'resourceTemplates',
-  'content',
-  'structuredContent',
-  'isError',
-  'contents',
-  'messages',
-  'description',
-  'completion',
-])
+export const RESULT_NAMES = new ExactNames(
+  [
+    '_meta',
+    'resultType',
+    'inputRequests',
+    'requestState',
+    'ttlMs',
+    'cacheScope',
+    'nextCursor',
+    'tools',
+    'prompts',
+    'resources',
+    'resourceTemplates',
+    'content',
+    'structuredContent',
+    'isError',
+    'contents',
+    'messages',
+    'description',
+    'completion',
+  ],
+  foldedCase,
+)
 
 /** Names of one message that are looked at. MCP knows some forty. */
 const MAX_NAMES = 1_000
@@ -204,11 +217,11 @@ class Looking {
     if (areAmong(Object.keys(value), of.plain)) return value
     const left: string[] = []
     const anew = new Map<string, Members>()
-    const loose = of.distinct ? new Set<string>() : null
+    const seen = of.distinct ? new Set<string>() : null
     for (const [name, member] of Object.entries(value)) {
       if (!this.at(name, of.names) && !of.open) left.push(name)
       if (of.reserved !== undefined) this.#reserved(name, of.reserved)
-      if (loose) this.#once(name, loose)
+      if (seen) this.#once(name, seen)
       const within = of.inner.get(name) ?? of.each
       if (!within || !isObject(member)) continue
       const inner = this.own(member, within)
@@ -233,13 +246,13 @@ class Looking {
   }
 
   #reserved(name: string, prefix: string): void {
-    if (!name.startsWith(prefix) && looseName(name).startsWith(prefix)) throw this.#alike(name, prefix)
+    if (!name.startsWith(prefix) && foldedCase(name).startsWith(prefix)) throw this.#alike(name, prefix)
   }
 
   #once(name: string, before: Set<string>): void {
-    const loose = looseName(name)
-    if (before.has(loose)) throw this.#alike(name, 'another one beside it')
-    before.add(loose)
+    const folded = foldedCase(name)
+    if (before.has(folded)) throw this.#alike(name, 'another one beside it')
+    before.add(folded)
   }
 
   #alike(name: string, other: string): Refusal {

@@ -160,5 +160,5 @@ function placeFor(holding: ReadonlySet<Schema>): NamedPlace {
     others.push(...OF_OTHERS.map((keyword) => rest[keyword]).filter(isObject))
     items.push(...OF_ITEMS.flatMap((keyword) => rest[keyword]).filter(isObject))
   }
-  return { names: new ExactNames(properties.keys()), properties, others, items, below: new Map() }
+  return { names: new ExactNames(properties.keys(), looseName), properties, others, items, below: new Map() }
 }

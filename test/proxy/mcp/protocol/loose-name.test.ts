@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ExactNames, looseName } from '../../../../proxy/mcp/protocol/loose-name.ts'
+import { ExactNames, foldedCase, looseName } from '../../../../proxy/mcp/protocol/loose-name.ts'
 
 t.test('H1: names that fold onto each other anywhere in Unicode are one', async (t) => {
   let pairs = 0
@@ -10,14 +10,14 @@ t.test('H1: names that fold onto each other anywhere in Unicode are one', async 
       // ECMAScript's own simple case folding.
       if (!new RegExp(`^\\u{${code.toString(16)}}$`, 'iu').test(other)) continue
       pairs += 1
-      if (looseName(`x${letter}`) !== looseName(`x${other}`)) t.fail(`U+${code.toString(16)} and ${other}`)
+      if (foldedCase(`x${letter}`) !== foldedCase(`x${other}`)) t.fail(`U+${code.toString(16)} and ${other}`)
     }
   }
   t.ok(pairs > 2_500, `${pairs} pairs`)
 })
 
 t.test('H1: the spellings of one name', async (t) => {
-  const names = new ExactNames(['arguments', 'token', 'uri', '_meta', 'requestState'])
+  const names = new ExactNames(['arguments', 'token', 'uri', '_meta', 'requestState'], looseName)
   for (const [name, other] of [
     ['Arguments', 'arguments'],
     ['argument\u017f', 'arguments'],
@@ -36,4 +36,8 @@ t.test('H1: the spellings of one name', async (t) => {
   }
   for (const name of ['arguments', 'argument', 'tokens', 'url', 'x-vendor', '\0', '', '-'])
     t.equal(names.mistakenFor(name), null, JSON.stringify(name))
+  const protocol = new ExactNames(['_meta', 'isError'], foldedCase)
+  t.equal(protocol.mistakenFor('I\u017fError'), 'isError')
+  for (const name of ['meta', 'is_error'])
+    t.equal(protocol.mistakenFor(name), null, 'no reader of a message does so')
 })

@@ -108,7 +108,7 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
   [
     'an unknown method with a member that some reader takes for _meta',
     'mcp_params_invalid',
-    message({ id: 1, method: 'tools/delete', params: { Meta: {} } }),
+    message({ id: 1, method: 'tools/delete', params: { _Meta: {} } }),
   ],
   ['no jsonrpc', 'mcp_request_invalid', '{"id":1,"method":"ping"}'],
   ['jsonrpc 1.0', 'mcp_request_invalid', '{"jsonrpc":"1.0","id":1,"method":"ping"}'],

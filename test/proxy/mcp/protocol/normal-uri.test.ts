@@ -34,6 +34,8 @@ const OTHER = [
   'File:///etc/shadow',
   'file:/etc/shadow',
   'file:etc/shadow',
+  'file:',
+  'file://',
   'file:\\\\\\etc\\shadow',
   'file://localhost/etc/shadow',
   'file://LOCALHOST/etc/shadow',
