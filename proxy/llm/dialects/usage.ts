@@ -1,17 +1,8 @@
 import { isObject, type Members } from '../../../db/json.ts'
 import { Collector, most } from '../../../plugins/collect.ts'
-import {
-  BACKSLASH,
-  CLOSE_BRACE,
-  CLOSE_BRACKET,
-  COLON,
-  COMMA,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  QUOTE,
-} from '../../../plugins/json-body/bytes.ts'
 import type { Held } from '../../../plugins/plugin.ts'
 import type { TokenCount, UsageNames } from './dialect.ts'
+import { MemberPicker } from './member-picker.ts'
 
 /** What an answer cost, as its provider stated it. A member is absent where nothing was stated. */
 export interface Usage {
@@ -24,35 +15,34 @@ export interface Usage {
 }
 
 export interface UsageTap {
-  /** Takes a chunk after it was passed on. Never throws; keeps at most 2 MiB. */
+  /** Takes a chunk after it was passed on. Never throws; keeps at most 256 KiB. */
   readonly observe: (chunk: Buffer) => void
   /** The counts stated so far. */
   readonly usage: () => Usage
 }
 
-/** Bytes. A longer JSON answer, or line of an event stream, is not read: its usage stays unknown. */
-const MAX_KEPT = 2 * 1024 * 1024
 /** Characters of the name of a model or of a service tier. */
 const MAX_NAME = 256
 /**
- * Bytes. A longer document is not parsed whole, which would hold up everybody for as long as 0.1 s
- * (docs/threats.md#a3): the members that count are cut out of it first.
+ * Bytes. A longer document is neither kept nor parsed whole, which would hold up everybody for as long as 0.1 s
+ * (docs/threats.md#a3): the members that count are picked out of it as it passes, for a caller can make it as long as it
+ * likes.
  */
 const PARSED_WHOLE = 65_536
 /** The lines of one chunk that are read at least, where they state usage: each takes some 5 µs, and a chunk may hold 2,000. */
 const MAX_STATEMENTS = 64
 const NEWLINE = 0x0a
-const SPACE = 0x20
 const NEEDLE = Buffer.from('"usage"')
 const NOTHING_YET = Buffer.from('"usage":null')
 const DATA = Buffer.from('data:')
+const DATA_LINE = Buffer.from('\ndata:')
 
 const DEAF: UsageTap = { observe: () => {}, usage: () => ({}) }
 
 /**
  * Reads token usage from an answer as it passes, JSON or server-sent events, under a dialect's names.
- * `contentEncoding` other than identity: nothing is read; nor what would be more than `held` may hold. Does NOT
- * change, hold back or re-chunk anything.
+ * `contentEncoding` other than identity: nothing is read. What it keeps is counted on `held`. Does NOT change, hold
+ * back or re-chunk anything.
  */
 export function usageTap(
   names: UsageNames,
@@ -82,41 +72,91 @@ const isReadable = (contentEncoding = 'identity'): boolean => contentEncoding.to
 const isJson = (contentType: string): boolean => contentType.toLowerCase().startsWith('application/json')
 
 function jsonTap(names: UsageNames, held: Held | null): UsageTap {
-  const kept = new Collector(MAX_KEPT)
-  const fits = most(held)
+  const found = new StatedUsage(names)
+  const document = new PassingDocument(names, held)
   return {
-    observe: (chunk) => {
-      if (fits(kept.length + chunk.length)) kept.add(chunk)
-      else kept.close()
-    },
+    observe: (chunk) => document.add(chunk),
     usage: () => {
-      const found = new StatedUsage(names)
-      found.read(kept.bytes())
+      document.readInto(found)
       return found.usage()
     },
   }
 }
 
-/** Only whole lines that hold `"usage"` are ever parsed; a line may be cut anywhere between two chunks. */
+/** Reads whole lines alone; a line may be cut anywhere between two chunks. */
 function eventTap(names: UsageNames, held: Held | null): UsageTap {
   const found = new StatedUsage(names)
-  const carry = new Collector(MAX_KEPT)
-  const fits = most(held)
+  const line = new PassingDocument(names, held, DATA)
+  let unnamed = MAX_UNNAMED
   return {
     observe: (chunk) => {
+      if (unnamed > 0) unnamed = readModelOf(chunk, found) ? 0 : unnamed - 1
       const first = chunk.indexOf(NEWLINE)
-      if (!fits(carry.length + chunk.length)) carry.close()
-      if (first < 0) return void carry.add(chunk)
-      carry.add(chunk.subarray(0, first))
-      readLine(carry.bytes(), found)
-      carry.clear()
+      if (first < 0) return line.add(chunk)
+      line.add(chunk.subarray(0, first))
+      line.readInto(found)
       const last = chunk.lastIndexOf(NEWLINE)
       readLines(chunk.subarray(first + 1, last + 1), found)
-      carry.add(chunk.subarray(last + 1))
+      line.add(chunk.subarray(last + 1))
     },
     usage: () => found.usage(),
   }
 }
+
+/** The chunks of a stream that are looked into for the name of the model. */
+const MAX_UNNAMED = 8
+
+/** Reads the model of the first event that a chunk holds whole, whether it states usage or not. */
+function readModelOf(chunk: Buffer, found: StatedUsage): boolean {
+  const begun = chunk.subarray(0, DATA.length).equals(DATA) ? 0 : chunk.indexOf(DATA_LINE) + 1
+  const end = chunk.indexOf(NEWLINE, begun)
+  const isWhole = end > begun && chunk.subarray(begun, begun + DATA.length).equals(DATA)
+  return isWhole && found.readModel(chunk.subarray(begun + DATA.length, end))
+}
+
+/** A document that comes in pieces: kept while it is short, and looked through as it passes once it is not. */
+class PassingDocument {
+  readonly #names: UsageNames
+  readonly #prefix: Buffer
+  readonly #kept = new Collector(PARSED_WHOLE)
+  readonly #fits: (bytes: number) => boolean
+  #picker: MemberPicker | null = null
+
+  /** `prefix`: of a document that is read; absent: of each. */
+  constructor(names: UsageNames, held: Held | null, prefix: Buffer = Buffer.alloc(0)) {
+    this.#names = names
+    this.#prefix = prefix
+    this.#fits = most(held)
+  }
+
+  add(piece: Buffer): void {
+    const { length } = this.#kept
+    if (!this.#picker && length + piece.length <= PARSED_WHOLE && this.#fits(length + piece.length)) {
+      this.#kept.add(piece)
+      return
+    }
+    if (!this.#picker) {
+      const begun = length > 0 ? Buffer.concat([this.#kept.bytes(), piece]) : piece
+      this.#kept.clear()
+      const isRead = begun.subarray(0, this.#prefix.length).equals(this.#prefix)
+      this.#picker = pickerOf(this.#names)
+      // What is no document begins with none, so nothing of it is picked.
+      this.#picker.add(isRead ? begun.subarray(this.#prefix.length) : this.#prefix)
+    } else this.#picker.add(piece)
+  }
+
+  /** Ends the document, and tells what it states. */
+  readInto(found: StatedUsage): void {
+    if (this.#picker) found.take(this.#picker.object())
+    else if (this.#prefix.length > 0) readLine(this.#kept.bytes(), found)
+    else found.read(this.#kept.bytes())
+    this.#kept.clear()
+    this.#picker = null
+  }
+}
+
+const pickerOf = ({ holders }: UsageNames): MemberPicker =>
+  new MemberPicker(['usage', 'model', 'service_tier'], holders)
 
 /**
  * Reads the first lines that state usage, and the last one: of what many of them state, a later one counts. `lines`
@@ -133,9 +173,14 @@ function readLines(lines: Buffer, found: StatedUsage): void {
 }
 
 function readLine(line: Buffer, found: StatedUsage): void {
-  if (!line.includes(NEEDLE) || line.includes(NOTHING_YET)) return
+  const named = line.indexOf(NEEDLE)
+  if (named < 0 || isNothingYet(line, named)) return
   if (line.subarray(0, DATA.length).equals(DATA)) found.read(line.subarray(DATA.length))
 }
+
+/** Tells whether the sole `"usage"` of a line is one without a value, as most events of a stream have it. */
+const isNothingYet = (line: Buffer, named: number): boolean =>
+  line.indexOf(NOTHING_YET, named) === named && line.indexOf(NEEDLE, named + NEEDLE.length) < 0
 
 /** The statements of an answer's events so far; a later one replaces an earlier one of the same name. */
 class StatedUsage {
@@ -149,7 +194,26 @@ class StatedUsage {
   }
 
   read(bytes: Buffer): void {
-    const root = parse(bytes.length <= PARSED_WHOLE ? bytes : excerptOf(bytes, this.#names.holders))
+    this.take(this.#parsed(bytes))
+  }
+
+  /** Reads which model answers, which an event says before any states usage. Returns false where it says none. */
+  readModel(bytes: Buffer): boolean {
+    const root = this.#parsed(bytes)
+    const holders = isObject(root) ? [root, ...this.#names.holders.map((name) => root[name])] : []
+    for (const holder of holders) this.#model ??= isObject(holder) ? nameOf(holder.model) : undefined
+    return this.#model !== undefined
+  }
+
+  #parsed(bytes: Buffer): unknown {
+    if (bytes.length <= PARSED_WHOLE) return parse(bytes)
+    const picker = pickerOf(this.#names)
+    picker.add(bytes)
+    return picker.object()
+  }
+
+  /** Takes a document, or what was picked of one. */
+  take(root: unknown): void {
     if (!isObject(root)) return
     this.#readHolder(root)
     for (const name of this.#names.holders) this.#readHolder(root[name])
@@ -227,94 +291,4 @@ function parse(bytes: Buffer): unknown {
     // Not our document to judge: the caller gets it as it is, and its usage stays unknown.
     return undefined
   }
-}
-
-/** Writes an object anew with the outer members that count alone, and with those holders, written so too. */
-function excerptOf(bytes: Buffer, holders: readonly string[]): Buffer {
-  const kept = [...outerMembers(bytes, ['usage', 'model', 'service_tier', ...holders])].flatMap(
-    ([name, value]) => {
-      if (holders.includes(name)) return [`"${name}":${excerptOf(value, []).toString()}`]
-      return value.length <= PARSED_WHOLE ? [`"${name}":${value.toString()}`] : []
-    },
-  )
-  return Buffer.from(`{${kept.join()}}`)
-}
-
-/**
- * Finds the values of an object's outer members of these names: of one that stands twice the last. Looks at each byte
- * once and makes nothing of all the others. Does NOT check the grammar, nor read escapes in names.
- */
-function outerMembers(bytes: Buffer, names: readonly string[]): ReadonlyMap<string, Buffer> {
-  const wanted = names.map((name) => Buffer.from(name))
-  const found = new Map<string, Buffer>()
-  const keep = (nameStart: number, nameEnd: number, start: number, end: number): void => {
-    const name = wanted.find((one) => isAt(bytes, nameStart, nameEnd, one))
-    if (name) found.set(name.toString(), bytes.subarray(start, end))
-  }
-  const { length } = bytes
-  let at = 0
-  while (at < length && Number(bytes[at]) <= SPACE) at += 1
-  if (bytes[at] !== OPEN_BRACE) return found
-  let nameStart = 0
-  let nameEnd = 0
-  let valueStart = -1
-  for (at += 1; at < length; at += 1) {
-    const byte = bytes[at]
-    if (byte === QUOTE) {
-      const start = at + 1
-      at = closingQuote(bytes, at)
-      if (valueStart < 0) {
-        nameStart = start
-        nameEnd = at
-      }
-    } else if (byte === COLON) {
-      if (valueStart < 0) valueStart = at + 1
-    } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) at = closingBracket(bytes, at)
-    else if (byte === COMMA || byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
-      if (valueStart >= 0) {
-        keep(nameStart, nameEnd, valueStart, at)
-        valueStart = -1
-      }
-      if (byte !== COMMA) break
-    }
-  }
-  return found
-}
-
-/** The offset of the bracket that ends what the one at `open` begins, or the end of all. */
-function closingBracket(bytes: Buffer, open: number): number {
-  const { length } = bytes
-  let depth = 1
-  for (let at = open + 1; at < length; at += 1) {
-    const step = STEPS[Number(bytes[at])]
-    if (step === QUOTED) at = closingQuote(bytes, at)
-    else {
-      depth += Number(step)
-      if (depth === 0) return at
-    }
-  }
-  return length
-}
-
-const QUOTED = 2
-/** What a byte does to the depth of brackets: an answer may be nothing but those. */
-const STEPS = new Int8Array(256)
-STEPS[OPEN_BRACE] = 1
-STEPS[OPEN_BRACKET] = 1
-STEPS[CLOSE_BRACE] = -1
-STEPS[CLOSE_BRACKET] = -1
-STEPS[QUOTE] = QUOTED
-
-/** The offset of the quote that ends the string of the one at `quote`, or the end of all. */
-function closingQuote(bytes: Buffer, quote: number): number {
-  let at = quote + 1
-  while (at < bytes.length && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1
-  return at
-}
-
-// By hand: a text or a comparison made for each of a million names would take longer than reading them.
-function isAt(bytes: Buffer, start: number, end: number, text: Buffer): boolean {
-  if (end - start !== text.length) return false
-  for (let i = 0; i < text.length; i += 1) if (bytes[start + i] !== text[i]) return false
-  return true
 }
