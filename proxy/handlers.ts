@@ -82,7 +82,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const proofRequired = configuration.dpopMode === 'required'
   return {
     ...made,
-    llm: llmHandler(configuration.llm, upstream),
+    llm: llmHandler(configuration.llm, upstream, services.idempotencyKeys),
     models: modelHandlers(configuration.llm, services.catalogue),
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {

@@ -42,6 +42,7 @@ import type { Listeners } from './http/listeners.ts'
 import { Budget, Drain, type HeldLimits } from './http/open-calls.ts'
 import { Catalogue } from './llm/catalogue.ts'
 import { openUpstream, type Upstream } from './llm/upstream/client.ts'
+import { type IdempotencyKeys, idempotencyKeys } from './llm/upstream/idempotency-keys.ts'
 import { type Mcp, openMcp } from './mcp/mcp.ts'
 import { openSessions } from './operators/sessions/open.ts'
 import type { SigningIn } from './operators/signing-in.ts'
@@ -114,6 +115,7 @@ export interface Services {
   readonly identityProviderNames: KeptNames
   /** Of sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows'>
+  readonly idempotencyKeys: IdempotencyKeys
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
   readonly mcp: Mcp
@@ -251,6 +253,7 @@ export async function openServices(
     upstream: openUpstream({ names: new KeptNames({ servers: nameServers }) }),
     nameServers,
     identityProviderNames: new KeptNames({ servers: nameServers }),
+    idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
     catalogue: new Catalogue(),
     mcp: openMcp({
       database,

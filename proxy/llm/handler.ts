@@ -37,6 +37,7 @@ import {
   responseHeaders,
   withoutSecrets,
 } from './upstream/headers.ts'
+import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 import { secretsOf, wordsOf } from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
@@ -59,6 +60,7 @@ interface Answered {
 interface Means {
   readonly upstream: Upstream
   readonly secrets: SecretTraces
+  readonly idempotencyKeys: IdempotencyKeys
 }
 
 /**
@@ -68,9 +70,13 @@ interface Means {
  * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
  * has hung up.
  */
-export function llmHandler(options: LlmOptions, upstream: Upstream): (facts: LlmFacts) => Promise<Reply> {
+export function llmHandler(
+  options: LlmOptions,
+  upstream: Upstream,
+  idempotencyKeys: IdempotencyKeys,
+): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
-  const means = { upstream, secrets: secretsOf(options) }
+  const means = { upstream, secrets: secretsOf(options), idempotencyKeys }
   return async (facts) => {
     const { model, dialect } = facts.granted.target
     const targets = targetsOf(model, dialect)
@@ -108,8 +114,9 @@ type Outcome =
   | { readonly answer: UpstreamAnswer }
   | { readonly failure: Failure; readonly mayTryNext: boolean }
 
-function attempt(target: ProviderTarget, facts: LlmFacts, { upstream, secrets }: Means): Promise<Outcome> {
-  return upstream.call(requestTo(target, facts)).then(
+function attempt(target: ProviderTarget, facts: LlmFacts, means: Means): Promise<Outcome> {
+  const { upstream, secrets } = means
+  return upstream.call(requestTo(target, facts, means)).then(
     (answer) => outcomeOf(answer, target, secrets),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
@@ -145,8 +152,13 @@ const unusable = ({ provider }: ProviderTarget, { status }: UpstreamAnswer, caus
   cause,
 })
 
-function requestTo(target: ProviderTarget, facts: LlmFacts): UpstreamRequest {
-  const { granted, body, spans, headers, hangup } = facts
+function requestTo(
+  target: ProviderTarget,
+  { granted, body, spans, headers, hangup }: LlmFacts,
+  { idempotencyKeys }: Means,
+): UpstreamRequest {
+  const key = headers['idempotency-key']
+  const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
   const requested = granted.target
   const parts = target.model === requested.model ? [body] : withModel(body, spans.get('model'), target.model)
   const length = parts.reduce((sum, part) => sum + part.length, 0)
@@ -154,7 +166,7 @@ function requestTo(target: ProviderTarget, facts: LlmFacts): UpstreamRequest {
     permit: granted,
     method: 'POST',
     url: urlOf(target, requested.endpoint.upstreamPath),
-    headers: requestHeaders(target.headers, headers, length),
+    headers: requestHeaders(target.headers, headers, length, ownKey),
     body: parts,
     timeouts: target.timeouts,
     hangup,

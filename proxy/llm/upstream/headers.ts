@@ -16,7 +16,6 @@ import type { AnswerHeaders } from './answer.ts'
  */
 const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'accept',
-  'idempotency-key',
   'session-id',
   'thread-id',
   'traceparent',
@@ -104,13 +103,15 @@ export function secretsIn({ api_key: key, headers }: Provider): readonly string[
 
 /**
  * Makes the headers of a request to a provider, names and values in turn, built from nothing but an allow-list, with
- * the provider's key. `contentLength` is null for a request without a body. Does NOT check that there is a key:
+ * the provider's key. `contentLength` is null for a request without a body. `idempotencyKey`: in place of the caller's
+ * own, which never goes on. Does NOT check that there is a key:
  * {@link hasCredentials} does.
  */
 export function requestHeaders(
   fixed: FixedHeaders,
   caller: IncomingHttpHeaders,
   contentLength: number | null,
+  idempotencyKey: string | null = null,
 ): readonly string[] {
   const headers = [...fixed.list]
   const nominated = connectionNames(caller)
@@ -118,6 +119,9 @@ export function requestHeaders(
     const value = caller[name]
     if (typeof value !== 'string' || fixed.names.has(name)) continue
     if (maySee(name) && !nominated?.has(name)) headers.push(name, value)
+  }
+  if (idempotencyKey !== null && !fixed.names.has(IDEMPOTENCY) && !nominated?.has(IDEMPOTENCY)) {
+    headers.push(IDEMPOTENCY, idempotencyKey)
   }
   for (const [name, value] of fixed.defaults) {
     headers.push(name, nominated?.has(name) ? value : textOf(caller[name]) || value)
@@ -130,6 +134,8 @@ export function requestHeaders(
     headers.push('content-type', 'application/json', 'content-length', String(contentLength))
   return headers
 }
+
+const IDEMPOTENCY = 'idempotency-key'
 
 const maySee = (name: string): boolean => REQUEST_NAMES.has(name) || name.startsWith(REQUEST_PREFIX)
 

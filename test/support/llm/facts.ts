@@ -8,6 +8,7 @@ import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/registry.t
 import type { LlmFacts } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
 import { llmCall } from '../../../proxy/llm/routing.ts'
+import { idempotencyKeys } from '../../../proxy/llm/upstream/idempotency-keys.ts'
 import { grantOf } from '../permit.ts'
 import { heldFor } from '../plugins/arrival.ts'
 
@@ -67,6 +68,9 @@ type Loose = Readonly<Record<string, unknown>>
 /** Options as an operator's file would give them. */
 export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptions =>
   llmOptions.parse({ providers, ...more })
+
+/** Those of a gateway with a secret that is known. */
+export const KEYS = idempotencyKeys(Buffer.alloc(32))
 
 export const openai = (base_url: string, more: Loose = {}): Loose => ({
   name: 'openai',

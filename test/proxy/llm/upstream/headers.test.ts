@@ -20,8 +20,12 @@ const ANTHROPIC = provider(anthropic(BASE))
 const PASSING = provider(openai(BASE, { auth: 'passthrough', api_key: '' }))
 
 /** The headers of a request by name; no name stands twice. */
-function sent(of: Provider, caller: IncomingHttpHeaders = {}): Record<string, string> {
-  const list = requestHeaders(fixedHeaders(of), caller, 12)
+function sent(
+  of: Provider,
+  caller: IncomingHttpHeaders = {},
+  idempotencyKey: string | null = null,
+): Record<string, string> {
+  const list = requestHeaders(fixedHeaders(of), caller, 12, idempotencyKey)
   const headers: Record<string, string> = {}
   for (let at = 0; at < list.length; at += 2) {
     const name = list[at] ?? ''
@@ -46,6 +50,7 @@ await t.test('T3 of a caller with every header there is, only the allow-list goe
     'x-forwarded-host',
     'forwarded',
     'via',
+    'idempotency-key',
     'expect',
     'te',
     'trailer',
@@ -80,7 +85,6 @@ await t.test('T3 of a caller with every header there is, only the allow-list goe
     'x-stainless-lang': 'js',
     'x-stainless-retry-count': '0',
     'openai-beta': 'b',
-    'idempotency-key': 'k',
     traceparent: '00-1-2-01',
     'x-claude-code-session-id': 's',
   }
@@ -98,12 +102,13 @@ await t.test('T3 of a caller with every header there is, only the allow-list goe
 })
 
 await t.test('threat 11 what the Connection header nominates does not go on', async (t) => {
-  const headers = sent(OPENAI, {
+  const nominating = {
     connection: 'keep-alive, X-Stainless-Lang , idempotency-key',
     'x-stainless-lang': 'js',
     'idempotency-key': 'k',
     'x-stainless-os': 'linux',
-  })
+  }
+  const headers = sent(OPENAI, nominating, 'ours')
   t.notOk('connection' in headers || 'x-stainless-lang' in headers || 'idempotency-key' in headers)
   t.equal(headers['x-stainless-os'], 'linux')
 })
