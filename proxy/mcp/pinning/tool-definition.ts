@@ -110,8 +110,9 @@ export function judgeTool({ text, index, pinned, known, earlierKnown }: AskedToo
   if (!isObject(inputSchema) || inputSchema.type !== 'object') {
     throw new Error(`the inputSchema of the tool ${name} is not the schema of an object`)
   }
-  const folded = foldedMembers(value, TOOL_MEMBERS)
   const { digest, earlier } = digestsOf(name, bytes, value)
+  // No deeper than a stack by now.
+  const folded = foldedMembers(value, TOOL_MEMBERS)
   const earlierDigest = folded.length === 0 ? earlier : null
   const isKnown = digest === known || (earlierDigest !== null && earlierDigest === earlierKnown)
   if (isKnown) return { digest, earlierDigest, news: null }

@@ -76,13 +76,22 @@ function knownIn(value: unknown, known: KnownMembers): unknown {
 export function foldedMembers(value: unknown, known: KnownMembers, path = ''): readonly string[] {
   if (Array.isArray(value)) return value.flatMap((item: unknown) => foldedMembers(item, known, path))
   if (!isObject(value)) return []
-  const names = new Set(Object.keys(known).map(folded))
+  const names = foldedNames(known)
   return Object.entries(value).flatMap(([name, inner]) => {
     const at = path === '' ? name : `${path}.${name}`
     const shape = Object.hasOwn(known, name) ? known[name] : undefined
     if (shape === undefined) return names.has(folded(name)) ? [at] : []
     return shape === null ? [] : foldedMembers(inner, shape, at)
   })
+}
+
+/** A definition may have tens of thousands of icons. */
+const foldedOf = new Map<KnownMembers, ReadonlySet<string>>()
+
+function foldedNames(known: KnownMembers): ReadonlySet<string> {
+  const names = foldedOf.get(known) ?? new Set(Object.keys(known).map(folded))
+  foldedOf.set(known, names)
+  return names
 }
 
 /** Folds case as the most generous reader does: U+017F is `s`, U+212A `k`, U+0130 and U+0131 `i`. */

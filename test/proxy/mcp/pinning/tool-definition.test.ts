@@ -90,6 +90,8 @@ t.test('T14: a definition that two readers could take for two tools is refused',
   t.throws(() => judged(surrogate), /not unambiguous JSON$/)
   const deep = `{"name":"a","inputSchema":{"type":"object","x":${'['.repeat(20_000)}${']'.repeat(20_000)}}}`
   t.throws(() => judged(deep), /not unambiguous JSON$/)
+  const icons = `{"name":"a","icons":${'['.repeat(20_000)}${']'.repeat(20_000)},"inputSchema":{"type":"object"}}`
+  t.throws(() => judged(icons), /not unambiguous JSON$/)
 })
 
 t.test('A6: a definition that is as it was is not judged again', async (t) => {
