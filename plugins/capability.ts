@@ -23,14 +23,18 @@ interface Needs<Target> {
  * {@link Granted}. Refuses with `capability_missing` and `required_capability`.
  */
 export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<Target> }> {
-  return {
-    name: 'capability',
-    admit: ({ holder, token, demand, target, authority }) => {
-      demandHeld(holder, token, demand)
-      // The one place that makes a Granted: the line above has just proven it.
-      return { granted: { kind: 'call', authority, principal: holder, demand, target } as Granted<Target> }
-    },
+  const admit = ({
+    holder,
+    token,
+    demand,
+    target,
+    authority,
+  }: Needs<Target>): { granted: Granted<Target> } => {
+    demandHeld(holder, token, demand)
+    // The one place that makes a Granted: the line above has just proven it.
+    return { granted: { kind: 'call', authority, principal: holder, demand, target } as Granted<Target> }
   }
+  return { name: 'capability', admit, still: admit }
 }
 
 /** A body of so many bytes is read whoever sends it, and judged in the order of docs/protocol.md#llm-order. */

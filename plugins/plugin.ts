@@ -24,6 +24,12 @@ export interface Plugin<Needs extends object, Gives extends object> {
   // A property, not a method: so that Needs is contravariant and a wrong order does not compile.
   readonly admit: (facts: Needs) => Gives | Promise<Gives>
   /**
+   * Asks the question again about a call that `admit` let through, at a later instant (`facts.at`): while the call waits
+   * for its answer, and while the answer streams. Gives what is so then, and refuses as `admit` does. Absent: the question
+   * is about the message alone, which does not change.
+   */
+  readonly still?: (facts: Needs & Gives) => Partial<Gives> | Promise<Partial<Gives>>
+  /**
    * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for
    * budgets and counters. What it returns is ignored. It should not throw or reject: where it does, that is
    * logged and counted, and reaches nobody.
@@ -68,6 +74,9 @@ export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
 
 type AnyPlugin = Plugin<object, object>
 
+/** Establishes again what can change of a call that was let through. Rejects with a {@link Refusal} where it is refused now. */
+export type AskAgain<Facts> = (facts: Facts) => Promise<Facts>
+
 /**
  * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is
  * what is known when it begins: an arrival, or all that another pipeline has established.
@@ -108,9 +117,28 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     return new Pipeline<Facts, From>(this.#plugins, this.#plugins.length, again)
   }
 
+  /**
+   * The whole list of questions that are asked again while a call is under way: all plugins that have a `still`, in their
+   * order, each with what those before it have given now. Null where there is none.
+   */
+  get askAgain(): AskAgain<Facts> | null {
+    const asked = this.#plugins.filter(({ still }) => still)
+    if (asked.length === 0) return null
+    return async (facts) => {
+      const now: Facts = { ...facts }
+      for (const { still } of asked) Object.assign(now, await still?.(now))
+      return now
+    }
+  }
+
   /** The plugins' names in their order: what `check-config` prints. */
   get names(): readonly string[] {
     return this.#plugins.map(({ name }) => name)
+  }
+
+  /** The names of those that {@link askAgain} asks. */
+  get namesAskedAgain(): readonly string[] {
+    return this.#plugins.filter(({ still }) => still).map(({ name }) => name)
   }
 
   /**

@@ -1,4 +1,4 @@
-import { capability, capabilityBeforeBody, demand, holds } from '../plugins/capability.ts'
+import { capability, capabilityBeforeBody, demand } from '../plugins/capability.ts'
 import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
 import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
@@ -14,23 +14,21 @@ import {
   stillMay,
 } from '../plugins/operators/operator.ts'
 import { operatorReads, proofReader } from '../plugins/operators/proof-reader.ts'
-import { type Sessions, sessionHere, sessionOf, WATCHING } from '../plugins/operators/sessions.ts'
+import { type Sessions, sessionDoor } from '../plugins/operators/sessions.ts'
 import { signedIn } from '../plugins/operators/signed-in.ts'
 import { origin } from '../plugins/origin/origin.ts'
-import type { Granted } from '../plugins/permit.ts'
 import type { Pinned } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
-import { Refusal } from '../plugins/refusal.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
 import type { Configuration } from './configuration.ts'
 import type { Endpoint } from './llm/dialects/registry.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
-import { mcpState, mcpTool, reachedBy } from './mcp/gate/checks.ts'
-import { demandNow } from './mcp/gate/demand-now.ts'
+import { mcpState, mcpTool } from './mcp/gate/checks.ts'
+import type { McpTarget } from './mcp/gate/demand-now.ts'
 import { type DoorFound, mcpDoor, mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
-import { type McpTarget, mcpTarget, mcpTargetFound } from './mcp/gate/target.ts'
+import { mcpTarget, mcpTargetFound } from './mcp/gate/target.ts'
 import type { Mcp } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
 import { type Form, form, formToken, secretInForm, withFormToken } from './operators/pages/form.ts'
@@ -59,6 +57,8 @@ const MCP_BODY_LIMIT = 8 * MIB
 
 export interface PipelineSources {
   readonly configuration: Configuration
+  /** The configuration in force, which may be a later one: what is asked again of calls under way is asked by it. */
+  readonly inForce: () => Configuration
   /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
   readonly pin: Plugin<Arrival, Pinned>
   /** The same, asked in the database each time: for what no record asserts. */
@@ -78,7 +78,7 @@ export interface PipelineSources {
   /** Refuses at setup once a secret is stored. */
   readonly beforeFirstSecret: Plugin<Arrival, object>
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
-  readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade'>
+  readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ClaimSources
   /** Made once: sessions and open server requests outlive a configuration. */
   readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
@@ -107,12 +107,6 @@ type McpRead = Arrival &
     readonly message: McpMessage
   }
 
-/** The facts of a granted call. */
-interface Gated<Target> extends Arrival {
-  readonly token: AccessToken | null
-  readonly granted: Granted<Target>
-}
-
 /** The organisation's own checks in their order, and behind them those that only watch. */
 function ownChecks({ checks }: Configuration): readonly Check[] {
   const of = (isShadow: boolean) =>
@@ -127,6 +121,7 @@ function ownChecks({ checks }: Configuration): readonly Check[] {
  */
 export function pipelines({
   configuration,
+  inForce,
   pin,
   pinNow,
   again,
@@ -143,7 +138,11 @@ export function pipelines({
   const { dpopMode: mode, noDowngrade, mcp: mcpOptions } = configuration
   const own = ownChecks(configuration)
   const { nonces, baseUrls } = constrained
-  const proof = dpop({ ...constrained, mode, noDowngrade })
+  const modes = (): Pick<DpopSources, 'mode' | 'noDowngrade'> => {
+    const { dpopMode, noDowngrade: isHeld } = inForce()
+    return { mode: dpopMode, noDowngrade: isHeld }
+  }
+  const proof = dpop({ ...constrained, mode, noDowngrade, inForce: modes })
   const anyone = Pipeline.start()
   // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
   const ours = anyone.pass(origin(baseUrls))
@@ -153,20 +152,22 @@ export function pipelines({
   const adminPages = origin(adminUrls)
   // Signing in is there for whoever administers on a listener of its own as well.
   const eitherPages = anyone.pass(adminPages)
-  const eitherProof = dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade })
-  const rules = rulesOf(configuration.operators)
-  const session = sessionOf(sessions, rules, adminPages)
+  const eitherProof = dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade, inForce: modes })
+  const terms = { rules: rulesOf(configuration.operators), proof: eitherProof }
+  const { changing, showing } = sessionDoor(sessions, adminPages, terms, () => rulesOf(inForce().operators))
   const known = operator({
     ...operators,
     pin: pinNow,
     proof: eitherProof,
     page: adminPages,
-    session,
+    session: changing,
   })
   const local = localOperator
   // A browser that comes from another site sends no Strict cookie, or one that nobody listens to.
-  const here = sessionHere(sessions, rules, adminPages)
-  const browser = signedIn((arrival) => (isFromElsewhere(arrival) ? Promise.resolve(null) : here(arrival)))
+  const browser = signedIn({
+    ...showing,
+    first: (arrival) => (isFromElsewhere(arrival) ? Promise.resolve(null) : showing.first(arrival)),
+  })
 
   /** Makes the pipelines of administration for those that `who` finds. */
   const administration = (who: Plugin<Arrival, KnownOperator>) => {
@@ -191,21 +192,10 @@ export function pipelines({
   const members = llmMembers(configuration.llm)
   const mcpGate = capability<McpTarget>()
 
-  /** Makes a function that tells whether `gates` would let the same caller through at a later instant. */
-  const stillAdmitted =
-    <Facts extends Arrival>(gates: (facts: Facts, holder: Principal) => unknown) =>
-    async (facts: Facts, at: number): Promise<boolean> => {
-      try {
-        const { principal: holder } = await pin.admit({ ...facts, at })
-        await gates(facts, holder)
-        return true
-      } catch (error) {
-        if (error instanceof Refusal) return false
-        throw error
-      }
-    }
-
-  const { enforce_tools_call: enforced } = mcpOptions
+  const toolRules = ({ mcp: { http_get: httpGet, enforce_tools_call: enforced } }: Configuration) => ({
+    httpGet: httpGet.enabled,
+    enforced,
+  })
   const door = mcpDoor(mcp.registry)
   const resourcePath = mcpResourcePath(mcp.sessions)
 
@@ -216,20 +206,29 @@ export function pipelines({
   const work = () => {
     const call = Pipeline.start<McpRead>()
       .anew(pin, proof, door, resourcePath)
-      .pass(mcpTarget({ ...mcp, httpGet: mcpOptions.http_get.enabled, enforced }))
+      .pass(mcpTarget({ ...mcp, ...toolRules(configuration), inForce: () => toolRules(inForce()) }))
       .pass(mcpTargetFound)
       .pass(again)
       .pass(mcpGate)
-      .pass(mcpTool)
+      .pass(mcpTool(mcp.registry))
       .pass(mcpState(mcp.states))
     return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
   }
 
-  const ledgerReader = proofReader(known, async (arrival) => {
-    const pinned = await pinNow.admit(arrival)
-    const proven = await eitherProof.admit({ ...arrival, ...pinned })
-    await apiKey.admit({ ...arrival, ...pinned })
-    return { ...pinned, ...proven }
+  const ledgerReader = proofReader(known, {
+    admit: async (arrival) => {
+      const pinned = await pinNow.admit(arrival)
+      const proven = await eitherProof.admit({ ...arrival, ...pinned })
+      await apiKey.admit({ ...arrival, ...pinned })
+      return { ...pinned, ...proven }
+    },
+    still: async (facts) => {
+      const pinned = await pinNow.still?.(facts)
+      const now = { ...facts, ...pinned }
+      await eitherProof.still?.(now)
+      await apiKey.still?.(now)
+      return { ...pinned }
+    },
   })
 
   return {
@@ -295,17 +294,6 @@ export function pipelines({
       work: work(),
     },
 
-    /** Tells whether a granted call would be granted now, while its stream is open. */
-    stillHolds: stillAdmitted<Gated<LlmTarget>>(({ token, granted }, holder) =>
-      llmGate.admit({ ...granted, holder, token }),
-    ),
-    mcpStillHolds: stillAdmitted<Gated<McpTarget>>(async ({ token, granted }, holder) => {
-      const { target } = granted
-      const reached = reachedBy(target, granted.demand)
-      const demand = reached ? await demandNow({ ...mcp, enforced }, holder, reached) : granted.demand
-      await mcpGate.admit({ ...granted, holder, token, demand })
-    }),
-
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: anyone.pass(beforeFirstSecret).pass(jsonBody({ limit: SETUP_BODY_LIMIT, empty: true })),
 
@@ -343,27 +331,8 @@ export function pipelines({
       signOut: anyone
         .pass(adminPages)
         .pass(form(SIGN_IN_BODY_LIMIT))
-        .pass(visitor((facts: Arrival & Form) => session(withFormToken(facts)))),
+        .pass(visitor((facts: Arrival & Form) => changing.first(withFormToken(facts)))),
       logout: anyone.pass(form(LOGOUT_BODY_LIMIT)),
-    },
-
-    /** Tells whether a stored operator would still be let in, while its answer streams: the ledger is long. */
-    stillAdministers: async (facts: Administered, at: number): Promise<boolean> => {
-      const { actor, token, demand: asked } = facts
-      try {
-        if (facts.session) {
-          // That an answer is still open is no use of its session.
-          const headers = { ...facts.headers, [WATCHING]: 'yes' }
-          const found = await session({ ...facts, at, headers })
-          return found !== null && holds(found.holder, token, asked.demanded)
-        }
-        if (actor.via !== 'certificate') return true
-        const { principal: holder } = await pinNow.admit({ ...facts, at })
-        return holds(holder, token, asked.demanded)
-      } catch (error) {
-        if (error instanceof Refusal) return false
-        throw error
-      }
     },
   }
 }

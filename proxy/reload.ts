@@ -36,7 +36,7 @@ export interface ReloadSteps {
 
 /**
  * Makes a {@link Reload}. It reads the operators' files anew and swaps them in whole; requests under way
- * finish on the old ones. A bad file leaves everything as it was and is logged, counted and recorded
+ * finish on the old ones, as long as the new ones would let their callers in. A bad file leaves everything as it was and is logged, counted and recorded
  * (docs/threats.md#f-31). Calls that overlap run one after another.
  */
 export function reloader(steps: ReloadSteps): Reload {

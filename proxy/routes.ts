@@ -108,13 +108,13 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
     ...onSurface('audit', proofRoutes(p.proofs, h)),
   ]
   const admin = onSurface('admin', [
-    ...adminRoutes(p.admin, h, p.stillAdministers),
+    ...adminRoutes(p.admin, h),
     ...setupRoutes(p, h),
     ...operatorPages(p.pages, p.anyone, h),
     ...dashboardRoutes(p, h),
   ])
   const control = [
-    ...onSurface('admin', adminRoutes(p.control, h, null)),
+    ...onSurface('admin', adminRoutes(p.control, h)),
     ...onSurface('audit', proofRoutes(p.proofsHere, h)),
   ]
   const every = (): readonly Route[] => [...runtime, ...common, ...admin, ...control]
@@ -132,7 +132,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
 
 /** Makes the routes that agents and their SDKs call: LLM calls and the list of models. */
 function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
-  const audited = { recorder: s.recorder, recheck: p.stillHolds }
+  const audited = { recorder: s.recorder }
   const models = (path: string) =>
     documented(open('GET', path, p.known, s.models.list, s.anonymous), llm.MODELS)
   const model = (path: string) => documented(open('GET', path, p.known, s.models.get, s.anonymous), llm.MODEL)
@@ -160,7 +160,7 @@ function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const recorder = mcpRecorder(s.recorder, s.mcp.standing)
   const refuse = refuseMcp(s.auth.baseUrls)
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
-  const work = gatedBranch({ pipeline: p.mcp.work, recorder, recheck: p.mcpStillHolds, refuse }, s.mcp.work)
+  const work = gatedBranch({ pipeline: p.mcp.work, recorder, refuse }, s.mcp.work)
   const read = { pipeline: p.mcp.read, recorder, refuse }
   const message = (path: string) => forked('POST', path, read, handshakeOr(handshake, work))
   const end = (path: string) => open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse)
@@ -300,7 +300,7 @@ function operatorPages(
  */
 function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const { dashboard: d } = s
-  const gate = { recorder: s.operators, recheck: null, refuse: refusedPage }
+  const gate = { recorder: s.operators, refuse: refusedPage }
   const read = (
     path: string,
     demands: AdminCapability,
@@ -374,7 +374,7 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
       'admin.audit',
       liveActivity(d),
       eventsDoc('followActivity', 'Tells a page that rows were recorded.', 'admin.audit'),
-      { recorder: s.operators, recheck: p.stillAdministers },
+      { recorder: s.operators },
     ),
     page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),
     ...([...callers, 'operators'] as const).flatMap((plural) => {
@@ -435,7 +435,6 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     page('/proxy/capabilities', 'getCapabilitiesPage', 'admin.read', capabilitiesPage),
     read('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d), jsonDoc(suggestCapabilities), {
       recorder: s.operators,
-      recheck: null,
     }),
     page('/proxy/pki', 'getPki', 'admin.read', pkiPage),
     form('/proxy/pki', cas.attach, pki.attach),
@@ -487,9 +486,8 @@ const OF_SETUP_FORM: readonly RefusalReason[] = [
 function adminRoutes(
   { read, write, metrics: scrape }: Pipelines['admin'],
   s: Handlers,
-  recheck: Pipelines['stillAdministers'] | null,
 ): readonly BareRoute[] {
-  const route = administering(s, recheck)
+  const route = administering(s)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
   const { cas, organisation, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
@@ -569,7 +567,7 @@ function adminRoutes(
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
     documented(
-      gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators, recheck: null }, metrics(s.scrape)),
+      gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators }, metrics(s.scrape)),
       pub.METRICS,
     ),
   ]
@@ -580,7 +578,7 @@ function adminRoutes(
  * form of it in another media type.
  */
 const administering =
-  (s: Handlers, recheck: Pipelines['stillAdministers'] | null) =>
+  (s: Handlers) =>
   <T extends Takes, Output, Other = never>(
     method: BareRoute['method'],
     path: string,
@@ -591,7 +589,7 @@ const administering =
     const pipeline = pipelineFor(operation)
     const handler = other ? bindByAccept(operation, other, s.admin) : bind(operation, s.admin)
     return documented(
-      gated(method, path, { pipeline, recorder: s.operators, recheck }, handler),
+      gated(method, path, { pipeline, recorder: s.operators }, handler),
       docOf(operation, 'operator', other),
     )
   }

@@ -122,7 +122,7 @@ export interface Services {
   /** The pages of the dashboard that follow what is recorded. */
   readonly followers: Followers
   /** The plugins that remember something: made once, whichever configuration is in force. */
-  readonly plugins: Omit<PipelineSources, 'configuration' | 'mcp'>
+  readonly plugins: Omit<PipelineSources, 'configuration' | 'inForce' | 'mcp'>
   readonly hasAdminSecret: () => Promise<boolean>
   /** Has the listeners show the server's certificate that lies in the data directory now. */
   readonly renewCertificate: () => Promise<void>

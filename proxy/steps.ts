@@ -36,7 +36,7 @@ export interface Steps {
 export async function stepsOf(configuration: Configuration): Promise<readonly Steps[]> {
   const database = await openDatabase('sqlite::memory:')
   try {
-    const { llm, mcp } = pipelines({ configuration, ...emptySources(database) })
+    const { llm, mcp } = pipelines({ configuration, inForce: () => configuration, ...emptySources(database) })
     // One list for all endpoints: they differ in how they read the call.
     const [llmNames = []] = ENDPOINTS.map((endpoint) => llm(endpoint).names)
     return [
@@ -51,7 +51,7 @@ export async function stepsOf(configuration: Configuration): Promise<readonly St
 }
 
 /** Makes the sources of pipelines that nobody calls: real plugins without a principal. */
-function emptySources(database: Database): Omit<PipelineSources, 'configuration'> {
+export function emptySources(database: Database): Omit<PipelineSources, 'configuration' | 'inForce'> {
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
   const stored = () => Promise.resolve({ hash: '', disabled: true })

@@ -11,11 +11,11 @@ import type { Services } from './services.ts'
 export function swappable(services: Services, first: Configuration) {
   const { plugins, mcp, dataDirectory } = services
   const adminApart = dataDirectory.settings.adminListen !== null
+  let inForce = first
   const made = (configuration: Configuration): Routers => {
-    const gates = pipelines({ configuration, ...plugins, mcp })
+    const gates = pipelines({ configuration, inForce: () => inForce, ...plugins, mcp })
     return routers(gates, handlers(services, configuration), adminApart)
   }
-  let inForce = first
   const { runtime, admin, control } = made(first)
   const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
   const mount = (configuration: Configuration): void => {

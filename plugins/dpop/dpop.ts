@@ -17,6 +17,8 @@ export interface DpopSources {
    * (docs/threats.md#d-35).
    */
   readonly noDowngrade: boolean
+  /** The two as the configuration in force says them, for calls that another one has let through. */
+  readonly inForce: () => Pick<DpopSources, 'mode' | 'noDowngrade'>
   readonly nonces: Nonces
   /** Base URLs that clients may sign in `htu`; never taken from the Host header. */
   readonly baseUrls: () => readonly string[]
@@ -64,6 +66,19 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
       const credentials = credentialsOf(facts.headers, sources.tokens.isOurs)
       if (credentials) return withToken(facts, credentials)
       return { proof: proofOf(facts, null, null, sources, urls), token: null }
+    },
+    // A proof or a token that has become too old since is none that was revoked: both are for the beginning of a call.
+    still: ({ principal, proof, token }) => {
+      const { mode, noDowngrade } = sources.inForce()
+      const fault = proofFault(
+        mode,
+        noDowngrade,
+        proof?.jkt ?? null,
+        keysOf(principal),
+        token?.bound ?? false,
+      )
+      if (fault) throw new Refusal(fault)
+      return {}
     },
   }
 }

@@ -31,11 +31,16 @@ export interface BrowserSession {
   readonly expiresAt: number
 }
 
-/** The operator of a browser's session, and the door by which it was signed in. */
-export interface SessionOperator extends Operating {
-  readonly principal?: Principal
-  readonly commitments?: Commitments
-  readonly session?: BrowserSession
+/** What was proven beside a certificate. */
+export interface Proven {
+  readonly proof: Proof | null
+  readonly token: AccessToken | null
+}
+
+/** Whose session a request comes with, and whose it comes with still, while its answer is under way. */
+export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
+  readonly first: (arrival: Arrival) => Promise<Found | null>
+  readonly again: (facts: Arrival & KnownOperator) => Promise<Found | null>
 }
 
 export interface OperatorSources {
@@ -45,11 +50,11 @@ export interface OperatorSources {
   readonly lookup: PinLookup
   readonly pin: Plugin<Arrival, Pinned>
   /** The proof and the token of whoever is pinned. */
-  readonly proof: Plugin<Arrival & Pinned, { proof: Proof | null; token: AccessToken | null }>
+  readonly proof: Plugin<Arrival & Pinned, Proven>
   /** Refuses the pages of other sites. */
   readonly page: Plugin<Arrival, object>
   /** Finds the operator of a session; null where the request names none that holds. Refuses a forged request. */
-  readonly session: (arrival: Arrival) => Promise<SessionOperator | null>
+  readonly session: SessionQuestion
   readonly unchanged: (type: PrincipalType, ref: string, revision: number) => Assertion
 }
 
@@ -60,33 +65,73 @@ export interface OperatorSources {
  * known, and a known operator as `pin` and `dpop` do.
  */
 export function operator(sources: OperatorSources): Plugin<Arrival, KnownOperator> {
+  const { secret, proof, session } = sources
   return {
     name: 'operator',
-    admit: async (arrival) => {
-      const { 'x-admin-secret': secret } = arrival.headers
-      const breakGlass = secret === undefined ? null : await sources.secret.admit(arrival)
-      if (await hasOperatorCertificate(arrival, sources)) return byCertificate(arrival, sources)
-      if (breakGlass) return { ...breakGlass, proof: null, token: null }
-      const session = await sources.session(arrival)
-      if (session) return { ...session, proof: null, token: null }
-      throw new Refusal('admin_secret_invalid')
-    },
+    admit: (arrival) =>
+      found(arrival, sources, {
+        secret: async () => ({ ...(await secret.admit(arrival)), proof: null, token: null }),
+        proof: (pinned) => proof.admit({ ...arrival, ...pinned }),
+        session: () => session.first(arrival),
+      }),
+    still: async (facts) =>
+      sameDoor(
+        facts,
+        await found(facts, sources, {
+          // Beside a certificate or a session it is not what has let the call in.
+          secret: async () =>
+            facts.actor.via === 'secret' ? { ...facts, ...(await secret.still?.(facts)) } : null,
+          proof: async (pinned) => ({ ...facts, ...(await proof.still?.({ ...facts, ...pinned })) }),
+          session: () => session.again(facts),
+        }),
+      ),
   }
+}
+
+/** The questions whose answers rest on what a request brought along, and not on what is stored alone. */
+interface DoorQuestions {
+  readonly secret: () => Promise<KnownOperator | null>
+  readonly proof: (pinned: Pinned) => Proven | Promise<Proven>
+  readonly session: () => Promise<KnownOperator | null>
+}
+
+/** The whole list of questions, first and again. */
+async function found(
+  arrival: Arrival,
+  sources: OperatorSources,
+  asked: DoorQuestions,
+): Promise<KnownOperator> {
+  const breakGlass = arrival.headers['x-admin-secret'] === undefined ? null : await asked.secret()
+  if (await hasOperatorCertificate(arrival, sources)) return byCertificate(arrival, sources, asked)
+  const known = breakGlass ?? (await asked.session())
+  if (known) return known
+  throw new Refusal('admin_secret_invalid')
 }
 
 async function hasOperatorCertificate({ peer }: Arrival, { lookup }: OperatorSources): Promise<boolean> {
   return peer !== null && (await lookup(peer.thumbprint))?.principal_type === 'operator'
 }
 
-async function byCertificate(arrival: Arrival, sources: OperatorSources): Promise<KnownOperator> {
+async function byCertificate(
+  arrival: Arrival,
+  sources: OperatorSources,
+  asked: DoorQuestions,
+): Promise<KnownOperator> {
   // A browser shows its certificate for any page.
   await sources.page.admit(arrival)
   const pinned = await sources.pin.admit(arrival)
   const { principal, commitments } = pinned
-  const { proof, token } = await sources.proof.admit({ ...arrival, ...pinned })
+  const { proof, token } = await asked.proof(pinned)
   const standing = [sources.unchanged('operator', principal.ref, principal.revision)]
   const operating = storedOperator(principal, 'certificate', standing, token?.scope ?? null)
   return { ...operating, proof, token, principal, commitments }
+}
+
+/** Refuses whoever comes by another door, or as somebody else, than when the call began. */
+export function sameDoor({ actor: before }: Operating, now: KnownOperator): KnownOperator {
+  const { actor } = now
+  if (actor.id === before.id && actor.via === before.via) return now
+  throw new Refusal('admin_secret_invalid')
 }
 
 interface Asked {

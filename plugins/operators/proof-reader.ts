@@ -2,6 +2,7 @@ import { holds } from '../capability.ts'
 import type { AccessToken, Principal, Proof } from '../facts.ts'
 import type { Pinned } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
+import { Refusal } from '../refusal.ts'
 import type { KnownOperator } from './operator.ts'
 
 /** Who reads proofs of the ledger: any known principal, its own; an operator. */
@@ -12,6 +13,8 @@ export interface ProofReader {
   readonly auditor: boolean
   readonly principal?: Principal
   readonly proof: Proof | null
+  /** Asks for all that again at a later instant; ms since the epoch. Rejects with a `Refusal`. */
+  readonly askAgain: (at: number) => Promise<Pick<ProofReader, 'ref' | 'auditor'>>
 }
 
 interface Caller extends Pinned {
@@ -19,19 +22,34 @@ interface Caller extends Pinned {
   readonly token: AccessToken | null
 }
 
+/** What is asked of a caller that is no operator. */
+type CallerQuestions = Pick<Plugin<Arrival, Caller>, 'admit' | 'still'>
+
 const AUDITS = ['admin.audit']
 
+const auditorOf = ({ holder, token, principal }: KnownOperator): Pick<ProofReader, 'ref' | 'auditor'> => ({
+  ref: principal?.ref ?? null,
+  auditor: holds(holder, token, AUDITS),
+})
+
+/** Refuses who reads as somebody else by now, or audits no more. */
+async function still({ askAgain, ref, auditor, at }: Arrival & ProofReader): Promise<object> {
+  const now = await askAgain(at)
+  if (now.ref !== ref || (auditor && !now.auditor)) throw new Refusal('capability_missing')
+  return {}
+}
+
 /** Admits whoever administers. */
-export const operatorReads = ({
-  name,
-  admit,
-}: Plugin<Arrival, KnownOperator>): Plugin<Arrival, ProofReader> => ({
-  name,
+export const operatorReads = (operator: Plugin<Arrival, KnownOperator>): Plugin<Arrival, ProofReader> => ({
+  name: operator.name,
   admit: async (arrival) => {
-    const { holder, token, proof, principal } = await admit(arrival)
-    const auditor = holds(holder, token, AUDITS)
-    return { ref: principal?.ref ?? null, auditor, proof, ...(principal && { principal }) }
+    const known = await operator.admit(arrival)
+    const { proof, principal } = known
+    const askAgain: ProofReader['askAgain'] = async (at) =>
+      auditorOf({ ...known, ...(await operator.still?.({ ...arrival, ...known, at })) })
+    return { ...auditorOf(known), proof, askAgain, ...(principal && { principal }) }
   },
+  ...(operator.still && { still }),
 })
 
 /**
@@ -40,7 +58,7 @@ export const operatorReads = ({
  */
 export function proofReader(
   operator: Plugin<Arrival, KnownOperator>,
-  caller: (arrival: Arrival) => Promise<Caller>,
+  caller: CallerQuestions,
 ): Plugin<Arrival, ProofReader> {
   const administers = operatorReads(operator)
   return {
@@ -49,10 +67,17 @@ export function proofReader(
       const { 'x-admin-secret': secret, cookie } = arrival.headers
       if (secret !== undefined || (cookie !== undefined && arrival.peer === null))
         return administers.admit(arrival)
-      const { principal, proof } = await caller(arrival)
+      const known = await caller.admit(arrival)
+      const { principal, proof } = known
       // Its capabilities are judged, and what its page may do, as everywhere in administration.
       if (principal.type === 'operator') return administers.admit(arrival)
-      return { ref: principal.ref, auditor: false, proof, principal }
+      const { ref } = principal
+      const askAgain: ProofReader['askAgain'] = async (at) => {
+        await caller.still?.({ ...arrival, ...known, at })
+        return { ref, auditor: false }
+      }
+      return { ref, auditor: false, proof, principal, askAgain }
     },
+    still,
   }
 }

@@ -9,7 +9,7 @@ import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { operatorOfNoTable, storedOperator } from './actor.ts'
 import { cookieOf, SESSION_COOKIE } from './cookies.ts'
-import type { BrowserSession, SessionOperator } from './operator.ts'
+import type { BrowserSession, KnownOperator, Proven, SessionQuestion } from './operator.ts'
 
 const ID_BYTES = 32
 const ID = /^[A-Za-z0-9_-]{43}$/
@@ -51,9 +51,12 @@ export interface NewId {
 }
 
 /** A session and its operator, found by a request's cookie. */
-export interface SignedIn extends SessionOperator {
+export interface SignedIn extends KnownOperator {
   readonly session: BrowserSession
 }
+
+/** Asks for the proof that goes with a certificate. Refuses as `dpop` does. */
+type AskProof = (facts: Arrival & Pinned) => Proven | Promise<Proven>
 
 /** The sessions of browsers (docs/operators.md#doors): rows in the database, so that every process knows them. */
 export class Sessions {
@@ -72,22 +75,29 @@ export class Sessions {
   /**
    * Finds the operator of the session that a request names, as the database says it now. Null where it names none
    * that holds: it is unknown, was ended, its time is over, or what let it in is no more. Refuses with
-   * `principal_deactivated`. Does NOT look at which page has made the request: {@link sessionOf} does.
+   * `principal_deactivated`, and as `pin` and `dpop` do. Does NOT look at which page has made the request:
+   * {@link sessionDoor} does.
    */
-  async find(arrival: Arrival, rules: SessionRules): Promise<SignedIn | null> {
+  async find(arrival: Arrival, rules: SessionRules, proof: AskProof): Promise<SignedIn | null> {
     const id = cookieOf(arrival.headers, SESSION_COOKIE)
     if (id === null || !ID.test(id)) return null
     const stored = await this.#sources.find(digestOf(id))
     if (!stored) return null
     const end = endOf(stored, rules)
     if (arrival.at >= end || !isUsed(stored, rules, arrival.at)) return null
-    const operating = await this.#operatorOf(stored, rules, arrival)
+    const operating = await this.#operatorOf(stored, rules, arrival, proof)
     if (!operating) return null
     if (arrival.headers[WATCHING] === undefined) this.#note(stored, rules, arrival.at)
     // Proven by the table: an array of texts.
     const amr = JSON.parse(stored.amr) as readonly string[]
     const { id_sha256: digest } = stored
     return { ...operating, session: { digest, amr, csrf: this.csrfOf(id), expiresAt: end } }
+  }
+
+  /** The digest of the session that a request names, whether there is one or not; null: it names none. */
+  digestIn({ headers }: Pick<Arrival, 'headers'>): string | null {
+    const id = cookieOf(headers, SESSION_COOKIE)
+    return id === null || !ID.test(id) ? null : digestOf(id)
   }
 
   /** The token that a page of ours sends with what changes something: no other page can know it. */
@@ -106,55 +116,62 @@ export class Sessions {
     stored: StoredSession,
     { marks }: SessionRules,
     arrival: Arrival,
-  ): Promise<SessionOperator | null> {
+    proof: AskProof,
+  ): Promise<KnownOperator | null> {
     const { stands, unchanged, keys } = this.#sources
     const standing = [stands(stored.id_sha256)]
     // Proven by the table: an array of texts.
     const own = JSON.parse(stored.mapped_by) as readonly string[]
     if (stored.via === 'secret') return this.#bySecret(own, standing)
-    if (stored.via === 'certificate') return this.#byCertificate(stored, own, standing, arrival)
+    if (stored.via === 'certificate') return this.#byCertificate(stored, own, standing, arrival, proof)
     if (own.length === 0 || !own.every((mark) => marks.has(mark))) return null
     const principal = principalOf(stored)
     if (!principal) return null
     const { ref, revision } = principal
     const operating = storedOperator(principal, 'oidc', [unchanged('operator', ref, revision), ...standing])
     const commitments = commitmentsBy(keys.known.get(ref) ?? (await keys.open(ref)), arrival.id)
-    return { ...operating, principal, commitments }
+    return { ...operating, ...UNPROVEN, principal, commitments }
   }
 
   /**
-   * A session by a certificate is good on a connection that proves the key of the very same one, and as long as that is
-   * pinned: a cookie that was taken away opens nothing. Refuses as `pin` does.
+   * Asks of a session by a certificate all that its certificate alone would be asked: a connection that proves the key of
+   * the very same one, that it is pinned, and the proof that the mode demands. A cookie that was taken away opens nothing.
+   * Refuses as `pin` and `dpop` do.
    */
   async #byCertificate(
     { principal_id: id }: StoredSession,
     [thumbprint]: readonly string[],
     standing: readonly Assertion[],
     arrival: Arrival,
-  ): Promise<SessionOperator | null> {
+    askProof: AskProof,
+  ): Promise<KnownOperator | null> {
     const { pin, unchanged } = this.#sources
     if (arrival.peer === null || arrival.peer.thumbprint !== thumbprint) return null
-    const { principal, commitments } = await pin.admit(arrival)
+    const pinned = await pin.admit(arrival)
+    const { principal, commitments } = pinned
     if (principal.type !== 'operator' || principal.id !== id) return null
+    const { proof, token } = await askProof({ ...arrival, ...pinned })
     const { ref, revision } = principal
     const stands = [unchanged('operator', ref, revision), ...standing]
-    return { ...storedOperator(principal, 'certificate', stands), principal, commitments }
+    const operating = storedOperator(principal, 'certificate', stands, token?.scope ?? null)
+    return { ...operating, proof, token, principal, commitments }
   }
 
-  async #bySecret(
-    [mark]: readonly string[],
-    standing: readonly Assertion[],
-  ): Promise<SessionOperator | null> {
+  async #bySecret([mark]: readonly string[], standing: readonly Assertion[]): Promise<KnownOperator | null> {
     const { secret, secretUnchanged } = this.#sources
     const stored = await secret()
     if (stored === null || mark !== this.secretMark(stored)) return null
-    return operatorOfNoTable('admin', 'secret', [secretUnchanged(stored), ...standing])
+    const operating = operatorOfNoTable('admin', 'secret', [secretUnchanged(stored), ...standing])
+    return { ...operating, ...UNPROVEN }
   }
 
   #note({ id_sha256: digest, used_at: before }: StoredSession, { idleMs }: SessionRules, at: number): void {
     if (at - Date.parse(before) >= Math.min(NOTED_MS, idleMs / 4)) this.#sources.touch(digest, before, at)
   }
 }
+
+/** Of a session that no certificate has a part in: nobody is asked for proofs there. */
+const UNPROVEN: Proven = { proof: null, token: null }
 
 /**
  * The header of what a page asks for by itself, while nobody does anything: it is no use of a session, which so ends when
@@ -199,28 +216,61 @@ function principalOf(stored: StoredSession): Principal | null {
 /** The methods that change nothing. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 
+/** What a session is asked beside what is stored of it, under one configuration. */
+interface SessionTerms {
+  readonly rules: SessionRules
+  readonly proof: Plugin<Arrival & Pinned, Proven>
+}
+
+interface SessionDoor {
+  /** Whose session it is, which page asks, and the session's token where something is changed. */
+  readonly changing: SessionQuestion<SignedIn>
+  /** The same without the token, for pages and forms, which have it in a field. */
+  readonly showing: SessionQuestion<SignedIn>
+}
+
 /**
- * Makes the question whose session a request comes with. A browser sends its cookie for whatever page makes it call:
- * refuses the pages of other sites with `origin_not_allowed`. Does NOT ask for the session's token.
+ * Makes the questions whose session a request comes with, first by the terms of one configuration, and again, while its
+ * answer is under way, by those in force. A browser sends its cookie for whatever page makes it call: refuses the pages of
+ * other sites with `origin_not_allowed`, and what changes something without the session's own token in `X-Csrf-Token` with
+ * `csrf_invalid`.
  */
-export const sessionHere =
-  (sessions: Sessions, rules: SessionRules, page: Plugin<Arrival, object>) =>
-  async (arrival: Arrival): Promise<SignedIn | null> => {
-    const found = await sessions.find(arrival, rules)
+export function sessionDoor(
+  sessions: Sessions,
+  page: Plugin<Arrival, object>,
+  { rules, proof }: SessionTerms,
+  rulesInForce: () => SessionRules,
+): SessionDoor {
+  const asked = async (
+    arrival: Arrival,
+    terms: SessionRules,
+    askProof: AskProof,
+  ): Promise<SignedIn | null> => {
+    const found = await sessions.find(arrival, terms, askProof)
     if (found) await page.admit(arrival)
     return found
   }
-
-/**
- * The same, and refuses what changes something without the session's own token in `X-Csrf-Token` with `csrf_invalid`.
- */
-export const sessionOf = (sessions: Sessions, rules: SessionRules, page: Plugin<Arrival, object>) => {
-  const here = sessionHere(sessions, rules, page)
-  return async (arrival: Arrival): Promise<SignedIn | null> => {
-    const found = await here(arrival)
-    if (found && !SAFE.has(arrival.method)) checkCsrf(found.session, arrival.headers['x-csrf-token'])
-    return found
+  const showing: SessionQuestion<SignedIn> = {
+    first: (arrival) => asked(arrival, rules, proof.admit),
+    again: (facts) => {
+      // That an answer is still open is no use of its session.
+      const headers = { ...facts.headers, [WATCHING]: 'yes' }
+      const still: AskProof = async (pinned) => ({
+        ...facts,
+        ...(await proof.still?.({ ...facts, ...pinned })),
+      })
+      return asked({ ...facts, headers }, rulesInForce(), still)
+    },
   }
+  const changing: SessionQuestion<SignedIn> = {
+    first: async (arrival) => {
+      const found = await showing.first(arrival)
+      if (found && !SAFE.has(arrival.method)) checkCsrf(found.session, arrival.headers['x-csrf-token'])
+      return found
+    },
+    again: showing.again,
+  }
+  return { changing, showing }
 }
 
 /** Refuses with `csrf_invalid` what is not this session's token. */

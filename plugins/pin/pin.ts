@@ -66,19 +66,29 @@ export function pin(
     if (pinned) return given(pinned, arrival, pinnedAt)
     return given(await bySpiffeId(peer, arrival.at), arrival, NEVER)
   }
+  const admit = (arrival: Arrival): Pinned | Promise<Pinned> => {
+    const { peer, at, headers } = arrival
+    if (!peer) throw missing(headers)
+    if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
+    const pinnedAt = now()
+    const found = lookup(peer.thumbprint)
+    return found && !(found instanceof Promise)
+      ? given(found, arrival, pinnedAt)
+      : later(found, arrival, peer, pinnedAt)
+  }
   return {
     name: 'pin',
-    admit: (arrival) => {
-      const { peer, at, headers } = arrival
-      if (!peer) throw missing(headers)
-      if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
-      const pinnedAt = now()
-      const found = lookup(peer.thumbprint)
-      return found && !(found instanceof Promise)
-        ? given(found, arrival, pinnedAt)
-        : later(found, arrival, peer, pinnedAt)
-    },
+    admit,
+    still: async (facts) => ofSamePrincipal(facts.principal, await admit(facts)),
   }
+}
+
+/** Refuses a certificate that stands for another principal than it did when the call began. */
+function ofSamePrincipal(before: Principal, pinned: Pinned): Pinned {
+  const { principal } = pinned
+  const isSame = principal.id === before.id && principal.ref === before.ref && principal.type === before.type
+  if (!isSame) throw new Refusal('certificate_not_pinned', CLOSE)
+  return pinned
 }
 
 /** The time that an answer of the database stands without being asked for again. ms. */
@@ -103,6 +113,8 @@ export function stillPinned(
       const found = admit(facts)
       return found instanceof Promise ? found.then(asHolder) : asHolder(found)
     },
+    // The pin itself was asked again just before.
+    still: asHolder,
   }
 }
 

@@ -54,8 +54,17 @@ export function adminSecret(source: SecretSource, throttle = new Throttle()): Pl
       throttle.failed(sender)
       throw new Refusal('admin_secret_invalid')
     },
+    still: async ({ actor }) => {
+      const { hash, disabled } = await source.stored()
+      if (disabled || !rests(actor, source.unchanged(hash))) throw new Refusal('admin_secret_invalid')
+      return {}
+    },
   }
 }
+
+/** Tells whether what let somebody in is what is stored now. */
+const rests = ({ standing }: Operating['actor'], { sql, parameters }: Assertion): boolean =>
+  standing.some((one) => one.sql === sql && one.parameters.join() === parameters.join())
 
 const throttled = (waitS: number): Refusal =>
   new Refusal('admin_throttled', { headers: { 'retry-after': String(waitS), connection: 'close' } })

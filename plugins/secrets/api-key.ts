@@ -22,14 +22,18 @@ export function apiKey(
   throttle = new Throttle(),
 ): Plugin<Arrival & { principal: Principal }, object> {
   const verifier = new SecretVerifier(1)
-  return {
-    name: 'api_key',
-    admit: ({ headers, principal }) => {
+  const asked =
+    (question: (key: string, principal: Principal) => Promise<void>) =>
+    ({ headers, principal }: Arrival & { principal: Principal }) => {
       const keys = apiKeysOf(headers)
       if (keys.length === 0) return NOTHING
-      const checked = keys.map((key) => check(key, principal, { find, verifier, throttle }))
-      return Promise.all(checked).then(() => NOTHING)
-    },
+      return Promise.all(keys.map((key) => question(key, principal))).then(() => NOTHING)
+    }
+  return {
+    name: 'api_key',
+    admit: asked((key, principal) => check(key, principal, { find, verifier, throttle })),
+    // The hash of a key is never replaced: one that has ended is not found any more.
+    still: asked(async (key, principal) => void (await ownKey(key, principal, find))),
   }
 }
 
@@ -46,21 +50,27 @@ function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHead
   return [bearer ?? '', String(header ?? '')].filter(isApiKey)
 }
 
-interface Sources {
+interface KeySources {
   readonly find: (keyId: string) => Promise<ApiKey | undefined>
   readonly verifier: SecretVerifier
   /** Counts failures by principal. */
   readonly throttle: Throttle
 }
 
-async function check(
-  key: string,
-  principal: Principal,
-  { find, verifier, throttle }: Sources,
-): Promise<void> {
+/** Finds the stored key that a text names. Refuses with `token_invalid` where it is not this principal's. */
+async function ownKey(key: string, principal: Principal, find: KeySources['find']): Promise<ApiKey> {
   const found = await find(SHAPE.exec(key)?.[1] ?? '')
   const own = found?.principalId === principal.id && found.type === principal.type
   if (!found || !own) throw new Refusal('token_invalid')
+  return found
+}
+
+async function check(
+  key: string,
+  principal: Principal,
+  { find, verifier, throttle }: KeySources,
+): Promise<void> {
+  const found = await ownKey(key, principal, find)
   if (verifier.remembers(key, found.keyHash)) return
   if (throttle.waitS(principal.id) > 0) throw new Refusal('token_invalid')
   if (await verifier.verify(key, found.keyHash)) return

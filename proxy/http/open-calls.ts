@@ -1,16 +1,14 @@
 import type { Caller, Hangup, Held } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import type { AskCallAgain } from './route.ts'
 import type { Cut } from './send.ts'
-
-/** Tells whether a call would still be allowed at this instant. */
-export type StillHolds = (at: number) => Promise<boolean>
 
 /** One request under way. */
 export interface OpenCall {
   /** Ends the request, whatever stage it is at. */
   cut(reason: Parameters<Cut>[0]): void
-  /** Set while a gated call waits for its answer, and while that streams. */
-  stillHolds: StillHolds | null
+  /** Set while a call that was let through waits for its answer, and while that streams. */
+  askAgain: AskCallAgain | null
   /** Where it stands among those under way. */
   place: number
 }
@@ -52,16 +50,26 @@ export class OpenCalls {
     for (const call of [...this.#open]) call.cut('drained')
   }
 
-  /**
-   * Ends the calls, waiting or streaming, whose principal is not the same any more, or does not hold what
-   * they need.
-   */
+  /** Ends the calls, waiting or streaming, that would be refused if they came now. `at`: ms since the epoch. */
   async cutRevoked(at: number): Promise<void> {
     await Promise.all(
       this.#open.map(async (call) => {
-        if (call.stillHolds && !(await call.stillHolds(at))) call.cut('revoked')
+        const { askAgain: asked } = call
+        // It may have ended, and another begun, while it was asked.
+        if (asked && !(await isLetThrough(asked, at)) && call.askAgain === asked) call.cut('revoked')
       }),
     )
+  }
+}
+
+/** Tells whether a call would be let through now. `at`: ms since the epoch. */
+export async function isLetThrough(ask: AskCallAgain, at: number): Promise<boolean> {
+  try {
+    await ask({ at })
+    return true
+  } catch (error) {
+    if (error instanceof Refusal) return false
+    throw error
   }
 }
 

@@ -14,7 +14,6 @@ import type {
 } from '../../plugins/plugin.ts'
 import { Refusal, refusalOf } from '../../plugins/refusal.ts'
 import type { RouteDoc } from './doc.ts'
-import type { StillHolds } from './open-calls.ts'
 import { refusalReply } from './refusal.ts'
 import type { Reply, Report } from './reply.ts'
 import type { Ending } from './send.ts'
@@ -48,11 +47,14 @@ export interface Handled extends Answered {
   readonly path: string
 }
 
+/** Asks a call again all that was asked of it, with what is so now. Rejects with a `Refusal` where it is refused now. */
+export type AskCallAgain = (now: Pick<Arrival, 'at'>) => Promise<unknown>
+
 /**
- * Told once a call is allowed, before it is acted on, with the question whether it would still be: asked
- * while the call waits and while its answer streams.
+ * Told once a call is allowed, before it is acted on, with what asks it again: while the call waits and while its answer
+ * streams.
  */
-export type OnAllowed = (stillHolds: StillHolds) => void
+export type OnAllowed = (ask: AskCallAgain) => void
 
 /**
  * A route without the surface that it belongs to: a method, a path, and the function that answers. `{name}`
@@ -94,14 +96,10 @@ export interface Ended {
 /** Renders a refusal for the callers of a route. */
 export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
 
-/** Tells whether facts that were established once hold at a later instant. */
-export type Recheck<Facts> = (facts: Facts, at: number) => Promise<boolean>
-
 interface GatedRoute<Facts extends Arrival, From extends Arrival> {
   readonly pipeline: Pipeline<Facts, From>
   readonly refuse: Refuse
   readonly recorder: Recorder<Facts>
-  readonly recheck: Recheck<Facts> | null
 }
 
 interface ForkedRoute<Facts extends Arrival> {
@@ -118,8 +116,7 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
  * plugin makes, so it cannot be mounted on a pipeline that does not gate it.
  *
  * @example
- * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds },
- * handlers.llm)
+ * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder }, handlers.llm)
  */
 export function gated<Facts extends Arrival & { granted: Granted }>(
   method: Route['method'],
@@ -151,7 +148,7 @@ export const openBranch =
     refuse: Refuse,
   ): Branch<From> =>
   (facts, onAllowed) =>
-    pass(facts, { pipeline, recorder, refuse, recheck: null }, handler, onAllowed)
+    pass(facts, { pipeline, recorder, refuse }, handler, onAllowed)
 
 /**
  * Makes an endpoint whose branch depends on the message: `pipeline` reads it, `choose` picks the branch. Only
@@ -173,7 +170,11 @@ export function forked<Facts extends Arrival>(
     const decision = await pipeline.decide(arrival, refusalsOnly)
     if (!decision.allowed) return refusedAnswer(decision, refuse)
     const { facts, settled: read } = decision
-    const answered = await choose(facts)(facts, onAllowed)
+    const { askAgain } = pipeline
+    // The branch is asked with what the reading of the message gives now.
+    const answered = await choose(facts)(facts, (ask) =>
+      onAllowed(async (now) => ask(askAgain ? await askAgain({ ...facts, ...now }) : now)),
+    )
     const settled: Settling = (settlement, onFault) => {
       answered.settled(settlement, onFault)
       read(settlement, onFault)
@@ -208,7 +209,7 @@ const UNRECORDED: Recorder<Arrival> = {
 
 async function pass<Facts extends Arrival, From extends Arrival>(
   known: From,
-  { pipeline, recorder, refuse, recheck }: GatedRoute<Facts, From>,
+  { pipeline, recorder, refuse }: GatedRoute<Facts, From>,
   handler: Handler<Facts>,
   onAllowed: OnAllowed,
 ): Promise<Answered> {
@@ -216,7 +217,8 @@ async function pass<Facts extends Arrival, From extends Arrival>(
   if (!decision.allowed) return refusedAnswer(decision, refuse)
   const { facts, receipt, settled } = decision
   const answered = { receipt, settled, ...callerOf(decision) }
-  if (recheck) onAllowed((at) => recheck(facts, at))
+  const { askAgain } = pipeline
+  onAllowed(async (now) => askAgain?.({ ...facts, ...now }))
   try {
     const reply = await handler(facts)
     countWhole(reply, facts)

@@ -9,10 +9,10 @@ import type { Logs } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { arrive, type Router, splitTarget } from './arrival.ts'
 import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
-import { type Budget, CallHangup, type Drain, type OpenCall, type StillHolds } from './open-calls.ts'
+import { type Budget, CallHangup, type Drain, isLetThrough, type OpenCall } from './open-calls.ts'
 import { refusalReply, refusalReport } from './refusal.ts'
 import type { Report } from './reply.ts'
-import { type Ended, type Handled, printReceipt } from './route.ts'
+import { type AskCallAgain, type Ended, type Handled, printReceipt } from './route.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
 /** The router in force at a listener. A reload swaps it for the next request. */
@@ -55,9 +55,9 @@ class Call implements OpenCall, CallAuthority {
   readonly #res: ServerResponse
   readonly #options: ServeOptions
   readonly #hangup = new CallHangup()
-  stillHolds: StillHolds | null = null
+  askAgain: AskCallAgain | null = null
   place = -1
-  #allowed: StillHolds | null = null
+  #allowed: AskCallAgain | null = null
   /** The changes of what decisions are made by, when it arrived or was asked about last. */
   #moves: number
   #stream: Cut | null = null
@@ -101,7 +101,7 @@ class Call implements OpenCall, CallAuthority {
         handled = refused(arrive(incoming), error, unsound === null ? 'router' : 'framing')
       }
       // What has its answer waits for nothing any more; a stream is asked again when it begins.
-      this.stillHolds = null
+      this.askAgain = null
       if (!req.complete) discard(req)
       const headers = headersOf(handled, req, drain.draining)
       let ending: Ending
@@ -129,18 +129,19 @@ class Call implements OpenCall, CallAuthority {
   async confirm(): Promise<void> {
     // Read first: what changes while it is asked is asked about again.
     const { count } = this.#options.moves
-    if (!(await this.#allowed?.(this.#options.clock()))) throw new Refusal('authority_revoked')
+    const at = this.#options.clock()
+    if (!this.#allowed || !(await isLetThrough(this.#allowed, at))) throw new Refusal('authority_revoked')
     this.#moves = count
   }
 
-  readonly #onAllowed = (stillHolds: StillHolds): void => {
-    this.#allowed = stillHolds
-    this.stillHolds = stillHolds
+  readonly #onAllowed = (ask: AskCallAgain): void => {
+    this.#allowed = ask
+    this.askAgain = ask
   }
 
   readonly #onStream = (cut: Cut): void => {
     this.#stream = cut
-    this.stillHolds = this.#allowed
+    this.askAgain = this.#allowed
   }
 
   /**

@@ -41,7 +41,7 @@ const clocks = { clock: Date.now, monotonic }
 const services = await openServices(dataDirectory, createLogs(settings.logLevel), clocks, {
   env: process.env,
 })
-const p = pipelines({ configuration, ...services.plugins, mcp: services.mcp })
+const p = pipelines({ configuration, inForce: () => configuration, ...services.plugins, mcp: services.mcp })
 const routes = router(onSurface('llm', [routeOf(process.argv[2] ?? '')]))
 const { drain, metrics, logs, outcomes, upstream } = services
 const handle = serve({
@@ -98,6 +98,6 @@ function pinned(): BareRoute {
 function gate(recorder: Recorder<Arrival & Recorded>): BareRoute {
   const endpoint = ENDPOINTS.find(({ path }) => path === PATH)
   if (!endpoint) throw new Error(`the gateway has no route ${PATH}`)
-  const route = { pipeline: p.llm(endpoint), recorder, recheck: p.stillHolds }
+  const route = { pipeline: p.llm(endpoint), recorder }
   return gated('POST', PATH, route, () => REPLY)
 }

@@ -1,6 +1,6 @@
 import type { Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { AccessToken, Demand, Principal, ToolCall } from '../../../plugins/facts.ts'
+import type { AccessToken, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -11,11 +11,10 @@ import { type HeaderParam, headerParamFault } from '../pinning/header-params.ts'
 import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { compileSmall, NOT_CHECKED, quickFault } from '../schema/check.ts'
-import { isUsable, type PinnedTool } from '../state/registry.ts'
+import { isUsable, type PinnedTool, type Registry } from '../state/registry.ts'
 import { type RequestStates, type StateOwner, stateRefused } from '../state/request-state.ts'
-import type { ReachingCall } from './demand-now.ts'
+import type { McpTarget } from './demand-now.ts'
 import type { LargeParams } from './large-params.ts'
-import type { McpTarget } from './target.ts'
 
 interface Asking {
   readonly token: AccessToken | null
@@ -33,7 +32,9 @@ interface Called extends Arrival, Asking {
  * arguments fit it (`mcp_params_invalid`), and so do the headers that repeat them (`mcp_header_mismatch`).
  * Waits only where the schema or the arguments are large, or the schema was not seen lately.
  */
-export const mcpTool: Plugin<Called, { headerParams: readonly HeaderParam[] }> = {
+export const mcpTool = (
+  registry: Pick<Registry, 'current' | 'tool'>,
+): Plugin<Called, { headerParams: readonly HeaderParam[] }> => ({
   name: 'mcp_tool',
   admit: (facts) => {
     const { target } = facts.granted
@@ -46,7 +47,15 @@ export const mcpTool: Plugin<Called, { headerParams: readonly HeaderParam[] }> =
       ? definition.then((known) => checked(facts, known))
       : checked(facts, definition)
   },
-}
+  still: async ({ granted: { target } }) => {
+    if (target.kind !== 'tool') return {}
+    const { resource: before, tool: called } = target.pinned
+    const resource = await registry.current(before)
+    const now = resource && (await registry.tool(resource, called.name))
+    if (!now?.tool || !isUsable(now.resource, now.tool)) throw quarantined(target.pinned)
+    return {}
+  },
+})
 
 type Checked = Pick<PinnedDefinition, 'digest' | 'text' | 'inputSchema' | 'headerParams'>
 
@@ -145,11 +154,4 @@ export function stateOwnerOf(principal: Principal, message: McpMessage, to: Dest
 export function subjectOf({ params: { name, uri } }: McpMessage, to: Destination): string | null {
   const own = to.name ?? name ?? uri
   return typeof own === 'string' ? own : null
-}
-
-/** Returns the one resource that a target reaches, or null where it is several, or none. */
-export function reachedBy(target: McpTarget, demand: Demand): ReachingCall | null {
-  if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
-  if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }
-  return target.kind === 'answer' ? target.request : null
 }

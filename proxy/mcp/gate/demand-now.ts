@@ -2,7 +2,12 @@ import { capabilityOf, demandedByTool } from '../../../db/audit/authority/rule.t
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Demand, Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { HTTP_GET_TOOL } from '../http-get/tool.ts'
+import type { FarRequest } from '../state/far-requests.ts'
 import type { PinnedTool, Registry } from '../state/registry.ts'
+import type { ServerRequest } from '../state/server-requests.ts'
+
+export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
 /** A granted call, by the resource that it reaches. */
 export interface ReachingCall {
@@ -58,4 +63,42 @@ export async function demandNow(
   const now = await callNow(sources, principal, call)
   if (!now?.stands) throw new Refusal('mcp_not_bound')
   return now.demand
+}
+
+/** The work that a message asks for. Given by `mcp_target`. */
+export type McpTarget =
+  | { readonly kind: 'list_tools' }
+  | { readonly kind: 'aggregate'; readonly member: string }
+  | { readonly kind: 'built_in' }
+  | { readonly kind: 'tool'; readonly pinned: PinnedTool }
+  /** `name`: the upstream's own, where the caller's is another one. */
+  | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
+  | Readonly<{ kind: 'answer'; request: ServerRequest | FarRequest; id: string; resource: McpResource }>
+
+/** What the operators' file says of tools. */
+export interface McpRules {
+  /** True: the built-in tool exists. */
+  readonly httpGet: boolean
+  /** `enforce_tools_call`: every call of a tool also demands `mcp.tools.call` (spec §2.3). */
+  readonly enforced: boolean
+}
+
+/** States what a target demands now, by the configuration in force. Refuses with `mcp_tool_unknown` or `mcp_not_bound`. */
+export async function demandStill(
+  target: McpTarget,
+  demand: Demand,
+  principal: Principal,
+  { registry, httpGet, enforced }: McpRules & Pick<DemandSources, 'registry'>,
+): Promise<Demand> {
+  if (target.kind === 'built_in' && !httpGet) throw new Refusal('mcp_tool_unknown')
+  if (target.kind === 'built_in') return { ...demand, demanded: demandedByTool(HTTP_GET, enforced) }
+  const reached = reachedBy(target, demand)
+  return reached ? demandNow({ registry, enforced }, principal, reached) : demand
+}
+
+/** Returns the one resource that a target reaches, or null where it is several, or none. */
+function reachedBy(target: McpTarget, demand: Demand): ReachingCall | null {
+  if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
+  if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }
+  return target.kind === 'answer' ? target.request : null
 }

@@ -53,6 +53,11 @@ export function mcpDoor(registry: Registry): Plugin<Needs, DoorFound> {
         return upon(registry.binding(principal, resource), (binding) => ({ door: { resource, binding } }))
       })
     },
+    still: async ({ door, principal }) => {
+      if (!door) return NOWHERE
+      const resource = await registry.current(door.resource)
+      return resource ? { door: { resource, binding: await registry.binding(principal, resource) } } : NOWHERE
+    },
   }
 }
 
@@ -68,6 +73,8 @@ export function mcpResourcePath(sessions: Sessions): Plugin<Needs & DoorFound, R
       const pathResource = openDoor(facts)
       return upon(sessionOf(sessions, facts, pathResource), (session) => ({ pathResource, session }))
     },
+    // Its session is the caller's own: nobody else ends it.
+    still: (facts) => ({ pathResource: openDoor(facts) }),
   }
 }
 

@@ -14,7 +14,6 @@ import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { SMALL } from '../aside/aside.ts'
-import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { canonicalText } from '../protocol/json-text.ts'
 import {
   argumentsOf,
@@ -27,24 +26,12 @@ import {
   recordableName,
 } from '../protocol/message.ts'
 import { METHODS } from '../protocol/methods.ts'
-import type { FarRequest, FarRequests } from '../state/far-requests.ts'
-import { type PinnedTool, type Registry, type SoughtTool, upon } from '../state/registry.ts'
-import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
-import { callNow } from './demand-now.ts'
+import type { FarRequests } from '../state/far-requests.ts'
+import { type Registry, type SoughtTool, upon } from '../state/registry.ts'
+import type { ServerRequests } from '../state/server-requests.ts'
+import { callNow, demandStill, HTTP_GET, type McpRules, type McpTarget } from './demand-now.ts'
 import { type Door, type DoorFound, type ResourcePath, reachedAt } from './endpoint.ts'
 import { type LargeParams, readLargeParams } from './large-params.ts'
-
-export const HTTP_GET = String(HTTP_GET_TOOL.name)
-
-/** The work that a message asks for. Given by `mcp_target`. */
-export type McpTarget =
-  | { readonly kind: 'list_tools' }
-  | { readonly kind: 'aggregate'; readonly member: string }
-  | { readonly kind: 'built_in' }
-  | { readonly kind: 'tool'; readonly pinned: PinnedTool }
-  /** `name`: the upstream's own, where the caller's is another one. */
-  | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
-  | Readonly<{ kind: 'answer'; request: ServerRequest | FarRequest; id: string; resource: McpResource }>
 
 interface Needs extends Arrival, ResourcePath, DoorFound, JsonBody {
   readonly principal: Principal
@@ -88,6 +75,12 @@ export function mcpTarget(sources: TargetSources): Plugin<Needs, Found> {
   return {
     name: 'mcp_target',
     admit: (facts) => upon(aimOf(facts, sources), (aim) => withParams(facts, aim)),
+    still: async ({ principal, aimed, demand }) => {
+      if ('refusal' in aimed) throw aimed.refusal
+      return {
+        demand: await demandStill(aimed.target, demand, principal, { ...sources, ...sources.inForce() }),
+      }
+    },
   }
 }
 
@@ -165,15 +158,13 @@ function canonicalOf(args: Members, commitments: Commitments): Canonical {
   }
 }
 
-export interface TargetSources {
+export interface TargetSources extends McpRules {
   readonly registry: Registry
   readonly serverRequests: Pick<ServerRequests, 'find'>
   /** The requests that wait at other processes; absent where there are none. */
   readonly farRequests?: Pick<FarRequests, 'find'> | undefined
-  /** True: the built-in tool exists. */
-  readonly httpGet: boolean
-  /** `enforce_tools_call`: every call of a tool also demands `mcp.tools.call` (spec §2.3). */
-  readonly enforced: boolean
+  /** The same as the configuration in force says it, for calls that another one has let through. */
+  readonly inForce: () => McpRules
 }
 
 function aimOf(facts: Needs, sources: TargetSources): Aim | Promise<Aim> {

@@ -31,8 +31,10 @@ export interface Mapping {
 export function mappingOf(oidc: OidcOptions | undefined): Mapping {
   const entries = new Map(Object.entries(oidc?.map ?? {}))
   const targets = [...entries.values()]
+  // All that a sign-in was judged by: where any of it is another one, so is the mark, and the session ends.
+  const terms = [oidc?.issuer, oidc?.client_id, oidc?.claim, oidc?.acr_values, oidc?.amr_values]
   const mark = (value: string, target: string): string =>
-    hash('sha256', JSON.stringify([oidc?.issuer, oidc?.client_id, oidc?.claim, value, target]))
+    hash('sha256', JSON.stringify([...terms, oidc?.require_email_verified, value, target]))
   return {
     marks: new Set([...entries].map(([value, target]) => mark(value, target))),
     of: (values) => {

@@ -12,6 +12,7 @@ export function constrained(mode: DpopMode, over: Partial<DpopSources> = {}): Dp
     nonces: new Nonces(Buffer.alloc(32, 7)),
     baseUrls: () => [BASE_URL],
     tokens: { isOurs: () => false, verify: () => Promise.reject(new Refusal('token_invalid')) },
+    inForce: () => ({ mode, noDowngrade: false, ...over }),
     ...over,
   }
 }
