@@ -238,12 +238,9 @@ export function promptOf({ method, params }: McpMessage): string | null {
   if (isObject(ref) && ref.type === 'ref/prompt') return nameOf(ref.name)
   if (!isObject(ref) || ref.type !== 'ref/resource')
     throw paramsInvalid('ref must name a prompt or a resource.')
-  uriOf(typeof ref.uri === 'string' ? ref.uri.replace(EXPRESSION, 'x') : ref.uri)
+  uriOf(ref.uri, true)
   return null
 }
-
-/** An expression of a template (RFC 6570 §2): it may stand wherever a letter may. */
-const EXPRESSION = /\{[^{}]*\}/g
 
 /** Reads the name of a tool or a prompt. */
 export function nameOf(name: unknown): string {
@@ -251,15 +248,17 @@ export function nameOf(name: unknown): string {
   throw paramsInvalid('name must be a string of 1 to 256 characters.')
 }
 
+const MAX_URI = 8_192
+/** An expression of a template (RFC 6570 §2): it may stand wherever a letter may. */
+const EXPRESSION = /\{[^{}]*\}/g
+
 /** Checks the URI of a resource: a rule judges it as it is written, and a server acts on its normal form. */
-function uriOf(uri: unknown): void {
+function uriOf(uri: unknown, isTemplate = false): void {
   if (typeof uri !== 'string' || uri === '' || uri.length > MAX_URI || !uri.isWellFormed())
     throw paramsInvalid(`uri must be a string of 1 to ${MAX_URI} characters.`)
-  const fault = uriFault(uri)
+  const fault = uriFault(isTemplate ? uri.replace(EXPRESSION, 'x') : uri)
   if (fault !== null) throw paramsInvalid(`uri ${fault}. Send it in its normal form (RFC 3986 §6.2.2).`)
 }
-
-const MAX_URI = 8_192
 
 /** Reads the arguments of a tool's call; empty where there are none. */
 export function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> {
