@@ -149,6 +149,11 @@ export const REASONS = {
     400,
     'This sign-in was not begun in this browser, or took too long. Begin again.',
   ),
+  sign_in_throttled: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'This operator has signed in too often. Wait a minute.',
+  },
   sign_in_refused: forbidden('This sign-in is refused. Ask whoever runs this gateway.'),
   sign_in_unavailable: overloaded('The identity provider cannot be asked now. Try again in a minute.'),
   logout_token_invalid: invalid(400, 'The logout token does not hold.'),

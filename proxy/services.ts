@@ -44,7 +44,9 @@ import { Catalogue } from './llm/catalogue.ts'
 import { openUpstream, type Upstream } from './llm/upstream/client.ts'
 import { type IdempotencyKeys, idempotencyKeys } from './llm/upstream/idempotency-keys.ts'
 import { type Mcp, openMcp } from './mcp/mcp.ts'
+import { FairLine } from './operators/oidc/fair-line.ts'
 import { openSessions } from './operators/sessions/open.ts'
+import { signInQuota } from './operators/sessions/quota.ts'
 import type { SigningIn } from './operators/signing-in.ts'
 import type { PipelineSources } from './pipelines.ts'
 import { LogKeys, openTree } from './proofs/log-keys.ts'
@@ -114,7 +116,7 @@ export interface Services {
   /** How the names of the identity provider are looked up, whichever configuration is in force. */
   readonly identityProviderNames: KeptNames
   /** Of sign-ins by the identity provider, whichever configuration is in force. */
-  readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows'>
+  readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
@@ -249,7 +251,12 @@ export async function openServices(
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new Renewals(monotonic),
     setup: new Setup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
-    signInThrottles: { wrongCodes: throttle('wrong-code'), refusedRows: new Throttle(monotonic) },
+    signInThrottles: {
+      wrongCodes: throttle('wrong-code'),
+      refusedRows: new Throttle(monotonic),
+      exchanges: new FairLine(),
+      signIns: signInQuota(monotonic, () => disk.low, database.notices),
+    },
     upstream: openUpstream({ names: new KeptNames({ servers: nameServers }) }),
     nameServers,
     identityProviderNames: new KeptNames({ servers: nameServers }),

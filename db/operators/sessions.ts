@@ -1,4 +1,4 @@
-import { sql } from 'kysely'
+import { type ExpressionBuilder, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { Schema } from '../schema.ts'
 import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
@@ -25,25 +25,62 @@ export async function findSession(db: Database, digest: string): Promise<StoredS
   return sessions(db).where('s.id_sha256', '=', digest).executeTakeFirst()
 }
 
-/** The sessions that are listed at once. */
-const LISTED = 500
-
-/** Lists the sessions, newest first. `of`: of that operator alone; null: those by the secret. */
-export async function listSessions(
-  db: Database,
-  of?: { readonly principalId: string | null },
-): Promise<readonly StoredSession[]> {
-  const all = sessions(db).orderBy('s.created_at', 'desc').orderBy('s.id_sha256').limit(LISTED)
-  if (of === undefined) return all.execute()
-  const { principalId } = of
-  const own =
-    principalId === null ? all.where('s.via', '=', 'secret') : all.where('s.principal_id', '=', principalId)
-  return own.execute()
+/** Whose sessions: an operator's by its id; null: those by the secret, which are nobody's in particular. */
+export interface SessionOwner {
+  readonly principalId: string | null
 }
+
+/** The sessions that one operator has at most; those by the secret count as one operator's. */
+export const MAX_SESSIONS = 20
+/** The sessions that are shown at once. For showing alone: whatever acts on sessions does so by a condition. */
+const MAX_SHOWN = 500
+
+/** Lists sessions, newest first. `of`: of that operator alone. */
+export async function listSessions(db: Database, of?: SessionOwner): Promise<readonly StoredSession[]> {
+  const all = sessions(db).orderBy('s.created_at', 'desc').orderBy('s.id_sha256').limit(MAX_SHOWN)
+  return (of === undefined ? all : all.where(isOf(of))).execute()
+}
+
+const isOf =
+  ({ principalId }: SessionOwner) =>
+  (row: ExpressionBuilder<{ s: Schema['operator_sessions'] }, 's'>) =>
+    principalId === null ? row('s.via', '=', 'secret') : row('s.principal_id', '=', principalId)
 
 /** Finds the sessions whose digests begin so: lower-case hex, which holds no character of LIKE's. */
 export async function sessionsNamed(db: Database, prefix: string): Promise<readonly StoredSession[]> {
-  return sessions(db).where('s.id_sha256', 'like', `${prefix}%`).limit(LISTED).execute()
+  return sessions(db).where('s.id_sha256', 'like', `${prefix}%`).execute()
+}
+
+/** Finds the digests of those that a new session of that operator leaves no room for: {@link MAX_SESSIONS} at most of them. */
+export async function sessionsBeyond({ kysely }: Database, owner: SessionOwner): Promise<readonly string[]> {
+  const rows = await kysely
+    .selectFrom('operator_sessions as s')
+    .select('s.id_sha256')
+    .where(isOf(owner))
+    .orderBy('s.created_at', 'desc')
+    .orderBy('s.id_sha256')
+    .offset(MAX_SESSIONS - 1)
+    .limit(MAX_SESSIONS)
+    .execute()
+  return rows.map(({ id_sha256: digest }) => digest)
+}
+
+/** Ends all sessions of an operator but this one and the newest others, {@link MAX_SESSIONS} together. May change no row. */
+export function endOldestSessions({ kysely }: Database, owner: SessionOwner, digest: string): Statement {
+  const others = kysely
+    .selectFrom('operator_sessions as s')
+    .select('s.id_sha256')
+    .where(isOf(owner))
+    .where('s.id_sha256', '!=', digest)
+  const newest = others
+    .orderBy('s.created_at', 'desc')
+    .orderBy('s.id_sha256')
+    .limit(MAX_SESSIONS - 1)
+  const query = kysely
+    .deleteFrom('operator_sessions')
+    .where('id_sha256', 'in', others)
+    .where('id_sha256', 'not in', newest)
+  return statementOf(query.compile())
 }
 
 /** What a logout of the identity provider names: a person, one of its sessions there, or both. */
@@ -53,16 +90,36 @@ export interface ProviderLogout {
   readonly providerSession: string | null
 }
 
-/** Finds the sessions that a logout is about. */
+/** Finds the sessions that a logout is about: the newest {@link MAX_SHOWN}, and the number of all. */
 export async function sessionsOfLogout(
   db: Database,
-  { issuer, subject, providerSession }: ProviderLogout,
-): Promise<readonly StoredSession[]> {
-  let query = sessions(db).where('s.issuer', '=', issuer).limit(LISTED)
-  if (subject !== null) query = query.where('s.subject', '=', subject)
-  if (providerSession !== null) query = query.where('s.provider_session', '=', providerSession)
-  return subject === null && providerSession === null ? [] : query.execute()
+  logout: ProviderLogout,
+): Promise<{ readonly newest: readonly StoredSession[]; readonly total: number }> {
+  const { total } = await db.kysely
+    .selectFrom('operator_sessions as s')
+    .select(({ fn }) => fn.countAll().as('total'))
+    .where(isAbout(logout))
+    .executeTakeFirstOrThrow()
+  const newest = sessions(db).where(isAbout(logout)).orderBy('s.created_at', 'desc').limit(MAX_SHOWN)
+  return { newest: await newest.execute(), total: Number(total) }
 }
+
+/** Ends all sessions that a logout is about, however many they are. May change no row. */
+export function endSessionsOfLogout({ kysely }: Database, logout: ProviderLogout): Statement {
+  const all = kysely.selectFrom('operator_sessions as s').select('s.id_sha256').where(isAbout(logout))
+  return statementOf(kysely.deleteFrom('operator_sessions').where('id_sha256', 'in', all).compile())
+}
+
+/** A logout that names neither a person nor a session is about none. */
+const isAbout =
+  ({ issuer, subject, providerSession }: ProviderLogout) =>
+  (row: ExpressionBuilder<{ s: Schema['operator_sessions'] }, 's'>) => {
+    const named = [
+      ...(subject === null ? [] : [row('s.subject', '=', subject)]),
+      ...(providerSession === null ? [] : [row('s.provider_session', '=', providerSession)]),
+    ]
+    return row.and([row('s.issuer', '=', issuer), ...(named.length === 0 ? [row.lit(false)] : named)])
+  }
 
 function sessions({ kysely }: Database) {
   return kysely

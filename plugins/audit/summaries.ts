@@ -28,8 +28,8 @@ export interface RefusalKind {
 export interface RepeatedRefusal extends RefusalKind {
   readonly refusedBy: string
   readonly requiredCapability: string | null
-  /** What it was judged by. */
-  readonly authority: JsonObject
+  /** What it was judged by; null where it was refused for no want of authority. */
+  readonly authority: JsonObject | null
   readonly requestId: string
   /** ms since the epoch. */
   readonly at: number
@@ -153,7 +153,7 @@ export class RefusalSummaries {
 const NOTHING = '0'.repeat(64)
 
 function summaryOf(kind: Kind, refusal: RepeatedRefusal): Summary {
-  const told = kind.principal ? JSON.stringify(refusal.authority) : ''
+  const told = kind.principal && refusal.authority ? JSON.stringify(refusal.authority) : ''
   const key = kind.open.has(told) || kind.open.size < MAX_AUTHORITIES ? told : ''
   const known = kind.open.get(key)
   if (known) return known

@@ -12,7 +12,7 @@ interface Count {
   readonly until: number
 }
 
-/** The number of which a process tells the others once: it may be wrong by fewer for each of them. */
+/** The number of which a process tells the others once, unless it is said: it may be wrong by fewer for each of them. */
 const TOLD = 10
 
 /** Counts what each principal takes over a fixed minute. Lost with the process. */
@@ -20,16 +20,23 @@ export class Quota {
   readonly #now: Monotonic
   readonly #most: () => number
   readonly #tell: (principalId: string) => void
+  readonly #told: number
   readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
 
   /**
-   * `most`: what one principal may take in a minute, as of now. `tell` is told of each tenth that one takes here: for
+   * `most`: what one principal may take in a minute, as of now. `tell` is told of each `told`th that one takes here: for
    * the other processes of a service, which are to call {@link heard}.
    */
-  constructor(now: Monotonic, most: () => number, tell: (principalId: string) => void = () => {}) {
+  constructor(
+    now: Monotonic,
+    most: () => number,
+    tell: (principalId: string) => void = () => {},
+    told = TOLD,
+  ) {
     this.#now = now
     this.#most = most
     this.#tell = tell
+    this.#told = told
   }
 
   /** Takes one. Returns 0, or the seconds to wait where there are none left. */
@@ -38,14 +45,14 @@ export class Quota {
     const { taken, own, until } = this.#countOf(principalId, at)
     if (taken >= this.#most()) return Math.ceil((until - at) / 1000)
     this.#counts.set(principalId, { taken: taken + 1, own: own + 1, until })
-    if ((own + 1) % TOLD === 0) this.#tell(principalId)
+    if ((own + 1) % this.#told === 0) this.#tell(principalId)
     return 0
   }
 
   /** Counts what a principal has taken at another process. */
   heard(principalId: string): void {
     const { taken, ...count } = this.#countOf(principalId, this.#now())
-    this.#counts.set(principalId, { ...count, taken: taken + TOLD })
+    this.#counts.set(principalId, { ...count, taken: taken + this.#told })
   }
 
   #countOf(principalId: string, at: number): Count {

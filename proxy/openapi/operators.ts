@@ -56,6 +56,7 @@ export const SIGN_IN = described(
   'body_too_large',
   'admin_secret_invalid',
   'admin_throttled',
+  'sign_in_throttled',
   'overloaded',
 )
 
@@ -70,6 +71,7 @@ export const SIGN_IN_BY_CERTIFICATE = described(
   },
   ...KNOWN,
   ...BODY,
+  'sign_in_throttled',
   'sign_in_refused',
 )
 
@@ -120,7 +122,7 @@ export const CALLBACK = described(
     answers: { 200: page('Signed in. The page leads on.', COOKIE) },
   },
   'not_found',
-  'admin_throttled',
+  'sign_in_throttled',
   'sign_in_not_begun',
   'sign_in_refused',
   'sign_in_unavailable',

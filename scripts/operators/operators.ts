@@ -31,13 +31,27 @@ export async function operators(call: Call): Promise<readonly ShownOperator[]> {
 export async function operatorNamed(call: Call, name: string): Promise<ShownOperator> {
   const all = await operators(call)
   const found = all.find((one) => one.operator_name === name || one.principal_id === name)
-  if (found) return found
+  const known = found ?? (await unlisted(call, name, all))
+  if (known) return known
   const near = nearestName(
     name,
     all.map((one) => one.operator_name),
   )
   const hint = near === undefined ? 'there is none yet' : `did you mean ${near}?`
   throw new Error(`there is no operator of the name ${JSON.stringify(name)}: ${hint}`)
+}
+
+/** Asks for an operator by its id: the list, which is for showing, may end before it. */
+async function unlisted(
+  call: Call,
+  name: string,
+  [any]: readonly ShownOperator[],
+): Promise<ShownOperator | null> {
+  const id = name.includes('::') ? name : any?.principal_id.replace(/[^:]+$/, name)
+  if (id === undefined) return null
+  const { status, body } = await call('GET', `${OPERATORS}/${encodeURIComponent(id)}`)
+  // The admin API's own shape, as above.
+  return status === 200 ? (body as ShownOperator) : null
 }
 
 /** The set that `--role` or `--caps` says. Undefined where neither does. Throws one sentence. */

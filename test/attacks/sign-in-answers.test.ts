@@ -1,4 +1,5 @@
 import t from 'tap'
+import { FairLine } from '../../proxy/operators/oidc/fair-line.ts'
 import { isNobody, spoiledStage } from '../support/oidc/attempts.ts'
 import { Browser, signedIn } from '../support/oidc/sign-in.ts'
 import type { Spoiled } from '../support/oidc/spoiled-provider.ts'
@@ -134,18 +135,64 @@ await t.test('a sign-in that took longer than ten minutes is no more', async (t)
   await isNobody(t, { browser, last: await browser.callback(back) }, 400, 'too late')
 })
 
-await t.test('wrong codes are guessed at a walk: after ten the sender waits', async (t) => {
-  const { provider, gateway, pass } = await spoiledStage(t)
-  const spoiled: Spoiled = { callback: (query) => query.set('code', 'a guess') }
-  provider.spoiled = spoiled
-  for (let guess = 0; guess < 10; guess += 1)
-    t.equal((await new Browser(gateway).signIn('alice')).status, 403)
-  const asked = provider.asked.get('/token')
-  const { status, headers } = await new Browser(gateway).signIn('alice')
-  t.equal(status, 429)
-  t.ok(Number(headers['retry-after']) > 0)
-  t.equal(provider.asked.get('/token'), asked, 'and the provider is not asked')
-  provider.spoiled = {}
-  pass(MINUTE_MS)
-  t.ok((await signedIn(gateway, 'alice')).session)
+await t.test(
+  'H9 wrong codes are counted by sign-in: after ten it is over, and nobody else waits',
+  async (t) => {
+    const { provider, gateway } = await spoiledStage(t)
+    const [mallory, alice] = [new Browser(gateway), new Browser(gateway)]
+    const hers = await alice.atProvider(await alice.start(), 'alice')
+    const back = await mallory.atProvider(await mallory.start(), 'mallory')
+    const good = back.searchParams.get('code') ?? ''
+    back.searchParams.set('code', 'a guess')
+    for (let guess = 0; guess < 10; guess += 1) t.equal((await mallory.callback(back)).status, 403)
+    const asked = provider.asked.get('/token')
+    back.searchParams.set('code', good)
+    await isNobody(
+      t,
+      { browser: mallory, last: await mallory.callback(back) },
+      400,
+      'the eleventh, a good one',
+    )
+    t.equal(provider.asked.get('/token'), asked, 'and the provider is not asked')
+    t.equal((await alice.callback(hers)).status, 200, 'of the same address')
+
+    // Nor by beginning again and again: each of these is one wrong code of a sign-in of its own.
+    provider.spoiled = { callback: (query) => query.set('code', 'a guess') }
+    for (let guess = 0; guess < 11; guess += 1)
+      t.equal((await new Browser(gateway).signIn('alice')).status, 403)
+    provider.spoiled = {}
+    t.ok((await signedIn(gateway, 'alice')).session)
+  },
+)
+
+await t.test('H9 a flood of codes waits for itself: another sender has its turn next', async (t) => {
+  const line = new FairLine()
+  const done: string[] = []
+  const ends: (() => void)[] = []
+  const one = (sender: string): Promise<void> =>
+    line.run(sender, async () => {
+      await new Promise<void>((resolve) => ends.push(resolve))
+      done.push(sender)
+    })
+  const flood = Array.from({ length: 48 }, () => one('mallory'))
+  await one('mallory').then(
+    () => t.fail('one more is let in'),
+    (error: unknown) =>
+      t.match(error, { reason: 'sign_in_unavailable' }, 'beyond what one sender may have waiting'),
+  )
+  const honest = one('alice')
+  t.equal(ends.length, 32, 'at once')
+  ends[0]?.()
+  await flood[0]
+  ends[1]?.()
+  await flood[1]
+  t.equal(ends.length, 34)
+  ends[33]?.()
+  await honest
+  t.same(done, ['mallory', 'mallory', 'alice'], 'after one of the flood, not after all')
+  for (let next = 2; next < 50; next += 1) {
+    ends[next]?.()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  await Promise.all(flood)
 })

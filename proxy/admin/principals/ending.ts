@@ -6,8 +6,8 @@ import { instant } from '../shapes.ts'
 /** The time before its end from which on a certificate is renewed. ms. */
 const SOON_MS = 30 * 86_400_000
 const MOST = 50
-/** Those that are looked at: SVIDs that live for hours are left out. */
-const LOOKED_AT = 200
+/** Those that are read at once. */
+const PAGE = 200
 
 /** Whether a certificate ends within 30 days, or has ended. `end`: RFC 3339; null where there is none. */
 export const endsSoon = (end: string | null, now: number): boolean =>
@@ -35,9 +35,14 @@ export const listEnding = operation({
   status: 200,
   reasons: [],
   run: async ({ database }, _input, { at }) => {
-    const found = await endingPins(database, at + SOON_MS, LOOKED_AT)
+    const found: EndingPin[] = []
+    // However many SVIDs live for hours only: none of them hides a certificate that somebody must renew.
+    for (let read = PAGE, offset = 0; read === PAGE && found.length < MOST; offset += PAGE) {
+      const page = await endingPins(database, at + SOON_MS, PAGE, offset)
+      found.push(...page.filter((one) => !isRenewedByItself(one, at)))
+      read = page.length
+    }
     const value = found
-      .filter((one) => !isRenewedByItself(one, at))
       .slice(0, MOST)
       .map(({ principal_type, principal_id, name, display_name, enrollment_method: method, not_after }) => ({
         ...{ principal_type, principal_id, svid: method === 'spiffe', cert_not_after: not_after },
@@ -47,13 +52,13 @@ export const listEnding = operation({
   },
 })
 
-type Found = Awaited<ReturnType<typeof endingPins>>[number]
+type EndingPin = Awaited<ReturnType<typeof endingPins>>[number]
 
 const isRenewedByItself = (
   {
     enrollment_method: method,
     not_before: start,
     not_after: end,
-  }: Pick<Found, 'enrollment_method' | 'not_before' | 'not_after'>,
+  }: Pick<EndingPin, 'enrollment_method' | 'not_before' | 'not_after'>,
   at: number,
 ): boolean => method === 'spiffe' && Date.parse(end) > at && Date.parse(end) - Date.parse(start) < SOON_MS

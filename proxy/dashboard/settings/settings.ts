@@ -9,7 +9,7 @@ import { modesCard } from './modes.ts'
 export const settingsPage: Page = async ({ context, inForce }, facts) => {
   const { at } = facts
   const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
-  const { value } = await perform(OPERATIONS.sessions.list, context, {}, facts)
+  const { value } = await perform(OPERATIONS.sessions.list, context, { query: {} }, facts)
   const { value: organisation } = await perform(OPERATIONS.organisation.show, context, {}, facts)
   const isFixed = organisation.organisation_fixed_by !== null && organisation.trust_domain_fixed_by !== null
   const canBeNamed = !organisation.answered && !isFixed && may(facts, 'admin.settings')

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { decodeJwt, type JWTPayload } from 'jose'
 import { LedgerError } from '../../../db/audit/entry.ts'
 import { isObject } from '../../../db/json.ts'
-import { endSession, type StoredSession, sessionsOfLogout } from '../../../db/operators/sessions.ts'
+import { endSessionsOfLogout, type StoredSession, sessionsOfLogout } from '../../../db/operators/sessions.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { isReplay } from '../../../plugins/dpop/single-use.ts'
@@ -96,15 +96,17 @@ async function end(
   logout: Logout,
   { id, at }: Pick<Arrival, 'id' | 'at'>,
 ): Promise<void> {
-  const ended = await sessionsOfLogout(database, logout)
+  const { newest, total } = await sessionsOfLogout(database, logout)
   const digest = hash('sha256', `logout ${logout.issuer} ${logout.jti}`)
   await ledger.commit({
     statements: [
       // Longer than a copy of it would be believed.
       claimOnce(database, digest, at + 10 * TOKEN_MOST_S * 1000),
-      ...ended.map(({ id_sha256 }) => endSession(database, id_sha256)),
+      endSessionsOfLogout(database, logout),
     ],
-    entries: ended.map((session) => entryOf(session, logout, { id, at }, configDigest)),
+    entries: newest.map((session) =>
+      entryOf(session, logout, { id, at }, configDigest, total - newest.length),
+    ),
   })
 }
 
@@ -113,11 +115,16 @@ const entryOf = (
   { issuer }: Logout,
   { id, at }: Pick<Arrival, 'id' | 'at'>,
   configDigest: string,
+  unnamed: number,
 ) => ({
   ...noteEntry(
     {
       action: 'admin.signed_out',
-      detail: { via: 'oidc', by: 'provider', issuer, session: digest.slice(0, ROW_DIGITS) },
+      detail: {
+        ...{ via: 'oidc', by: 'provider', issuer, session: digest.slice(0, ROW_DIGITS) },
+        // Of an earlier version, which knew no bound.
+        ...(unnamed > 0 && { others: unnamed }),
+      },
     },
     at,
     configDigest,

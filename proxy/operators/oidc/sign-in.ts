@@ -32,11 +32,15 @@ const ID_TOKEN_MOST_S = 300
  */
 export const startSignIn =
   (signing: SigningIn) =>
-  async ({ at, query, headers }: Arrival): Promise<Reply> => {
+  async (arrival: Arrival): Promise<Reply> => {
+    const { at, query, headers } = arrival
     const provider = providerOf(signing)
     const found = await discovered(provider)
     const { options } = provider
+    // The provider's answer comes from another site, without the Strict cookie of the session.
+    const replaces = signing.sessions.digestIn(arrival)
     const begun: Transaction = {
+      ...(replaces !== null && { replaces }),
       state: client.randomState(),
       nonce: client.randomNonce(),
       verifier: client.randomPKCECodeVerifier(),
@@ -88,15 +92,17 @@ export const finishSignIn =
   async (arrival: Arrival): Promise<Reply> => {
     const provider = providerOf(signing)
     const begun = begunBy(signing, provider, arrival)
-    const wait = signing.wrongCodes.waitS(senderOf(arrival.remoteAddress))
-    if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
     const digest = hash('sha256', `sign-in ${begun.state}`)
+    // By transaction: others of the same address have nothing to do with it.
+    if (signing.wrongCodes.waitS(digest) > 0) throw new Refusal('sign_in_not_begun')
     if (await isClaimed(signing.context.database)(digest)) throw new Refusal('sign_in_not_begun')
-    const claims = await exchanged(signing, provider, begun, arrival)
+    const claims = await signing.exchanges.run(senderOf(arrival.remoteAddress), () =>
+      exchanged(signing, provider, begun, digest, arrival),
+    )
     await claim(signing, digest, begun)
     try {
       const person = personOf(claims, provider.options)
-      return hop(begun.next, { 'set-cookie': await signedIn(signing, person, arrival) })
+      return hop(begun.next, { 'set-cookie': await signedIn(signing, person, begun, arrival) })
     } catch (error) {
       if (!(error instanceof SignInRefused)) throw error
       await recordRefused(signing, { error, issuer: provider.options.issuer, subject: claims.sub }, arrival)
@@ -139,12 +145,13 @@ const isSameText = (one: string, other: string): boolean =>
 
 type Verified = Parameters<typeof personOf>[0]
 
-/** Redeems the code, and verifies the ID token that comes for it. */
+/** Redeems the code, and verifies the ID token that comes for it. `digest`: of the transaction. */
 async function exchanged(
   signing: SigningIn,
   provider: Provider,
   begun: Transaction,
-  { id, at, query, remoteAddress }: Arrival,
+  digest: string,
+  { id, at, query }: Arrival,
 ): Promise<Verified> {
   const { configuration } = await discovered(provider)
   const answer = new URL(`${begun.redirect}?${query}`)
@@ -165,7 +172,7 @@ async function exchanged(
   } catch (error) {
     const down = causeOf(error, ProviderUnavailable)
     if (down) throw unavailable(down)
-    signing.wrongCodes.failed(senderOf(remoteAddress))
+    signing.wrongCodes.failed(digest)
     signing.count('sign_in_refused')
     // Whoever runs the provider must find out why.
     signing.log.warn({ reqId: id, ...whyOf(error) }, 'the answer of the identity provider does not hold')
@@ -188,14 +195,20 @@ async function claim({ context }: SigningIn, digest: string, { at }: Transaction
   }
 }
 
-async function signedIn(signing: SigningIn, person: Person, { id, at }: Arrival): Promise<string> {
-  const { context, sessions, rules, mapping } = signing
+async function signedIn(
+  signing: SigningIn,
+  person: Person,
+  { replaces }: Transaction,
+  { id, at }: Arrival,
+): Promise<string> {
+  const { context, mapping } = signing
   const { operator, marks } = await operatorOf(context, mapping, person, { id, at })
   const { principal_id: principalId, authority_revision: revision } = operator
   const { issuer, subject, acr, amr, providerSession } = person
-  return beginSession(context, sessions, rules, {
+  return beginSession(signing, {
     id,
     at,
+    replaces: replaces ?? null,
     author: { id: principalId, type: 'operator', via: 'oidc', standing: [] },
     via: 'oidc',
     principalId,

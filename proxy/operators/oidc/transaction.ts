@@ -25,6 +25,8 @@ const transaction = z.strictObject({
   /** Where the provider sends the browser back to. */
   redirect: z.string(),
   next: z.string(),
+  /** The digest of the session that the browser had. Absent: none. */
+  replaces: z.string().exactOptional(),
   /** ms since the epoch. */
   at: z.number(),
 })

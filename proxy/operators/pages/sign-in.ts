@@ -75,14 +75,17 @@ const NO_PROVIDER = {
 
 /** POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have checked. */
 export const signInByCertificate =
-  ({ context, sessions, rules }: Pick<SigningIn, 'context' | 'sessions' | 'rules'>) =>
-  async ({ id, at, query, peer, principal }: Arrival & Pinned): Promise<Reply> => {
+  (signing: SigningIn) =>
+  async (facts: Arrival & Pinned): Promise<Reply> => {
+    const { id, at, query, peer, principal } = facts
+    const { context, sessions } = signing
     if (principal.type !== 'operator' || peer === null) throw new Refusal('sign_in_refused')
     const { ref, revision } = principal
     const unchanged = authorityUnchanged(context.database)('operator', ref, revision)
-    const cookie = await beginSession(context, sessions, rules, {
+    const cookie = await beginSession(signing, {
       id,
       at,
+      replaces: sessions.digestIn(facts),
       author: storedOperator(principal, 'certificate', [unchanged]).actor,
       via: 'certificate',
       principalId: principal.id,
@@ -94,13 +97,16 @@ export const signInByCertificate =
 
 /** POST /proxy/sign-in: begins a session for whoever has the operator secret, which a plugin has checked. */
 export const signInBySecret =
-  ({ context, sessions, rules }: Pick<SigningIn, 'context' | 'sessions' | 'rules'>) =>
-  async ({ id, at, query, actor }: Arrival & Form & Operating): Promise<Reply> => {
+  (signing: SigningIn) =>
+  async (facts: Arrival & Form & Operating): Promise<Reply> => {
+    const { id, at, query, actor } = facts
+    const { context, sessions } = signing
     // What the actor's standing asserts: where it is another one by now, no session begins.
     const { hash } = await readSecret(context.database)
-    const cookie = await beginSession(context, sessions, rules, {
+    const cookie = await beginSession(signing, {
       id,
       at,
+      replaces: sessions.digestIn(facts),
       author: actor,
       via: 'secret',
       principalId: null,

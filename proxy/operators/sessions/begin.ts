@@ -1,11 +1,18 @@
 import type { JsonObject } from '../../../db/json.ts'
-import { forgetSessions, insertSession } from '../../../db/operators/sessions.ts'
+import {
+  endOldestSessions,
+  endSession,
+  findSession,
+  forgetSessions,
+  insertSession,
+  sessionsBeyond,
+} from '../../../db/operators/sessions.ts'
 import type { Assertion } from '../../../db/statement.ts'
 import type { Author } from '../../../plugins/operators/actor.ts'
 import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
-import type { SessionRules, Sessions } from '../../../plugins/operators/sessions.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { change } from '../../admin/change.ts'
-import type { AdminContext } from '../../admin/context.ts'
+import type { SigningIn } from '../signing-in.ts'
 
 /** How somebody has signed in. */
 interface Beginning {
@@ -23,6 +30,8 @@ interface Beginning {
   readonly issuer: string | null
   readonly subject: string | null
   readonly providerSession: string | null
+  /** The digest of the session that the browser has come with, which this one replaces; null: it has none. */
+  readonly replaces: string | null
   /** What must be so when the session begins. */
   readonly assertions: readonly Assertion[]
   readonly detail: JsonObject
@@ -33,20 +42,21 @@ export const ROW_DIGITS = 8
 
 /**
  * Begins a session, with its row `admin.sign_in`: both or neither. Returns its cookie. The id is new, whatever the
- * browser has brought along.
+ * browser has brought along; the session that it came with ends, and so does the oldest where its operator has too many.
+ * Refuses with `sign_in_throttled` an operator that signs in again and again: of these refusals a minute has one row.
  */
 export async function beginSession(
-  context: AdminContext,
-  sessions: Sessions,
-  { absoluteMs }: Pick<SessionRules, 'absoluteMs'>,
+  signing: Pick<SigningIn, 'context' | 'sessions' | 'rules' | 'signIns' | 'summaries'>,
   begun: Beginning,
 ): Promise<string> {
+  const { context, sessions, rules } = signing
   const { database } = context
-  const { id: requestId, at, author, detail } = begun
+  const { id: requestId, at, author, detail, principalId } = begun
+  admitOnce(signing, begun)
   const { id, digest } = sessions.newId()
   const session = {
     id_sha256: digest,
-    principal_id: begun.principalId,
+    principal_id: principalId,
     via: begun.via,
     amr: begun.amr,
     issuer: begun.issuer,
@@ -54,17 +64,54 @@ export async function beginSession(
     provider_session: begun.providerSession,
     mapped_by: JSON.stringify(begun.marks),
     at,
-    expiresAt: at + absoluteMs,
+    expiresAt: at + rules.absoluteMs,
   }
+  const replaced = begun.replaces === null ? undefined : await findSession(database, begun.replaces)
+  const ended = (await sessionsBeyond(database, { principalId })).filter((one) => one !== replaced?.id_sha256)
   await change(
     context,
     { id: requestId, at, actor: author },
     {
       action: 'admin.sign_in',
-      detail: { ...detail, session: digest.slice(0, ROW_DIGITS) },
+      detail: {
+        ...detail,
+        session: printed(digest),
+        ...(replaced && { replaces: printed(replaced.id_sha256) }),
+        ...(ended.length > 0 && { ends: ended.map(printed) }),
+      },
       assertions: begun.assertions,
-      statements: [forgetSessions(database, at), insertSession(database, session)],
+      statements: [
+        forgetSessions(database, at),
+        ...(replaced ? [endSession(database, replaced.id_sha256)] : []),
+        insertSession(database, session),
+        endOldestSessions(database, { principalId }, digest),
+      ],
     },
   )
   return setCookie(SESSION_COOKIE, id, 'Strict')
+}
+
+const printed = (digest: string): string => digest.slice(0, ROW_DIGITS)
+
+/** Takes one of the sign-ins that an operator has in a minute. */
+function admitOnce(
+  { signIns, summaries, context }: Pick<SigningIn, 'context' | 'signIns' | 'summaries'>,
+  { id: requestId, at, author }: Beginning,
+): void {
+  const waitS = signIns.take(author.id)
+  if (waitS === 0) return
+  summaries.count({
+    principal: { ref: author.id, type: author.type },
+    action: 'admin.sign_in_refused',
+    reason: 'sign_in_throttled',
+    status: 'denied',
+    refusedBy: 'sign_in',
+    requiredCapability: null,
+    authority: null,
+    requestId,
+    at,
+    bodySha256: null,
+    configDigest: context.configDigest,
+  })
+  throw new Refusal('sign_in_throttled', { headers: { 'retry-after': String(waitS) } })
 }
