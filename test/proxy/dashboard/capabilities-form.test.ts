@@ -273,6 +273,10 @@ await t.test(
       ['/proxy/settings/modes', { egress_dpop_mode: 'required' }],
       ['/proxy/tools/mcpr_0/bindings/mcpb_0/revoke', {}],
       ['/proxy/pki', { ca_pem: 'x', kind: 'spiffe' }],
+      ['/proxy/pki/00/detach', { lock_out: 'true' }],
+      ['/proxy/pki/00/vouch', { as: '00' }],
+      ['/proxy/agents/acme::bot/trusted-cas', { digest: '00' }],
+      ['/proxy/agents/acme::bot/trusted-cas/00/withdraw', {}],
       ['/proxy/tools/mcpr_0/bindings', { agent_id: 'acme::bot' }],
     ]
     for (const [path, fields] of forms) {

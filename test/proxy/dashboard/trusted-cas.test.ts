@@ -1,0 +1,39 @@
+import t from 'tap'
+import { trustDomain } from '../../support/foreign.ts'
+import { testGateway } from '../../support/gateway.ts'
+import { signedInBySecret } from '../../support/oidc/jar.ts'
+
+await t.test('H7 the pages say which CA vouches for whom, and replace one without an outage', async (t) => {
+  const gateway = await testGateway(t)
+  const [old, next] = [await trustDomain(), await trustDomain()]
+  const attach = async (ca_pem: string): Promise<string> =>
+    (await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem, kind: 'spiffe' })).json[0].digest
+  const first = await attach(old.caPem)
+  const { certPem, keyPem } = await old.svid('spiffe://spire.test/pay')
+  const body = { agent_name: 'pay', svid_pem: certPem, svid_key_pem: keyPem }
+  await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', body)
+  const second = await attach(next.caPem)
+  const jar = await signedInBySecret(gateway)
+  const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+  const send = async (path: string, fields: Readonly<Record<string, string>> = {}) =>
+    (await jar.send(path, { ...fields, csrf })).headers.location
+  const text = async (path: string) => (await jar.ask('GET', path)).text
+  const agent = '/proxy/agents/acme%3A%3Apay'
+
+  t.match(await text('/proxy/pki'), /1 agent, 1 of them alone/)
+  t.match(await text('/proxy/pki'), /lock 1 out/)
+  const relied = await jar.send(`/proxy/pki/${first}/detach`, { csrf })
+  t.equal(relied.status, 409, 'the box is empty')
+  t.match(relied.text, /rest on this CA alone/)
+  t.equal(await send(`/proxy/pki/${second}/vouch`, { as: first }), '/proxy/pki?notice=trusted')
+  t.match(await text('/proxy/pki'), /1 agent<[\s\S]*1 agent</)
+  t.match(await text(agent), first)
+  t.equal(await send(`${agent}/trusted-cas/${first}/withdraw`), `${agent}?notice=distrusted`)
+  t.match(await text(agent), 'Have another one vouch for it')
+  t.equal(await send(`${agent}/trusted-cas`, { digest: first }), `${agent}?notice=trusted`)
+  t.equal(await send(`/proxy/pki/${first}/detach`), '/proxy/pki?notice=detached')
+  t.equal(await send(`/proxy/pki/${second}/detach`, { lock_out: 'true' }), '/proxy/pki?notice=detached')
+  t.match(await text(agent), 'None: nobody can call as this agent.')
+  const [row] = await gateway.rows({ action: 'ca.detached', order: 'desc' })
+  t.equal(row?.detail.locked_out, 1)
+})
