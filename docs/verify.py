@@ -51,6 +51,30 @@ class Unreadable(Exception):
     """The file is no export."""
 
 
+# ---- What is printed: names and texts in it are strangers', and a terminal obeys what it prints ----------
+
+
+HIDES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
+IGNORABLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"  # and variation selectors
+
+
+def visible(text):
+    """The same text with everything that hides or controls written as \\u{1b}."""
+    return re.sub(r"[^ -~]", lambda found: escape(found[0]), text)
+
+
+def escape(character):
+    code = ord(character)
+    selects = 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF
+    hides = unicodedata.category(character) in HIDES or character in IGNORABLE or selects
+    return f"\\u{{{code:x}}}" if hides else character
+
+
+def say(text, file=None):
+    """Prints a line."""
+    (file or sys.stdout).write(visible(text) + "\n")
+
+
 # ---- Lines: #export, #leaf ------------------------------------------------------------------------------
 
 
@@ -1717,7 +1741,7 @@ def verify_receipt(receipt, trusted, body):
                 witnessed[key.name] = at
         for problem in trusted.stamps.see(note):
             raise Wrong(3, problem)
-        print(f"row {place}: {leaf.get('status')} {leaf.get('action')} at {leaf.get('recorded_at')}, "
+        say(f"row {place}: {leaf.get('status')} {leaf.get('action')} at {leaf.get('recorded_at')}, "
               f"leaf {index} of {note.size} in {note.origin}")  # fmt: skip
         if isinstance(leaf.get("detail"), dict):
             details.append(leaf["detail"])
@@ -1733,12 +1757,12 @@ def verify_receipt(receipt, trusted, body):
         odd = ambiguity(body) if isinstance(plain(body), dict) else None
         if odd and label == "arguments_sha256":
             raise Wrong(2, f"the body {AMBIGUOUS}")
-        print(f"{OPENED[label].format(len(body))} ({label})")
+        say(f"{OPENED[label].format(len(body))} ({label})")
         if odd == "twice":
-            print(f"it {AMBIGUOUS}")
+            say(f"it {AMBIGUOUS}")
     for line in trusted.stamps.lines():
-        print(line)
-    print(conclusion(vouched, witnessed, trusted.stamps.stamped))
+        say(line)
+    say(conclusion(vouched, witnessed, trusted.stamps.stamped))
 
 
 OPENED = {
@@ -2274,7 +2298,7 @@ def report(chain, bad, walk, seals, options, tables=None):
     if tables and not bad and not problems and not cut:
         chain.findings += tables.findings()
     for note in getattr(seals, "notes", []) if not options.json else []:
-        print(note)
+        say(note)
     if options.json:
         found = {"ok": not bad, "rows": chain.rows, "streams": len(chain.heads), "open_decisions": walk.under_way()}
         found.update({"first_bad": bad} if bad else {})
@@ -2282,36 +2306,36 @@ def report(chain, bad, walk, seals, options, tables=None):
         found.update({"authority": walk.found()} if judged else {})
         found.update({"problems": problems} if problems else {})
         found.update({"cut_short": cut} if cut else {})
-        print(json.dumps(found))
+        say(json.dumps(found))
     elif bad:
-        print(f"BAD: row {bad['stream']}:{bad['seq']} {bad['problem']}")
+        say(f"BAD: row {bad['stream']}:{bad['seq']} {bad['problem']}")
         print_findings(chain)
     else:
         print_findings(chain)
         for problem in problems:
-            print(f"BAD: {problem}")
+            say(f"BAD: {problem}")
         if cut:
-            print(f"CUT SHORT: {cut}")
+            say(f"CUT SHORT: {cut}")
         said = "rows that follow each other" if chain.findings or problems or cut else "whole"
-        print(f"{said}: {chain.rows} rows in {counts(len(chain.heads), 'stream')}")
+        say(f"{said}: {chain.rows} rows in {counts(len(chain.heads), 'stream')}")
         if judged:
-            print(walk.line())
+            say(walk.line())
             for row in walk.problems:
-                print(f"DISAGREES: row {row['stream']}:{row['seq']} {row['problem']}")
+                say(f"DISAGREES: row {row['stream']}:{row['seq']} {row['problem']}")
             if walk.wrong() > len(walk.problems):
-                print(f"and {walk.wrong() - len(walk.problems)} more")
+                say(f"and {walk.wrong() - len(walk.problems)} more")
     if walk.under_way() and not options.json:
-        print(f"{walk.under_way()} allowed decisions have no outcome (yet)")
+        say(f"{walk.under_way()} allowed decisions have no outcome (yet)")
     code = 2 if bad or chain.findings else 3 if problems else 4 if cut else 5 if judged and walk.wrong() else 0
     if code == 0 and not options.json:
         if seals and seals.sealed:
             fit = counts(seals.checkpoints, "checkpoint") + (f" and {counts(seals.tiles, 'tile')}" if tables else "")
-            print(f"{fit} of {seals.origin} fit, up to {seals.sealed} rows")
+            say(f"{fit} of {seals.origin} fit, up to {seals.sealed} rows")
             if chain.rows > seals.sealed:
-                print(f"{chain.rows - seals.sealed} rows are behind the last checkpoint")
+                say(f"{chain.rows - seals.sealed} rows are behind the last checkpoint")
         for line in seals.trusted.stamps.lines() if seals else []:
-            print(line)
-        print(conclusion(seals.vouched(), seals.witnessed, seals.trusted.stamps.stamped) if seals else conclusion(False, {}, {}))
+            say(line)
+        say(conclusion(seals.vouched(), seals.witnessed, seals.trusted.stamps.stamped) if seals else conclusion(False, {}, {}))
     return code
 
 
@@ -2321,20 +2345,20 @@ def counts(number, what):
 
 def print_findings(chain):
     for finding in chain.findings:
-        print(f"BAD: {finding}")
+        say(f"BAD: {finding}")
 
 
 class Arguments(argparse.ArgumentParser):
     def error(self, message):
         self.print_usage(sys.stderr)
-        self.exit(9, f"verify: {message}\n")
+        self.exit(9, f"verify: {visible(message)}\n")
 
 
 def verify_pack(pack, walk, trusted, options):
     """A pack is held against its own tiles; its decisions are recomputed where it begins with the log."""
     odd = pack.sums()
     if odd:
-        print(f"BAD: {odd}")
+        say(f"BAD: {odd}")
         return 2
     options.authority = pack.first == 0
     seals, tables = PackSeals(pack, trusted), Tables(pack)
@@ -2349,9 +2373,9 @@ def verify_pack(pack, walk, trusted, options):
     with pack.zip.open("rows.ndjson") as file:
         chain, bad = verify(file, walk, seals, pack.first == 0, see)
     if not options.json and at:
-        print(f"leaves {pack.first} to {pack.first + pack.rows - 1} of {pack.origin}, recorded from {at[0]} to {at[1]}")
+        say(f"leaves {pack.first} to {pack.first + pack.rows - 1} of {pack.origin}, recorded from {at[0]} to {at[1]}")
     if pack.first and not options.json:
-        print("not proven: decisions, and sets-start.json, which rest on rows in front of the pack")
+        say("not proven: decisions, and sets-start.json, which rest on rows in front of the pack")
     return report(chain, bad, walk, seals, options, tables)
 
 
@@ -2387,13 +2411,13 @@ def main():
             with open(options.body, "rb") as file:
                 body = file.read()
     except (OSError, ValueError, Malformed) as error:
-        print(f"verify: {error}", file=sys.stderr)
+        say(f"verify: {error}", sys.stderr)
         return 9
     if receipt:
         try:
             verify_receipt(receipt, trusted, body)
         except Wrong as wrong:
-            print(f"BAD: {wrong}")
+            say(f"BAD: {wrong}")
             return wrong.code
         return 0
     walk, seals = Walk(), Seals(trusted) if trusted.anything() else None
@@ -2406,7 +2430,7 @@ def main():
             with open(options.file, "rb") as file:
                 chain, bad = verify(file, walk, seals)
     except (OSError, Unreadable, zipfile.BadZipFile, NotImplementedError, MemoryError) as error:
-        print(f"verify: {error or 'it does not fit into memory'}", file=sys.stderr)
+        say(f"verify: {error or 'it does not fit into memory'}", sys.stderr)
         return 9
     return report(chain, bad, walk, seals, options)
 

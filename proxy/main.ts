@@ -2,6 +2,7 @@ import './no-debugger.ts'
 import './v8-flags.ts'
 import type { Gateway } from './gateway.ts'
 import { refuseUnsafeRuntime } from './runtime-check.ts'
+import { visibleLines } from './visible.ts'
 
 const HELP = `usage: node proxy/main.ts [--accept-rollback REASON]
 
@@ -14,7 +15,9 @@ if (process.argv.includes('--help')) {
   process.stdout.write(HELP)
 } else {
   await main().catch((error: unknown) => {
-    process.stderr.write(`sallyport: ${error instanceof Error ? error.message : String(error)}\n`)
+    process.stderr.write(
+      `sallyport: ${visibleLines(error instanceof Error ? error.message : String(error))}\n`,
+    )
     process.exit(1)
   })
 }
@@ -59,7 +62,9 @@ function heedSignals(gateway: Gateway): void {
   process.on('SIGINT', () => stop(0))
   process.on('SIGHUP', () => void gateway.reload())
   const fault = (error: unknown): void => {
-    process.stderr.write(`sallyport: stopping: ${error instanceof Error ? error.message : String(error)}\n`)
+    process.stderr.write(
+      `sallyport: stopping: ${visibleLines(error instanceof Error ? error.message : String(error))}\n`,
+    )
     stop(1, 2_000)
   }
   process.on('uncaughtException', fault)

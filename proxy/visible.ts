@@ -33,6 +33,9 @@ export function visible(text: string): string {
   return text.replace(EVERY_HIDDEN, (character) => `\\u{${hexOf(character)}}`)
 }
 
+/** Writes the same, but for line feeds: of a text whose lines are ours. */
+export const visibleLines = (text: string): string => text.split('\n').map(visible).join('\n')
+
 /**
  * Prints the place of a value in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath`
  * of operators' files it quotes and escapes: the names are untrusted.

@@ -7,6 +7,7 @@ import { openLink } from '../db/sqlite/workers/link.ts'
 import { type Gateway, startGateway } from './gateway.ts'
 import { nextSteps } from './next-steps.ts'
 import { refuseUnsafeRuntime } from './runtime-check.ts'
+import { visibleLines } from './visible.ts'
 import { Channel } from './workers/channel.ts'
 import { BEAT_MS, DATABASE_FD, type OfParent, type OfWorker, type Orders } from './workers/messages.ts'
 
@@ -40,7 +41,7 @@ try {
   const { settings } = await orders.promise
   await above.ask('serving', { url, adminUrl, told: await nextSteps(settings, gateway) })
 } catch (error) {
-  process.stderr.write(`sallyport: ${error instanceof Error ? error.message : String(error)}\n`)
+  process.stderr.write(`sallyport: ${visibleLines(error instanceof Error ? error.message : String(error))}\n`)
   process.exit(1)
 }
 
@@ -70,7 +71,9 @@ function stop(gateway: Gateway, code: number, graceMs?: number): void {
 
 function heedFaults(gateway: Gateway): void {
   const fault = (error: unknown): void => {
-    process.stderr.write(`sallyport: stopping: ${error instanceof Error ? error.message : String(error)}\n`)
+    process.stderr.write(
+      `sallyport: stopping: ${visibleLines(error instanceof Error ? error.message : String(error))}\n`,
+    )
     stop(gateway, 1, 2_000)
   }
   process.on('uncaughtException', fault)

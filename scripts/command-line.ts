@@ -1,5 +1,5 @@
-import { messageOf } from '../db/error-message.ts'
 import type { Verb } from './command.ts'
+import { print, printError, printNotice, printOurs } from './print.ts'
 
 /** A verb in the table of a command. */
 export interface Row {
@@ -31,12 +31,13 @@ export async function commandLine(
   check: () => void = () => {},
 ): Promise<number> {
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
-    ;(name === undefined ? process.stderr : process.stdout).write(helpOf(verbs))
+    if (name === undefined) printNotice(...helpOf(verbs).trimEnd().split('\n'))
+    else printOurs(helpOf(verbs))
     return name === undefined ? WRONG_USAGE : 0
   }
   if (name === '--version' || name === '-V') {
     const { VERSION } = await import('../proxy/version.ts')
-    process.stdout.write(`${VERSION}\n`)
+    print(VERSION)
     return 0
   }
   const row = Object.hasOwn(verbs, name) ? verbs[name] : undefined
@@ -49,15 +50,15 @@ async function run({ load }: Row, args: readonly string[], check: () => void): P
     const { verb } = await load()
     return await verb.run(args)
   } catch (error) {
-    process.stderr.write(`sallyport: ${messageOf(error)}\n`)
+    printError('sallyport', error)
     return 1
   }
 }
 
 async function unknownVerb(name: string, verbs: readonly string[]): Promise<number> {
   const { nearestName } = await import('../plugins/operator-files/nearest-name.ts')
-  process.stderr.write(
-    `sallyport: ${JSON.stringify(name)} is no verb: did you mean ${nearestName(name, verbs)}? --help lists them\n`,
+  printNotice(
+    `sallyport: ${JSON.stringify(name)} is no verb: did you mean ${nearestName(name, verbs)}? --help lists them`,
   )
   return WRONG_USAGE
 }

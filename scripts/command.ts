@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { messageOf } from '../db/error-message.ts'
+import { print, printError, printNotice, printOurs } from './print.ts'
 
 /** One option of a verb: `parseArgs` reads its type, multiple and default; the help shows all of it. */
 export interface Option {
@@ -92,19 +93,20 @@ export function verbWithHelp(
     help,
     run: async (args) => {
       if (asksForHelp(args)) {
-        process.stdout.write(help)
+        printOurs(help)
         return 0
       }
       try {
         return (await run(args)) ?? 0
       } catch (error) {
         if (error instanceof Unfinished) {
-          process.stdout.write(`${error.message}\n`)
+          print(error.message)
           return UNFINISHED
         }
         const { as = 'sallyport', usage = 1, failed = 1 } = failing ?? {}
         const wrong = error instanceof WrongUsage
-        process.stderr.write(`${as}: ${messageOf(error)}\n${wrong && failing ? `\n${help}` : ''}`)
+        printError(as, error)
+        if (wrong && failing) printNotice('', ...help.trimEnd().split('\n'))
         return wrong ? usage : failed
       }
     },

@@ -26,10 +26,14 @@ export const START: Position = { line: 1, column: 1 }
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly problems: readonly Problem[]
+  /** The lines of the message. A file's name or its words may have a line feed: only here are they told apart. */
+  readonly lines: readonly string[]
 
   constructor(directory: string, problems: readonly Problem[]) {
-    super(problems.map((problem) => line(directory, problem)).join('\n'))
+    const lines = problems.map((problem) => line(directory, problem))
+    super(lines.join('\n'))
     this.problems = problems
+    this.lines = lines
   }
 }
 

@@ -5,6 +5,7 @@ import { freeControlPath } from '../http/control-socket.ts'
 import { copyingShown, makeDataDirectory } from '../prepare-directory.ts'
 import type { Settings } from '../settings.ts'
 import { createLogs, type Logs } from '../telemetry/log.ts'
+import { visibleLines } from '../visible.ts'
 import { Crew } from './crew.ts'
 import type { Member } from './member.ts'
 import type { Agreement, OfParent, Orders, Serving } from './messages.ts'
@@ -96,7 +97,7 @@ class Parent {
   }
 
   fault(error: unknown): void {
-    process.stderr.write(`sallyport: stopping: ${messageOf(error)}\n`)
+    process.stderr.write(`sallyport: stopping: ${visibleLines(messageOf(error))}\n`)
     this.stop(1, FAULT_GRACE_MS)
   }
 

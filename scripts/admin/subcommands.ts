@@ -1,6 +1,7 @@
 import { messageOf } from '../../db/error-message.ts'
 import { visible } from '../../proxy/visible.ts'
 import { optionLines, Unfinished, type Verb, verbWithHelp } from '../command.ts'
+import { printOurs } from '../print.ts'
 import { administering, DOOR } from './door.ts'
 import { printable } from './printable.ts'
 import type { Say, Subcommand } from './subcommand.ts'
@@ -49,7 +50,7 @@ export function subcommandsOf(definition: Definition): Subcommands {
     }
   }
   const verb = verbWithHelp(helpOf(definition), async (args) => {
-    await perform(args, administering, (text) => process.stdout.write(text))
+    await perform(args, administering, printOurs)
     return 0
   })
   return { ...verb, perform }

@@ -1,6 +1,7 @@
 import { createInterface } from 'node:readline'
 import { expect } from '../admin/call.ts'
 import { subcommandOf } from '../admin/subcommand.ts'
+import { printOurs } from '../print.ts'
 import { mcpCommand } from './command.ts'
 import { pendingLines, pendingServerLines } from './lines.ts'
 import {
@@ -91,7 +92,7 @@ async function ask(question: string): Promise<void> {
     throw new Error(
       'there is no terminal to ask on: approve what show has printed with --digest, or with --yes',
     )
-  process.stdout.write(`${question} [y/N] `)
+  printOurs(`${question} [y/N] `)
   const lines = createInterface({ input: process.stdin })
   try {
     for await (const line of lines) {

@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers'
 import { expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
+import { print, printNotice } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport admin-secret',
@@ -21,8 +22,7 @@ made and printed this once. The service keeps a hash.`,
     await administering(door, async (call) =>
       expect(await call('POST', '/v1/admin/secret/rotate', { new_secret: secret }), 204),
     )
-    process.stdout.write(given ? 'the operator secret is set\n' : `${secret}\n`)
-    if (!given)
-      process.stderr.write('the operator secret is set; it is shown this once and stored as a hash only\n')
+    print(given ? 'the operator secret is set' : secret)
+    if (!given) printNotice('the operator secret is set; it is shown this once and stored as a hash only')
   },
 })

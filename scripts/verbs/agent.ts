@@ -7,6 +7,8 @@ import { administering, DOOR, DOOR_NOTES, type Door } from '../admin/door.ts'
 import { clientUrl, writeGateway, writeTrust } from '../admin/whereabouts.ts'
 import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
 import { capabilitiesIn, commandOf, verbOf } from '../command.ts'
+import { print } from '../print.ts'
+import { shellWord } from '../shell-word.ts'
 
 export const verb = verbOf({
   name: 'sallyport agent',
@@ -69,19 +71,24 @@ async function enrollAgent({ name, capabilities, directory, door }: Wanted): Pro
     return { agent: enrolled, url: await clientUrl(call) }
   })
   await writeGateway(directory, url, String(agent.agent_id))
-  process.stdout.write(summary(url, agent, directory))
+  print(...summary(url, agent, directory))
 }
 
-function summary(url: string, agent: Record<string, unknown>, directory: string): string {
+function summary(url: string, agent: Record<string, unknown>, directory: string): readonly string[] {
   const held =
     Array.isArray(agent.capabilities) && agent.capabilities.length > 0
       ? agent.capabilities.join(', ')
       : 'none'
-  return `enrolled ${String(agent.agent_id)} (capabilities: ${held}) in ${directory}
-try it:
-  curl --cacert ${directory}/org-ca.crt --cert ${directory}/agent.crt --key ${directory}/agent.key \\
-    ${url}/v1/chat/completions -H 'content-type: application/json' \\
-    -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'
-or let any client of this machine speak as it, by DPoP: ${commandOf(`connect IDENTITY=${directory}`, `connect --identity ${directory}`)}
-`
+  const [ca, cert, key] = ['org-ca.crt', 'agent.crt', 'agent.key'].map((file) =>
+    shellWord(join(directory, file)),
+  )
+  const identity = shellWord(directory)
+  return [
+    `enrolled ${String(agent.agent_id)} (capabilities: ${held}) in ${directory}`,
+    'try it:',
+    `  curl --cacert ${ca} --cert ${cert} --key ${key} \\`,
+    `    ${shellWord(`${url}/v1/chat/completions`)} -H 'content-type: application/json' \\`,
+    `    -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'`,
+    `or let any client of this machine speak as it, by DPoP: ${commandOf(`connect IDENTITY=${identity}`, `connect --identity ${identity}`)}`,
+  ]
 }

@@ -1,6 +1,7 @@
 import { readSettings } from '../../proxy/settings.ts'
 import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport ca-export',
@@ -10,6 +11,6 @@ export const verb = verbOf({
   run: async ({ chain }) => {
     const path = chain ? '/pki/ca-chain.pem' : '/pki/ca.crt'
     const { body } = await withControl(readSettings(process.env, process.cwd()), (call) => call('GET', path))
-    process.stdout.write(String(body))
+    print(...String(body).trimEnd().split('\n'))
   },
 })

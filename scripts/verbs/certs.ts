@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { readSettings } from '../../proxy/settings.ts'
 import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport certs',
@@ -18,7 +19,7 @@ missing, and says what is there. The server certificate is for MCP_PROXY_HOSTNAM
     for (const name of ['root.crt', 'intermediate.crt', 'server.crt']) {
       const path = join(settings.dataDir, 'ca', name)
       const { subject, validTo } = new X509Certificate(await readFile(path))
-      process.stdout.write(`${path}: ${subject.replaceAll('\n', ', ')}, valid to ${validTo}\n`)
+      print(`${path}: ${subject.replaceAll('\n', ', ')}, valid to ${validTo}`)
     }
   },
 })

@@ -8,6 +8,7 @@ import { CATALOGUE, type Configuration, expectedOf, loadConfiguration } from '..
 import { readSettings } from '../../proxy/settings.ts'
 import { stepsOf } from '../../proxy/steps.ts'
 import { verbOf, WrongUsage } from '../command.ts'
+import { print, printNotice } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport check-config',
@@ -24,16 +25,16 @@ References such as \${env:NAME} are expanded with the environment of this comman
   run: async (_, [directory, ...rest]) => {
     if (rest.length > 0) throw new WrongUsage('one directory at a time')
     return checkConfig(directory ?? (process.env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'), process.env, {
-      out: (text) => process.stdout.write(text),
-      err: (text) => process.stderr.write(text),
+      out: print,
+      err: printNotice,
     })
   },
 })
 
-/** The two outputs of a command: `process.stdout.write` and `process.stderr.write`, bound. */
+/** The two outputs of a command, which take lines: `print` and `printNotice`. */
 export interface Output {
-  readonly out: (text: string) => void
-  readonly err: (text: string) => void
+  readonly out: (...lines: readonly string[]) => void
+  readonly err: (...lines: readonly string[]) => void
 }
 
 /**
@@ -49,16 +50,16 @@ export async function checkConfig(
     const configuration = await loadConfiguration(directory, env)
     try {
       const broken = await brokenIn(configuration, env, out)
-      for (const one of broken) err(`${one}\n`)
+      err(...broken)
       if (broken.length > 0) return 1
-      out(`${await report(configuration)}${directory}: ok (digest ${configuration.digest})\n`)
+      out(...(await report(configuration)), `${directory}: ok (digest ${configuration.digest})`)
       return 0
     } finally {
       await configuration.close()
     }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    err(`${error.message}\n`)
+    err(...error.lines)
     return 1
   }
 }
@@ -75,7 +76,7 @@ async function brokenIn(
   const { applied, pending } = await migrationsOf(databaseUrl)
   if (applied.length === 0 || pending.length > 0) {
     out(
-      `${expected.sentences.length} expectations are not judged: the database is not there, or of an earlier version\n`,
+      `${expected.sentences.length} expectations are not judged: the database is not there, or of an earlier version`,
     )
     return []
   }
@@ -90,25 +91,23 @@ async function brokenIn(
 }
 
 /** Lists what each kind of call must pass, and the files that configure it. */
-async function report(configuration: Configuration): Promise<string> {
+async function report(configuration: Configuration): Promise<readonly string[]> {
   const { files } = configuration
   const width = Math.max(...files.map(({ file }) => file.length))
   const linesOf = (some: readonly OperatorFile[]) =>
-    some
-      .map(
-        ({ file, plugin, shadow }) =>
-          `  ${file.padEnd(width)}  ${plugin}${shadow ? ', which only watches' : ''}\n`,
-      )
-      .join('')
+    some.map(
+      ({ file, plugin, shadow }) =>
+        `  ${file.padEnd(width)}  ${plugin}${shadow ? ', which only watches' : ''}`,
+    )
   const isService = ({ plugin }: OperatorFile) => rowOf(CATALOGUE, plugin)?.place === 'service'
   const steps = await stepsOf(configuration)
   const calls = Math.max(...steps.map(({ call }) => call.length))
   return [
-    'What a call must pass, in this order:\n',
-    steps.map(({ call, names }) => `  ${call.padEnd(calls)}  ${names.join(' → ')}\n`).join(''),
-    'Files that tune it, or add a check between capability and audit, in the order of their names:\n',
-    linesOf(files.filter((file) => !isService(file))),
-    'Files that are settings of the work behind it, and no step:\n',
-    linesOf(files.filter(isService)),
-  ].join('')
+    'What a call must pass, in this order:',
+    ...steps.map(({ call, names }) => `  ${call.padEnd(calls)}  ${names.join(' → ')}`),
+    'Files that tune it, or add a check between capability and audit, in the order of their names:',
+    ...linesOf(files.filter((file) => !isService(file))),
+    'Files that are settings of the work behind it, and no step:',
+    ...linesOf(files.filter(isService)),
+  ]
 }

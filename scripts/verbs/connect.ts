@@ -1,9 +1,11 @@
+import { visibleJson } from '../../proxy/visible.ts'
 import { readIdentity } from '../client/identity/identity.ts'
 import { settleNext } from '../client/renewal/files.ts'
 import { keepRenewed } from '../client/renewal/keep-renewed.ts'
 import { startSidecar } from '../client/sidecar.ts'
 import { sessionOf } from '../client/signing/session.ts'
 import { commandOf, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
+import { print, printNotice } from '../print.ts'
 
 const GRACE_MS = 10_000
 
@@ -46,7 +48,7 @@ there are none. It renews the agent's certificate before it ends, and uses one t
     const port = portOf(wanted)
     if (!leave) await settleNext(directory)
     const identity = readIdentity(directory, gateway)
-    const notice = (sentence: string): unknown => process.stderr.write(`${sentence}\n`)
+    const notice = (sentence: string): unknown => printNotice(sentence)
     const session = sessionOf(identity, { directory, notice })
     const sidecar = await startSidecar(session, host, port).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EADDRINUSE') throw error
@@ -56,9 +58,9 @@ there are none. It renews the agent's certificate before it ends, and uses one t
     if (!leave) void keepRenewed({ directory, url: gateway, notice, signal: renewing.signal })
     const { url } = sidecar
     const ready = { msg: 'ready', url, gateway: identity.url, agent_id: identity.agentId }
-    process.stdout.write(`${JSON.stringify(ready)}\n`)
-    process.stderr.write(
-      `${url} is ${identity.url} as ${identity.agentId ?? directory} (base URL: ${url}/v1, Anthropic: ${url})\n`,
+    print(visibleJson(JSON.stringify(ready)))
+    printNotice(
+      `${url} is ${identity.url} as ${identity.agentId ?? directory} (base URL: ${url}/v1, Anthropic: ${url})`,
     )
     let stopping = false
     const stop = (): void => {

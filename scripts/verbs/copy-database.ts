@@ -2,6 +2,7 @@ import { databaseLocation } from '../../db/engine.ts'
 import { copyToPostgres } from '../../db/postgres/copy.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { verbOf } from '../command.ts'
+import { print, printNotice } from '../print.ts'
 
 /** The time between two lines of progress. ms. */
 const SHOWN_EVERY_MS = 2_000
@@ -29,9 +30,7 @@ each on a data directory of its own, have it.`,
     if (source.engine !== 'sqlite')
       throw new Error('MCP_PROXY_DATABASE_URL must name the SQLite database to copy')
     const rows = await copyToPostgres({ file: source.file, url: target.url, onCopied: progress() })
-    process.stdout.write(
-      `copied ${source.file}, with ${rows.toLocaleString('en')} rows of the ledger; it verifies\n`,
-    )
+    print(`copied ${source.file}, with ${rows.toLocaleString('en')} rows of the ledger; it verifies`)
   },
 })
 
@@ -40,6 +39,6 @@ function progress(): (rows: number, of: number) => void {
   return (rows, of) => {
     if (performance.now() - shownAt < SHOWN_EVERY_MS) return
     shownAt = performance.now()
-    process.stderr.write(`copied ${rows.toLocaleString('en')} of ${of.toLocaleString('en')} rows\n`)
+    printNotice(`copied ${rows.toLocaleString('en')} of ${of.toLocaleString('en')} rows`)
   }
 }

@@ -2,6 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
 import { type Enrolled, type EnrollOptions, enrollByoca, enrollSpiffe, mint } from '../client/enroll.ts'
 import { commandOf, verbOf } from '../command.ts'
+import { print } from '../print.ts'
+import { shellWord } from '../shell-word.ts'
 
 type Values = Readonly<Record<string, string | undefined>>
 
@@ -72,7 +74,7 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
     if (!enroll || !name || rest.length > 0)
       throw new Error('say a way and a name: enroll byoca|spiffe|mint NAME')
     const enrolled = await enroll(await optionsOf(name, values), values)
-    process.stdout.write(summary(enrolled))
+    print(...summary(enrolled))
   },
 })
 
@@ -106,11 +108,13 @@ async function secretOf(values: Values): Promise<string> {
   return secret
 }
 
-function summary({ agentId, directory, capabilities, apiKey }: Enrolled): string {
+function summary({ agentId, directory, capabilities, apiKey }: Enrolled): readonly string[] {
   const held = capabilities.length > 0 ? capabilities.join(', ') : 'none'
-  const key = apiKey === null ? '' : `API key, shown this once: ${apiKey}\n`
-  return `enrolled ${agentId} (capabilities: ${held}) in ${directory}
-${key}try it:
-  ${commandOf(`connect IDENTITY=${directory}`, `connect --identity ${directory}`)}
-`
+  const identity = shellWord(directory)
+  return [
+    `enrolled ${agentId} (capabilities: ${held}) in ${directory}`,
+    ...(apiKey === null ? [] : [`API key, shown this once: ${apiKey}`]),
+    'try it:',
+    `  ${commandOf(`connect IDENTITY=${identity}`, `connect --identity ${identity}`)}`,
+  ]
 }

@@ -1,6 +1,8 @@
 import { join, resolve } from 'node:path'
 import { gatewayIn } from '../client/identity/identity.ts'
 import { commandOf, PACKAGED, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
+import { printOurs } from '../print.ts'
+import { assertOneLine, shellWord } from '../shell-word.ts'
 
 export const verb = verbOf({
   name: 'sallyport env',
@@ -24,7 +26,11 @@ Claude Code, Codex, Python. The lines in force go through the sidecar (\`${comma
     if (direct && given === undefined) throw new Error('--direct needs the certificate: --identity DIR')
     const directory = given === undefined ? null : resolve(given)
     const identity = directory === null ? null : { directory, ...gatewayIn(directory, gateway) }
-    process.stdout.write(exportLines({ port: portOf(port), identity, direct }))
+    if (identity) {
+      assertOneLine('the path of the identity', identity.directory)
+      assertOneLine('the URL of the gateway', identity.url)
+    }
+    printOurs(exportLines({ port: portOf(port), identity, direct }))
   },
 })
 
@@ -86,7 +92,7 @@ interface Files {
 }
 
 const filesIn = (directory: string): Files => ({
-  directory: quoted(directory),
+  directory: shellWord(directory),
   ca: `${directory}/org-ca.crt`,
   cert: `${directory}/agent.crt`,
   key: `${directory}/agent.key`,
@@ -98,7 +104,7 @@ function section(inForce: boolean, title: string, lines: readonly string[]): str
 
 /** Returns export lines, the first with a comment behind it. */
 function variables(values: Readonly<Record<string, string>>, comment?: string): string[] {
-  const lines = Object.entries(values).map(([name, value]) => `export ${name}=${quoted(value)}`)
+  const lines = Object.entries(values).map(([name, value]) => `export ${name}=${shellWord(value)}`)
   return lines.map((line, i) => (i === 0 && comment !== undefined ? `${line}  # ${comment}` : line))
 }
 
@@ -113,7 +119,7 @@ const claudeCode = (url: string, { ca, cert, key }: Files): string[] =>
   })
 
 const mcp = (url: string): string[] => [
-  `claude mcp add --transport http sallyport ${quoted(`${url}/v1/mcp`)}`,
+  `claude mcp add --transport http sallyport ${shellWord(`${url}/v1/mcp`)}`,
 ]
 
 const node = (url: string, { directory }: Files): string[] => [
@@ -126,7 +132,7 @@ const node = (url: string, { directory }: Files): string[] => [
 ]
 
 /** What a Node program preloads: the checkout's own file, or the installed package's. */
-const REGISTER = PACKAGED ? 'sallyport/register' : quoted(join(import.meta.dirname, '../register.ts'))
+const REGISTER = PACKAGED ? 'sallyport/register' : shellWord(join(import.meta.dirname, '../register.ts'))
 
 /** Returns the command that starts the sidecar. */
 function connect(directory: string, port: number): string {
@@ -158,8 +164,3 @@ const python = (url: string, { ca, cert, key }: Files): string[] => [
   'import anthropic',
   `claude = anthropic.Anthropic(base_url="${url}", api_key="unused", http_client=anthropic.DefaultHttpxClient(verify=context))`,
 ]
-
-/** Returns the word of a POSIX shell that stands for exactly this text. */
-function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
-}

@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { type Call, expect, type Sink } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
+import { print, printProgress } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport evidence',
@@ -40,9 +41,7 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
     if (reviewed === undefined) {
       if (note !== undefined) throw new Error('--note goes with --reviewed')
       await administering(door, (call) => pack(call, period, out))
-      process.stdout.write(
-        `wrote ${out}: it is verified by its verify.py, by make verifier, and by sallyport verify\n`,
-      )
+      print(`wrote ${out}: it is verified by its verify.py, by make verifier, and by sallyport verify`)
       return
     }
     if (!period.since || !period.until) throw new Error('--reviewed goes with --since and --until')
@@ -53,8 +52,8 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
     await administering(door, async (call) =>
       expect(await call('POST', '/v1/admin/audit/reviewed', said), 204),
     )
-    process.stdout.write(
-      `recorded: ${period.since} to ${period.until} was reviewed under the checkpoint of ${reviewed} rows\n`,
+    print(
+      `recorded: ${period.since} to ${period.until} was reviewed under the checkpoint of ${reviewed} rows`,
     )
   },
 })
@@ -82,10 +81,10 @@ async function* shown(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Ar
   let bytes = 0
   for await (const piece of pieces) {
     bytes += piece.length
-    if (process.stderr.isTTY) process.stderr.write(`\r${(bytes / 1e6).toFixed(1)} MB`)
+    printProgress(`${(bytes / 1e6).toFixed(1)} MB`)
     yield piece
   }
-  if (process.stderr.isTTY) process.stderr.write('\r\u001b[K')
+  printProgress(null)
 }
 
 function instantOf(option: string, text: string): string {

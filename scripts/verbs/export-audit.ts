@@ -6,6 +6,7 @@ import type { Damaged } from '../../db/audit/verify.ts'
 import { locationOf } from '../../db/engine.ts'
 import { exportPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { openReadOnly, storedRows, userNames } from '../../db/sqlite/ledger/rows.ts'
+import { visibleJson } from '../../proxy/visible.ts'
 import { commandOf, verbOf, WrongUsage } from '../command.ts'
 
 const FAILED = 9
@@ -28,15 +29,24 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
   run: async ({ out }, [database, ...rest]) => {
     if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
+    // On a terminal it is to be read, not verified.
+    const form = out === undefined && process.stdout.isTTY ? forTerminal : asItIs
     const location = locationOf(database)
     if (location.engine === 'postgres') {
-      await pipeline(exportPostgres(location.url), target)
+      await pipeline(exportPostgres(location.url), form, target)
       return
     }
     const db = openReadOnly(location.file)
-    await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), target)
+    await pipeline(Readable.from(chunks(storedRows(db), userNames(db))), form, target)
   },
 })
+
+const asItIs = (lines: AsyncIterable<string>): AsyncIterable<string> => lines
+
+/** Escapes what hides or controls, as JSON does. `lines`: texts of whole lines. */
+async function* forTerminal(lines: AsyncIterable<string>): AsyncGenerator<string> {
+  for await (const text of lines) yield text.split('\n').map(visibleJson).join('\n')
+}
 
 function* chunks(
   rows: Iterable<StoredRow | Damaged>,

@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers'
 import { messageOf } from '../../db/error-message.ts'
 import { controlPath } from '../../proxy/http/control-socket.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 // Reads no settings and loads no engine: it is started every few seconds.
 export const verb = verbOf({
@@ -31,7 +32,7 @@ answers. It needs no secret, no certificate and no port: for the health checks o
         live ? '/health' : '/ready',
         seconds * 1000,
       )
-      process.stdout.write(`${body}\n`)
+      print(body)
       return status === 200 ? 0 : 1
     } catch (error) {
       throw new Error(`no gateway answers on ${directory}: ${messageOf(error)}`, { cause: error })

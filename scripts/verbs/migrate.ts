@@ -4,6 +4,7 @@ import { withClient } from '../../db/postgres/connection.ts'
 import { makeDataDirectory } from '../../proxy/prepare-directory.ts'
 import { readSettings } from '../../proxy/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
+import { print } from '../print.ts'
 
 /** The exit code where migrations are to be run. */
 const PENDING = 3
@@ -37,7 +38,7 @@ migrates, the others find nothing left to do.`,
     const statements = grants === undefined ? null : await readFile(grants, 'utf8')
     const { applied, pending } = await migrationsOf(settings.databaseUrl)
     const says = (word: string, names: readonly string[]): void => {
-      for (const name of names) process.stdout.write(`${word} ${name}\n`)
+      for (const name of names) print(`${word} ${name}`)
     }
     if (command === 'status') says('applied', applied)
     if (command === 'status' || dryRun) {

@@ -1,6 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { fetchReceipt } from '../client/receipt.ts'
 import { verbOf, WrongUsage } from '../command.ts'
+import { print } from '../print.ts'
+import { shellQuoted, shellWord } from '../shell-word.ts'
 
 export const verb = verbOf({
   name: 'sallyport receipt',
@@ -32,9 +34,12 @@ principal that made a call gets its receipt, and operators who hold admin.audit.
     const { receipt, verifierKey, ended } = await fetchReceipt(identity, id, gateway)
     const file = out ?? `${id}.json`
     writeFileSync(file, `${receipt}\n`, { mode: 0o600, flag: 'wx' })
-    process.stdout.write(`wrote ${file}${ended ? '' : ': the call has not ended yet, so its outcome is not in it'}
-verify it with the body that was sent, and a key that you have from elsewhere than this gateway if you can:
-  sallyport verify ${file} --body BODY --key '${verifierKey}'
-`)
+    // The key is the gateway's word: quoted, it cannot be more than a word of the command.
+    const keys = verifierKey.split('\n').map((key) => `--key ${shellQuoted(key)}`)
+    print(
+      `wrote ${file}${ended ? '' : ': the call has not ended yet, so its outcome is not in it'}`,
+      'verify it with the body that was sent, and a key that you have from elsewhere than this gateway if you can:',
+      `  sallyport verify ${shellWord(file)} --body BODY ${keys.join(' ')}`,
+    )
   },
 })

@@ -3,8 +3,9 @@ import { loadConfiguration, namedChecks } from '../../proxy/configuration.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { LAST, sinceOf } from '../admin/looking-back.ts'
-import { columns, jsonLines, printable } from '../admin/printable.ts'
+import { columns, jsonLines } from '../admin/printable.ts'
 import { capabilitiesIn, verbOf, WrongUsage } from '../command.ts'
+import { print } from '../print.ts'
 
 const [REFUSES, UNDECIDED] = [3, 4]
 const REHEARSALS = '/v1/admin/rehearsals'
@@ -44,7 +45,7 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
     const changes = changesOf(principal, options, await settingsOf(options))
     const since = sinceOf(last)
     const found = await administering(options, (call) => rehearse(call, changes, since))
-    process.stdout.write(printable(json ? jsonLines(found) : linesOf(found)))
+    print(...(json ? jsonLines(found) : linesOf(found)))
     const { newly_refused: refused, undecidable } = found.totals
     return refused > 0 ? REFUSES : undecidable > 0 ? UNDECIDED : 0
   },

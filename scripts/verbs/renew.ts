@@ -1,6 +1,7 @@
 import { readIdentity } from '../client/identity/identity.ts'
 import { lifeOf, renewIdentity } from '../client/renewal/renew.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 const DAY_MS = 86_400_000
 
@@ -35,17 +36,15 @@ own CA, or an SVID, is renewed by whoever issued it. One that has ended is repla
       throw new Error(`${directory} ended on ${day(notAfter)}: ask an operator for a new certificate`)
     }
     if (now < from) {
-      process.stdout.write(
-        `${directory} is good until ${day(notAfter)}, and is renewed from ${day(from)} on\n`,
-      )
+      print(`${directory} is good until ${day(notAfter)}, and is renewed from ${day(from)} on`)
       return
     }
     const renewed = await renewIdentity(directory, gateway)
     const before = renewed.previousValidUntil
-    process.stdout.write(
+    print(
       `renewed ${directory}: good until ${day(renewed.notAfter)}; the certificate before ${
         before === null ? 'has ended' : `is honoured until ${before}`
-      }\n`,
+      }`,
     )
   },
 })

@@ -1,6 +1,7 @@
 import { expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport rotate-audit-key',
@@ -12,6 +13,6 @@ whoever verifies takes the new one over. Prints the new verifier key.`,
     const { key } = await administering(door, async (call) =>
       expect(await call('POST', '/v1/admin/audit-key/rotate'), 200),
     )
-    process.stdout.write(`${String(key)}\n`)
+    print(String(key))
   },
 })

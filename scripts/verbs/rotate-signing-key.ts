@@ -1,6 +1,7 @@
 import { expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport rotate-signing-key',
@@ -12,6 +13,6 @@ Prints the id of the new key.`,
     const { kid } = await administering(door, async (call) =>
       expect(await call('POST', '/v1/admin/signing-key/rotate'), 200),
     )
-    process.stdout.write(`${String(kid)}\n`)
+    print(String(kid))
   },
 })

@@ -1,7 +1,7 @@
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { LAST, principalIn, sinceOf, usageOf } from '../admin/looking-back.ts'
-import { printable } from '../admin/printable.ts'
 import { commandOf, verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport suggest',
@@ -21,7 +21,7 @@ export const verb = verbOf({
       `${decisions} decisions since ${since} used ${suggested.join(', ') || 'nothing'}; in vain: ${unused.join(', ') || 'nothing'}`,
       commandOf(`rehearse ARGS='${words}'`, `rehearse ${words}`),
     ]
-    process.stdout.write(printable(lines))
+    print(...lines)
     return 0
   },
 })

@@ -1,8 +1,9 @@
 import type { Usage } from '../../proxy/admin/rehearsals/usage.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { LAST, principalIn, sinceOf, usageOf } from '../admin/looking-back.ts'
-import { columns, jsonLines, printable } from '../admin/printable.ts'
+import { columns, jsonLines } from '../admin/printable.ts'
 import { verbOf } from '../command.ts'
+import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport usage',
@@ -15,7 +16,7 @@ export const verb = verbOf({
     const principal = principalIn(positionals)
     const since = sinceOf(last)
     const found = await administering(door, (call) => usageOf(call, principal, since))
-    process.stdout.write(printable(json ? jsonLines(found) : linesOf(principal, found)))
+    print(...(json ? jsonLines(found) : linesOf(principal, found)))
     return 0
   },
 })

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { readPrivate, writePrivate } from '../../certs/authority/key-store.ts'
 import { isKeyName, verifierKeyText } from '../../db/audit/tree/note.ts'
-import { messageOf } from '../../db/error-message.ts'
 import { verbOf, WrongUsage } from '../command.ts'
+import { print, printError, printNotice } from '../print.ts'
 import { keysIn } from '../verifying/trusted.ts'
 import { witnessServer } from '../witness/server.ts'
 import { WitnessState } from '../witness/state.ts'
@@ -66,15 +66,15 @@ Gateways reach it by https, or by http on the same machine; a reverse proxy may 
       answer: witness({ name, key, logs, state, clock: Date.now }),
       kept: (digest) => state.kept(digest),
       tls,
-      onFault: (error) => process.stderr.write(`witness: ${messageOf(error)}\n`),
+      onFault: (error) => printError('witness', error),
     })
     const [, host = '', port = ''] = /^(.*):(\d{1,5})$/.exec(listen) ?? []
     if (host === '') throw new WrongUsage('--listen is HOST:PORT')
     server.listen(Number(port), host.replace(/^\[|\]$/g, ''))
     await once(server, 'listening')
     const { port: bound } = server.address() as AddressInfo
-    process.stdout.write(`${verifierKeyText(name, 'witness', createPublicKey(key))}\n`)
-    process.stderr.write(`witness: listening on ${tls ? 'https' : 'http'}://${host}:${bound}\n`)
+    print(verifierKeyText(name, 'witness', createPublicKey(key)))
+    printNotice(`witness: listening on ${tls ? 'https' : 'http'}://${host}:${bound}`)
     await Promise.race(['SIGINT', 'SIGTERM'].map((signal) => once(process, signal)))
     server.close()
     server.closeAllConnections()

@@ -7,6 +7,7 @@ import { inspectTree } from '../../db/audit/tree/inspect.ts'
 import { type Trusted, trustsNothing } from '../../db/audit/tree/trusted.ts'
 import type { Damaged } from '../../db/audit/verify.ts'
 import { blocksOf } from '../lines.ts'
+import { printProgress } from '../print.ts'
 import { inspectPack } from './inspect-pack.ts'
 import { ambiguityOf } from './readings.ts'
 import { receiptIn } from './receipt.ts'
@@ -84,8 +85,8 @@ async function* withProgress(rows: Rows): AsyncGenerator<StoredRow | Damaged> {
   let count = 0
   for await (const row of rows) {
     count += 1
-    if (count % PROGRESS_ROWS === 0) process.stderr.write(`\r${count.toLocaleString('en')} rows`)
+    if (count % PROGRESS_ROWS === 0) printProgress(`${count.toLocaleString('en')} rows`)
     yield row
   }
-  process.stderr.write('\r\u001b[K')
+  printProgress(null)
 }

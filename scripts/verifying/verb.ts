@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { exitCodeOf, type Inspection } from '../../db/audit/inspect.ts'
 import type { Trusted } from '../../db/audit/tree/trusted.ts'
+import { visibleJson } from '../../proxy/visible.ts'
 import { type Verb, verbOf, WrongUsage } from '../command.ts'
+import { print } from '../print.ts'
 import { receiptAt } from './file.ts'
 import { verifyReceipt } from './receipt.ts'
 import { asJson, linesOfReport, receiptLines } from './report.ts'
@@ -40,14 +42,12 @@ owns the database and its keys can write all of it anew.`,
       const receipt = receiptAt(source)
       if (receipt) {
         const verdict = await verifyReceipt(receipt, trusted, body === undefined ? null : readFileSync(body))
-        print(json ? [JSON.stringify(verdict)] : receiptLines(verdict))
+        print(...(json ? [visibleJson(JSON.stringify(verdict))] : receiptLines(verdict)))
         return verdict.code
       }
       if (body !== undefined) throw new WrongUsage('--body goes with a receipt')
       const inspection = await inspect(source, authority, trusted)
-      print(json ? [JSON.stringify(asJson(inspection))] : linesOfReport(inspection))
+      print(...(json ? [visibleJson(JSON.stringify(asJson(inspection)))] : linesOfReport(inspection)))
       return exitCodeOf(inspection)
     },
   })
-
-const print = (lines: readonly string[]): boolean => process.stdout.write(`${lines.join('\n')}\n`)

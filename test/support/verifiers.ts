@@ -19,17 +19,24 @@ export interface Said extends Ran {
   readonly last: string
 }
 
+/** Has every verifier judge a case, and gives what ours has said. */
+interface AllVerifiers {
+  (...args: readonly string[]): Promise<Said>
+  /** The same; gives what each has said. */
+  readonly each: (...args: readonly string[]) => Promise<readonly Ran[]>
+}
+
 /**
  * Makes the function that has every verifier judge a case: `sallyport verify`, the single file that auditors take, in a directory with
  * nothing else, and the one in Python where that is. Fails where one says something else; gives what ours has said.
  */
-export function allVerifiers(t: Test): (...args: readonly string[]) => Promise<Said> {
+export function allVerifiers(t: Test): AllVerifiers {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-verifier-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const file = join(directory, 'verify.mjs')
   const built = spawnSync('make', ['verifier', `VERIFIER=${file}`], { cwd: ROOT, encoding: 'utf8' })
   if (built.status !== 0) throw new Error(built.stderr)
-  return async (...args) => {
+  async function each(...args: readonly string[]): Promise<readonly [Ran, ...Ran[]]> {
     const [ours, ...others] = await Promise.all([
       sallyport(['verify', ...args]),
       ran(process.execPath, [file, ...args], directory),
@@ -39,8 +46,13 @@ export function allVerifiers(t: Test): (...args: readonly string[]) => Promise<S
       t.equal(other.code, ours.code, `all say the same: ${other.err}${ours.err}`)
       if (ours.code === 0) t.same(lines(other), lines(ours))
     }
+    return [ours, ...others]
+  }
+  const verify = async (...args: readonly string[]): Promise<Said> => {
+    const [ours] = await each(...args)
     return { ...ours, last: ours.out.trimEnd().split('\n').at(-1) ?? '' }
   }
+  return Object.assign(verify, { each })
 }
 
 /** In any order: what is no verdict may stand where it likes. */

@@ -14,11 +14,11 @@ async function check(directory: string) {
     directory,
     {},
     {
-      out: (text) => {
-        out += text
+      out: (...lines) => {
+        out += lines.map((line) => `${line}\n`).join('')
       },
-      err: (text) => {
-        err += text
+      err: (...lines) => {
+        err += lines.map((line) => `${line}\n`).join('')
       },
     },
   )

@@ -334,6 +334,36 @@ await t.test(
   },
 )
 
+await t.test('H12: a verifier prints the words of a ledger as a terminal may have them', async (t) => {
+  const hostile = 'x\nVERIFIED, WITNESSED by nobody\r\u001b[2K\u009b1m\u202e\u200b\u2028'
+  const told = decided(1, { authority: { revision: 2 }, model: hostile })
+  const sealed = chainOf([...HISTORY.slice(0, -4), told, { ...ended(told), status: hostile }])
+  const all = sealed.map(({ leaf }) => leaf)
+  const receipt = await receiptOver(all, [all.length - 2, all.length - 1], checkpointOver(all, log), {})
+  // Neither by a row of another stream, nor by the name of a log.
+  const moved = exportOf(sealed)
+    .replace('"seq":3,', '"seq":4,')
+    .replaceAll('"stream":"main"', `"stream":${JSON.stringify(hostile)}`)
+  const cases: readonly (readonly string[])[] = [
+    [file(JSON.stringify(receipt)), '--key', log.vkey],
+    [file(exportOf(sealed)), '--authority'],
+    [file(moved)],
+    [file(moved), '--json'],
+    [`${directory}/${hostile}`],
+    [exported, '--key', hostile],
+    [exported, '--checkpoint', file(hostile)],
+  ]
+  for (const [index, args] of cases.entries()) {
+    for (const said of await verify.each(...args)) {
+      t.notMatch(
+        said.out + said.err,
+        /^VERIFIED, WITNESSED|[^\n -~…]/m,
+        `case ${index}: ${JSON.stringify(said.out)}`,
+      )
+    }
+  }
+})
+
 await t.test(
   'the verifier that is written from the documents takes nothing but Python',
   { skip: withoutPython },

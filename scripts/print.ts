@@ -1,0 +1,26 @@
+import { messageOf } from '../db/error-message.ts'
+import { visible } from '../proxy/visible.ts'
+import { printable } from './admin/printable.ts'
+
+// No other module of the command line writes to an output (test/scripts/print.test.ts): files, answers, errors and the
+// ledger hold words of strangers, and a terminal obeys what it prints.
+
+/** Prints lines on standard output, each as a terminal may have it. */
+export const print = (...lines: readonly string[]): boolean => process.stdout.write(printable(lines))
+
+/** Prints lines on standard error, each as a terminal may have it. */
+export const printNotice = (...lines: readonly string[]): boolean => process.stderr.write(printable(lines))
+
+/** Prints a text of ours as it is, which may have several lines: a help, or what {@link printable} has made. */
+export const printOurs = (text: string): boolean => process.stdout.write(text)
+
+/** Prints the message of an error on standard error: its first line after `as`, further ones set in. */
+export function printError(as: string, error: unknown): boolean {
+  const [first = '', ...more] = messageOf(error).split('\n')
+  return printNotice(`${as}: ${first}`, ...more.map((line) => `  ${line}`))
+}
+
+/** Shows how far something is, in one line of a terminal that the next call replaces; null removes it. */
+export function printProgress(text: string | null): void {
+  if (process.stderr.isTTY) process.stderr.write(text === null ? '\r\u001b[K' : `\r${visible(text)}`)
+}
