@@ -18,13 +18,24 @@ function doubtfulTexts(root: Schema): ReadonlyMap<string, DoubtfulText> {
   const takers = new SchemaTakers(new SchemaTree(root))
   const found = new Map<string, DoubtfulText>()
   for (const [name, schemas] of takers.properties(root)) {
-    const takes = (type: string): boolean => schemas.some((schema) => takers.takes(schema, type))
+    const takes = (type: string): boolean =>
+      schemas.some((schema) => takers.takes(schema, type) || isUnannotated(name, schema))
     const kinds = new Set(KINDS.filter(takes))
     if (kinds.size > 0 && takes('string'))
-      found.set(name, { kinds, untyped: takes('boolean') && takes('number') })
+      found.set(name, {
+        kinds,
+        untyped: schemas.some((schema) => takers.takes(schema, 'number') && takers.takes(schema, 'boolean')),
+      })
   }
   return found
 }
+
+/** The schema that the SDK of Python writes for a parameter without an annotation, which takes anything: says text alone. */
+const isUnannotated = (name: string, schema: unknown): boolean =>
+  isObject(schema) &&
+  schema.type === 'string' &&
+  schema.title === name &&
+  Object.keys(schema).every((keyword) => ['title', 'type', 'default'].includes(keyword))
 
 /**
  * Lists the outermost arguments that by their schema are text or null, a list or an object: a server on FastMCP reads

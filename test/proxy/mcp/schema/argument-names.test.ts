@@ -111,6 +111,8 @@ t.test('H1d: arguments that are text or JSON are listed for whoever approves the
       both: { allOf: [{ type: ['string', 'null'] }, string] },
       number: { type: ['string', 'number'] },
       anything: {},
+      raw: { title: 'raw', type: 'string', default: null },
+      Titled: { title: 'Titled', type: 'string', description: 'Text.' },
       constant: { const: 'a' },
       never: false,
       loop: { $ref: '#/$defs/loop' },
@@ -124,6 +126,7 @@ t.test('H1d: arguments that are text or JSON are listed for whoever approves the
     'either',
     'nullable',
     'choice',
+    'raw',
   ])
   const DOUBT =
     /is text that some servers read as JSON \((null|array|object)\), which its schema takes, too\./
@@ -134,6 +137,7 @@ t.test('H1d: arguments that are text or JSON are listed for whoever approves the
     { either: '[1]' },
     { nullable: 'null' },
     { anything: '[]' },
+    { raw: '["/etc/shadow"]' },
   ])
     t.match(fault(schema, args), DOUBT, JSON.stringify(args))
   for (const args of [
@@ -146,6 +150,8 @@ t.test('H1d: arguments that are text or JSON are listed for whoever approves the
     { anything: 'true' },
     { anything: '1' },
     { both: 'null' },
+    { raw: 'text' },
+    { Titled: '["a"]' },
   ])
     t.equal(fault(schema, args), null, JSON.stringify(args))
 })
