@@ -73,7 +73,7 @@ export interface Handlers {
 
 /** Makes the handlers of one configuration. */
 export function handlers(services: Services, configuration: Configuration): Handlers {
-  const { dataDirectory, ledger, drain, clock, upstream, keys, logins, baseUrls } = services
+  const { dataDirectory, ledger, drain, clock, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const made = recorders(services, configuration)
@@ -82,7 +82,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
   const proofRequired = configuration.dpopMode === 'required'
   return {
     ...made,
-    llm: llmHandler(configuration.llm, upstream, services.idempotencyKeys),
+    llm: llmHandler(configuration.llm, services),
     models: modelHandlers(configuration.llm, services.catalogue),
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {
@@ -112,6 +112,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
       baseUrls,
       proofRequired,
       followers: services.followers,
+      modelMismatches: () => services.modelMismatches.list(),
       inForce: inForceOf(configuration, dataDirectory.settings),
     },
     readiness: readiness({

@@ -40,6 +40,7 @@ import { secretOf } from './egress/secret-reference.ts'
 import { answers } from './http/health.ts'
 import type { Listeners } from './http/listeners.ts'
 import { Budget, Drain, type HeldLimits } from './http/open-calls.ts'
+import { ModelMismatches } from './llm/answered-models.ts'
 import { Catalogue } from './llm/catalogue.ts'
 import { openUpstream, type Upstream } from './llm/upstream/client.ts'
 import { type IdempotencyKeys, idempotencyKeys } from './llm/upstream/idempotency-keys.ts'
@@ -118,6 +119,8 @@ export interface Services {
   /** Of sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
+  /** Where providers ran other models than they were asked for, since the start of the process. */
+  readonly modelMismatches: ModelMismatches
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
   readonly mcp: Mcp
@@ -261,6 +264,7 @@ export async function openServices(
     nameServers,
     identityProviderNames: new KeptNames({ servers: nameServers }),
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
+    modelMismatches: new ModelMismatches((provider) => metrics.modelMismatches.inc({ provider })),
     catalogue: new Catalogue(),
     mcp: openMcp({
       database,

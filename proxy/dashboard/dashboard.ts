@@ -4,6 +4,17 @@ import type { SigningIn } from '../operators/signing-in.ts'
 import type { Followers } from './activity/followers.ts'
 import type { InForce } from './settings/in-force.ts'
 
+/** A model that a provider said it ran in place of the one that it was asked for. */
+export interface OtherModel {
+  readonly provider: string
+  readonly asked: string
+  readonly answered: string
+  readonly calls: number
+  /** Of the last of them. ms since the epoch. */
+  readonly at: number
+  readonly requestId: string
+}
+
 /** What the pages are made from. One for each configuration in force. */
 export interface Dashboard {
   readonly context: AdminContext
@@ -15,6 +26,8 @@ export interface Dashboard {
   readonly proofRequired: boolean
   /** The pages that follow what is recorded. */
   readonly followers: Followers
+  /** Where providers ran other models than they were asked for, the last one first. */
+  readonly modelMismatches: () => readonly OtherModel[]
   /** What the files and the environment say. */
   readonly inForce: InForce
 }

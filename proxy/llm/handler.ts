@@ -6,6 +6,7 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { quotesSecret, quotingSecret, SecretScreen, type SecretTraces } from '../../plugins/secrets/traces.ts'
 import { AT_ONCE, inTurns } from '../../plugins/turns.ts'
 import type { Reply, Report } from '../http/reply.ts'
+import { isModelAsked, type ModelMismatches } from './answered-models.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
 import { type Usage, usageOf, usageTap } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
@@ -56,11 +57,16 @@ interface Answered {
   readonly failed: readonly Attempt[]
 }
 
-/** What all calls of a configuration need. */
-interface Means {
+/** What outlives a configuration. */
+export interface LlmServices {
   readonly upstream: Upstream
-  readonly secrets: SecretTraces
   readonly idempotencyKeys: IdempotencyKeys
+  readonly modelMismatches: Pick<ModelMismatches, 'note'>
+}
+
+/** What all calls of a configuration need. */
+interface Means extends LlmServices {
+  readonly secrets: SecretTraces
 }
 
 /**
@@ -70,19 +76,15 @@ interface Means {
  * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
  * has hung up.
  */
-export function llmHandler(
-  options: LlmOptions,
-  upstream: Upstream,
-  idempotencyKeys: IdempotencyKeys,
-): (facts: LlmFacts) => Promise<Reply> {
+export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
-  const means = { upstream, secrets: secretsOf(options), idempotencyKeys }
+  const means = { ...services, secrets: secretsOf(options) }
   return async (facts) => {
     const { model, dialect } = facts.granted.target
     const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
-      ? passedOn(answered, facts)
+      ? passedOn(answered, facts, means)
       : ownRefusal(answered, facts, means.secrets)
   }
 }
@@ -221,7 +223,8 @@ async function ownRefusal(
 /** The failure of an answer that quotes what it was asked with, for the log. */
 const quoted = (): Error => new Error('the answer quotes a secret that providers are called with')
 
-function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply | Promise<Reply> {
+function passedOn(answered: Answered, facts: LlmFacts, means: Means): Reply | Promise<Reply> {
+  const { granted, id, held } = facts
   const { target, answer } = answered
   const { status, headers: stated, body } = answer
   const { traces } = target.headers
@@ -230,7 +233,8 @@ function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply | 
   const headers = responseHeaders(stated)
   if (Buffer.isBuffer(body)) {
     if (traces.length > 0 && quotesSecret(traces, body)) return refuse(answered, quoted())
-    return { status, headers, body, report: () => reportOf(answered, usageOf(names, type, encoding, body)) }
+    const report = () => comparedReport(answered, usageOf(names, type, encoding, body), facts, means)
+    return { status, headers, body, report }
   }
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
   // Tells proxies in between to pass each event on at once.
@@ -256,10 +260,25 @@ function passedOn(answered: Answered, { granted, id, held }: LlmFacts): Reply | 
       ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, body.errored, tail, id) }),
     },
     report: () => ({
-      ...reportOf(answered, tap.usage()),
+      ...comparedReport(answered, tap.usage(), facts, means),
       ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: quoted() }),
     }),
   }
+}
+
+/** Reports an answer, and tells whether the model that gave it is the one that was asked for. */
+function comparedReport(
+  answered: Answered,
+  usage: Usage,
+  { id, at }: LlmFacts,
+  { modelMismatches }: Means,
+): Report {
+  const report = reportOf(answered, usage)
+  const { provider, model: asked } = answered.target
+  const { upstream_model: named = asked } = usage
+  if (named === asked || isModelAsked(provider, asked, named)) return report
+  modelMismatches.note({ provider: provider.name, asked, answered: named, at, requestId: id })
+  return { ...report, detail: { ...report.detail, model_differs: true } }
 }
 
 function reportOf({ target, answer, failed }: Answered, usage: Usage): Report {

@@ -104,6 +104,13 @@ const provider = z
       .max(200)
       .default([])
       .describe('Members that callers may send to this provider all the same, e.g. provider of OpenRouter.'),
+    answered_by: z
+      .record(model, z.array(model).max(100))
+      .default({})
+      .describe(
+        'Names by which this provider answers for a model of its own, where they are others: a deployment of Azure, a ' +
+          'group of a router. An answer by any other model is shown to operators. * stands for any characters.',
+      ),
     connect_timeout_ms: milliseconds(5_000),
     first_byte_timeout_ms: milliseconds(120_000),
     idle_timeout_ms: milliseconds(120_000),

@@ -12,6 +12,7 @@ export interface Metrics {
   readonly summarised: Counter
   readonly latency: Histogram<'route'>
   readonly tokens: Counter<'provider' | 'direction'>
+  readonly modelMismatches: Counter<'provider'>
   readonly mcpCalls: Counter<'resource' | 'result'>
   readonly reloads: Counter<'result'>
   readonly faults: Counter<'step'>
@@ -137,6 +138,12 @@ export function createMetrics(ask: Ask): Metrics {
       name: 'sallyport_tokens_total',
       help: 'Tokens that providers reported.',
       labelNames: ['provider', 'direction'],
+      registers,
+    }),
+    modelMismatches: new Counter({
+      name: 'sallyport_llm_model_mismatches_total',
+      help: 'Answers of a provider by another model than it was asked for.',
+      labelNames: ['provider'],
       registers,
     }),
     mcpCalls: new Counter({

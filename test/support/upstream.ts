@@ -27,14 +27,16 @@ export interface TestUpstream {
 }
 
 /** The answer of {@link testUpstream} until a test sets another: a small chat completion with its usage. */
-export const completion: Answer = (res) => {
+export const completion: Answer = (res, { body }) => {
+  // The model that is asked for: another one would need an operator.
+  const [, model = 'gpt-test'] = /"model":"([^"\\]*)"/.exec(body.toString()) ?? []
   res.setHeader('content-type', 'application/json')
   res.end(
     JSON.stringify({
       id: 'chatcmpl-1',
       object: 'chat.completion',
       created: 1,
-      model: 'gpt-test',
+      model,
       choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'hello' } }],
       usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 },
     }),

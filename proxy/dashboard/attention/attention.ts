@@ -10,6 +10,7 @@ import { ago, all, button, counted, type Html, html, may, NOTHING, pathOf, when 
 import { card } from './card.ts'
 import { ending, endingCas } from './ending.ts'
 import { keyless } from './keyless.ts'
+import { otherModels } from './other-models.ts'
 
 const DAY_MS = 86_400_000
 
@@ -19,6 +20,7 @@ export const attentionPage: Page = async (dashboard, facts) => {
     ...(await waiting(dashboard, facts)),
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
+    ...otherModels(dashboard, facts),
     ...(await ending(dashboard, facts)),
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),

@@ -5,7 +5,7 @@ import t from 'tap'
 import { llmHandler } from '../../../proxy/llm/handler.ts'
 import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { catalogueStage } from '../../support/llm/catalogue.ts'
-import { anthropic, KEYS, openai, options } from '../../support/llm/facts.ts'
+import { anthropic, openai, options, servicesWith } from '../../support/llm/facts.ts'
 import { front } from '../../support/llm/front.ts'
 import { chunk, chunkedHead, rawUpstream } from '../../support/llm/upstreams.ts'
 
@@ -29,7 +29,7 @@ t.teardown(async () => {
 })
 
 const providers = [openai(base, { api_key: KEY }), anthropic(base, { api_key: KEY })]
-const door = await front(t, llmHandler(options(providers), upstream, KEYS))
+const door = await front(t, llmHandler(options(providers), servicesWith(upstream)))
 const openaiClient = (url = door.url) => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'unused', maxRetries: 0 })
 const anthropicClient = (url = door.url) => new Anthropic({ baseURL: url, apiKey: 'unused', maxRetries: 0 })
 
@@ -94,7 +94,10 @@ await t.test('§3 a provider’s 429 reaches the SDK as a rate limit', async (t)
 })
 
 await t.test('§3 a wrong key of ours is 502 at the SDK, never a 401', async (t) => {
-  const wrong = await front(t, llmHandler(options([openai(base, { api_key: 'sk-wrong' })]), upstream, KEYS))
+  const wrong = await front(
+    t,
+    llmHandler(options([openai(base, { api_key: 'sk-wrong' })]), servicesWith(upstream)),
+  )
   const error: unknown = await openaiClient(wrong.url)
     .chat.completions.create(CHAT)
     .catch((error: unknown) => error)
@@ -112,7 +115,7 @@ await t.test(
     })
     const { url } = await front(
       t,
-      llmHandler(options([openai(broken.url), anthropic(broken.url)]), upstream, KEYS),
+      llmHandler(options([openai(broken.url), anthropic(broken.url)]), servicesWith(upstream)),
     )
     const drain = async (events: AsyncIterable<unknown>): Promise<void> => {
       for await (const event of events) t.ok(event)
@@ -139,7 +142,7 @@ await t.test('F-19 a client that leaves its loop has the upstream stopped', asyn
   const endless = await rawUpstream(t, (socket) =>
     socket.write(chunkedHead() + chunk('data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n')),
   )
-  const { url } = await front(t, llmHandler(options([openai(endless.url)]), upstream, KEYS))
+  const { url } = await front(t, llmHandler(options([openai(endless.url)]), servicesWith(upstream)))
   const events = await openaiClient(url).chat.completions.create({ ...CHAT, stream: true })
   for await (const event of events) {
     t.equal(event.choices[0]?.delta.content, 'Hel')

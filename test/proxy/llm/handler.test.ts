@@ -5,7 +5,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { llmHandler } from '../../../proxy/llm/handler.ts'
 import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
-import { anthropic, facts, KEYS, openai, options, receive } from '../../support/llm/facts.ts'
+import { anthropic, facts, openai, options, receive, servicesWith } from '../../support/llm/facts.ts'
 import { answer, chunk, chunkedHead, nobody, rawUpstream } from '../../support/llm/upstreams.ts'
 
 const upstream = openUpstream()
@@ -17,7 +17,7 @@ type Request = Parameters<typeof facts>[0]
 type File = Parameters<typeof options>
 
 const handle = async (providers: File[0], request: Request = { body: CHAT }, more: File[1] = {}) =>
-  llmHandler(options(providers, more), upstream, KEYS)(await facts(request))
+  llmHandler(options(providers, more), servicesWith(upstream))(await facts(request))
 
 /** The refusal that a call ends with. */
 const refusal = async (providers: File[0], request?: Request): Promise<Refusal> => {

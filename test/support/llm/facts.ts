@@ -4,10 +4,12 @@ import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
+import { ModelMismatches } from '../../../proxy/llm/answered-models.ts'
 import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/registry.ts'
-import type { LlmFacts } from '../../../proxy/llm/handler.ts'
+import type { LlmFacts, LlmServices } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
 import { llmCall } from '../../../proxy/llm/routing.ts'
+import type { Upstream } from '../../../proxy/llm/upstream/client.ts'
 import { idempotencyKeys } from '../../../proxy/llm/upstream/idempotency-keys.ts'
 import { grantOf } from '../permit.ts'
 import { heldFor } from '../plugins/arrival.ts'
@@ -69,8 +71,12 @@ type Loose = Readonly<Record<string, unknown>>
 export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptions =>
   llmOptions.parse({ providers, ...more })
 
-/** Those of a gateway with a secret that is known. */
-export const KEYS = idempotencyKeys(Buffer.alloc(32))
+/** What a handler needs that outlives its configuration. */
+export const servicesWith = (upstream: Upstream): LlmServices => ({
+  upstream,
+  idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),
+  modelMismatches: new ModelMismatches(() => {}),
+})
 
 export const openai = (base_url: string, more: Loose = {}): Loose => ({
   name: 'openai',

@@ -1,0 +1,83 @@
+import type { Provider } from './options.ts'
+import { glob } from './routing.ts'
+
+/** Pairs of models that are remembered; of more, those that were seen last. */
+const MAX_MISMATCHES = 100
+
+/** A model that a provider said it ran in place of the one that it was asked for. */
+export interface ModelMismatch {
+  readonly provider: string
+  readonly asked: string
+  readonly answered: string
+  readonly calls: number
+  /** Of the last of them. ms since the epoch. */
+  readonly at: number
+  readonly requestId: string
+}
+
+/**
+ * Remembers, in memory, where providers ran another model than they were asked for: what was judged is then not what ran.
+ * The rows of such calls say so for ever.
+ */
+export class ModelMismatches {
+  readonly #onMismatch: (provider: string) => void
+  /** By provider and models; the last one that was seen comes last. */
+  readonly #seen = new Map<string, ModelMismatch>()
+
+  /** `onMismatch`: called with the provider of each. */
+  constructor(onMismatch: (provider: string) => void) {
+    this.#onMismatch = onMismatch
+  }
+
+  note(mismatch: Omit<ModelMismatch, 'calls'>): void {
+    const key = JSON.stringify([mismatch.provider, mismatch.asked, mismatch.answered])
+    const calls = (this.#seen.get(key)?.calls ?? 0) + 1
+    this.#seen.delete(key)
+    this.#seen.set(key, { ...mismatch, calls })
+    const [oldest] = this.#seen.keys()
+    if (this.#seen.size > MAX_MISMATCHES && oldest !== undefined) this.#seen.delete(oldest)
+    this.#onMismatch(mismatch.provider)
+  }
+
+  /** Lists them, the last one that was seen first. */
+  list(): readonly ModelMismatch[] {
+    return [...this.#seen.values()].reverse()
+  }
+}
+
+/**
+ * Tells whether the model that a provider names in its answer is the one that it was asked for, in the spellings that
+ * honest providers use: with a vendor's prefix, in other case, a dated snapshot of an undated name, or under a name that
+ * the operator's file gives it.
+ */
+export function isModelAsked(
+  provider: Pick<Provider, 'answered_by'>,
+  asked: string,
+  answered: string,
+): boolean {
+  if (isSameModel(asked, answered)) return true
+  const names = Object.hasOwn(provider.answered_by, asked) ? (provider.answered_by[asked] ?? []) : []
+  return names.some((name) => isSameModel(name, answered) || glob(name)(answered))
+}
+
+function isSameModel(asked: string, answered: string): boolean {
+  const [wanted, given] = [plainName(asked), plainName(answered)]
+  if (wanted === given) return true
+  const undated = wanted.replace(ROLLING, '')
+  // Who asks for one snapshot gets no other.
+  return undated === given || (!SNAPSHOT.test(wanted) && undated === given.replace(SNAPSHOT, ''))
+}
+
+/** A name without the vendor's prefix (`openai/`, `models/`, `us.anthropic.`) and marks of places and versions of an API. */
+const plainName = (name: string): string =>
+  name
+    .toLowerCase()
+    .replace('@', '-')
+    .replace(/^.*\//, '')
+    .replace(/^(?:[a-z]{2,6}\.)?(?:ai21|amazon|anthropic|cohere|deepseek|meta|mistral|openai|qwen)\./, '')
+    .replace(/(?:-v\d+)?:(?:\d+|free|nitro|floor|latest)$/, '')
+
+/** What a name ends with that stands for its newest snapshot: `-latest`, and `-0` of Anthropic. */
+const ROLLING = /-(?:latest|0)$/
+/** What the name of a snapshot ends with: `-2026-01-01`, `-20260101`, `-0613`, `-002`, `-05-20`. */
+const SNAPSHOT = /-(?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{8}|\d{6}|\d{3,4})(?:-v\d+)?$/
