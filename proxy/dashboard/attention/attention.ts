@@ -1,3 +1,4 @@
+import { isObject } from '../../../db/json.ts'
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
@@ -62,10 +63,18 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
         rehearsal === null
           ? 'Nobody can say what it would do.'
           : html`It was rehearsed: <code>${rehearsal}</code>.`
-      }</p><pre>${JSON.stringify(change, null, 2)}</pre>
+      }</p><pre>${JSON.stringify(change, null, 2)}</pre>${readServer(change)}
 <p>${isOwn ? html`<span class="faint">Somebody else confirms it.</span>` : decide('confirm', 'Confirm')} ${decide('decline', isOwn ? 'Withdraw' : 'Decline')}</p>`,
     )
   })
+}
+
+/** Where to read the texts that an approval names by their digest alone. */
+function readServer({ params }: Readonly<Record<string, unknown>>): Html {
+  const id = isObject(params) ? params.resource_id : undefined
+  return typeof id === 'string'
+    ? html`<p><a href="${pathOf('tools', id)}">Read what it is about before you confirm it</a></p>`
+    : NOTHING
 }
 
 /** MCP servers whose tools have changed, and those that cannot be read. */

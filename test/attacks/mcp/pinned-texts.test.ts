@@ -6,6 +6,7 @@ import type { Json } from '../../support/gateway.ts'
 import { introducing } from '../../support/mcp/introducing.ts'
 import { rawMcp, result, sendJson } from '../../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, type Stage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { signedInBySecret } from '../../support/oidc/jar.ts'
 import { ownerOnTheMachine } from '../../support/operators.ts'
 import { eventually } from '../../support/settled.ts'
 
@@ -164,6 +165,9 @@ await t.test(
     const alone = await stage.call(mallory, 'POST', at, { body: { digest } })
     t.equal(alone.status, 202, alone.text)
     t.same(await heard(), both('Be kind.'))
+    const { text } = await (await signedInBySecret(stage)).ask('GET', '/proxy')
+    const page = `/proxy/tools/${resource.resource_id}`
+    t.match(text, `<a href="${page}">Read what it is about`, 'a digest alone tells a second person nothing')
     const confirm = `/v1/admin/proposals/${alone.json.proposal_id}/confirm`
     t.equal((await stage.call(mallory, 'POST', confirm)).status, 403)
     const confirmed = await stage.call(bob, 'POST', confirm)
@@ -311,3 +315,68 @@ await t.test(
     }
   },
 )
+
+await t.test('H6: of what a server says later nothing reaches a caller that only looks around', async (t) => {
+  const stage = await mcpStage(t)
+  // In every text that it answers with, names of members aside.
+  let mark = ''
+  const marked = (value: unknown): unknown => {
+    if (typeof value === 'string') return value === 'object' ? value : `${value}${mark}`
+    if (Array.isArray(value)) return value.map(marked)
+    if (typeof value !== 'object' || value === null) return value
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, marked(inner)]))
+  }
+  const icons = [{ src: 'https://x.example/i', mimeType: 'image/png', sizes: ['any'], theme: 'dark' }]
+  const serverInfo = {
+    name: 'x',
+    title: 'X',
+    version: '1',
+    description: 'd',
+    websiteUrl: 'https://x.example',
+    icons,
+  }
+  const about = { serverInfo, instructions: 'Be kind.' }
+  const listed = tool('read', {
+    ...{
+      title: 'T',
+      icons,
+      annotations: { title: 'A' },
+      execution: { taskSupport: 'optional' },
+      _meta: { a: 'b' },
+    },
+    outputSchema: { type: 'object', description: 'o' },
+  })
+  const server = await rawMcp(t, (res, told) => {
+    const capabilities = { tools: {}, experimental: marked({ a: { b: 'c' } }) }
+    const said = { protocolVersion: '2025-11-25', capabilities, ...(marked(about) as object) }
+    if (told.rpc === 'initialize') return sendJson(res, result(told, said))
+    const later = mark === '' ? [] : [tool('late', { description: mark })]
+    const tools = [{ ...(marked(listed) as object), name: 'read' }, ...later]
+    return legacyWith(tools)(res, told)
+  })
+  const files = await stage.register('files', server)
+  const bot = await stage.enroll('bot', ['mcp.tools.call', 'mcp.tools.list'])
+  await stage.bind(bot, files)
+  const everything = async (): Promise<string> => {
+    const asked = ['', '/files'].flatMap((at) => [
+      stage.rpc(bot, 'initialize', { ...CLIENT, at }),
+      stage.rpc(bot, 'tools/list', { at }),
+      stage.rpc(bot, 'server/discover', { at, modern: true }),
+      stage.rpc(bot, 'tools/list', { at, modern: true }),
+      stage.rpc(bot, 'ping', { at }),
+    ])
+    return (await Promise.all(asked)).map(({ text }) => text).join('\n')
+  }
+  t.match(await everything(), 'Does read.')
+  mark = ' MARK'
+  const now = await stage.refresh(files)
+  t.match(now, {
+    tools: [
+      { name: 'late', state: 'quarantined' },
+      { name: 'read', state: 'quarantined' },
+    ],
+  })
+  t.match(JSON.stringify(now), 'MARK')
+  t.notMatch(await everything(), 'MARK')
+  t.match(await everything(), 'Be kind.')
+})

@@ -1,0 +1,43 @@
+import t from 'tap'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { type Given, inputOf, type Takes } from '../../../proxy/admin/operation.ts'
+import { OPERATIONS } from '../../../proxy/admin/operations.ts'
+
+interface Named {
+  readonly name: string
+  readonly takes: Takes
+}
+
+const every: readonly Named[] = Object.values(OPERATIONS).flatMap((family) =>
+  Object.values(family).filter((one): one is Named => 'takes' in one),
+)
+
+function reasonOf(work: () => unknown): unknown {
+  try {
+    work()
+    return null
+  } catch (error) {
+    return error instanceof Refusal ? error.reason : error
+  }
+}
+
+t.test('H6: no operation that approves does so without the digest of what was read', async (t) => {
+  const approving = every.filter(({ name }) => /^approve/.test(name))
+  t.same(approving.map(({ name }) => name).sort(), ['approveMcpServer', 'approveMcpTool'])
+  for (const { name, takes } of approving) {
+    const params = { resource_id: 'r', tool: 't' }
+    const asked = (body: unknown) => inputOf(takes, { params, body } as Given<Takes>)
+    for (const body of [undefined, {}, { digest: null }, { digest: '' }, { digest: '*' }]) {
+      t.equal(
+        reasonOf(() => asked(body)),
+        'body_unprocessable',
+        `${name} ${JSON.stringify(body)}`,
+      )
+    }
+    t.equal(
+      reasonOf(() => asked({ digest: 'a'.repeat(64) })),
+      null,
+      name,
+    )
+  }
+})
