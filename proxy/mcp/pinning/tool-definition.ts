@@ -4,7 +4,7 @@ import { isObject, type Members } from '../../../db/json.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
 import { cut, visible } from '../../visible.ts'
-import { foldedMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
+import { mistakenMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
 import type { RawTool } from '../upstream/tools.ts'
 import { changesOf } from './tool-changes.ts'
 import { toolFlags } from './tool-flags.ts'
@@ -112,7 +112,7 @@ export function judgeTool({ text, index, pinned, known, earlierKnown }: AskedToo
   }
   const { digest, earlier } = digestsOf(name, bytes, value)
   // No deeper than a stack by now.
-  const folded = foldedMembers(value, TOOL_MEMBERS)
+  const folded = mistakenMembers(value, TOOL_MEMBERS)
   const earlierDigest = folded.length === 0 ? earlier : null
   const isKnown = digest === known || (earlierDigest !== null && earlierDigest === earlierKnown)
   if (isKnown) return { digest, earlierDigest, news: null }

@@ -1,4 +1,5 @@
 import { isObject, type Members } from '../../../db/json.ts'
+import { ExactNames, foldedCase } from './loose-name.ts'
 
 /**
  * The members that MCP gives an object, each with the shape of its own members, or of each item of a list; null: passed on
@@ -69,30 +70,26 @@ function knownIn(value: unknown, known: KnownMembers): unknown {
 }
 
 /**
- * Finds the members that are none of the known, but that a reader which ignores case takes for one (Go's
- * `encoding/json`, Jackson, System.Text.Json): each by its path, `annotations.ReadOnlyHint`. Such a reader sees
- * another object than the one that is judged (CVE-2026-27896).
+ * Finds the members that are none of the known, but that some reader takes for one: each by its path,
+ * `annotations.ReadOnlyHint`. Such a reader sees another object than the one that is judged (CVE-2026-27896).
  */
-export function foldedMembers(value: unknown, known: KnownMembers, path = ''): readonly string[] {
-  if (Array.isArray(value)) return value.flatMap((item: unknown) => foldedMembers(item, known, path))
+export function mistakenMembers(value: unknown, known: KnownMembers, path = ''): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((item: unknown) => mistakenMembers(item, known, path))
   if (!isObject(value)) return []
-  const names = foldedNames(known)
+  const names = namesOf(known)
   return Object.entries(value).flatMap(([name, inner]) => {
     const at = path === '' ? name : `${path}.${name}`
     const shape = Object.hasOwn(known, name) ? known[name] : undefined
-    if (shape === undefined) return names.has(folded(name)) ? [at] : []
-    return shape === null ? [] : foldedMembers(inner, shape, at)
+    if (shape === undefined) return names.areMistaken([name]) ? [at] : []
+    return shape === null ? [] : mistakenMembers(inner, shape, at)
   })
 }
 
-/** A definition may have tens of thousands of icons. */
-const foldedOf = new Map<KnownMembers, ReadonlySet<string>>()
+/** The names of each shape, made once: a definition may have tens of thousands of icons. */
+const exactNames = new Map<KnownMembers, ExactNames>()
 
-function foldedNames(known: KnownMembers): ReadonlySet<string> {
-  const names = foldedOf.get(known) ?? new Set(Object.keys(known).map(folded))
-  foldedOf.set(known, names)
+function namesOf(known: KnownMembers): ExactNames {
+  const names = exactNames.get(known) ?? new ExactNames(Object.keys(known), foldedCase)
+  exactNames.set(known, names)
   return names
 }
-
-/** Folds case as the most generous reader does: U+017F is `s`, U+212A `k`, U+0130 and U+0131 `i`. */
-const folded = (name: string): string => name.toUpperCase().toLowerCase().replaceAll('\u0307', '')
