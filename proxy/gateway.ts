@@ -11,6 +11,7 @@ import { startTasks } from './background.ts'
 import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
 import { type DataDirectory, openDataDirectory } from './data-directory.ts'
 import { type Control, joinControl, openControl } from './http/control-socket.ts'
+import { limitOfDescriptors } from './http/descriptors.ts'
 import { openListeners } from './http/listeners.ts'
 import { serve } from './http/serve.ts'
 import { TIMERS, type Timers } from './http/server.ts'
@@ -49,6 +50,8 @@ export interface GatewayOptions {
    * (docs/operating.md#rollback).
    */
   readonly acceptRollback?: string
+  /** The descriptors that the process may open; null: any number. Default: its limit. */
+  readonly descriptorLimit?: number | null
   /** The name servers, `address` or `address:port`. Default: the machine's. */
   readonly nameServers?: readonly string[]
   /** Where this gateway is one of several workers: its place among them. */
@@ -142,8 +145,9 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { place } = options
   const { settings } = dataDirectory
   const clocks = { clock, monotonic: options.monotonic ?? monotonic }
-  const { env = process.env, nameServers } = options
-  const services = await openServices(dataDirectory, logs, clocks, { env, nameServers })
+  const { env = process.env, nameServers, descriptorLimit = limitOfDescriptors() } = options
+  const around = { env, nameServers, descriptorLimit }
+  const services = await openServices(dataDirectory, logs, clocks, around)
   const { metrics, drain, budget, ledger } = services
   if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)
@@ -177,9 +181,12 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     const handle = {
       runtime: serving('runtime'),
       admin: serving('admin'),
+      connections: services.descriptors.connectionLimits,
       onHandshakeFault: (reason: string) => metrics.handshakeFaults.inc({ reason }),
     }
     services.open.listeners = await openListeners(settings, tls, timers, handle)
+    const { said, few } = services.descriptors
+    logs.log[few ? 'warn' : 'info'](said, 'the connections that may be open at once')
     stopTasks = startTasks(services, inForce.configuration)
   }
   control.serve(serving('control'))

@@ -117,6 +117,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
     },
     readiness: readiness({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },
+      descriptors: services.descriptors,
       anchors: admin.anchors,
       losses: services.logs.losses,
     }),

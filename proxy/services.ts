@@ -37,6 +37,7 @@ import { tokenQuota } from './auth/token-quota.ts'
 import { Followers } from './dashboard/activity/followers.ts'
 import type { DataDirectory } from './data-directory.ts'
 import { secretOf } from './egress/secret-reference.ts'
+import { Descriptors } from './http/descriptors.ts'
 import { answers } from './http/health.ts'
 import type { Listeners } from './http/listeners.ts'
 import { Budget, Drain, type HeldLimits } from './http/open-calls.ts'
@@ -116,6 +117,8 @@ export interface Services {
   readonly nameServers: readonly string[] | undefined
   /** How the names of the identity provider are looked up, whichever configuration is in force. */
   readonly identityProviderNames: KeptNames
+  /** The clients' connections, and the descriptors that they share with all else. */
+  readonly descriptors: Descriptors
   /** Of sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
@@ -140,6 +143,8 @@ export type Clocks = Pick<Services, 'clock' | 'monotonic'>
 
 /** What services find outside of the process. */
 interface Surroundings {
+  /** The descriptors that the process may open; null: any number. */
+  readonly descriptorLimit?: number | null
   readonly env: Environment
   /** Default: the machine's. */
   readonly nameServers?: readonly string[] | undefined
@@ -153,7 +158,7 @@ export async function openServices(
   dataDirectory: DataDirectory,
   logs: Logs,
   { clock, monotonic }: Clocks,
-  { env, nameServers }: Surroundings,
+  { env, nameServers, descriptorLimit }: Surroundings,
 ): Promise<Services> {
   const { settings, database, ledger, passphrase } = dataDirectory
   const outcomes = new Outcomes(ledger, database, (error) =>
@@ -182,7 +187,11 @@ export async function openServices(
   })
   const stored = (): ReturnType<typeof readSecret> => readSecret(database)
   const budget = new Budget(heldLimits(settings), () => metrics.overBudget.inc())
+  const descriptors = new Descriptors(settings.adminListen !== null, descriptorLimit, (outcome) =>
+    metrics.fullConnections.inc({ outcome }),
+  )
   const metrics = createMetrics({
+    descriptors,
     waiting: () => ledger.waiting,
     owed: () => outcomes.owed,
     held: () => budget.held,
@@ -253,6 +262,7 @@ export async function openServices(
     logins: new Logins(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new Renewals(monotonic),
+    descriptors,
     setup: new Setup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
     signInThrottles: {
       wrongCodes: throttle('wrong-code'),

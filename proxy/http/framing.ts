@@ -2,6 +2,13 @@ import type { IncomingMessage, RequestListener, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import {
+  ConnectionLimit,
+  type ConnectionPlace,
+  PLACE,
+  type PlacedConnection,
+  UNLIMITED,
+} from '../tls/connection-limit.ts'
 import { refusalBody } from './refusal.ts'
 
 // Of each of these a second one is an attack: Node keeps the first, joins them, or differs from the next hop
@@ -92,6 +99,16 @@ const MAX_PIPELINED = 100
  */
 const MAX_WAITING = 64
 
+type BesideLimit = Pick<ConnectionLimit, 'takeBeside' | 'leaveBeside'>
+
+/** What the connections of a listener share. */
+interface ListenerLines {
+  readonly handle: RequestListener
+  /** The connections on which requests wait. */
+  readonly inLine: Set<Pipelined>
+  readonly limit: BesideLimit
+}
+
 /** The requests of one connection. */
 class Pipelined {
   readonly #handle: RequestListener
@@ -100,13 +117,17 @@ class Pipelined {
   readonly #inLine: Set<Pipelined>
   /** True where a request was answered before its body had come. */
   answeredEarly = false
+  readonly #limit: BesideLimit
+  readonly #place: ConnectionPlace | undefined
   #underWay = 0
   #waiting: Parameters<RequestListener>[] = []
 
-  constructor(socket: Socket, inLine: Set<Pipelined>, handle: RequestListener) {
+  constructor(socket: Socket & PlacedConnection, { inLine, handle, limit }: ListenerLines) {
     this.#socket = socket
     this.#inLine = inLine
     this.#handle = handle
+    this.#limit = limit
+    this.#place = socket[PLACE]
   }
 
   get length(): number {
@@ -115,16 +136,23 @@ class Pipelined {
 
   add(...request: Parameters<RequestListener>): void {
     if (this.length >= MAX_PIPELINED) this.#socket.destroy()
-    else if (this.#underWay < MAX_UNDER_WAY) this.#serve(...request)
+    else if (this.#waiting.length === 0 && this.#mayServe()) this.#serve(request)
     else this.#wait(request)
   }
 
-  #serve(...[req, res]: Parameters<RequestListener>): void {
+  /** A call beside others takes a descriptor more than its connection has. */
+  #mayServe(): boolean {
+    return this.#underWay === 0 || (this.#underWay < MAX_UNDER_WAY && this.#limit.takeBeside())
+  }
+
+  #serve([req, res]: Parameters<RequestListener>): void {
     this.#underWay += 1
     res.on('close', () => {
       if (!req.complete) this.answeredEarly = true
       this.#underWay -= 1
+      if (this.#underWay > 0) this.#limit.leaveBeside()
       this.#next()
+      if (this.#place && this.#underWay === 0) this.#place.isProtected = false
     })
     this.#handle(req, res)
   }
@@ -140,15 +168,16 @@ class Pipelined {
   }
 
   #next(): void {
-    const request = this.#waiting.shift()
+    const [request] = this.#waiting
     // Nobody is left to answer where the connection has closed.
-    if (!request || this.#socket.destroyed) return
+    if (!request || this.#socket.destroyed || !this.#mayServe()) return
+    this.#waiting.shift()
     if (this.#waiting.length === 0) {
       this.#socket.off('close', this.#leave)
       this.#leave()
       this.#socket.resume()
     }
-    this.#serve(...request)
+    this.#serve(request)
   }
 
   readonly #leave = (): void => {
@@ -167,11 +196,15 @@ interface Marked {
 }
 
 /** Hands requests to `handle`, with `Expect` or without, and answers those that the parser refuses. */
-export function attach(server: Pick<Server, 'on'>, handle: RequestListener): void {
-  const inLine = new Set<Pipelined>()
+export function attach(
+  server: Pick<Server, 'on'>,
+  handle: RequestListener,
+  limit: BesideLimit = new ConnectionLimit(UNLIMITED),
+): void {
+  const lines: ListenerLines = { inLine: new Set(), handle, limit }
   const counted: RequestListener = (req, res) => {
     const socket: Socket & Marked = req.socket
-    socket[LINE] ??= new Pipelined(socket, inLine, handle)
+    socket[LINE] ??= new Pipelined(socket, lines)
     socket[LINE].add(req, res)
   }
   server.on('request', counted)

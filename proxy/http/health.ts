@@ -18,6 +18,11 @@ export interface Checks {
   readonly plugins: Check
   /** There where little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
+  /**
+   * There while few descriptors are left, or connections find no place. Calls on the connections that are there are still
+   * served.
+   */
+  readonly descriptors?: 'low'
   /** There where an anchor of the ledger has lacked a checkpoint for more than two minutes. Calls are still served. */
   readonly anchors?: 'late'
   /** Present while standard output does not take the log. Calls are still served. */
@@ -60,6 +65,7 @@ interface Checked {
   readonly drain: Pick<Drain, 'draining'>
   readonly authority: Authority
   readonly disk: { readonly low: boolean }
+  readonly descriptors: { readonly low: boolean }
   readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
   readonly losses: { readonly isLosing: boolean }
   readonly clock: () => number
@@ -69,7 +75,17 @@ interface Checked {
  * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
-export function readiness({ database, ledger, drain, authority, disk, anchors, losses, clock }: Checked) {
+export function readiness({
+  database,
+  ledger,
+  drain,
+  authority,
+  disk,
+  descriptors,
+  anchors,
+  losses,
+  clock,
+}: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return async (): Promise<{ draining: boolean; checks: Checks }> => ({
     draining: drain.draining,
@@ -79,6 +95,7 @@ export function readiness({ database, ledger, drain, authority, disk, anchors, l
       ca: clock() < caNotAfter ? 'ok' : 'failed',
       plugins: 'ok',
       ...(disk.low && { disk: 'low' }),
+      ...(descriptors.low && { descriptors: 'low' }),
       ...((await isLate(anchors)) && { anchors: 'late' }),
       ...(losses.isLosing && { log: 'losing' }),
     },

@@ -3,6 +3,7 @@ import type { Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { within } from '../networks.ts'
 import type { Address, Settings } from '../settings.ts'
+import type { ConnectionLimit } from '../tls/connection-limit.ts'
 import type { HandshakeFault } from '../tls/doorkeeper.ts'
 import { createTlsServer, type Timers, type TlsMaterial } from './server.ts'
 
@@ -10,6 +11,8 @@ interface Handlers {
   readonly runtime: RequestListener
   /** Used where `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
   readonly admin: RequestListener
+  /** The connections that may be open at once; of a listener of administration alone, its own. */
+  readonly connections: Readonly<Record<'runtime' | 'admin', ConnectionLimit>>
   /** Told of each handshake that did not come to its end. */
   readonly onHandshakeFault: (why: HandshakeFault) => void
 }
@@ -42,9 +45,10 @@ export async function openListeners(
     isBalancer: settings.balancers && within(settings.balancers),
     onFault: handlers.onHandshakeFault,
   }
-  const made = (handle: RequestListener) => createTlsServer(tls, timers, handle, door)
-  const runtime = made(handlers.runtime)
-  const admin = settings.adminListen ? made(handlers.admin) : null
+  const made = (role: 'runtime' | 'admin') =>
+    createTlsServer(tls, timers, handlers[role], { ...door, connections: handlers.connections[role] })
+  const runtime = made('runtime')
+  const admin = settings.adminListen ? made('admin') : null
   const servers = admin ? [runtime, admin] : [runtime]
   try {
     await listen(runtime.server, settings.listen, 'MCP_PROXY_LISTEN')

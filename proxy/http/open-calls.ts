@@ -200,8 +200,8 @@ export class Budget {
   }
 
   /** Opens the account of one call. Whoever opens it ends it. */
-  open(): Account {
-    return new Account(this)
+  open(call: KnownCall | null = null): Account {
+    return new Account(this, call)
   }
 
   fits({ id, size }: Holder, bytes: number): boolean {
@@ -227,19 +227,27 @@ export class Budget {
   }
 }
 
+/** A call that is told that its caller is known. */
+interface KnownCall {
+  known(): void
+}
+
 /** The account of one call in the budget. */
 export class Account implements Held {
   readonly #budget: Budget
+  readonly #call: KnownCall | null
   #holder = STRANGERS
   #bytes = 0
   #answer = 0
   #ended = false
 
-  constructor(budget: Budget) {
+  constructor(budget: Budget, call: KnownCall | null) {
     this.#budget = budget
+    this.#call = call
   }
 
   by(caller: Caller): void {
+    if (caller.principal || caller.actor) this.#call?.known()
     if (this.#bytes === 0) this.#holder = holderOf(caller)
   }
 

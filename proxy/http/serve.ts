@@ -1,4 +1,5 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { AuthorityMoves } from '../../db/authority-moves.ts'
 import { isObject, type JsonObject } from '../../db/json.ts'
@@ -7,6 +8,7 @@ import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal, refusalOf } from '../../plugins/refusal.ts'
 import type { Logs } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { PLACE, type PlacedConnection } from '../tls/connection-limit.ts'
 import { arrive, type Router, splitTarget } from './arrival.ts'
 import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
 import { type Budget, CallHangup, type Drain, isLetThrough, type OpenCall } from './open-calls.ts'
@@ -77,7 +79,7 @@ class Call implements OpenCall, CallAuthority {
     const { budget, drain, mounted, log, writeStallMs } = this.#options
     const req = this.#req
     const res = this.#res
-    const held = budget.open()
+    const held = budget.open(this)
     drain.calls.add(this)
     res.on('close', () => {
       if (!res.writableFinished) this.#hangup.hangUp()
@@ -100,6 +102,7 @@ class Call implements OpenCall, CallAuthority {
       } catch (error) {
         handled = refused(arrive(incoming), error, unsound === null ? 'router' : 'framing')
       }
+      if (handled.principalId !== null) this.known()
       // What has its answer waits for nothing any more; a stream is asked again when it begins.
       this.askAgain = null
       if (!req.complete) discard(req)
@@ -122,6 +125,13 @@ class Call implements OpenCall, CallAuthority {
     drain.calls.over(this)
   }
 
+  /** Keeps its connection from being ended for a newcomer's sake until it is over. */
+  known(): void {
+    const socket: Socket & PlacedConnection = this.#req.socket
+    const { [PLACE]: place } = socket
+    if (place) place.isProtected = true
+  }
+
   get unchanged(): boolean {
     return this.#options.moves.count === this.#moves
   }
@@ -135,6 +145,7 @@ class Call implements OpenCall, CallAuthority {
   }
 
   readonly #onAllowed = (ask: AskCallAgain): void => {
+    this.known()
     this.#allowed = ask
     this.askAgain = ask
   }

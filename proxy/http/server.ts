@@ -51,13 +51,14 @@ export interface TlsServer {
  * Makes the runtime's listener: raw `node:https`. A client certificate is requested and not required here,
  * because operators' callers have none and because a refusal over HTTP can say why; the pin decides. No
  * session tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation,
- * HTTP/1.1 only. `door`: the balancers, and who is told of handshakes that fail.
+ * HTTP/1.1 only. `door`: the balancers, the connections that may be
+ * open, and who is told of handshakes that fail.
  */
 export function createTlsServer(
   tls: TlsMaterial,
   timers: Timers,
   handle: RequestListener,
-  door: Pick<DoorOptions, 'isBalancer' | 'onFault'>,
+  door: Pick<DoorOptions, 'connections' | 'isBalancer' | 'onFault'>,
 ): TlsServer {
   const server = createServer({
     // The door sees a connection's first bytes before TLS does, and does what else TLS would be told here.
@@ -81,7 +82,7 @@ export function createTlsServer(
     plainHttp: PLAIN_HTTP,
     ...door,
   })
-  attach(server, handle)
+  attach(server, handle, door.connections)
   return {
     server,
     use: (next) => {

@@ -19,6 +19,7 @@ const readiness = z
       ca: check,
       plugins: check,
       disk: z.literal('low').exactOptional(),
+      descriptors: z.literal('low').exactOptional(),
       anchors: z.literal('late').exactOptional(),
       log: z.literal('losing').exactOptional(),
     }),

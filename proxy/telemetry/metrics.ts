@@ -17,6 +17,8 @@ export interface Metrics {
   readonly reloads: Counter<'result'>
   readonly faults: Counter<'step'>
   readonly handshakeFaults: Counter<'reason'>
+  /** Connections that came when all places were taken. */
+  readonly fullConnections: Counter<'outcome'>
   readonly secretUses: Counter
   readonly shadowVerdicts: Counter<'check' | 'verdict'>
   readonly candidateVerdicts: Counter<'result'>
@@ -51,6 +53,13 @@ interface Ask {
   readonly reachable: () => Promise<boolean>
   /** Whether it is told what other gateways change. */
   readonly listening: () => boolean
+  /** What the process may open, and has open. Null: not known. */
+  readonly descriptors: {
+    readonly limit: number | null
+    readonly open: number | null
+    readonly connections: number
+    readonly mostConnections: number
+  }
   /** The ends of the service's own certificates, by name. Seconds since the epoch. */
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
@@ -104,6 +113,7 @@ export function createMetrics(ask: Ask): Metrics {
   const listening = () => Number(ask.listening())
   const heard = '1 where changes of other gateways are heard of, else 0.'
   gauge(registry, 'sallyport_notices_listening', heard, listening, 'min')
+  descriptorGauges(registry, ask.descriptors)
   certificateGauge(registry, ask.certificates)
   lostLinesCounter(registry, ask.lostLines)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
@@ -170,6 +180,12 @@ export function createMetrics(ask: Ask): Metrics {
       labelNames: ['reason'],
       registers,
     }),
+    fullConnections: new Counter({
+      name: 'sallyport_connections_full_total',
+      help: 'Connections that came when all places were taken: an idle one was ended for it, or it was refused.',
+      labelNames: ['outcome'],
+      registers,
+    }),
     secretUses: new Counter({
       name: 'sallyport_admin_secret_uses_total',
       help: 'Requests that the operator secret has opened.',
@@ -232,6 +248,20 @@ function gauge(
     },
   })
   registry.registerMetric(made)
+}
+
+/** What is not known, or without a limit, has no sample. */
+function descriptorGauges(registry: Registry, ask: Ask['descriptors']): void {
+  const known = (value: number | null): number => {
+    if (value === null || value === Infinity) throw new Error('there is no such number')
+    return value
+  }
+  const add = (name: string, help: string, value: () => number | null): void =>
+    gauge(registry, `sallyport_${name}`, help, () => known(value()))
+  add('descriptors_open', 'Descriptors that the process has open, also while none is left.', () => ask.open)
+  add('descriptors_limit', 'Descriptors that the process may open (RLIMIT_NOFILE).', () => ask.limit)
+  add('connections_open', "Clients' connections that are open.", () => ask.connections)
+  add('connections_limit', "Clients' connections that may be open at once.", () => ask.mostConnections)
 }
 
 function certificateGauge(registry: Registry, ask: Ask['certificates']): void {

@@ -5,7 +5,14 @@ import { LRUCache } from 'lru-cache'
 import { senderOf } from '../../plugins/secrets/throttle.ts'
 import { awaitHeader } from './await-header.ts'
 import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
-import { Handshakes } from './handshakes.ts'
+import {
+  ConnectionLimit,
+  type ConnectionPlace,
+  PLACE,
+  type PlacedConnection,
+  UNLIMITED,
+} from './connection-limit.ts'
+import { Handshakes, MAX_HANDSHAKES } from './handshakes.ts'
 import { Inbound, Sender, Turns } from './inbound.ts'
 import { beginsProxyHeader } from './proxy-header.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
@@ -45,6 +52,8 @@ export interface DoorOptions {
   readonly isBalancer: ((address: string) => boolean) | null
   /** The whole answer to a client that speaks HTTP without TLS. */
   readonly plainHttp: string
+  /** The connections that may be open at once. Default: as many as come. */
+  readonly connections?: ConnectionLimit | undefined
   /** Told of each handshake that did not come to its end, unless the client just left. */
   readonly onFault: (why: HandshakeFault) => void
 }
@@ -56,23 +65,33 @@ export interface DoorOptions {
  */
 export function keepDoor(
   server: Server,
-  { context, handshakeMs, isBalancer, plainHttp, onFault }: DoorOptions,
+  {
+    context,
+    handshakeMs,
+    isBalancer,
+    plainHttp,
+    onFault,
+    connections = new ConnectionLimit(UNLIMITED),
+  }: DoorOptions,
 ): () => void {
   const turns = new Turns()
-  const handshakes = new Handshakes()
+  const handshakes = new Handshakes(Math.min(MAX_HANDSHAKES, Math.ceil(connections.limits.most / 2)))
   const senders = new LRUCache<string, Sender>({ max: MAX_ADDRESSES })
 
   const admit = (socket: Socket): void => {
     const { remoteAddress, remotePort, remoteFamily, localAddress, localPort } = socket
     // Gone already.
     if (remoteAddress === undefined) return void socket.destroy()
+    const place = connections.enter(() => socket.destroy())
+    if (!place) return void socket.destroy()
+    socket.once('close', () => connections.leave(place))
     const ends = { remoteAddress, remotePort, remoteFamily, localAddress, localPort }
-    if (isBalancer?.(remoteAddress)) hearOf(socket, ends)
-    else shake(socket, ends, handshakeMs)
+    if (isBalancer?.(remoteAddress)) hearOf(socket, ends, place)
+    else shake(socket, ends, place, handshakeMs)
   }
 
   /** Lets a balancer say whose connection this is. Until then it is the balancer's own. */
-  const hearOf = (socket: Socket, own: Ends): void => {
+  const hearOf = (socket: Socket, own: Ends, place: ConnectionPlace): void => {
     const until = performance.now() + handshakeMs
     const end = (why: HandshakeFault): void => {
       if (!socket.destroyed) onFault(why)
@@ -88,14 +107,14 @@ export function keepDoor(
     awaitHeader(socket, {
       named: (caller) => {
         over()
-        shake(socket, { ...own, ...caller }, Math.max(0, until - performance.now()))
+        shake(socket, { ...own, ...caller }, place, Math.max(0, until - performance.now()))
       },
       failed: () => end('proxy_protocol'),
       left: () => socket.destroy(),
     })
   }
 
-  const shake = (socket: Socket, ends: Ends, leftMs: number): void => {
+  const shake = (socket: Socket, ends: Ends, place: ConnectionPlace, leftMs: number): void => {
     const address = senderOf(ends.remoteAddress)
     const sender = senders.get(address) ?? new Sender()
     senders.set(address, sender)
@@ -157,6 +176,8 @@ export function keepDoor(
       tls.once('secure', () => {
         over()
         inbound.established()
+        Object.assign(tls, { [PLACE]: place } satisfies PlacedConnection)
+        place.isProtected = false
         // TLS over anything but a socket of TCP does not know them.
         for (const [name, value] of Object.entries(ends)) Object.defineProperty(tls, name, { value })
         server.emit('secureConnection', tls)

@@ -1,5 +1,5 @@
-/** Connections that may shake hands at once. */
-const MAX_HANDSHAKES = 2_048
+/** Connections that may shake hands at once, and no more than half of those that may be open. */
+export const MAX_HANDSHAKES = 2_048
 
 /** Ends a handshake for the sake of others. */
 type End = () => void

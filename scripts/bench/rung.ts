@@ -58,6 +58,7 @@ const tls = await tlsMaterial(dataDirectory, Date.now())
 const listeners = await openListeners(settings, tls, TIMERS, {
   runtime: handle,
   admin: handle,
+  connections: services.descriptors.connectionLimits,
   onHandshakeFault: () => {},
 })
 // From them the dpop plugin knows the URLs that proofs may be for.

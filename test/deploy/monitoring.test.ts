@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { REASONS } from '../../plugins/refusal.ts'
+import { Descriptors } from '../../proxy/http/descriptors.ts'
 import { createMetrics } from '../../proxy/telemetry/metrics.ts'
 import { without } from '../support/certs/openssl.ts'
 import { ROOT } from '../support/deploy/package-tree.ts'
@@ -136,12 +137,15 @@ t.test('a figure that the database does not give leaves the others where they ar
     lostLines: () => 0,
     reachable: () => Promise.resolve(false),
     listening: () => false,
+    descriptors: new Descriptors(false, 9),
     certificates: () => Promise.resolve(new Map([['server', 7]])),
   })
   const text = await registry.metrics()
   t.notMatch(text, /^sallyport_mcp_tools_quarantined \d/m, 'no figure is no sample, and never a 0')
   t.match(text, /^sallyport_mcp_resources_unreadable 3$/m)
   t.match(text, /^sallyport_audit_failing 1$/m)
+  t.match(text, /^sallyport_descriptors_limit 9$/m)
+  t.match(text, /^sallyport_connections_limit 16$/m)
   t.match(text, /^sallyport_database_reachable 0$/m)
   t.match(text, /^sallyport_notices_listening 0$/m)
   t.match(text, /^sallyport_certificate_not_after_seconds\{certificate="server"\} 7$/m)

@@ -39,15 +39,17 @@ export async function environment(directory: string, upstreamUrl: string): Promi
 
 /**
  * Starts `proxy/main.ts` with exactly this environment. It is killed with the test. `root`: the sources of another
- * version.
+ * version. `limit`: what its shell does first, as `ulimit -n 256;`.
  */
 export function startProcess(
   t: Test,
   env: Readonly<Record<string, string>>,
   args: readonly string[] = [],
   root = ROOT,
+  limit = '',
 ): Process {
-  const child = spawn(process.execPath, [...args, join(root, 'proxy/main.ts')], {
+  const started = [process.execPath, ...args, join(root, 'proxy/main.ts')]
+  const child = spawn('/bin/sh', ['-c', `${limit}exec "$@"`, 'sh', ...started], {
     cwd: root,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { type Arrival, Pipeline, type Recorder, type Settlement } from '../../../plugins/plugin.ts'
 import { router } from '../../../proxy/http/arrival.ts'
+import { Descriptors } from '../../../proxy/http/descriptors.ts'
 import { Budget, Drain } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { onSurface, open } from '../../../proxy/http/route.ts'
@@ -33,6 +34,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     lostLines: () => 0,
     reachable: async () => true,
     listening: () => true,
+    descriptors: new Descriptors(false),
     certificates: async () => new Map(),
   })
   const recorder: Recorder<Arrival> = {

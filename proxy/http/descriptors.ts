@@ -1,0 +1,122 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import {
+  ConnectionLimit,
+  type ConnectionLimits,
+  type ConnectionOutcome,
+  UNLIMITED,
+} from '../tls/connection-limit.ts'
+
+/**
+ * The descriptors that are neither of a client's connection nor of its call: files, database, threads, listeners, name
+ * look-ups.
+ */
+const OWN = 96
+/** Of a listener of administration alone, which the runtime's clients cannot take. */
+const OF_ADMINISTRATION = 16
+/** Fewer connections no gateway has, whatever its limit. */
+const MIN_CONNECTIONS = 16
+/** Of the calls, the part that may be beside others on one connection. */
+const BESIDE = 1 / 4
+
+/** Reads how many descriptors this process may open (getrlimit(2), RLIMIT_NOFILE). Null: not known, or without limit. */
+export function limitOfDescriptors(): number | null {
+  try {
+    const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? []
+    return soft === undefined ? null : Number(soft)
+  } catch {
+    // Not Linux.
+    return null
+  }
+}
+
+/**
+ * Counts the descriptors that this process has open, without opening one where the kernel allows that. Null: not known.
+ * `limit`: what is open if none is left to look with.
+ */
+export function openDescriptors(limit: number | null): number | null {
+  try {
+    // Linux 6.2 and newer: their number. Older ones say 0.
+    return statSync('/proc/self/fd').size || readdirSync('/proc/self/fd').length - 1
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EMFILE' ? limit : null
+  }
+}
+
+/** The connections that may be open at once. */
+export interface ConnectionShares {
+  readonly runtime: ConnectionLimits
+  /** Of a listener of administration alone. */
+  readonly admin: ConnectionLimits
+}
+
+/** Shares the descriptors out: each client's connection has another one for its call, and pipelined calls have theirs. */
+export function connectionShares(limit: number | null, hasAdminListener: boolean): ConnectionShares {
+  if (limit === null) return { runtime: UNLIMITED, admin: UNLIMITED }
+  const left = limit - OWN - (hasAdminListener ? 2 * OF_ADMINISTRATION : 0)
+  const most = Math.max(MIN_CONNECTIONS, Math.floor(left / (2 + BESIDE)))
+  return {
+    runtime: { most, mostBeside: Math.floor(most * BESIDE) },
+    admin: { most: OF_ADMINISTRATION, mostBeside: 0 },
+  }
+}
+
+/** The time for which readiness remembers that all places were taken. ms. */
+const REMEMBERED_MS = 60_000
+/** Connections with fewer of which a start warns. */
+const FEW = 256
+/** The part of the descriptors beyond which they are short. */
+const SHORT = 0.9
+
+/** The descriptors of the process, and the places that its clients' connections have of them. */
+export class Descriptors {
+  readonly limit: number | null
+  readonly connectionLimits: Readonly<Record<keyof ConnectionShares, ConnectionLimit>>
+
+  /** `onFull`: told of each connection that comes when all places are taken. */
+  constructor(
+    hasAdminListener: boolean,
+    limit: number | null = null,
+    onFull: (outcome: ConnectionOutcome) => void = () => {},
+  ) {
+    this.limit = limit
+    const { runtime, admin } = connectionShares(limit, hasAdminListener)
+    this.connectionLimits = {
+      runtime: new ConnectionLimit(runtime, onFull),
+      admin: new ConnectionLimit(admin, onFull),
+    }
+  }
+
+  /** Those that are open now; null: not known. */
+  get open(): number | null {
+    return openDescriptors(this.limit)
+  }
+
+  /** The open connections of clients of the runtime. */
+  get connections(): number {
+    return this.connectionLimits.runtime.open
+  }
+
+  get mostConnections(): number {
+    return this.connectionLimits.runtime.limits.most
+  }
+
+  /** True while few are left, and for a minute after a connection found no place. */
+  get low(): boolean {
+    const { runtime, admin } = this.connectionLimits
+    const wasFull = runtime.wasFull(REMEMBERED_MS) || admin.wasFull(REMEMBERED_MS)
+    return wasFull || (this.limit !== null && (this.open ?? 0) > SHORT * this.limit)
+  }
+
+  /** True: hardly a gateway has so few clients. */
+  get few(): boolean {
+    return this.mostConnections < FEW
+  }
+
+  /** What the start says of them. */
+  get said(): { readonly descriptors: number | 'unlimited'; readonly connections: number | 'unlimited' } {
+    const { limit } = this
+    return limit === null
+      ? { descriptors: 'unlimited', connections: 'unlimited' }
+      : { descriptors: limit, connections: this.mostConnections }
+  }
+}

@@ -1,0 +1,108 @@
+/** A connection among those of a listener. */
+export interface ConnectionPlace {
+  /**
+   * True while it shakes hands, and while a call of somebody known is under way on it: it is not ended for another's sake. A
+   * stranger who does not read an answer is nobody known.
+   */
+  isProtected: boolean
+}
+
+export interface ConnectionLimits {
+  /** Connections. */
+  readonly most: number
+  /** Calls that are under way on a connection beside its first one (pipelining). */
+  readonly mostBeside: number
+}
+
+/** How a connection fared that came when all places were taken: another one ended for it, or it did. */
+export type ConnectionOutcome = 'idle_ended' | 'refused'
+
+export const UNLIMITED: ConnectionLimits = { most: Infinity, mostBeside: Infinity }
+
+/** Connections that are looked at, at most, for one that may end. */
+const MAX_LOOKED_AT = 512
+
+/**
+ * The connections of a listener, so many that a descriptor is left for each call on them (docs/threats.md#h2). If all
+ * places are taken, one on which nobody known waits ends for the newcomer, older connections before newer ones;
+ * if there is none, the newcomer does.
+ */
+export class ConnectionLimit {
+  readonly limits: ConnectionLimits
+  readonly #onFull: (outcome: ConnectionOutcome) => void
+  /** With what ends each of them. Those that were seen protected stand behind. */
+  readonly #open = new Map<ConnectionPlace, () => void>()
+  #beside = 0
+  /** ms of `performance.now()`. */
+  #fullAt = Number.NEGATIVE_INFINITY
+
+  constructor(limits: ConnectionLimits, onFull: (outcome: ConnectionOutcome) => void = () => {}) {
+    this.limits = limits
+    this.#onFull = onFull
+  }
+
+  /** Connections that are open. */
+  get open(): number {
+    return this.#open.size
+  }
+
+  /** Tells whether a connection has found no place within so many ms. */
+  wasFull(withinMs: number): boolean {
+    return performance.now() - this.#fullAt < withinMs
+  }
+
+  /** Takes a place for a connection, which is protected until somebody says otherwise. Null: there is none. */
+  enter(end: () => void): ConnectionPlace | null {
+    if (this.open >= this.limits.most && !this.#makeRoom()) return null
+    const place = { isProtected: true }
+    this.#open.set(place, end)
+    return place
+  }
+
+  /** Leaves the place of a connection that has closed; once or more. */
+  leave(place: ConnectionPlace): void {
+    this.#open.delete(place)
+  }
+
+  /** Takes a place for a call beside others of its connection, unless there is none. */
+  takeBeside(): boolean {
+    if (this.#beside >= this.limits.mostBeside) return false
+    this.#beside += 1
+    return true
+  }
+
+  leaveBeside(): void {
+    this.#beside -= 1
+  }
+
+  #makeRoom(): boolean {
+    this.#fullAt = performance.now()
+    const found = this.#findUnprotected()
+    this.#onFull(found ? 'idle_ended' : 'refused')
+    if (!found) return false
+    const [place, end] = found
+    this.#open.delete(place)
+    end()
+    return true
+  }
+
+  #findUnprotected(): readonly [ConnectionPlace, () => void] | null {
+    let looked = 0
+    for (const found of this.#open) {
+      const [place, end] = found
+      if (!place.isProtected) return found
+      looked += 1
+      if (looked > Math.min(MAX_LOOKED_AT, this.open)) return null
+      this.#open.delete(place)
+      this.#open.set(place, end)
+    }
+    return null
+  }
+}
+
+/** The place of a connection, on its stream itself. */
+export const PLACE = Symbol('place')
+
+export interface PlacedConnection {
+  [PLACE]?: ConnectionPlace
+}
