@@ -114,6 +114,13 @@ const FOLLOW: Readonly<Record<string, readonly Entry[]>> = {
   ],
   'without the capability': [...stage({}, ['x']), decidedTool(1, missing('files.use'))],
   'an answer to a question': [...stage(), decidedTool(1, { action: 'mcp_response' })],
+  'a CA that vouches for an agent, and no more': [
+    ...LLM,
+    note('authority.trusted_cas', { subject: BOT, trusted_cas: ['ca1'] }),
+    note('ca.trusted', { digest: 'ca2', as: 'ca1', subjects: [BOT] }),
+    note('ca.distrusted', { digest: 'ca1', subjects: [BOT] }),
+    note('ca.detached', { digest: 'ca2', kind: 'spiffe' }),
+  ],
   'a summary behind a later revision': [...poor, ...patched(15), summary()],
   'a call that a crash ended, and its outcome': [
     ...LLM,
@@ -145,6 +152,14 @@ const CONTRADICT: Readonly<Record<string, readonly Entry[]>> = {
   'a refusal that nothing asked for': [...stage(), decidedTool(1, missing('files.use'))],
   'a revision left out': [...LLM, changed('agent.deactivated', 3)],
   'a first revision that is not 1': [started, loaded(), changed('agent.created', 2)],
+  'a CA that vouches for nobody': [
+    ...LLM,
+    note('ca.trusted', { digest: 'ca1', subjects: [BOT, 'acme::no'] }),
+  ],
+  'a CA without a name': [...LLM, note('ca.distrusted', { subjects: [BOT] })],
+  'a CA for whom': [...LLM, note('ca.trusted', { digest: 'ca1', subjects: BOT })],
+  'the CAs of nobody': [...LLM, note('authority.trusted_cas', { subject: 'acme::no', trusted_cas: [] })],
+  'CAs that are none': [...LLM, note('authority.trusted_cas', { subject: BOT, trusted_cas: 'ca1' })],
   'a binding of nobody': [started, loaded(), resource('created', 1), binding('created')],
   'a summary of a revision to come': [...poor, summary({ revision: 2 })],
   'an outcome that nobody allowed': [...LLM, ended(decided(1))],

@@ -187,6 +187,47 @@ await t.test(
   },
 )
 
+await t.test(
+  'H7 a CA that does not vouch is an intermediate at most, and only of one that does',
+  async (t) => {
+    const evil = await odd({ name: 'evil', extensions: caExtensions(1) })
+    const bySomebodyElse = await odd({ extensions: [...USAGES, named(ID)] }, evil)
+    t.equal(await presented({ leafDer: bySomebodyElse.x509.raw, intermediatesPem: evil.pem }), false)
+    // The name and the key of an honest CA, certified by one that nobody trusts: anybody can make these.
+    const { publicKey } = root.x509
+    const crossed = await Promise.all(
+      Array.from({ length: 9 }, () =>
+        odd({ name: 'SPIRE', extensions: caExtensions(0), key: { publicKey, privateKey: evil.key } }, evil),
+      ),
+    )
+    const intermediatesPem = crossed.map(({ pem }) => pem).join('')
+    t.equal(await presented({ intermediatesPem }), true, 'nine of them keep nobody out')
+    t.equal(await presented({ intermediatesPem, bundlePems: [intermediate.pem] }), false, 'and let nobody in')
+    t.equal(await presented({ intermediatesPem: root.pem, bundlePems: [evil.pem] }), false)
+  },
+)
+
+await t.test(
+  'H7 an enrollment says by which CAs of the bundle its SVID chains, and names no other',
+  async (t) => {
+    const evil = await odd({ name: 'evil', extensions: caExtensions(1) })
+    const bundlePems = [root.pem, intermediate.pem, evil.pem]
+    const digests = (...cas: readonly OddCertificate[]) =>
+      cas.map(({ x509 }) => thumbprintOf(x509.raw)).toSorted()
+    t.strictSame((await enrol({ bundlePems })).anchors, digests(root))
+    const below = await odd({ extensions: [...USAGES, named(ID)] }, intermediate)
+    const svidKeyPem = keyOf(below)
+    const leaf = await enrol({ svidPem: below.pem, svidKeyPem, bundlePems })
+    t.strictSame(
+      leaf.anchors,
+      digests(intermediate),
+      'not what stands above it: somebody else may have attached that',
+    )
+    const chain = await enrol({ svidPem: below.pem + intermediate.pem, svidKeyPem, bundlePems })
+    t.strictSame(chain.anchors, digests(root, intermediate), 'its own chain leads to both')
+  },
+)
+
 await t.test('M-08 no other id, issuer, shape or time passes for the enrolled SVID', async (t) => {
   const verdict = async (...extensions: Extension[]) =>
     presented({ leafDer: (await odd({ extensions }, root)).x509.raw })
