@@ -1,6 +1,7 @@
 import { request } from 'node:https'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
+import { trustDomain } from '../support/foreign.ts'
 import { agentOf, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { eventually } from '../support/settled.ts'
 
@@ -61,3 +62,28 @@ for (const [what, revoke] of [
     },
   )
 }
+
+await t.test('H7 a stream of an SVID is cut when no CA vouches for its agent any more', async (t) => {
+  const gateway = await testGateway(t)
+  const spire = await trustDomain()
+  const attached = await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: spire.caPem, kind: 'spiffe' })
+  const [{ digest }] = attached.json
+  const enrolled = async (name: string): Promise<Identity> => {
+    const { certPem, keyPem } = await spire.svid(`spiffe://spire.test/${name}`)
+    const body = { agent_name: name, capabilities: ['llm.chat'], svid_pem: certPem, svid_key_pem: keyPem }
+    const { json } = await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', body)
+    const { certPem: cert, keyPem: key } = await spire.svid(`spiffe://spire.test/${name}`)
+    return { id: json.agent_id, cert, key }
+  }
+  const cases = [
+    ['withdrawn', (id: string) => `/v1/admin/agents/${id}/trusted-cas/${digest}`],
+    ['detached', () => `/v1/admin/ca/${digest}?lock_out=true`],
+  ] as const
+  for (const [name, path] of cases) {
+    const who = await enrolled(name)
+    const stream = await openStream(gateway, who)
+    t.equal((await gateway.admin('DELETE', path(who.id))).status, 204)
+    t.notOk((await stream.rest).clean, name)
+    stream.agent.destroy()
+  }
+})
