@@ -1963,7 +1963,8 @@ class Pack:
         if not isinstance(said, dict):
             raise Unreadable("this is no pack of evidence")
         self.first, self.rows, self.origin = said.get("first_index"), said.get("rows"), said.get("origin")
-        good = said.get("format") == "sallyport-evidence/1" and isinstance(self.origin, str)
+        self.csv = said.get("csv", 1)
+        good = self.csv in (1, 2) and is_integer(self.csv) and said.get("format") == "sallyport-evidence/1" and isinstance(self.origin, str)
         if not good or not all(is_integer(one) and one >= 0 for one in (self.first, self.rows)):
             raise Unreadable("this is a pack of another form")
         if not self.rows:
@@ -2191,7 +2192,7 @@ class Tables:
             self.running[name].update((",".join(CSV) + "\r\n").encode())
 
     def see(self, row, line):
-        cells = (",".join(cell(row, name) for name in CSV) + "\r\n").encode()
+        cells = (",".join(cell(row, name, self.pack.csv) for name in CSV) + "\r\n").encode()
         self.running["rows.csv"].update(cells)
         if row["status"] == "denied":
             self.running["refusals.csv"].update(cells)
@@ -2239,12 +2240,27 @@ def is_held_set(one):
     )
 
 
-def cell(row, name):
+HIDDEN = (  # #evidence
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+FORMULA = '(^|;)(["\u0020\u00a0\u3000]*)(?=[=+\\-@\uff1d\uff0b\uff0d\uff20])'
+
+
+def escaped(character):
+    """As JSON escapes it, by UTF-16 code units."""
+    data = character.encode("utf-16-be")
+    return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
+
+
+def cell(row, name, form):
     value = row[name]
     if name == "detail":
         value = canonical(value).decode()
     text = "" if value is None else str(value)
-    if isinstance(value, str) and text[:1] and text[0] in "=+-@\t\r":
+    if isinstance(value, str) and form == 2:
+        text = re.sub(FORMULA, r"\1\2'", re.sub(HIDDEN, lambda found: escaped(found[0]), text))
+    elif isinstance(value, str) and text[:1] and text[0] in "=+-@\t\r":
         text = "'" + text
     return '"' + text.replace('"', '""') + '"' if re.search('[",\r\n]', text) else text
 

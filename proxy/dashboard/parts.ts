@@ -1,6 +1,6 @@
 import { type Html, html, NOTHING } from '../operators/pages/html.ts'
 
-export { type Html, html, NOTHING } from '../operators/pages/html.ts'
+export { exactly, type Html, html, NOTHING } from '../operators/pages/html.ts'
 
 /** Pieces one after the other. */
 export const all = (pieces: readonly Html[]): Html =>

@@ -23,7 +23,7 @@ export interface PackTables {
 
 const LIMIT = 64 * 1024 * 1024
 
-export async function packTables({ zip, first }: Pack): Promise<PackTables> {
+export async function packTables({ zip, first, csv }: Pack): Promise<PackTables> {
   const before = zip.names.includes('sets-start.json')
     ? setsIn(await zip.bytes('sets-start.json', LIMIT))
     : null
@@ -39,7 +39,7 @@ export async function packTables({ zip, first }: Pack): Promise<PackTables> {
   return {
     see: (row, line) => {
       sets.see(row)
-      const cells = csvLine(row)
+      const cells = csvLine(row, csv)
       into('rows.csv', cells)
       if (isRefusal(row)) into('refusals.csv', cells)
       if (isGrant(row)) into('grants.ndjson', `${line}\n`)

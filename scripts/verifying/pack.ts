@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
+import type { CsvForm } from '../../db/audit/evidence/tables.ts'
 import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
 import { Malformed, parseVerifierKey, type VerifierKey } from '../../db/audit/tree/note.ts'
 import { edgeOf, rootOf, TILE_WIDTH, type TilePlace } from '../../db/audit/tree/tiles.ts'
@@ -17,6 +18,8 @@ export interface Pack {
   readonly origin: string
   readonly since: string | null
   readonly until: string | null
+  /** The form of its tables. */
+  readonly csv: CsvForm
   /** The keys and the checkpoints, smallest first, that it brings. Throw `Malformed`. */
   readonly keys: () => Promise<readonly VerifierKey[]>
   readonly checkpoints: () => Promise<readonly SignedCheckpoint[]>
@@ -42,8 +45,14 @@ export async function openPack(path: string): Promise<Pack> {
   if (whole > TEXT_LIMIT) throw new Error(`its files beside rows, tables and tiles are ${whole} bytes long`)
   const said = asObject(await zip.bytes('inventory.json', TEXT_LIMIT))
   if (!said) throw new Error('this is no pack of evidence: inventory.json is no object')
-  const { format, first_index: first, rows, origin, since, until } = said
-  if (format !== FORMAT || !isCount(first) || !isCount(rows) || typeof origin !== 'string')
+  const { format, first_index: first, rows, origin, since, until, csv = 1 } = said
+  if (
+    format !== FORMAT ||
+    !isCount(first) ||
+    !isCount(rows) ||
+    typeof origin !== 'string' ||
+    !(csv === 1 || csv === 2)
+  )
     throw new Error('this is a pack of another form')
   if (rows === 0) throw new Error('there is no row in it')
   return {
@@ -53,6 +62,7 @@ export async function openPack(path: string): Promise<Pack> {
     origin,
     since: typeof since === 'string' ? since : null,
     until: typeof until === 'string' ? until : null,
+    csv,
     keys: async () => (await textOf(zip, 'key.txt')).split('\n').filter(Boolean).map(parseVerifierKey),
     checkpoints: async () => {
       const names = zip.names.filter((name) => /^checkpoints\/[0-9]+\.txt$/.test(name))

@@ -28,14 +28,39 @@ const COLUMNS = [
 
 export const CSV_HEAD = `${COLUMNS.join(',')}\r\n`
 
-/** A row as a line of CSV (RFC 4180). A text that a spreadsheet would run as a formula has an apostrophe in front. */
-export const csvLine = (row: StoredRow): string => `${COLUMNS.map((name) => cell(row[name])).join(',')}\r\n`
+/** The form of the tables: 1 in packs of versions up to 0.7, whose inventory does not say it. */
+export type CsvForm = 1 | 2
 
-function cell(value: string | number | null): string {
+/**
+ * Writes a row as a line of CSV (RFC 4180). A text that a spreadsheet would run as a formula has an apostrophe before it;
+ * so has what follows a semicolon, which many a spreadsheet takes for the end of a cell. What hides is escaped as JSON does.
+ */
+export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
+  `${COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
+
+function cell(value: string | number | null, form: CsvForm): string {
   const text = value === null ? '' : String(value)
-  const defused = typeof value === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
+  const defused = typeof value !== 'string' ? text : form === 1 ? defusedOnce(text) : defusedWhole(text)
   return /[",\r\n]/.test(defused) ? `"${defused.replaceAll('"', '""')}"` : defused
 }
+
+const defusedOnce = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text)
+
+const defusedWhole = (text: string): string =>
+  text.replace(HIDDEN, escaped).replace(/(^|;)(["\u0020\u00a0\u3000]*)(?=[=+\-@＝＋－＠])/g, "$1$2'")
+
+// By code points, not by property: both verifiers must go on agreeing, whatever Unicode assigns next.
+const HIDDEN = new RegExp(
+  `[${[
+    '\\u{0}-\\u{1f}\\u{7f}-\\u{9f}\\u{ad}\\u{34f}\\u{61c}\\u{115f}\\u{1160}\\u{17b4}\\u{17b5}\\u{180b}-\\u{180f}',
+    '\\u{200b}-\\u{200f}\\u{2028}-\\u{202e}\\u{2060}-\\u{206f}\\u{2800}\\u{3164}\\u{fe00}-\\u{fe0f}\\u{feff}\\u{ffa0}',
+    '\\u{fff0}-\\u{fffb}\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}',
+  ].join('')}]`,
+  'gu',
+)
+
+const escaped = (character: string): string =>
+  [...character.split('')].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
 
 /** Whether a row changes what somebody may do. */
 export const isGrant = ({ action, status, detail }: StoredRow): boolean =>

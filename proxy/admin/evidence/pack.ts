@@ -143,6 +143,7 @@ async function addAll(
   add('inventory.json', () => [
     jsonText({
       format: 'sallyport-evidence/1',
+      csv: 2,
       generated_at: new Date(at).toISOString(),
       ...{ since: scope.since, until: scope.until, origin: tree.origin, tree: tree.tree },
       ...{ first_index: scope.first, rows: scope.count },

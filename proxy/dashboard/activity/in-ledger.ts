@@ -1,5 +1,6 @@
 import type { AuditRow } from '../../../db/audit/read.ts'
 import { type ProvenRow, proveRows } from '../../proofs/request-proof.ts'
+import { visibleJson } from '../../visible.ts'
 import type { Dashboard } from '../dashboard.ts'
 import { all, copyable, facts as factsOf, type Html, html, when } from '../parts.ts'
 
@@ -32,4 +33,4 @@ const rowOf = (row: AuditRow, leaf: string | null, proof: ProvenRow | null): Htm
       ['Receipt', copyable(`stream=${row.stream}, seq=${row.seq}, hash=${row.row_hash}`)],
       ['Written by', `version ${row.version}, configuration ${row.config_digest}`],
     ],
-  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${when(leaf !== null, () => html`<details><summary>Leaf: the exact bytes</summary><pre class="copy" tabindex="0">${leaf ?? ''}</pre></details>`)}${when(proof !== null, () => html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`)}</details>`
+  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${when(leaf !== null, () => html`<details><summary>${visibleJson(leaf ?? '') === leaf ? 'Leaf: the exact bytes' : 'Leaf, with what hides escaped: an export has the exact bytes'}</summary><pre class="copy" tabindex="0">${visibleJson(leaf ?? '')}</pre></details>`)}${when(proof !== null, () => html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`)}</details>`

@@ -2,7 +2,6 @@ import { isObject } from '../../../db/json.ts'
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
-import { visible } from '../../visible.ts'
 import { acting, byId } from '../acting.ts'
 import { callsOf, linesOf, reasonOf } from '../activity/calls.ts'
 import type { Dashboard } from '../dashboard.ts'
@@ -83,7 +82,7 @@ async function servers({ context }: Dashboard, facts: Administered): Promise<rea
   return value.flatMap(
     ({ resource_id: id, name, tools, last_error: error, pending_server_digest: words }) => {
       const path = pathOf('tools', id)
-      const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => visible(tool.name))
+      const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => tool.name)
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
       return [
         ...(changed.length > 0

@@ -1,5 +1,5 @@
 import type { Dashboard } from '../dashboard.ts'
-import { all, type Html, html, pathOf } from '../parts.ts'
+import { all, exactly, type Html, html, pathOf } from '../parts.ts'
 import { baseUrlOf, snippets } from '../snippets.ts'
 
 interface Minted {
@@ -28,12 +28,12 @@ export function folderOnce(
 <section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${all(
     files.map(
       ([name, text]) => html`
-<h3>${name}</h3><pre class="copy" tabindex="0" data-file="${name}">${text}</pre>`,
+<h3>${name}</h3><pre class="copy" tabindex="0" data-file="${name}">${exactly(text)}</pre>`,
     ),
   )}
 <p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA that clients and browsers know the gateway by</a>.</p>
 <p class="faint">For nobody else to read: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. The sidecar starts with no other.</p>
-<details><summary>All of them by one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${pasted(path, files)}</pre></details></section>`
+<details><summary>All of them by one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactly(pasted(path, files))}</pre></details></section>`
 }
 
 /** What to tell clients; waits for the first call. */

@@ -1,7 +1,6 @@
 import { perform } from '../../admin/operation.ts'
 import { OPERATIONS } from '../../admin/operations.ts'
 import { KINDS } from '../../admin/principals/kinds.ts'
-import { visible } from '../../visible.ts'
 import type { Page } from '../page.ts'
 import {
   ago,
@@ -63,7 +62,7 @@ export const toolPage: Page = async ({ context }, facts) => {
       ['Tool', 'Called as', 'State', 'Demands', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
-          html`<tr><td><details><summary>${visible(tool.name)}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${visible(tool.exposed_as)}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${ago(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
+          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${ago(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or was not read yet.</p>`,
     )}</section>
@@ -113,7 +112,7 @@ interface WaitingTool {
 const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<Page>[1]): Html =>
   waits(
     {
-      title: html`${visible(tool.name)} waits for a reader`,
+      title: html`${tool.name} waits for a reader`,
       changes: tool.changes,
       flags: tool.flags,
       before: tool.definition,
@@ -167,11 +166,9 @@ ${when(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flag
 <p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', { digest: text.digest ?? '', if_match: ifMatch })}</p></section>`
 }
 
-/** A definition as lines of JSON, what hides from readers written out. */
+/** A definition as lines of JSON. */
 const textOf = (definition: unknown): string =>
-  definition === null || definition === undefined
-    ? 'none'
-    : JSON.stringify(definition, null, 2).split('\n').map(visible).join('\n')
+  definition === null || definition === undefined ? 'none' : JSON.stringify(definition, null, 2)
 
 /** A text with those of its lines marked that the other one has not. */
 function marked(text: string, other: string): Html {

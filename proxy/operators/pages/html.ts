@@ -1,3 +1,5 @@
+import { visible } from '../../visible.ts'
+
 const ENTITIES: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
@@ -7,7 +9,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 }
 
 /** Text as it stands in HTML, between tags and in quoted attributes alike. */
-export const escapeHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (one) => ENTITIES[one] ?? '')
+const escapeHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (one) => ENTITIES[one] ?? '')
 
 /** A piece of HTML: what {@link html} has made, and nothing else. */
 export class Html {
@@ -18,10 +20,53 @@ export class Html {
   }
 }
 
-/** Puts HTML together: every value but HTML itself is escaped. */
-export const html = (parts: TemplateStringsArray, ...values: readonly (string | Html)[]): Html =>
-  new Html(parts.reduce((text, part, at) => text + escaped(values[at - 1] ?? '') + part))
+/**
+ * Puts HTML together: every value but HTML itself is escaped. What people read shows what hides, line feeds and tabs
+ * aside, as `\u{200b}`: a name of a stranger would else be taken for another one (docs/threats.md#h15). What a form or a
+ * script gives back is exact: the values of attributes other than {@link READ_ATTRIBUTES}, and the text of a `textarea`.
+ */
+export const html = (parts: TemplateStringsArray, ...values: readonly (string | Html)[]): Html => {
+  const areRead = placesThatAreRead(parts)
+  return new Html(
+    parts.reduce((text, part, at) => text + escaped(values[at - 1] ?? '', areRead[at - 1] ?? true) + part),
+  )
+}
 
-const escaped = (value: string | Html): string => (typeof value === 'string' ? escapeHtml(value) : value.text)
+/** A text of ours that a script or a person takes along: escaped, and else exact. Never a stranger's word. */
+export const exactly = (text: string): Html => new Html(escapeHtml(text))
+
+/** Attributes whose values are shown. */
+const READ_ATTRIBUTES = ['title', 'aria-label', 'alt', 'placeholder', 'data-button']
+
+const known = new WeakMap<TemplateStringsArray, readonly boolean[]>()
+
+/** Tells of each place for a value in a template whether people read it. */
+function placesThatAreRead(parts: TemplateStringsArray): readonly boolean[] {
+  const found = known.get(parts) ?? readIn(parts)
+  known.set(parts, found)
+  return found
+}
+
+function readIn(parts: readonly string[]): readonly boolean[] {
+  let before = ''
+  return parts.slice(0, -1).map((part) => {
+    before += part
+    const attribute = /(?:^|[\s"'])([\w-]+)=(?:"[^"]*|'[^']*)$/.exec(before)?.[1]
+    const place =
+      attribute === undefined ? !/<textarea[^>]*>[^<]*$/.test(before) : READ_ATTRIBUTES.includes(attribute)
+    // Stands for the value: whether it has a quotation mark is no matter.
+    before += 'x'
+    return place
+  })
+}
+
+const escaped = (value: string | Html, isRead: boolean): string => {
+  if (typeof value !== 'string') return value.text
+  return escapeHtml(isRead ? shown(value) : value)
+}
+
+// Most texts need no look at all.
+const shown = (text: string): string =>
+  /[^\n\t\x20-\x7e]/.test(text) ? text.replace(/[^\n\t]+/g, visible) : text
 
 export const NOTHING = html``

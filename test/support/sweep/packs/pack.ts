@@ -48,6 +48,7 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
       'inventory.json',
       jsonText({
         format: 'sallyport-evidence/1',
+        csv: 2,
         since: null,
         until: null,
         origin: ORIGIN,
