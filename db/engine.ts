@@ -1,5 +1,6 @@
 import type { Database } from './database.ts'
 import type { MigrationState } from './migrate.ts'
+import { type DatabaseProtection, protectionOf } from './postgres/protection.ts'
 
 /** Which engine holds the rows, and where. */
 export type DatabaseLocation =
@@ -8,15 +9,15 @@ export type DatabaseLocation =
       /** The path as it stands in the URL, or `:memory:`. */
       readonly file: string
     }
-  | { readonly engine: 'postgres'; readonly url: string }
+  | { readonly engine: 'postgres'; readonly url: string; readonly protection: DatabaseProtection }
 
 /**
  * Reads `MCP_PROXY_DATABASE_URL`: the one place that decides the engine.
- * Throws one sentence for the operator where the URL names no engine of ours. The sentence never repeats the
+ * Throws one sentence for the operator where the URL names no engine of ours, or not clearly how it is protected. The sentence never repeats the
  * URL, which may hold a password.
  */
 export function databaseLocation(url: string): DatabaseLocation {
-  if (/^postgres(ql)?:\/\//.test(url)) return { engine: 'postgres', url }
+  if (/^postgres(ql)?:\/\//.test(url)) return { engine: 'postgres', url, protection: protectionOf(url) }
   const file = /^sqlite:(.+)$/s.exec(url)?.[1]
   if (file === undefined) throw new Error(NO_DATABASE_URL)
   return { engine: 'sqlite', file }

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import type { Registry } from 'prom-client'
+import { databaseLocation } from '../db/engine.ts'
 import { serviceEntry } from '../plugins/audit/entries.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { type Monotonic, monotonic } from '../plugins/secrets/throttle.ts'
@@ -101,6 +102,7 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   const configuration = await load()
   const agreement = await place?.agree(configuration.digest)
   await makeDataDirectory(settings)
+  logProtection(settings, logs)
   const control = await (agreement ? joinControl(agreement.controlPath) : openControl(settings.dataDir))
   try {
     const queueLimit = configuration.audit.queue_limit
@@ -116,6 +118,18 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
     await control.close()
     throw error
   }
+}
+
+/** Says how the connection to a database server is protected: plain text over a network is a warning. */
+function logProtection({ databaseUrl }: Settings, { log }: Logs): void {
+  const location = databaseLocation(databaseUrl)
+  if (location.engine !== 'postgres') return
+  const { sslmode, encrypted, local } = location.protection
+  if (encrypted)
+    log.info({ sslmode }, 'the database is reached by TLS, and its certificate verified as by verify-full')
+  else if (local) log.info({ sslmode }, 'the database is on this machine, and reached in plain text')
+  else
+    log.warn({ sslmode }, 'the database is reached over the network in plain text: say sslmode=verify-full')
 }
 
 /**

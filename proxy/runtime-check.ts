@@ -15,9 +15,13 @@ const OLDEST_NODE = [24, 21, 0] as const
 // Node reads _ as - in its options.
 const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
 
+// Every spelling by which Node opens its debugger, or says where. An argument is seen by whoever starts the process, and
+// wanted (make dev ARGS=--inspect); in the environment it comes from elsewhere, and nobody sees it.
+const DEBUGGER = /(?:^|[\s"'])(--(?:inspect|debug)(?:[-_][-_a-z]*)?)(?![-_\w])/
+
 /**
  * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate
- * checks switched off, or the lenient HTTP parser switched on (docs/threats.md#threat-36, #f-39).
+ * checks switched off, the lenient HTTP parser or, by the environment, the debugger switched on (docs/threats.md#threat-36, #f-39).
  */
 export function refuseUnsafeRuntime(runtime: Runtime): void {
   const { versions, platform, arch } = runtime
@@ -39,6 +43,12 @@ export function refuseUnsafeSwitches({ env, execArgv }: Pick<Runtime, 'env' | 'e
   }
   if ([...execArgv, env.NODE_OPTIONS ?? ''].some((text) => INSECURE_PARSER.test(text))) {
     throw new Error('--insecure-http-parser lets requests be smuggled past the gateway: remove it')
+  }
+  const [, debug] = DEBUGGER.exec(env.NODE_OPTIONS ?? '') ?? []
+  if (debug !== undefined) {
+    throw new Error(
+      `${debug} in NODE_OPTIONS opens a debugger beside the keys, to every user of this machine: remove it (an argument of node itself is taken, as make dev ARGS=--inspect gives it)`,
+    )
   }
 }
 

@@ -1,6 +1,7 @@
 import { Socket } from 'node:net'
 import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 'pg'
 import { KeptNames } from '../host-names/kept-names.ts'
+import { asVerified, protectionOf } from './protection.ts'
 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
@@ -13,6 +14,8 @@ const SILENCE_MS = 250
  * waiting, for less than the time that they wait for a lock. ms.
  */
 const IDLE_MS = 1_000
+/** The silence after which TCP asks whether the server is still there, once a second. ms. */
+const PROBE_MS = 5_000
 /** Connections of one process that read. */
 const MOST_READERS = 8
 
@@ -114,13 +117,17 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
     ...settings,
   ]
   return {
-    connectionString: url,
+    connectionString: asVerified(url),
+    // Where the URL says nothing. The driver would read the environment by itself, and more words than there are.
+    ssl: protectionOf(url).encrypted,
     application_name: 'sallyport',
     connectionTimeoutMillis: CONNECT_MS,
     // Behind the database's own limit: this one is for a server that says nothing at all.
     ...(questionMs > 0 && { query_timeout: questionMs + SILENCE_MS }),
     keepAlive: true,
     stream: namedSocket,
+    // A connection that nobody asks on is still one to whatever translates addresses on the way.
+    keepAliveInitialDelayMillis: PROBE_MS,
     types: numbers(),
     options: all.map((setting) => `-c ${setting}`).join(' '),
   }

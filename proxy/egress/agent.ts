@@ -16,6 +16,12 @@ import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
 
 /** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
 export const POOL_IDLE_MS = 20_000
+/**
+ * The silence on a connection to an upstream after which TCP asks whether the other side is still there, once a second
+ * (RFC 9293 §3.8.4): a NAT on the way remembers a connection that says something, and one that it has forgotten is
+ * closed before a call is sent into it. Longer than the quiet of most answers, shorter than any NAT forgets. ms.
+ */
+export const TCP_PROBE_MS = 5_000
 /** The time after which the next of several addresses of a name is tried. ms. */
 const ATTEMPT_MS = 1000
 /** The number of addresses of one name that are tried. */
@@ -143,6 +149,7 @@ async function connection(
     blockList: blocked,
     noDelay: true,
     keepAlive: true,
+    keepAliveInitialDelay: TCP_PROBE_MS,
   })
   signal.addEventListener('abort', () => tcp.destroy(), { once: true })
   await standing(tcp, 'connect')

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import { Agent, type buildConnector, errors } from 'undici'
 import type { KeptNames } from '../../db/host-names/kept-names.ts'
 import { Inbound, Sender, Turns } from '../tls/inbound.ts'
-import { noConnection, POOL_IDLE_MS, portOf, secured } from './agent.ts'
+import { noConnection, POOL_IDLE_MS, portOf, secured, TCP_PROBE_MS } from './agent.ts'
 
 /**
  * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
@@ -72,6 +72,7 @@ function connector(
       lookup,
       noDelay: true,
       keepAlive: true,
+      keepAliveInitialDelay: TCP_PROBE_MS,
     })
     const inbound = new FromUpstream(tcp, turns, new Sender())
     const session = sessions.get(origin)

@@ -365,6 +365,25 @@ await t.test('threat 36: switches that weaken TLS or the parser are refused', as
     const env = { NODE_OPTIONS: `--no-warnings "${option}"` }
     t.throws(() => refuseUnsafeRuntime({ ...runtime, env }), { message: parser })
   }
-  const safe = { NODE_OPTIONS: '--no-insecure-http-parser --max-old-space-size=256' }
+  const safe = { NODE_OPTIONS: '--no-insecure-http-parser --max-old-space-size=256 --no-inspector=--x' }
   t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env: safe }))
+})
+
+await t.test('H17: the environment opens no debugger beside the keys, whatever its spelling', async (t) => {
+  const spellings = [
+    ...['--inspect', '--inspect-brk', '--inspect-wait', '--inspect-port=0', '--inspect=0.0.0.0:9229'],
+    ...['--inspect_brk', '--inspect-publish-uid=http', '--debug-port=9229', '--inspect-brk=127.0.0.1:1'],
+  ]
+  for (const option of spellings) {
+    for (const NODE_OPTIONS of [option, `--no-warnings ${option}`, `"${option}"`, `\t${option} --title=x`]) {
+      t.throws(
+        () => refuseUnsafeRuntime({ ...runtime, env: { NODE_OPTIONS } }),
+        { message: /^--(inspect|debug).* in NODE_OPTIONS opens a debugger/ },
+        NODE_OPTIONS,
+      )
+    }
+    t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, execArgv: [option] }), `${option} as an argument`)
+  }
+  for (const NODE_OPTIONS of ['--title=inspect', '--require=./my--inspect.js', '--no-inspect'])
+    t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env: { NODE_OPTIONS } }), NODE_OPTIONS)
 })

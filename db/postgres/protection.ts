@@ -1,0 +1,60 @@
+/** How the connection to a database server is protected. */
+export interface DatabaseProtection {
+  /** As the URL says it, or `PGSSLMODE` where that does not; null: neither does. */
+  readonly sslmode: string | null
+  /** True: TLS, and the server's certificate is verified, by its name. False: plain text. */
+  readonly encrypted: boolean
+  /** The server is on this machine, so that nothing goes over a network. */
+  readonly local: boolean
+}
+
+/** What libpq knows. Each but `disable` is TLS that is verified as by `verify-full`: a weaker one would be no protection. */
+const ENCRYPTED: readonly string[] = ['allow', 'prefer', 'require', 'verify-ca', 'verify-full']
+
+/** Parameters by which the driver, and no libpq, would verify less than `sslmode` says. */
+const DRIVERS_OWN = ['ssl', 'uselibpqcompat']
+
+/** Parameters of TLS, which the driver takes for a demand of it. */
+const OF_TLS = ['sslrootcert', 'sslcert', 'sslkey']
+
+/**
+ * Reads how the connection of a URL `postgres://…` is protected (docs/operating.md#database-tls). Throws one sentence
+ * for the operator where that is not clear. The sentence never repeats the URL, which may hold a password.
+ */
+export function protectionOf(url: string, env = process.env): DatabaseProtection {
+  const { hostname, searchParams } = asUrl(url)
+  for (const name of DRIVERS_OWN)
+    if (searchParams.has(name))
+      throw new Error(
+        `MCP_PROXY_DATABASE_URL: ${name} is not read: write sslmode=verify-full or sslmode=disable`,
+      )
+  const modes = searchParams.getAll('sslmode')
+  if (modes.length > 1) throw new Error('MCP_PROXY_DATABASE_URL says sslmode twice: say it once')
+  const [stated] = modes
+  const sslmode = stated ?? (env.PGSSLMODE || null)
+  const by = stated === undefined ? 'PGSSLMODE' : 'MCP_PROXY_DATABASE_URL: sslmode'
+  if (sslmode !== null && sslmode !== 'disable' && !ENCRYPTED.includes(sslmode))
+    throw new Error(
+      `${by}=${JSON.stringify(sslmode.slice(0, 32))} is not known: write verify-full or disable`,
+    )
+  const asksForTls = OF_TLS.some((name) => searchParams.has(name))
+  if (sslmode === 'disable' && asksForTls)
+    throw new Error('MCP_PROXY_DATABASE_URL: sslmode=disable and certificates contradict each other')
+  const host = searchParams.get('host') ?? decodeURIComponent(hostname)
+  return { sslmode, encrypted: asksForTls || (sslmode ?? 'disable') !== 'disable', local: isLocal(host) }
+}
+
+/** The URL as the driver reads it: a host may be missing, where a parameter or a socket is named. */
+function asUrl(url: string): URL {
+  const parsed = URL.parse(url) ?? URL.parse(url.replace('@/', '@localhost/'))
+  if (!parsed) throw new Error('MCP_PROXY_DATABASE_URL cannot be read as a URL')
+  return parsed
+}
+
+/** A socket's directory, or an address of this machine. Nothing at all is a socket. */
+const isLocal = (host: string): boolean =>
+  host === '' || host.startsWith('/') || /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/.test(host)
+
+/** The URL with the one word that the driver does not warn of, where it asks for TLS. */
+export const asVerified = (url: string): string =>
+  url.replace(/([?&]sslmode=)(?!disable(?:[&#]|$))[^&#]*/, '$1verify-full')

@@ -1,0 +1,78 @@
+import { Agent } from 'node:https'
+import t from 'tap'
+import { heldLimits } from '../../proxy/services.ts'
+import { ADMIN_SECRET, ask, CHAT } from '../support/gateway.ts'
+import { environment, startProcess } from '../support/process.ts'
+import { completion, testUpstream } from '../support/upstream.ts'
+
+const MIB = 1024 * 1024
+const BODIES = 16
+/** Two bytes a character in V8's heap, for one in the body. */
+const LONG = `${'x'.repeat(8 * MIB)}Ж`
+
+await t.test('H17: no budget is more than a quarter of V8’s heap, and none more than it was', (t) => {
+  const by = (heldMib: number | null, heapMib: number, workers = 1) =>
+    heldLimits({ heldMib, heldPerPrincipalMib: null, workers }, heapMib * MIB)
+  t.same(by(null, 128), { whole: 32 * MIB, share: 16 * MIB, little: 8 * MIB })
+  t.equal(by(1024, 1024).whole, 256 * MIB, 'also where somebody has set more')
+  t.equal(by(1024, 1024, 8).whole, 128 * MIB, 'a worker has a heap of its own')
+  t.equal(by(1024, 8192).whole, 1024 * MIB)
+  const { whole, share } = heldLimits({ heldMib: 64, heldPerPrincipalMib: 256, workers: 1 }, 128 * MIB)
+  t.ok(share <= whole)
+  t.end()
+})
+
+await t.test(
+  'H17: bodies of one principal that fill V8’s heap are refused, and the gateway serves on',
+  async (t) => {
+    const upstream = await testUpstream(t)
+    const answering = Promise.withResolvers<void>()
+    upstream.answer = async (res, seen) => {
+      await answering.promise
+      await completion(res, seen)
+    }
+    const env = await environment(t.testdir({}), upstream.url)
+    const { child, ready, ended } = startProcess(t, { ...env, MCP_PROXY_LOG_LEVEL: 'warn' }, [
+      '--max-old-space-size=160',
+      '--max-semi-space-size=16',
+    ])
+    const url = await ready
+    const admin = new Agent({ rejectUnauthorized: false })
+    const { json } = await ask(`${url}/v1/admin/agents`, 'POST', {
+      agent: admin,
+      headers: { 'x-admin-secret': ADMIN_SECRET },
+      body: { agent_name: 'bot', capabilities: ['llm.chat'] },
+    })
+    const bot = new Agent({ rejectUnauthorized: false, cert: json.cert_chain_pem, key: json.private_key_pem })
+    const call = (content: string) => {
+      const body = JSON.stringify({ ...CHAT, messages: [{ role: 'user', content }] })
+      return ask(`${url}/v1/chat/completions`, 'POST', { agent: bot, body })
+    }
+    const calling = Array.from({ length: BODIES }, () => call(LONG))
+    let refused = 0
+    for (const one of calling)
+      void one.then(
+        ({ status }) => {
+          if (status === 503) refused += 1
+          // What fits waits for its answer, and holds its bytes meanwhile.
+          if (refused === BODIES / 2) answering.resolve()
+        },
+        () => answering.resolve(),
+      )
+    const answers = await Promise.allSettled(calling)
+    t.ok(
+      answers.every((one) => one.status === 'fulfilled' && [200, 503].includes(one.value.status)),
+      'each has an answer',
+    )
+    t.ok(
+      answers.some((one) => one.status === 'fulfilled' && one.value.status === 200),
+      'what fits is served',
+    )
+    t.equal((await call('hi')).status, 200, 'an honest call is served afterwards')
+    t.equal(child.exitCode, null)
+    child.kill('SIGTERM')
+    t.match(await ended, { code: 0 })
+    admin.destroy()
+    bot.destroy()
+  },
+)

@@ -1,0 +1,71 @@
+import t from 'tap'
+import { databaseLocation } from '../../../db/engine.ts'
+import { asVerified, protectionOf } from '../../../db/postgres/protection.ts'
+
+const FAR = 'postgres://gateway:secret@db.example/sallyport'
+
+await t.test('H17: each sslmode of libpq is TLS that is verified, or says that it is plain text', (t) => {
+  for (const mode of ['allow', 'prefer', 'require', 'verify-ca', 'verify-full'])
+    t.match(protectionOf(`${FAR}?sslmode=${mode}`, {}), { sslmode: mode, encrypted: true, local: false })
+  t.match(protectionOf(`${FAR}?sslmode=disable`, {}), { encrypted: false, local: false })
+  t.match(protectionOf(FAR, {}), { sslmode: null, encrypted: false, local: false })
+  t.match(protectionOf(FAR, { PGSSLMODE: 'require' }), { sslmode: 'require', encrypted: true })
+  t.match(protectionOf(`${FAR}?sslmode=disable`, { PGSSLMODE: 'require' }), { encrypted: false })
+  t.match(protectionOf(`${FAR}?sslrootcert=/ca.pem`, {}), { sslmode: null, encrypted: true })
+  t.end()
+})
+
+await t.test(
+  'H17: a misspelt sslmode, and what would verify less, is refused by name and without the URL',
+  (t) => {
+    for (const [query, message] of [
+      ['sslmode=verify-ful', /sslmode="verify-ful" is not known/],
+      ['sslmode=', /sslmode="" is not known/],
+      ['sslmode=VERIFY-FULL', /is not known/],
+      ['sslmode=no-verify', /is not known/],
+      ['sslmode=verify-full&sslmode=disable', /says sslmode twice/],
+      ['ssl=no-verify', /ssl is not read/],
+      ['ssl=true', /ssl is not read/],
+      ['sslmode=require&uselibpqcompat=true', /uselibpqcompat is not read/],
+      ['sslmode=disable&sslrootcert=/ca.pem', /contradict/],
+    ] as const) {
+      t.throws(() => protectionOf(`${FAR}?${query}`, {}), { message }, query)
+      t.throws(
+        () => databaseLocation(`${FAR}?${query}`),
+        { message: /^(?!.*secret)/ },
+        'without the password',
+      )
+    }
+    t.throws(() => protectionOf(FAR, { PGSSLMODE: 'no-verify' }), {
+      message: /^PGSSLMODE="no-verify" is not known/,
+    })
+    t.end()
+  },
+)
+
+await t.test('H17: what is on this machine is known as such', (t) => {
+  for (const url of [
+    'postgres://localhost/x',
+    'postgres://u:p@127.0.0.1:5432/x',
+    'postgres://[::1]/x',
+    'postgres:///x?host=/run/postgresql',
+    'postgres://u@/x?host=/run/postgresql',
+    'postgres://%2Frun%2Fpostgresql/x',
+  ])
+    t.ok(protectionOf(url, {}).local, url)
+  for (const url of [
+    'postgres://localhost.example/x',
+    'postgres://127.0.0.1.example/x',
+    'postgres://10.0.0.1/x',
+  ])
+    t.notOk(protectionOf(url, {}).local, url)
+  t.end()
+})
+
+await t.test('H17: the driver is told verify-full, and everything else of a URL stays as it is', (t) => {
+  t.equal(asVerified(`${FAR}?sslmode=require&options=a`), `${FAR}?sslmode=verify-full&options=a`)
+  t.equal(asVerified(`${FAR}?a=1&sslmode=prefer`), `${FAR}?a=1&sslmode=verify-full`)
+  t.equal(asVerified(`${FAR}?sslmode=disable`), `${FAR}?sslmode=disable`)
+  t.equal(asVerified(FAR), FAR)
+  t.end()
+})

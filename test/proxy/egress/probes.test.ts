@@ -1,0 +1,43 @@
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { egressAgent, POOL_IDLE_MS, TCP_PROBE_MS } from '../../../proxy/egress/agent.ts'
+import { PacedAgents } from '../../../proxy/egress/paced-agents.ts'
+
+/** In how many seconds the kernel asks whether the other side of a connection to a port is there; null: never. */
+async function probeIn(port: number): Promise<number | null> {
+  const remote = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`
+  const table = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/))
+  // sl local remote state queues timer:when (in hundredths of a second); 02 is the timer of TCP's keep-alive.
+  const [kind, when = ''] =
+    table.find(([, , to, state]) => to === remote && state === '01')?.[5]?.split(':') ?? []
+  return kind === '02' ? Number.parseInt(when, 16) / 100 : null
+}
+
+const skip = process.platform === 'linux' ? false : 'the kernel says so on Linux alone'
+
+await t.test(
+  'H17: a NAT forgets no idle connection to an upstream: TCP asks within seconds',
+  { skip },
+  async (t) => {
+    const server = createServer((_req, res) => res.end('{}')).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    const { port } = server.address() as AddressInfo
+    const judged = egressAgent({ allowPrivate: true, connectMs: 5_000, answerMs: 5_000 })
+    const paced = new PacedAgents({ keepAlive: true })
+    for (const agent of [judged, paced.open(5_000)]) {
+      const { body } = await agent.request({ origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET' })
+      await body.dump()
+      const seconds = await probeIn(port)
+      t.ok(seconds !== null && seconds <= TCP_PROBE_MS / 1000, `in ${seconds} s`)
+      await agent.close()
+    }
+    t.ok(TCP_PROBE_MS * 2 <= POOL_IDLE_MS, 'before it would be used again, and dropped')
+  },
+)
