@@ -21,10 +21,11 @@ class Aside {
   async ask<T extends Task>(task: T, input: Parameters<Tasks[T]>[0]): Promise<Awaited<ReturnType<Tasks[T]>>> {
     const question: Question = { task, input }
     const asked = Promise.withResolvers<unknown>()
-    this.#asked.push(asked)
     if (this.#idle) clearTimeout(this.#idle)
+    // Throws where the machine gives no thread: only then does a question stand in the list that answers go by.
     this.#thread ??= this.#start()
     const thread = this.#thread
+    this.#asked.push(asked)
     thread.ref()
     thread.postMessage(question)
     // Proven by certs/enrollment/aside-thread.ts: the answer is that of the task.

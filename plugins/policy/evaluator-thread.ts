@@ -76,16 +76,8 @@ class Evaluator {
   }
 
   #start(): void {
-    const thread = new Worker(new URL(CODE, import.meta.url), {
-      workerData: this.#options,
-      resourceLimits: RESOURCE_LIMITS,
-      // A policy sees nothing of this process: no environment, and its prints do not become lines of our log.
-      // Nobody reads them: a reader would keep the process alive.
-      env: {},
-      execArgv: [],
-      stdout: true,
-      stderr: true,
-    })
+    const thread = this.#newThread()
+    if (!thread) return
     this.#thread = thread
     this.#ready = false
     this.#startTimer = setTimeout(
@@ -100,6 +92,33 @@ class Evaluator {
     // A deadline always runs while somebody waits; nothing else may keep the process alive. Last, because a
     // listener for messages does.
     thread.unref()
+  }
+
+  /** Makes a thread; null where the machine gives none: whoever waits is refused then. */
+  #newThread(): Worker | null {
+    try {
+      return new Worker(new URL(CODE, import.meta.url), {
+        workerData: this.#options,
+        resourceLimits: RESOURCE_LIMITS,
+        // A policy sees nothing of this process: no environment, and its prints do not become lines of our log.
+        // Nobody reads them: a reader would keep the process alive.
+        env: {},
+        execArgv: [],
+        stdout: true,
+        stderr: true,
+      })
+    } catch (cause) {
+      this.#refuse(this.#waiting.splice(0), new Error('the policy has no thread', { cause }))
+      return null
+    }
+  }
+
+  #refuse(questions: readonly Question[], error: Error): void {
+    this.#started.reject(error)
+    for (const question of questions) {
+      clearTimeout(question.timer)
+      question.reject(error)
+    }
   }
 
   #hear(thread: Worker, message: FromEvaluator): void {
@@ -153,15 +172,11 @@ class Evaluator {
     void thread.terminate()
     this.#thread = null
     if (this.#startTimer) clearTimeout(this.#startTimer)
-    this.#started.reject(error)
     const lost = this.#current ? [this.#current] : []
     this.#current = null
     // One that could not even start would not start for those who wait either.
     if (!wasReady) lost.push(...this.#waiting.splice(0))
-    for (const question of lost) {
-      clearTimeout(question.timer)
-      question.reject(error)
-    }
+    this.#refuse(lost, error)
     if (wasReady && !this.#closed) this.#start()
     this.#next()
   }

@@ -96,9 +96,11 @@ export class Threads {
   #next(): void {
     for (;;) {
       const turn = this.#turn()
-      const thread = turn && (this.#idle() ?? this.#start())
-      if (!thread) return
-      this.#give(thread, turn)
+      if (!turn) return
+      const thread = this.#idle() ?? this.#start()
+      if (thread === 'none') this.#leave(turn, new Unanswered('the machine gives no thread'))
+      else if (thread) this.#give(thread, turn)
+      else return
     }
   }
 
@@ -143,14 +145,20 @@ export class Threads {
     waiting.settle.reject(reason)
   }
 
-  #start(): Thread | null {
+  /** Starts a thread. Returns null where the others must do, `none` where there is no other and the machine gives none. */
+  #start(): Thread | 'none' | null {
     if (this.#threads.size >= this.#limits.most) return null
-    // It sees nothing of this process's environment, and has no business with it.
-    const worker = new Worker(new URL(CODE, import.meta.url), {
-      env: {},
-      execArgv: [],
-      resourceLimits: RESOURCE_LIMITS,
-    })
+    let worker: Worker
+    try {
+      // It sees nothing of this process's environment, and has no business with it.
+      worker = new Worker(new URL(CODE, import.meta.url), {
+        env: {},
+        execArgv: [],
+        resourceLimits: RESOURCE_LIMITS,
+      })
+    } catch {
+      return this.#threads.size > 0 ? null : 'none'
+    }
     const thread: Thread = { worker, current: null, started: false, idle: null }
     // Under `node --watch` Node reports what the thread imports through the port of its messages.
     worker.on('message', (message: object) => 'kind' in message && this.#hear(thread, message as Answer))
