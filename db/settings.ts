@@ -4,13 +4,14 @@ import { type Assertion, type Statement, statementOf, timestamp } from './statem
 
 /**
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
- * never the secret. `authority` holds the files of the CA, its keys sealed, where many processes share it or it was made
+ * never the secret; `admin_secret_senders` the keyed digests of those that came with it of late. `authority` holds the files of the CA, its keys sealed, where many processes share it or it was made
  * anew. `organisation_set`: when somebody has answered for organisation and trust domain.
  */
 export type SettingKey =
   | 'admin_secret_hash'
   | 'admin_secret_disabled'
   | 'admin_secret_used_at'
+  | 'admin_secret_senders'
   | 'organisation'
   | 'trust_domain'
   | 'organisation_set'

@@ -25,7 +25,7 @@ import { apiKey } from '../plugins/secrets/api-key.ts'
 import type { Quota } from '../plugins/secrets/quota.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
-import { SecretUse } from './admin/operators/secret-use.ts'
+import { recognisedSenders, SecretUse } from './admin/operators/secret-use.ts'
 import { Renewals } from './admin/principals/renew.ts'
 import { RehearsalPlaces } from './admin/rehearsals/places.ts'
 import { beforeFirstSecret, Setup } from './admin/setup.ts'
@@ -216,11 +216,14 @@ export async function openServices(
   })
   const throttle = (topic: string): Throttle => sharedThrottle(monotonic, database.notices, topic)
   const secretUse = new SecretUse({ database, ledger, log: logs.log, metrics, clock })
+  const recognised = recognisedSenders({ database, ledger, subjectKeys, log: logs.log, clock })
+  await recognised.load()
   const secret = adminSecret(
     {
       stored,
       environment: settings.adminSecret ?? '',
       unchanged: secretUnchanged(database),
+      recognised,
       onUse: (arrival) => secretUse.note(arrival),
     },
     throttle('wrong-secret'),

@@ -2,6 +2,7 @@ import type { Assertion } from '../../db/statement.ts'
 import { type Operating, operatorOfNoTable } from '../operators/actor.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
+import type { RecognisedSenders } from './recognised-senders.ts'
 import { senderOf, Throttle } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
@@ -20,6 +21,8 @@ export interface SecretSource {
   readonly environment: string
   /** Asserts that the secret is the one of this hash, and not disabled. */
   readonly unchanged: (hash: string) => Assertion
+  /** The senders that have come with the right secret of late. Absent: none is recognised. */
+  readonly recognised?: Pick<RecognisedSenders, 'has' | 'note'>
   /** Told of each request that the secret opens. */
   readonly onUse: (arrival: Arrival) => void
 }
@@ -28,7 +31,7 @@ export interface SecretSource {
  * Checks the operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal,
  * `admin_secret_invalid`; only wrong ones count. A sender (an address, of IPv6 its /64) with ten wrong ones in
  * a minute is refused with `admin_throttled`, unverified, and its connection closed: each further guess costs
- * it a handshake. At most one bcrypt verification runs at a time. A secret that has held passes before all
+ * it a handshake. At most one bcrypt verification runs at a time, and one more of senders that are recognised. A secret that has held passes before all
  * that, until the stored hash changes: nobody's guesses keep the operator out. While the secret is disabled every
  * one is wrong, and none is verified or counted: there is nothing to guess.
  */
@@ -42,15 +45,17 @@ export function adminSecret(source: SecretSource, throttle = new Throttle()): Pl
       if (typeof secret !== 'string' || secret === '') throw new Refusal('admin_secret_invalid')
       const stored = await source.stored()
       if (stored.disabled) throw new Refusal('admin_secret_invalid')
+      const sender = senderOf(remoteAddress)
       const admitted = (): Operating => {
+        source.recognised?.note(sender)
         source.onUse(arrival)
         return operatorOfNoTable('admin', 'secret', [source.unchanged(stored.hash)])
       }
       if (verifier.remembers(secret, stored.hash)) return admitted()
-      const sender = senderOf(remoteAddress)
       const wait = throttle.waitS(sender)
       if (wait > 0) throw throttled(wait)
-      if (await matches(secret, stored.hash, source, verifier)) return admitted()
+      const recognised = source.recognised?.has(sender) ?? false
+      if (await matches(secret, stored.hash, { source, verifier, recognised })) return admitted()
       throttle.failed(sender)
       throw new Refusal('admin_secret_invalid')
     },
@@ -69,12 +74,18 @@ const rests = ({ standing }: Operating['actor'], { sql, parameters }: Assertion)
 const throttled = (waitS: number): Refusal =>
   new Refusal('admin_throttled', { headers: { 'retry-after': String(waitS), connection: 'close' } })
 
+interface Matching {
+  readonly source: SecretSource
+  readonly verifier: SecretVerifier
+  /** Its sender keeps a line of its own. */
+  readonly recognised: boolean
+}
+
 async function matches(
   given: string,
   stored: string,
-  { environment }: SecretSource,
-  verifier: SecretVerifier,
+  { source: { environment }, verifier, recognised }: Matching,
 ): Promise<boolean> {
-  if (stored !== '') return verifier.verify(given, stored)
+  if (stored !== '') return verifier.verify(given, stored, recognised)
   return environment !== '' && verifier.same(given, environment)
 }

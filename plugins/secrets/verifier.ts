@@ -11,7 +11,16 @@ const MAX_WAITING = 4
 /** The stored hashes whose secret is remembered because it held. */
 const CACHE_MAX = 1_000
 
-/** Runs one verification at a time and remembers what held. Owns its key; nothing of it is stored. */
+/** Those who wait for a verification, one behind the other. */
+interface Line {
+  end: Promise<unknown>
+  waiting: number
+}
+
+/**
+ * Runs one verification at a time, and beside it one of those who are recognised; remembers what held. Owns its key;
+ * nothing of it is stored.
+ */
 export class SecretVerifier {
   readonly #key = randomBytes(32)
   readonly #guessesPerHash: number
@@ -24,8 +33,9 @@ export class SecretVerifier {
    * is verified and all get its result.
    */
   readonly #underWay = new Map<string, Promise<boolean>>()
-  #line: Promise<unknown> = Promise.resolve()
-  #waiting = 0
+  readonly #line: Line = { end: Promise.resolve(), waiting: 0 }
+  /** Nobody else waits in it, however many guess. */
+  readonly #recognised: Line = { end: Promise.resolve(), waiting: 0 }
 
   /**
    * `guessesPerHash`: how many texts may run or wait for one stored hash, so that its holder cannot occupy
@@ -46,14 +56,15 @@ export class SecretVerifier {
 
   /**
    * Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many
-   * wait.
+   * wait. `recognised`: in the line of those who have come with a right one before.
    */
-  async verify(given: string, stored: string): Promise<boolean> {
+  async verify(given: string, stored: string, recognised = false): Promise<boolean> {
     if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
     if (this.remembers(given, stored)) return true
     // A keyed digest as the key of a map: what its timing tells is of no use without the key.
     const digest = this.#digest(`${stored}\n${given}`).toString('base64')
-    const held = await (this.#underWay.get(digest) ?? this.#ask(given, stored, digest))
+    const held = await (this.#underWay.get(digest) ??
+      this.#ask(given, stored, digest, recognised ? this.#recognised : this.#line))
     if (held) this.#remember(given, stored)
     return held
   }
@@ -68,17 +79,17 @@ export class SecretVerifier {
     return same
   }
 
-  async #ask(given: string, stored: string, digest: string): Promise<boolean> {
+  async #ask(given: string, stored: string, digest: string, line: Line): Promise<boolean> {
     const guesses = this.#guesses.get(stored) ?? 0
-    if (this.#waiting > MAX_WAITING || guesses >= this.#guessesPerHash)
+    if (line.waiting > MAX_WAITING || guesses >= this.#guessesPerHash)
       throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })
-    this.#waiting += 1
+    line.waiting += 1
     this.#guesses.set(stored, guesses + 1)
-    const turn = this.#line.then(() => verifySecret(given, stored))
-    this.#line = turn.catch(() => false)
+    const turn = line.end.then(() => verifySecret(given, stored))
+    line.end = turn.catch(() => false)
     this.#underWay.set(digest, turn)
     return turn.finally(() => {
-      this.#waiting -= 1
+      line.waiting -= 1
       this.#underWay.delete(digest)
       const left = (this.#guesses.get(stored) ?? 1) - 1
       if (left > 0) this.#guesses.set(stored, left)

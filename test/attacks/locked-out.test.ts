@@ -2,21 +2,23 @@ import t from 'tap'
 import { Refusal } from '../../plugins/refusal.ts'
 import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
 import { hashSecret } from '../../plugins/secrets/hash.ts'
+import { RecognisedSenders } from '../../plugins/secrets/recognised-senders.ts'
 import { Throttle } from '../../plugins/secrets/throttle.ts'
 import { type Answered, type TestGateway, testGateway } from '../support/gateway.ts'
 import { arrival } from '../support/plugins/arrival.ts'
 import { secretOf } from '../support/plugins/operators.ts'
+import { eventually } from '../support/settled.ts'
 
 const SECRET = 'the-secret-of-the-operator'
 const OTHER = 'another-secret-of-the-operator'
 const [STORED, STORED_OTHER] = await Promise.all([SECRET, OTHER].map(hashSecret))
 
 /** The plugin by itself, on addresses and a clock of the test's own. */
-function door(stored = STORED ?? '', environment = '') {
+function door(stored = STORED ?? '', environment = '', recognised?: RecognisedSenders) {
   let hash = stored
   let now = 0
   const plugin = adminSecret(
-    secretOf(() => hash, environment),
+    { ...secretOf(() => hash, environment), ...(recognised && { recognised }) },
     new Throttle(() => now),
   )
   return {
@@ -73,6 +75,73 @@ await t.test('D2 a secret that has held passes before throttle and line', async 
   const guesses = Array.from({ length: 40 }, (_, i) => at.ask(`guess ${i}`, `198.51.100.${i}`))
   t.equal(await at.ask(SECRET), 'in', 'while forty addresses fill the line, and an hour later')
   t.ok((await Promise.all(guesses)).includes('overloaded'))
+})
+
+await t.test(
+  'H18: an operator at a known address is verified while others fill the line, after a start too',
+  async (t) => {
+    let kept: string | undefined
+    const store = {
+      read: async () => kept,
+      write: (text: string): void => {
+        kept = text
+      },
+    }
+    const started = async () => {
+      const recognised = new RecognisedSenders(Buffer.alloc(32), store, () => 0)
+      await recognised.load()
+      return door(STORED, '', recognised)
+    }
+    const guessing = (at: Door) =>
+      Promise.all(Array.from({ length: 8 }, (_, i) => at.ask(`guess ${i}`, `198.51.100.${i}`)))
+    const first = await started()
+    t.equal(await first.ask(SECRET, '192.0.2.1'), 'in')
+    await eventually(
+      () => kept,
+      (text) => text !== undefined,
+    )
+    t.notMatch(kept ?? '', /192|c0000201/, 'no address is readable there')
+
+    const again = await started()
+    const guesses = guessing(again)
+    t.equal(await again.ask(SECRET, '192.0.2.1'), 'in')
+    t.ok((await guesses).includes('overloaded'))
+    t.equal(
+      await again.ask('wrong', '192.0.2.1'),
+      'admin_secret_invalid',
+      'a wrong one is wrong from there too',
+    )
+
+    const other = await started()
+    const more = guessing(other)
+    t.equal(await other.ask(SECRET, '192.0.2.9'), 'overloaded', 'nobody else has that line')
+    await more
+  },
+)
+
+await t.test('H18: the addresses that are kept are few, and those that came last', async (t) => {
+  let kept = ''
+  let clock = 0
+  const store = {
+    read: async () => kept || undefined,
+    write: (text: string): void => {
+      kept = text
+    },
+  }
+  const senders = new RecognisedSenders(Buffer.alloc(32), store, () => clock)
+  for (let i = 0; i < 200; i += 1) {
+    clock += 1
+    senders.note(`192.0.2.${i}`)
+    await new Promise(setImmediate)
+  }
+  t.equal(JSON.parse(kept).length, 64)
+  t.same([senders.has('192.0.2.0'), senders.has('192.0.2.199')], [false, true])
+  clock += 31 * 86_400_000
+  t.notOk(senders.has('192.0.2.199'), 'nor who came a month ago')
+  kept = '{"not": "a list"'
+  const unreadable = new RecognisedSenders(Buffer.alloc(32), store, () => clock)
+  await unreadable.load()
+  t.notOk(unreadable.has('192.0.2.199'), 'what cannot be read is as nothing')
 })
 
 await t.test('D2 the same for a secret of the environment', async (t) => {

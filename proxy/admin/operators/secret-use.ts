@@ -2,9 +2,11 @@ import type { Logger } from 'pino'
 import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
 import { hasOperators } from '../../../db/operators/owners.ts'
-import { writeSetting } from '../../../db/settings.ts'
+import { readSetting, writeSetting } from '../../../db/settings.ts'
 import { timestamp } from '../../../db/statement.ts'
+import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
+import { RecognisedSenders } from '../../../plugins/secrets/recognised-senders.ts'
 
 /** The time in which further uses are only counted. ms. */
 const MINUTE_MS = 60_000
@@ -57,4 +59,24 @@ export class SecretUse {
       if (error) log.warn({ err: error }, 'the use of the operator secret could not be kept')
     })
   }
+}
+
+interface RecognisedSources extends Pick<Sources, 'database' | 'ledger' | 'log' | 'clock'> {
+  readonly subjectKeys: Pick<SubjectKeys, 'derived'>
+}
+
+/** Makes the list of senders that the operator secret came from of late, as the database keeps it. It is not loaded. */
+export function recognisedSenders(sources: RecognisedSources): RecognisedSenders {
+  const { database, ledger, log, clock, subjectKeys } = sources
+  const read = () => readSetting(database, 'admin_secret_senders')
+  const write = (text: string): void => {
+    const kept = {
+      ...writeSetting(database, 'admin_secret_senders', text, clock()),
+      beside: 'upkeep' as const,
+    }
+    ledger.submit({ statements: [kept], entries: [], lazy: true }, (error) => {
+      if (error) log.warn({ err: error }, 'the senders of the operator secret could not be kept')
+    })
+  }
+  return new RecognisedSenders(subjectKeys.derived('senders of the operator secret'), { read, write }, clock)
 }
