@@ -25,7 +25,7 @@ const SEPARATORS = /[-_]/g
 export const looseName = (name: string): string => foldedCase(name).replace(SEPARATORS, '')
 
 /** Characters of a member's name where MCP says what an object has. Folding a longer one costs too much. */
-export const MAX_NAME = 512
+export const MAX_FOLDED_NAME = 512
 
 /** The names that an object has for its readers: each is one of them by its very letters, or none. */
 export class ExactNames {
@@ -46,10 +46,11 @@ export class ExactNames {
 
   /**
    * Tells whether some reader takes one of these names for one of the object's, though it is another one. A name of more
-   * than {@link MAX_NAME} characters could be any.
+   * than {@link MAX_FOLDED_NAME} characters could be any.
    */
   areMistaken(names: Iterable<string>): boolean {
-    for (const name of names) if (name.length > MAX_NAME || this.mistakenFor(name) !== null) return true
+    for (const name of names)
+      if (name.length > MAX_FOLDED_NAME || this.mistakenFor(name) !== null) return true
     return false
   }
 }

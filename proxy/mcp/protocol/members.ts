@@ -2,7 +2,7 @@ import { isObject, type Members } from '../../../db/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { cut, visible } from '../../visible.ts'
 import { areAmong, type Edits } from './json-text.ts'
-import { ExactNames, foldedCase, MAX_NAME } from './loose-name.ts'
+import { ExactNames, foldedCase, MAX_FOLDED_NAME } from './loose-name.ts'
 import { META } from './versions.ts'
 
 /**
@@ -237,8 +237,8 @@ class Looking {
   at(name: string, own: ExactNames): boolean {
     this.#names += 1
     if (this.#names > MAX_NAMES) throw refused(`${this.#where} has more than ${MAX_NAMES} members.`)
-    if (name.length > MAX_NAME)
-      throw refused(`${this.#where} has a member name of more than ${MAX_NAME} characters.`)
+    if (name.length > MAX_FOLDED_NAME)
+      throw refused(`${this.#where} has a member name of more than ${MAX_FOLDED_NAME} characters.`)
     if (own.exact.has(name)) return true
     const mistaken = own.mistakenFor(name)
     if (mistaken !== null) throw this.#alike(name, mistaken)

@@ -1,19 +1,19 @@
 import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
-import { type Schema, SchemaTree } from './schema-tree.ts'
+import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
 /** The names that a schema gives to what stands at one place of the arguments, and what it says of the rest. */
 interface NamedPlace {
   /** Of properties. */
   readonly names: ExactNames
   /** The schemas of each: several may hold for one value. */
-  readonly properties: ReadonlyMap<string, readonly Schema[]>
+  readonly properties: ReadonlyMap<string, readonly SchemaNode[]>
   /** Of members that no property names, and of items. */
-  readonly others: readonly Schema[]
-  readonly items: readonly Schema[]
+  readonly others: readonly SchemaNode[]
+  readonly items: readonly SchemaNode[]
   /** Places below this one that were looked at, by the schemas that hold there. */
-  readonly below: Map<readonly Schema[], NamedPlace>
+  readonly below: Map<readonly SchemaNode[], NamedPlace>
 }
 
 /** A name that some reader takes for another one. */
@@ -39,7 +39,7 @@ const MAX_PLACES = 1_000
  * budget does not suffice. Expects arguments that are no deeper than a stack.
  */
 export function argumentNames(
-  root: Schema,
+  root: SchemaNode,
   spend: (steps: number) => void,
 ): (args: unknown) => string | null {
   const places = new NamedPlaces(root)
@@ -101,15 +101,15 @@ function twice(args: unknown, { names }: NamedPlace, spend: Walk['spend']): Mist
 class NamedPlaces {
   readonly top: NamedPlace
   readonly #tree: SchemaTree
-  readonly #ids = new Map<Schema, number>()
+  readonly #ids = new Map<SchemaNode, number>()
   readonly #byIds = new Map<string, NamedPlace>()
 
-  constructor(root: Schema) {
+  constructor(root: SchemaNode) {
     this.#tree = new SchemaTree(root)
     this.top = placeFor(this.#tree.holdingWith([root]))
   }
 
-  below(place: NamedPlace, schemas: readonly Schema[], spend: Walk['spend']): NamedPlace {
+  below(place: NamedPlace, schemas: readonly SchemaNode[], spend: Walk['spend']): NamedPlace {
     const known = place.below.get(schemas)
     if (known) return known
     const made = this.#with(schemas, spend)
@@ -117,7 +117,7 @@ class NamedPlaces {
     return made
   }
 
-  #with(schemas: readonly Schema[], spend: Walk['spend']): NamedPlace {
+  #with(schemas: readonly SchemaNode[], spend: Walk['spend']): NamedPlace {
     const holding = this.#tree.holdingWith(schemas)
     const ids = [...holding].map((schema) => this.#idOf(schema)).sort((one, other) => one - other)
     spend(SCHEMA_STEPS * ids.length)
@@ -137,17 +137,17 @@ class NamedPlaces {
     this.top.below.clear()
   }
 
-  #idOf(schema: Schema): number {
+  #idOf(schema: SchemaNode): number {
     const id = this.#ids.get(schema) ?? this.#ids.size
     this.#ids.set(schema, id)
     return id
   }
 }
 
-function placeFor(holding: ReadonlySet<Schema>): NamedPlace {
-  const properties = new Map<string, Schema[]>()
-  const others: Schema[] = []
-  const items: Schema[] = []
+function placeFor(holding: ReadonlySet<SchemaNode>): NamedPlace {
+  const properties = new Map<string, SchemaNode[]>()
+  const others: SchemaNode[] = []
+  const items: SchemaNode[] = []
   const name = (property: string, schema: unknown): void => {
     const schemas = properties.get(property) ?? []
     if (isObject(schema)) schemas.push(schema)

@@ -1,7 +1,7 @@
 import { isObject } from '../../../db/json.ts'
 import { subschemas } from './subschemas.ts'
 
-export type Schema = Readonly<Record<string, unknown>>
+export type SchemaNode = Readonly<Record<string, unknown>>
 
 /** Keywords whose schemas speak of the same value as their own: one, a list, or by name. */
 const ONE = ['not', 'if', 'then', 'else']
@@ -11,21 +11,21 @@ const BY_NAME = ['dependentSchemas', 'dependencies']
 /** A prepared schema, of which every reference is the place of a schema in it (prepare.ts). */
 export class SchemaTree {
   /** By reference, as it is written there. */
-  readonly #places = new Map<unknown, Schema>()
+  readonly #places = new Map<unknown, SchemaNode>()
 
-  constructor(root: Schema) {
+  constructor(root: SchemaNode) {
     const all = subschemas({ ...root })
     for (const { schema, path } of all) this.#places.set(referenceTo(path), path.length === 0 ? root : schema)
   }
 
   /** Returns the schema that a reference names; undefined where it has none, or of none. */
-  referredBy({ $ref }: Schema): Schema | undefined {
+  referredBy({ $ref }: SchemaNode): SchemaNode | undefined {
     return this.#places.get($ref)
   }
 
   /** Lists these schemas and all that speak of the same value, in whatever branch. */
-  holdingWith(schemas: readonly Schema[]): ReadonlySet<Schema> {
-    const found = new Set<Schema>()
+  holdingWith(schemas: readonly SchemaNode[]): ReadonlySet<SchemaNode> {
+    const found = new Set<SchemaNode>()
     const open: unknown[] = [...schemas]
     while (open.length > 0) {
       const schema = open.pop()

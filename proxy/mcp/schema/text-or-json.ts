@@ -1,6 +1,6 @@
 import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
-import { type Schema, SchemaTree } from './schema-tree.ts'
+import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
 /** What the text of an argument may be read as. */
 type JsonKind = 'null' | 'array' | 'object'
@@ -14,7 +14,7 @@ interface DoubtfulText {
   readonly untyped: boolean
 }
 
-function doubtfulTexts(root: Schema): ReadonlyMap<string, DoubtfulText> {
+function doubtfulTexts(root: SchemaNode): ReadonlyMap<string, DoubtfulText> {
   const takers = new SchemaTakers(new SchemaTree(root))
   const found = new Map<string, DoubtfulText>()
   for (const [name, schemas] of takers.properties(root)) {
@@ -42,7 +42,7 @@ const isUnannotated = (name: string, schema: unknown): boolean =>
  * such a text as JSON behind every check, `null` as nothing, `["/etc"]` as a list (docs/threats.md#h1d). Those that take
  * anything are not listed: that shows in the schema.
  */
-export const textOrJson = (root: Schema): readonly string[] =>
+export const textOrJson = (root: SchemaNode): readonly string[] =>
   [...doubtfulTexts(root)].filter(([, { untyped }]) => !untyped).map(([name]) => name)
 
 /**
@@ -51,7 +51,7 @@ export const textOrJson = (root: Schema): readonly string[] =>
  * the budget does not suffice.
  */
 export function unambiguousText(
-  root: Schema,
+  root: SchemaNode,
   spend: (steps: number) => void,
 ): (args: unknown) => string | null {
   const doubtful = doubtfulTexts(root)
@@ -92,14 +92,14 @@ function kindOfText(text: string): JsonKind | null {
 /** What the schemas of one document take, by their types alone. */
 class SchemaTakers {
   readonly #tree: SchemaTree
-  readonly #known = new Map<Schema, Map<string, boolean>>()
+  readonly #known = new Map<SchemaNode, Map<string, boolean>>()
 
   constructor(tree: SchemaTree) {
     this.#tree = tree
   }
 
   /** The properties that any branch of a schema names, each with its schemas. */
-  properties(root: Schema): ReadonlyMap<string, readonly unknown[]> {
+  properties(root: SchemaNode): ReadonlyMap<string, readonly unknown[]> {
     const properties = new Map<string, unknown[]>()
     for (const { properties: named } of this.#tree.holdingWith([root])) {
       for (const [name, schema] of Object.entries(isObject(named) ? named : {}))
@@ -121,7 +121,7 @@ class SchemaTakers {
     return taken
   }
 
-  #taken(schema: Schema, type: string): boolean {
+  #taken(schema: SchemaNode, type: string): boolean {
     const { type: types, nullable, allOf, anyOf, oneOf, $ref } = schema
     if (types !== undefined && ![types, nullable === true && 'null'].flat().includes(type)) return false
     if ('const' in schema && typeOf(schema.const) !== type) return false
