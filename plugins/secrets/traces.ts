@@ -64,33 +64,29 @@ export function* quotingSecret(traces: SecretTraces, text: Buffer): Steps<boolea
   return false
 }
 
-/** A shorter part of a secret may go on before the rest of it has come. Characters. */
-const SHORTEST_PART = 6
 /** The bytes that a character of a secret may take, escaped in a text of a text of a text: `\\\\u003d`. */
 const ESCAPED_LENGTH = 9
-/** What may be the beginning of an escape, or of escapes one in another, at the end of a text. */
-const BEGUN_ESCAPE = /(?:\\+(?:u[\da-f]{0,3}|x[\da-f]?)?|%[\da-f]?|&[#\da-z]{0,11})$/i
-const LONGEST_ESCAPE = 24
+/** Bytes. No more is held back, however long a secret is. */
+const MAX_HELD = 16_384
 const SPACE = 0x20
 const NOTHING = Buffer.alloc(0)
 
 /**
  * Passes a text on in the pieces that it comes in, as long as it quotes no secret in the sense of
- * {@link quotesSecret}, wherever it is divided. Holds a piece's end back where that may be the beginning of a secret, of
- * which fewer than 6 characters may pass.
+ * {@link quotesSecret}, wherever it is divided. Holds back what a piece ends with, from its last blank on: whatever that
+ * is, for else what is held back would tell how a secret begins.
  */
 export class SecretScreen {
   readonly #traces: SecretTraces
-  /** The bytes that a secret with escaped characters may take. */
+  /** The bytes that an escaped secret may take. */
   readonly #reach: number
-  /** The end of what was taken, where a secret may have begun in it. */
-  #begun: Buffer = NOTHING
   #held: Buffer = NOTHING
   #quoted = false
 
   constructor(traces: SecretTraces) {
     this.#traces = traces
-    this.#reach = ESCAPED_LENGTH * Math.max(0, ...traces.map(({ length }) => length)) + LONGEST_ESCAPE
+    const longest = Math.max(0, ...traces.map(({ length }) => length))
+    this.#reach = Math.min(ESCAPED_LENGTH * longest, MAX_HELD)
   }
 
   /** True once a secret was quoted. */
@@ -98,18 +94,18 @@ export class SecretScreen {
     return this.#quoted
   }
 
-  /** Takes the next piece. Returns the bytes that may go on by now; null where a secret was quoted. */
+  /** Takes the next piece. Returns the bytes that may go on by now; null once a secret was quoted. */
   take(piece: Buffer): Buffer | null {
-    const text = this.#begun.length > 0 ? Buffer.concat([this.#begun, piece]) : piece
-    const part = this.#look(text)
+    const text = this.#held.length > 0 ? Buffer.concat([this.#held, piece]) : piece
+    this.#quoted ||= quotesSecret(this.#traces, text)
     if (this.#quoted) return null
+    // No secret holds a blank, nor does what it is escaped to.
+    let from = text.length
+    const least = Math.max(0, text.length - this.#reach)
+    while (from > least && (text[from - 1] ?? 0) > SPACE) from -= 1
     // A copy: it would keep all of the piece.
-    this.#begun = part >= 0 ? Buffer.from(text.subarray(-this.#reach)) : NOTHING
-    if (this.#held.length === 0 && part < SHORTEST_PART) return piece
-    const pending = Buffer.concat([this.#held, piece])
-    const held = part < SHORTEST_PART ? 0 : Math.min(pending.length, this.#reach)
-    this.#held = pending.subarray(pending.length - held)
-    return pending.subarray(0, pending.length - held)
+    this.#held = from < text.length ? Buffer.from(text.subarray(from)) : NOTHING
+    return text.subarray(0, from)
   }
 
   /** Returns what is held back, once nothing more comes. */
@@ -118,43 +114,4 @@ export class SecretScreen {
     this.#held = NOTHING
     return rest
   }
-
-  /**
-   * Looks for secrets in a text, in each of its readings. Returns the length of the longest beginning of one that it ends
-   * with; 0: it ends with what may be a part of an escape; -1: neither.
-   */
-  #look(text: Buffer): number {
-    let longest = -1
-    let reading = text
-    for (let level = 0; ; level += 1) {
-      const read = reading.toString('latin1')
-      this.#quoted ||= hasTrace(this.#traces, read)
-      const begun = begunEscape(read)
-      if (begun > 0) longest = Math.max(longest, 0)
-      longest = partAtEnd(this.#traces, read.slice(0, read.length - begun), longest)
-      if (this.#quoted || level === MAX_LEVELS || !mayHoldEscapes(reading)) return longest
-      const next = withoutEscapes(reading.subarray(0, reading.length - begun))
-      if (next.length === reading.length) return longest
-      reading = next
-    }
-  }
-}
-
-function begunEscape(text: string): number {
-  if (text.charCodeAt(text.length - 1) <= SPACE) return 0
-  return BEGUN_ESCAPE.exec(text.slice(-LONGEST_ESCAPE))?.[0].length ?? 0
-}
-
-/** The length of the longest beginning of a secret that a text ends with, where it is longer than that. */
-function partAtEnd(traces: SecretTraces, text: string, than: number): number {
-  const last = text.at(-1) ?? ' '
-  let longest = than
-  // In no secret there is a blank, and nearly every piece of an answer ends with one.
-  if (last <= ' ') return longest
-  for (const trace of traces) {
-    for (let length = Math.min(trace.length - 1, text.length); length > Math.max(0, longest); length -= 1) {
-      if (trace[length - 1] === last && text.endsWith(trace.slice(0, length))) longest = length
-    }
-  }
-  return longest
 }

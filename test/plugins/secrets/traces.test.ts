@@ -28,9 +28,13 @@ for (const [writer, spell] of Object.entries(SPELLINGS)) {
         const { whole, passed } = screened(text, size)
         if (whole) t.fail(`in pieces of ${size}: ${passed}`)
       }
-      // Of what has passed before, less than 6 characters belong to it.
-      const { passed } = screened(text, 1)
-      t.notOk(quotesSecret(tracesOf([SECRET.slice(0, 6)]), Buffer.from(passed)), passed)
+      for (const size of [1, 2, 5, 16, 40]) {
+        const { passed } = screened(text, size)
+        t.notOk(
+          quotesSecret(tracesOf([SECRET.slice(0, 6)]), Buffer.from(passed)),
+          'nor does its beginning pass',
+        )
+      }
     }
     t.end()
   })
@@ -74,5 +78,16 @@ await t.test('H1a no text holds the loop: the search is linear, and a long one i
     }
     t.ok(worst < 20_000, `${unit}: ${worst / 1000} ms of processor time in one step`)
   }
+  t.end()
+})
+
+await t.test('H1a what is held back does not tell how a secret begins', (t) => {
+  const passes = (text: string): number => new SecretScreen(TRACES).take(Buffer.from(text))?.length ?? -1
+  for (let length = 1; length < SECRET.length; length += 1) {
+    const right = SECRET.slice(0, length)
+    const wrong = `${SECRET.slice(0, length - 1)}?`
+    t.equal(passes(`some words, and ${right}`), passes(`some words, and ${wrong}`), right)
+  }
+  t.equal(passes('data: {"a":"b"}\n\n'), 17, 'a whole event is passed on at once')
   t.end()
 })
