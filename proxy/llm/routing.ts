@@ -47,6 +47,8 @@ function readModel(value: unknown): string {
   if (value.length > 256 || !value.isWellFormed() || /\p{Cc}/u.test(value)) {
     throw malformed('model must be at most 256 characters, none of them a control character.')
   }
+  // Some readers cut them off.
+  if (value.trim() !== value) throw malformed('model must not begin or end with a blank.')
   // A LiteLLM proxy runs each of a list.
   if (value.includes(',')) throw malformed('model must name one model, without a comma.')
   return value

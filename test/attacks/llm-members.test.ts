@@ -61,6 +61,8 @@ await t.test(
       '{"model":"gpt-4o","model\u0000":"gpt-dear"}',
       '{"model":"gpt-4o\\u0000gpt-dear"}',
       '{"model":"gpt-4o,gpt-dear"}',
+      '{"model":"gpt-4o "}',
+      '{"model":"\u00a0gpt-4o"}',
     ]) {
       t.match(await call(body), { status: 400, json: { reason: 'body_invalid' } }, body)
     }
@@ -102,7 +104,15 @@ await t.test('H1e a member that a router behind us acts on is refused by its nam
   }
   const claude = { model: 'claude-x', max_tokens: 1, messages: [], fallbacks: [] }
   t.match(await call(claude, '/v1/messages'), { status: 400, json: { reason: 'member_refused' } })
-  for (const name of ['Fallbacks', 'FALLBACK\u017f', 'providerOptions', 'dataSources', 'Mock_Response']) {
+  for (const name of [
+    'fallback_model',
+    'guardrailConfig',
+    'Fallbacks',
+    'FALLBACK\u017f',
+    'providerOptions',
+    'dataSources',
+    'Mock_Response',
+  ]) {
     t.match(await call({ ...CHAT, [name]: [] }), { status: 400, json: { reason: 'member_refused' } }, name)
   }
   t.equal(gateway.upstream.seen.length, seen, 'nothing went to a provider')
@@ -165,6 +175,7 @@ await t.test('H1e no member of the vendors’ own APIs is refused', async (t) =>
     // Of servers that run models themselves.
     chat_template_kwargs: {},
     guided_json: {},
+    guided_choice: [],
     keep_alive: 1,
     min_p: 0,
     repetition_penalty: 1,

@@ -14,13 +14,12 @@ export const READ_MEMBERS: readonly string[] = ['model', 'stream']
  */
 export const ROUTING_MEMBERS: readonly string[] = [
   // LiteLLM: another model, or another deployment of it.
-  'fallbacks',
+  'fallback*',
   'default_fallbacks',
   'context_window_fallbacks',
   'context_window_fallback_dict',
   'content_policy_fallbacks',
   'max_fallbacks',
-  'fallback_depth',
   'fastest_response',
   'model_list',
   'model_info',
@@ -74,10 +73,14 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'provider_specific_header',
   'proxy_server_request',
   'secret_fields',
-  // LiteLLM: what it costs, and who is told.
+  // LiteLLM: what it costs, what it is checked by, and who is told.
   'input_cost_per_*',
   'output_cost_per_*',
   'no-log',
+  'disable_global_guardrail*',
+  'guardrail*',
+  'metadata.guardrails',
+  'metadata.disable_global_guardrails',
   'callbacks',
   'success_callback',
   'failure_callback',
@@ -96,6 +99,10 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'override_params',
   'targets',
   'strategy',
+  // Groq, Together, LM Studio: a further model.
+  'compound_custom',
+  'safety_model',
+  'draft_model',
   // Azure OpenAI: its resource's own identity reads what the caller names.
   'data_sources',
   'datasources',
