@@ -91,32 +91,41 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
 
 function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): MemberRefused {
   const names = [...ROUTING_MEMBERS, ...further]
-  const isRouting = matcher(names.filter((name) => !name.includes('.')))
-  const inner = names.filter((name) => name.includes('.')).map((name) => name.split('.', 2))
-  const allows = new Set(allowed.map(foldedName))
+  const isRouting = matcher(names)
+  const holders = new Set(
+    names.flatMap((name) => (name.includes('.') ? [looseName(name.split('.', 1)[0])] : [])),
+  )
+  const allows = new Set(allowed.map(looseName))
+  const isRefused = (path: string): boolean => isRouting(path) && !allows.has(looseName(path))
   return (json) => {
-    for (const name of Object.keys(json)) {
-      const folded = foldedName(name)
-      if (isRouting(folded) && !allows.has(folded)) return name
-    }
-    for (const [holder = '', name = ''] of inner) {
-      const held = json[holder]
-      const path = `${holder}.${name}`
-      if (isObject(held) && Object.hasOwn(held, name) && !allows.has(path)) return path
+    for (const [name, value] of Object.entries(json)) {
+      if (isRefused(name)) return name
+      if (!isObject(value) || !holders.has(looseName(name))) continue
+      // No more of them than are outermost: an honest holder has a few.
+      for (const inner of Object.keys(value).slice(0, MAX_INNER)) {
+        if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
+      }
     }
     return null
   }
 }
 
-/** Compiles names, some with a star at their end, to a test of folded ones. */
-function matcher(names: readonly string[]): (folded: string) => boolean {
-  const folded = names.map(foldedName)
-  const whole = new Set(folded.filter((name) => !name.endsWith('*')))
-  const starts = folded.filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1))
+/** Compiles names, some with a star at their end, to a test of names in whatever spelling. */
+function matcher(names: readonly string[]): (name: string) => boolean {
+  const whole = new Set(names.map(looseName))
+  const starts = names.filter((name) => name.endsWith('*')).map((name) => foldedName(name.slice(0, -1)))
   // Of letters, digits, underscores and hyphens alone.
-  const begins = new RegExp(`^(?:${starts.join('|')})`)
-  return (name) => whole.has(name) || begins.test(name)
+  const begins = new RegExp(`^(?:${starts.join('|')})[^.]*$`)
+  return (name) => whole.has(looseName(name)) || begins.test(foldedName(name))
 }
+
+/** Returns a name as a reader takes it that also has another style of names: `apiBase` is `api_base`. */
+const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, '')
+
+const SEPARATORS = /[_-]/g
+
+/** Members of an outermost member that are looked at by name. */
+const MAX_INNER = 1_000
 
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128

@@ -98,13 +98,16 @@ await t.test('H1e a member that a router behind us acts on is refused by its nam
     const name = rule.replace('*', 'a')
     const [outer = '', inner] = name.split('.')
     const value = inner === undefined ? [{ model: 'gpt-dear' }] : { [inner]: ['dear'] }
-    const answer = await call({ ...CHAT, timeout_: 1e-5, [outer]: value })
+    const answer = await call({ ...CHAT, seconds: 1e-5, [outer]: value })
     t.match(answer, { status: 400, json: { reason: 'member_refused', detail: { member: name } } }, name)
     t.match(answer.json.message, name)
   }
   const claude = { model: 'claude-x', max_tokens: 1, messages: [], fallbacks: [] }
   t.match(await call(claude, '/v1/messages'), { status: 400, json: { reason: 'member_refused' } })
   for (const name of [
+    'apiBase',
+    'base-url',
+    'contextWindowFallbacks',
     'fallback_model',
     'guardrailConfig',
     'Fallbacks',
@@ -115,6 +118,8 @@ await t.test('H1e a member that a router behind us acts on is refused by its nam
   ]) {
     t.match(await call({ ...CHAT, [name]: [] }), { status: 400, json: { reason: 'member_refused' } }, name)
   }
+  const tagged = { ...CHAT, Metadata: { team: 'x', TAGS: ['dear'] } }
+  t.match(await call(tagged), { status: 400, json: { detail: { member: 'Metadata.TAGS' } } })
   t.equal(gateway.upstream.seen.length, seen, 'nothing went to a provider')
 })
 

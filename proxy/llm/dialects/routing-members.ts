@@ -8,7 +8,7 @@ export const READ_MEMBERS: readonly string[] = ['model', 'stream']
  * The members of a body by which a caller would choose, beside `model`, what runs and for whom: another model, another
  * place, other credentials, another price. Those of every product that is known to act on a body of an OpenAI or
  * Anthropic API; neither vendor's own API has any of them. A star at the end stands for any letters; a dot is one level
- * down. Spelled in lower case: they are compared as readers do that ignore case.
+ * down. They are compared as the loosest readers do: without case, underscores and hyphens.
  *
  * Members that such a product only notes, counts by, or samples with are not here.
  */
@@ -94,7 +94,7 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'plugins',
   'preset',
   // Vercel AI Gateway, Portkey.
-  'provideroptions',
+  'provider_options',
   'virtual_key',
   'override_params',
   'targets',
@@ -105,7 +105,6 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'draft_model',
   // Azure OpenAI: its resource's own identity reads what the caller names.
   'data_sources',
-  'datasources',
   'deployment',
   // vLLM, SGLang: other hosts, code and adapters by path.
   'kv_transfer_params',
