@@ -196,6 +196,7 @@ function adminContext(
     subjectKeys,
     oneAtATime,
     rehearsalPlaces,
+    ledgerPlaces,
     followAuthority,
   }: Services,
   configuration: Configuration,
@@ -213,6 +214,7 @@ function adminContext(
     walkCalls: (task, signal, onProgress) =>
       walkOnThread(databaseLocation(settings.databaseUrl), task, signal, onProgress),
     rehearsalPlaces,
+    ledgerPlaces,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,
     ledger,

@@ -24,6 +24,7 @@ import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
 import type { Quota } from '../plugins/secrets/quota.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
+import { LedgerPlaces } from './admin/ledger-places.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
 import { recognisedSenders, SecretUse } from './admin/operators/secret-use.ts'
 import { Renewals } from './admin/principals/renew.ts'
@@ -109,6 +110,7 @@ export interface Services {
   /** The changes of one object, one after the other, whichever configuration is in force. */
   readonly oneAtATime: OneAtATime
   readonly rehearsalPlaces: RehearsalPlaces
+  readonly ledgerPlaces: LedgerPlaces
   readonly quota: Quota
   readonly renewals: Renewals
   readonly setup: Setup
@@ -267,6 +269,7 @@ export async function openServices(
     subjectKeys,
     oneAtATime,
     rehearsalPlaces: new RehearsalPlaces(),
+    ledgerPlaces: new LedgerPlaces(),
     logKeys,
     sealer: new Sealer({ database, ledger, keys: logKeys, clock }),
     logins: new Logins(nonceSecret),

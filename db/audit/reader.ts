@@ -134,12 +134,12 @@ const NEVER = new AbortController().signal
 
 // Each holds some rows in memory, and all share one thread.
 const MOST_PAGES = 16
-const MOST_WHOLE = 4
+const MOST_WHOLE = 10
 
 /**
  * Reads the ledger for operators. Each question ends when its signal fires, which it must where the answer is
- * not read to its end. Rejects with a {@link LedgerError} `busy` where 16 pages are being read, or 4 exports
- * and verifications.
+ * not read to its end. Rejects with a {@link LedgerError} `busy` where 16 pages are being read, or 10 exports
+ * and verifications. Who may have how many of them is for `proxy/admin/ledger-places.ts` to say.
  */
 export class LedgerReader {
   readonly #answering: Answering

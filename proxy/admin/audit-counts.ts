@@ -23,8 +23,10 @@ export const countAudit = operation({
   }),
   status: 200,
   reasons: [],
-  run: async ({ database }, { query }, { hangup }) => {
-    const { counts, uncounted } = await database.rowCounts.within(query, hangup.signal).catch(notRead)
+  run: async ({ database, ledgerPlaces }, { query }, caller) => {
+    const { counts, uncounted } = await ledgerPlaces.in('pages', caller, () =>
+      database.rowCounts.within(query, caller.hangup.signal).catch(notRead),
+    )
     return { value: { counts: [...counts], uncounted } }
   },
 })

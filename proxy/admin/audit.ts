@@ -7,7 +7,7 @@ import { type AuditRow, newestRow, type Page } from '../../db/audit/read.ts'
 import type { Members } from '../../db/json.ts'
 import { ledgerNameOf } from '../../db/principals/subject-keys.ts'
 import { Refusal, unprocessable } from '../../plugins/refusal.ts'
-import type { AdminContext } from './context.ts'
+import type { AdminContext, Caller } from './context.ts'
 import { inLines } from './in-lines.ts'
 import { operation } from './operation.ts'
 import { saltsOf } from './salts.ts'
@@ -92,11 +92,13 @@ export const listAudit = operation({
   status: 200,
   reasons: [],
   media: 'application/json',
-  run: async ({ database, subjectKeys }, { query }, { hangup }) => {
+  run: async ({ database, subjectKeys, ledgerPlaces }, { query }, caller) => {
     const { principal, ...rest } = query
     const filter =
       principal === undefined ? rest : { ...rest, principal: await ledgerNameOf(database, principal) }
-    const pieces = await database.audit.list(filter, hangup.signal).catch(notRead)
+    const pieces = await ledgerPlaces.reading('pages', caller, () =>
+      database.audit.list(filter, caller.hangup.signal).catch(notRead),
+    )
     return { value: query.request_id === undefined ? pieces : withSalts(pieces, subjectKeys) }
   },
 })
@@ -125,8 +127,10 @@ export const exportAudit = operation({
   status: 200,
   reasons: [],
   media: 'application/x-ndjson',
-  run: async ({ database }, _input, { hangup }) => ({
-    value: await database.audit.export(hangup.signal).catch(notRead),
+  run: async ({ database, ledgerPlaces }, _input, caller) => ({
+    value: await ledgerPlaces.reading('exports', caller, () =>
+      database.audit.export(caller.hangup.signal).catch(notRead),
+    ),
   }),
 })
 
@@ -156,7 +160,7 @@ export const verifyAudit = operation({
   name: 'verifyAudit',
   summary: 'Recomputes the whole chain. A damaged one is still a 200: the verdict says so.',
   output: verdict,
-  run: async (context, _input, { hangup }) => ({ value: await verified(context, hangup.signal) }),
+  run: async (context, _input, caller) => ({ value: await verified(context, caller) }),
 })
 
 /** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
@@ -166,20 +170,22 @@ export const verifyAuditInLines = operation({
   summary: 'The same, with lines of its progress before it.',
   media: 'application/x-ndjson',
   output: z.unknown(),
-  run: async (context, _input, { hangup }) => {
+  run: async (context, _input, caller) => {
     const of = await context.database.treeRows.between(0, Number.MAX_SAFE_INTEGER)
     const told = (onProgress: (progress: { rows: number; of: number }) => void) =>
-      verified(context, hangup.signal, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
+      verified(context, caller, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
     return { value: await inLines(told) }
   },
 })
 
 async function verified(
-  { database }: Pick<AdminContext, 'database'>,
-  signal: AbortSignal,
+  { database, ledgerPlaces }: Pick<AdminContext, 'database' | 'ledgerPlaces'>,
+  caller: Caller,
   onRows?: (rows: number) => void,
 ): Promise<AuditVerdict> {
-  const { ok, rows, first_bad } = await database.audit.verify(signal, onRows).catch(notRead)
+  const { ok, rows, first_bad } = await ledgerPlaces.in('verifications', caller, () =>
+    database.audit.verify(caller.hangup.signal, onRows).catch(notRead),
+  )
   return first_bad ? { ok, rows, first_bad } : { ok, rows }
 }
 

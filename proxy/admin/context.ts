@@ -18,6 +18,7 @@ import type { Inspect } from '../mcp/pinning/inspect.ts'
 import type { Names } from '../names.ts'
 import type { AnchorStanding } from './evidence/anchor-standing.ts'
 import type { Expected } from './expectations/expected.ts'
+import type { LedgerPlaces } from './ledger-places.ts'
 import type { OneAtATime } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './rehearsals/places.ts'
 
@@ -60,6 +61,7 @@ export interface AdminContext {
     onProgress?: (progress: Progress) => void,
   ) => Promise<Walked[Kind]>
   readonly rehearsalPlaces: RehearsalPlaces
+  readonly ledgerPlaces: LedgerPlaces
   /** Which changes of authority must name their rehearsal. */
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
   /** What must stay true of authority. */

@@ -10,10 +10,6 @@ const instant = z
   .transform((value) => new Date(value).toISOString())
   .meta({ description: 'RFC 3339, or a date, which is its midnight in UTC.' })
 
-/** Packs that are made at once: each reads the whole period several times. */
-const AT_ONCE = 2
-let underWay = 0
-
 /**
  * GET /v1/admin/audit/evidence: what an auditor needs of a period, as a zip (docs/ledger.md#evidence). Of rows that are
  * sealed.
@@ -29,32 +25,16 @@ export const packEvidence = operation({
   status: 200,
   reasons: ['not_sealed_yet', 'overloaded'],
   media: 'application/zip',
-  run: async (context, { query: { since = null, until = null } }, { at, hangup }) => {
+  run: async (context, { query: { since = null, until = null } }, caller) => {
+    const { at, hangup } = caller
     if (since !== null && until !== null && until <= since)
       throw unprocessable([{ field: 'until', message: 'must be later than since' }])
-    if (underWay >= AT_ONCE) throw new Refusal('overloaded', { headers: { 'retry-after': '30' } })
     const scope = await scopeOf(context.database, since, until)
     if (!scope) throw new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })
-    return { value: counted(packOf(context, scope, at, hangup.signal), hangup.signal) }
+    const open = () => Promise.resolve(packOf(context, scope, at, hangup.signal))
+    return { value: await context.ledgerPlaces.reading('evidence', caller, open) }
   },
 })
-
-/** Holds a place while a pack is made, and leaves it once, also where nobody reads it on. */
-async function* counted(pack: AsyncIterable<Uint8Array>, gone: AbortSignal): AsyncGenerator<Uint8Array> {
-  underWay += 1
-  let held = true
-  const leave = (): void => {
-    if (held) underWay -= 1
-    held = false
-  }
-  gone.addEventListener('abort', leave, { once: true })
-  try {
-    yield* pack
-  } finally {
-    gone.removeEventListener('abort', leave)
-    leave()
-  }
-}
 
 /** POST /v1/admin/audit/reviewed: an operator says that a period was reviewed, and under which checkpoint. */
 export const reviewAudit = operation({

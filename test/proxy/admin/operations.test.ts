@@ -6,6 +6,7 @@ import { listRows, type Page } from '../../../db/audit/read.ts'
 import { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import { administer } from '../../../proxy/admin/administer.ts'
 import type { AdminContext } from '../../../proxy/admin/context.ts'
+import { LedgerPlaces } from '../../../proxy/admin/ledger-places.ts'
 import { OneAtATime } from '../../../proxy/admin/one-at-a-time.ts'
 import { perform } from '../../../proxy/admin/operation.ts'
 import { OPERATIONS } from '../../../proxy/admin/operations.ts'
@@ -108,7 +109,7 @@ await t.test('operations refuse in-process as they do over HTTP, and write nothi
   t.equal((await listRows(context.database.kysely, {})).rows.length, before)
 })
 
-const callerNamed = (id: string) => ({ ...CALLER, actor: { ...ADMIN, id } })
+const callerNamed = (id: string) => ({ ...CALLER, actor: { ...ADMIN, id }, hangup: new CallHangup() })
 
 for (const requireRehearsal of ['when_refusing', 'always'] as const)
   await t.test(`H2: taking away never waits for a place to rehearse in (${requireRehearsal})`, async (t) => {
@@ -159,6 +160,31 @@ for (const requireRehearsal of ['when_refusing', 'always'] as const)
     over.abort(new Error('the test is over'))
     await Promise.all([...ends, ...changers])
   })
+
+await t.test('H2: an operator who does not read on keeps places for others, and for verifying', async (t) => {
+  const context: AdminContext = { ...(await inside(t)), ledgerPlaces: new LedgerPlaces() }
+  const { audit } = OPERATIONS
+  const exported = (caller: typeof CALLER) => perform(audit.export, context, {}, caller)
+  const greta = callerNamed('greta')
+  const held = [await exported(greta), await exported(greta)]
+  await t.rejects(
+    exported(greta),
+    refused('overloaded', {
+      message: '2 readings of the ledger of yours are under way. Try again when one is done.',
+    }),
+  )
+  t.match(await perform(audit.verify, context, {}, greta), { value: { ok: true } })
+  for (const id of ['hans', 'hans', 'ida', 'ida']) held.push(await exported(callerNamed(id)))
+  await t.rejects(exported(callerNamed('jan')), refused('overloaded'))
+  t.match(await perform(audit.verify, context, {}, callerNamed('jan')), { value: { ok: true } })
+  t.match(await json(Readable.from((await perform(audit.list, context, { query: {} }, greta)).value)), {
+    rows: [],
+  })
+  // One is read to its end, one is given up.
+  for await (const piece of held[0]?.value ?? []) t.ok(piece.length > 0)
+  greta.hangup.hangUp()
+  await exported(callerNamed('jan'))
+})
 
 await t.test('each operation has a name of its own', (t) => {
   const names = Object.values(OPERATIONS).flatMap((group) => Object.values(group).map(({ name }) => name))

@@ -1,5 +1,6 @@
 import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
 import type { SecretSource } from '../../../plugins/secrets/admin-secret.ts'
+import { LedgerPlaces } from '../../../proxy/admin/ledger-places.ts'
 import { RehearsalPlaces } from '../../../proxy/admin/rehearsals/places.ts'
 
 /** Whoever has the secret, in a test that calls operations without HTTP. */
@@ -14,6 +15,7 @@ export const UNASKED = {
   sessionRules: { idleMs: 900_000, absoluteMs: 28_800_000 },
   walkCalls: () => Promise.reject(new Error('nobody rehearses here')),
   rehearsalPlaces: new RehearsalPlaces(),
+  ledgerPlaces: new LedgerPlaces(),
   requireRehearsal: 'never',
   recordDenied: () => Promise.resolve(),
   naming: {
