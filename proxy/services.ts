@@ -9,7 +9,7 @@ import { countQuarantinedTools } from '../db/mcp/tools.ts'
 import { AUTHORITY, type Notices } from '../db/notices.ts'
 import { readSecret, secretUnchanged } from '../db/operators/secret.ts'
 import { findApiKey } from '../db/principals/api-keys.ts'
-import { authorityUnchanged, pinnedPrincipal } from '../db/principals/pins.ts'
+import { authorityUnchanged } from '../db/principals/pins.ts'
 import { AnonymousRefusals } from '../plugins/audit/anonymous.ts'
 import { Outcomes } from '../plugins/audit/audit.ts'
 import { RefusalSummaries } from '../plugins/audit/summaries.ts'
@@ -18,12 +18,12 @@ import { Nonces } from '../plugins/dpop/dpop.ts'
 import type { Principal } from '../plugins/facts.ts'
 import type { Environment } from '../plugins/operator-files/expand.ts'
 import { pin, stillPinned } from '../plugins/pin/pin.ts'
-import { spiffePin } from '../plugins/pin/spiffe.ts'
 import type { SubjectKeys } from '../plugins/pin/subject-keys.ts'
 import { adminSecret } from '../plugins/secrets/admin-secret.ts'
 import { apiKey } from '../plugins/secrets/api-key.ts'
 import type { Quota } from '../plugins/secrets/quota.ts'
 import { type Monotonic, Throttle } from '../plugins/secrets/throttle.ts'
+import { strangersQuestions } from '../plugins/strangers-line.ts'
 import { LedgerPlaces } from './admin/ledger-places.ts'
 import { OneAtATime } from './admin/one-at-a-time.ts'
 import { recognisedSenders, SecretUse } from './admin/operators/secret-use.ts'
@@ -230,10 +230,14 @@ export async function openServices(
     },
     throttle('wrong-secret'),
   )
-  const bySpiffeId = spiffePin(database)
-  const pinNow = pin(pinnedPrincipal(database, 'asked'), subjectKeys, bySpiffeId, monotonic)
-  const sessions = openSessions({ database, ledger, subjectKeys, settings, pin: pinNow, log: logs.log })
-  const pinned = pin(pinnedPrincipal(database), subjectKeys, bySpiffeId, monotonic)
+  const { pinned: pinsOf, bySpiffeId, session: findSession } = strangersQuestions(database)
+  const pinNow = pin(pinsOf('asked'), subjectKeys, bySpiffeId, monotonic)
+  const sessions = openSessions({
+    ...{ database, ledger, subjectKeys, settings, findSession },
+    pin: pinNow,
+    log: logs.log,
+  })
+  const pinned = pin(pinsOf(), subjectKeys, bySpiffeId, monotonic)
   // What another process destroys is forgotten here too.
   database.notices.hear(AUTHORITY, () => subjectKeys.known.clear())
   const oneAtATime = new OneAtATime()
@@ -302,7 +306,7 @@ export async function openServices(
     plugins: {
       operators: {
         secret,
-        lookup: pinnedPrincipal(database, 'asked'),
+        lookup: pinsOf('asked'),
         unchanged: authorityUnchanged(database),
       },
       sessions,

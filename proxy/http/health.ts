@@ -72,7 +72,8 @@ interface Checked {
 }
 
 /**
- * Makes the checks that `/ready` answers with. `plugins` is always ok: a configuration that does not load
+ * Makes the checks that `/ready` answers with. Anybody may ask: whoever asks while they are made gets the same, so that
+ * they take one connection to the database (docs/threats.md#h2). `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
 export function readiness({
@@ -87,19 +88,32 @@ export function readiness({
   clock,
 }: Checked) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
-  return async (): Promise<{ draining: boolean; checks: Checks }> => ({
-    draining: drain.draining,
-    checks: {
-      database: (await answers(database)) ? 'ok' : 'failed',
-      audit: ledger.failing ? 'failed' : 'ok',
-      ca: clock() < caNotAfter ? 'ok' : 'failed',
-      plugins: 'ok',
-      ...(disk.low && { disk: 'low' }),
-      ...(descriptors.low && { descriptors: 'low' }),
-      ...((await isLate(anchors)) && { anchors: 'late' }),
-      ...(losses.isLosing && { log: 'losing' }),
-    },
-  })
+  return shared(
+    async (): Promise<{ draining: boolean; checks: Checks }> => ({
+      draining: drain.draining,
+      checks: {
+        database: (await answers(database)) ? 'ok' : 'failed',
+        audit: ledger.failing ? 'failed' : 'ok',
+        ca: clock() < caNotAfter ? 'ok' : 'failed',
+        plugins: 'ok',
+        ...(disk.low && { disk: 'low' }),
+        ...(descriptors.low && { descriptors: 'low' }),
+        ...((await isLate(anchors)) && { anchors: 'late' }),
+        ...(losses.isLosing && { log: 'losing' }),
+      },
+    }),
+  )
+}
+
+/** Makes the same work, of which one is under way at once, for all who ask meanwhile. */
+function shared<Made>(work: () => Promise<Made>): () => Promise<Made> {
+  let underWay: Promise<Made> | null = null
+  return () => {
+    underWay ??= work().finally(() => {
+      underWay = null
+    })
+    return underWay
+  }
 }
 
 // Where the database does not answer, that is said already.

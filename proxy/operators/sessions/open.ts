@@ -2,9 +2,9 @@ import type { Logger } from 'pino'
 import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
 import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
-import { findSession, sessionStands, touchSession } from '../../../db/operators/sessions.ts'
+import { sessionStands, touchSession } from '../../../db/operators/sessions.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
-import { Sessions } from '../../../plugins/operators/sessions.ts'
+import { type SessionSources, Sessions } from '../../../plugins/operators/sessions.ts'
 import type { Pinned } from '../../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
@@ -16,13 +16,23 @@ interface Sources {
   readonly subjectKeys: SubjectKeys
   readonly settings: Pick<Settings, 'adminSecret'>
   readonly pin: Plugin<Arrival, Pinned>
+  /** Finds a session by the digest of its cookie, as {@link SessionSources.find}. */
+  readonly findSession: SessionSources['find']
   readonly log: Logger
 }
 
 /** Makes the sessions of a service, which outlive its configurations. */
-export function openSessions({ database, ledger, subjectKeys, settings, pin, log }: Sources): Sessions {
+export function openSessions({
+  database,
+  ledger,
+  subjectKeys,
+  settings,
+  pin,
+  findSession,
+  log,
+}: Sources): Sessions {
   return new Sessions({
-    find: (digest) => findSession(database, digest),
+    find: findSession,
     stands: sessionStands(database),
     touch: (digest, before, at) =>
       ledger.submit(

@@ -1,0 +1,104 @@
+import { LRUCache } from 'lru-cache'
+import type { Database } from '../db/database.ts'
+import { findSession } from '../db/operators/sessions.ts'
+import { pinnedPrincipal } from '../db/principals/pins.ts'
+import { spiffePin } from './pin/spiffe.ts'
+import { Refusal } from './refusal.ts'
+
+/** Questions about names that nobody has heard of, under way at once: half of the connections that read. */
+const MAX_UNDER_WAY = 4
+/** Those that wait for one of these to end. */
+const MAX_WAITING = 2_048
+/** The time that one may wait. ms. */
+const MAX_WAIT_MS = 2_000
+/** Names that were found once. */
+const MAX_KNOWN = 20_000
+
+type Answer<Found> = Found | undefined | Promise<Found | undefined>
+
+/**
+ * The line in which questions wait that anybody may cause, with a certificate, a session or an id that he has made up
+ * himself: they have half of the connections to a database behind a socket, and the other half is for those that were
+ * found before, and for operators (docs/threats.md#h2). Does NOT remember what was found, only that something was.
+ */
+export class StrangersLine {
+  readonly #known = new LRUCache<string, true>({ max: MAX_KNOWN })
+  readonly #waiting = new Set<() => void>()
+  #underWay = 0
+
+  /** Makes the same question, asked in line unless its key was found before. Refuses with `overloaded` if the line is long. */
+  fronting<Given extends readonly unknown[], Found>(
+    keyOf: (...given: Given) => string,
+    ask: (...given: Given) => Answer<Found>,
+  ): (...given: Given) => Answer<Found> {
+    return (...given) => {
+      const key = keyOf(...given)
+      return this.#known.get(key) ? ask(...given) : this.#inLine(key, () => ask(...given))
+    }
+  }
+
+  async #inLine<Found>(key: string, ask: () => Answer<Found>): Promise<Found | undefined> {
+    if (this.#underWay < MAX_UNDER_WAY) this.#underWay += 1
+    else await this.#turn()
+    try {
+      const found = await ask()
+      if (found !== undefined) this.#known.set(key, true)
+      return found
+    } finally {
+      this.#next()
+    }
+  }
+
+  /** Resolves once the place of a question that has ended is this one's. */
+  async #turn(): Promise<void> {
+    if (this.#waiting.size >= MAX_WAITING) throw tooLong()
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    this.#waiting.add(resolve)
+    const timer = setTimeout(() => {
+      this.#waiting.delete(resolve)
+      reject(tooLong())
+    }, MAX_WAIT_MS)
+    try {
+      await promise
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  #next(): void {
+    const [first] = this.#waiting
+    if (!first) {
+      this.#underWay -= 1
+      return
+    }
+    this.#waiting.delete(first)
+    first()
+  }
+}
+
+/**
+ * Makes the questions to a database that anybody may cause. An engine within the process answers them at once; one behind
+ * a socket is asked in line.
+ */
+export function strangersQuestions(database: Database) {
+  const line = new StrangersLine()
+  const ofSpiffe = spiffePin(database)
+  const ofSession = (digest: string) => findSession(database, digest)
+  if (database.engine === 'sqlite')
+    return {
+      pinned: (how?: 'asked') => pinnedPrincipal(database, how),
+      bySpiffeId: ofSpiffe,
+      session: ofSession,
+    }
+  const itself = (name: string): string => name
+  // One name for both: whoever is known by the SPIFFE id of a certificate is pinned by none.
+  const bySpiffeId = line.fronting(({ thumbprint }) => thumbprint, ofSpiffe)
+  const session = line.fronting(itself, ofSession)
+  return {
+    pinned: (how?: 'asked') => line.fronting(itself, pinnedPrincipal(database, how)),
+    bySpiffeId: async (...given: Parameters<typeof ofSpiffe>) => bySpiffeId(...given),
+    session: async (digest: string) => session(digest),
+  }
+}
+
+const tooLong = (): Refusal => new Refusal('overloaded', { headers: { 'retry-after': '1' } })

@@ -1,0 +1,53 @@
+import t from 'tap'
+import { StrangersLine } from '../../plugins/strangers-line.ts'
+import { refused } from '../support/refused.ts'
+
+await t.test(
+  'H2: strangers have half of the connections to the database, whoever was found has all',
+  async (t) => {
+    const line = new StrangersLine()
+    const asked: { readonly name: string; readonly answer: (found: string | undefined) => void }[] = []
+    const ask = line.fronting(
+      (name: string) => name,
+      (name) => new Promise<string | undefined>((answer) => asked.push({ name, answer })),
+    )
+    const turn = () => new Promise((resolve) => setImmediate(resolve))
+    const first = ask('bot')
+    asked[0]?.answer('found')
+    t.equal(await first, 'found')
+
+    const strangers = Array.from({ length: 10 }, (_, index) => ask(`stranger-${index}`))
+    await turn()
+    t.equal(asked.length - 1, 4, 'four are asked, six wait')
+    const again = ask('bot')
+    t.equal(asked.at(-1)?.name, 'bot', 'who was found once is asked at once')
+    asked.at(-1)?.answer('found')
+    t.equal(await again, 'found')
+    for (let next = 1; next < asked.length || asked.length < 12; next += 1) {
+      asked[next]?.answer(undefined)
+      await turn()
+    }
+    t.same(new Set(await Promise.all(strangers)), new Set([undefined]))
+
+    const held = Array.from({ length: 4 + 2_048 }, (_, index) => ask(`more-${index}`))
+    await t.rejects(Promise.resolve(ask('one-more')), refused('overloaded'))
+    const ends = Promise.allSettled(held)
+    const late = held.slice(4)
+    await t.rejects(Promise.resolve(late[0]), refused('overloaded'), 'nobody waits longer than two seconds')
+    for (let next = 0; next < asked.length; next += 1) {
+      asked[next]?.answer(undefined)
+      await turn()
+    }
+    await ends
+    const fails = line.fronting(
+      (name: string) => name,
+      () => Promise.reject(new Error('the database is away')),
+    )
+    for (let one = 0; one < 6; one += 1)
+      await t.rejects(
+        Promise.resolve(fails('x')),
+        { message: 'the database is away' },
+        'a fault leaves its place',
+      )
+  },
+)
