@@ -77,18 +77,24 @@ const textsOf = (value: unknown): readonly string[] =>
 
 const MAX_NAME = 64
 const UNSAFE = /[^a-zA-Z0-9._-]/g
+/** What a name loses nothing of: its first hyphen is the `@`, and no other address has the same. */
+const ADDRESS = /^([a-zA-Z0-9][a-zA-Z0-9._]*)@((?:[a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+)$/
+/** The digits of the digest that keeps the names of two persons apart. */
+const DIGEST_DIGITS = 16
+const WITH_DIGEST = new RegExp(`-[0-9a-f]{${DIGEST_DIGITS}}$`)
 
 /**
- * Makes the short name of an operator: of the verified e-mail address, else of the name that the person likes, else
- * of the provider's own. Where letters were lost, a digest of the person keeps two of them apart.
+ * Makes the short name of an operator. A verified e-mail address makes a bare one, `ada-example.com`, and no other
+ * address makes the same. All else is what the person has chosen, so it shows that: the name that it likes, or the
+ * provider's own, with a digest of issuer and subject, which nobody else has.
  */
 function nameOf(claims: JWTPayload, person: string): string {
   const email = claims.email_verified === true ? textOf(claims.email) : null
+  const [, local, domain] = ADDRESS.exec(email ?? '') ?? []
+  const bare = `${local}-${domain}`
+  if (local !== undefined && bare.length <= MAX_NAME && !WITH_DIGEST.test(bare)) return bare
   const text = email ?? textOf(claims.preferred_username) ?? textOf(claims.sub) ?? ''
-  // Each address has one of these.
-  const parted = text.replace('@', '-')
-  const safe = parted.replaceAll(UNSAFE, '_')
-  if (safe === parted && safe.length <= MAX_NAME && /[a-zA-Z0-9]/.test(safe)) return safe
-  const digest = hash('sha256', person).slice(0, 8)
+  const safe = text.replace('@', '-').replaceAll(UNSAFE, '_')
+  const digest = hash('sha256', person).slice(0, DIGEST_DIGITS)
   return `${safe.slice(0, MAX_NAME - digest.length - 1)}-${digest}`
 }
