@@ -87,11 +87,17 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #mark: number
   /** The plugins of the second judgement: the same, with those that are asked before it at the mark. */
   readonly #again: readonly AnyPlugin[]
+  /**
+   * The whole list of questions that are asked again while a call is under way: all plugins that have a `still`, in their
+   * order, each with what those before it have given now. Null where there is none.
+   */
+  readonly askAgain: AskAgain<Facts> | null
 
   private constructor(plugins: readonly AnyPlugin[], mark: number, again: readonly AnyPlugin[]) {
     this.#plugins = plugins
     this.#mark = mark
     this.#again = again
+    this.askAgain = askingAgain<Facts>(plugins)
   }
 
   static start<Known extends Arrival = Arrival>(): Pipeline<Known, Known> {
@@ -115,20 +121,6 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     // Proven by the parameter's type, as in pass().
     const again = [...this.#plugins, ...(refresh as unknown as readonly AnyPlugin[])]
     return new Pipeline<Facts, From>(this.#plugins, this.#plugins.length, again)
-  }
-
-  /**
-   * The whole list of questions that are asked again while a call is under way: all plugins that have a `still`, in their
-   * order, each with what those before it have given now. Null where there is none.
-   */
-  get askAgain(): AskAgain<Facts> | null {
-    const asked = this.#plugins.filter(({ still }) => still)
-    if (asked.length === 0) return null
-    return async (facts) => {
-      const now: Facts = { ...facts }
-      for (const { still } of asked) Object.assign(now, await still?.(now))
-      return now
-    }
   }
 
   /** The plugins' names in their order: what `check-config` prints. */
@@ -167,6 +159,16 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
       if (decision) return { ...decision, settled: afterFaults(faults, decision.settled) }
       await judged.outdated()
     }
+  }
+}
+
+function askingAgain<Facts extends Arrival>(plugins: readonly AnyPlugin[]): AskAgain<Facts> | null {
+  const asked = plugins.filter(({ still }) => still)
+  if (asked.length === 0) return null
+  return async (facts) => {
+    const now: Facts = { ...facts }
+    for (const { still } of asked) Object.assign(now, await still?.(now))
+    return now
   }
 }
 

@@ -22,6 +22,8 @@ export function swappable(services: Services, first: Configuration) {
     const next = made(configuration)
     inForce = configuration
     for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
+    // What was let through by the one before is asked again before it leaves.
+    dataDirectory.database.authority.move()
   }
   return {
     configuration: () => inForce,

@@ -50,8 +50,17 @@ async function unnamed({ context }: Dashboard, facts: Administered): Promise<Htm
 /** The changes that wait for a second operator. */
 async function waiting({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
   const query = { status: 'open' as const, limit: '20' }
-  const { value } = await perform(OPERATIONS.proposals.list, context, { query }, facts)
-  return value.proposals.map((proposal) => {
+  const { value, next } = await perform(OPERATIONS.proposals.list, context, { query }, facts)
+  // Nobody hides an older one by proposing twenty others.
+  const more = next
+    ? [
+        card(
+          html`More changes wait for a second person than are shown here`,
+          html`<p>These are the newest. <code>sallyport operator proposals</code> lists all.</p>`,
+        ),
+      ]
+    : []
+  const cards = value.proposals.map((proposal) => {
     const { id, by, action, rehearsal, change } = proposal
     const isOwn = by === facts.actor.id
     const decide = (what: string, label: string): Html =>
@@ -66,6 +75,7 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
 <p>${isOwn ? html`<span class="faint">Somebody else confirms it.</span>` : decide('confirm', 'Confirm')} ${decide('decline', isOwn ? 'Withdraw' : 'Decline')}</p>`,
     )
   })
+  return [...cards, ...more]
 }
 
 /** Where to read the texts that an approval names by their digest alone. */
