@@ -49,10 +49,12 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
     await machine('PUT', `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`, { capabilities: [] })
     return [{ params: { id } }]
   },
-  promoteCandidate: async ({ own, machine }, noun) => {
+  promoteCandidate: async ({ own, machine, gateway }, noun) => {
     const { id } = own[noun]
-    await machine('PUT', `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`, { capabilities: setOf(noun) })
-    return [{ params: { id } }]
+    const path = `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`
+    await machine('PUT', path, { capabilities: setOf(noun) })
+    const { etag } = (await gateway.admin('GET', path)).headers
+    return [{ params: { id }, ...(typeof etag === 'string' && { headers: { 'if-match': etag } }) }]
   },
   setDpopKey: async ({ victim }, noun) => [{ params: { id: await victim(noun) }, body: proofSigner().jwk }],
   certify: async ({ victim, request }, noun) => [

@@ -20,6 +20,7 @@ export interface Tried {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: string
   readonly body?: unknown
+  readonly headers?: Readonly<Record<string, string>>
   /** The key of what is asked to be certified. */
   readonly key?: string
 }
@@ -195,9 +196,12 @@ async function holder(
   const made = new Set<string>()
   const svids = [identity(pay, await evil.svid(spiffeId)), identity(pay, await unattached.svid(spiffeId))]
 
-  const ask: Holder['ask'] = async ({ method, path }, { params = {}, query = '', body, key }) => {
+  const ask: Holder['ask'] = async ({ method, path }, { params = {}, query = '', body, headers, key }) => {
     const url = path.replaceAll(/\{(\w+)\}/g, (_, one: string) => encodeURIComponent(params[one] ?? 'none'))
-    const answer = await gateway.call(self, method, `${url}${query}`, { ...(body !== undefined && { body }) })
+    const answer = await gateway.call(self, method, `${url}${query}`, {
+      ...(body !== undefined && { body }),
+      ...(headers && { headers }),
+    })
     shown.push(answer.text)
     if (answer.status >= 300) return answer
     const { cert_chain_pem: cert, private_key_pem: minted = key } = answer.json ?? {}
