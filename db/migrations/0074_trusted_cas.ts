@@ -17,7 +17,11 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     .addColumn('trusted_by', 'text')
     .addPrimaryKeyConstraint('agent_trusted_cas_key', ['agent_id', 'ca_digest'])
     .execute()
-  await db.schema.createIndex('agent_trusted_cas_ca').on('agent_trusted_cas').column('ca_digest').execute()
+  await db.schema
+    .createIndex('agent_trusted_cas_ca')
+    .on('agent_trusted_cas')
+    .columns(['ca_digest', 'agent_id'])
+    .execute()
   await sql`insert into agent_trusted_cas (agent_id, ca_digest, trusted_at)
     select a.agent_id, c.digest, c.attached_at from internal_agents a cross join attached_cas c
     where a.enrollment_method = 'spiffe' and a.spiffe_id is not null and a.spiffe_bundle is null

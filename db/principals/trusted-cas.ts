@@ -1,6 +1,7 @@
-import { sql } from 'kysely'
+import { type InferResult, sql } from 'kysely'
 import type { AttachedCa } from '../attached-cas.ts'
 import type { Database } from '../database.ts'
+import { allPages, noPause, type Pause } from '../pages.ts'
 import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
 
 /** An attached CA of the kind `spiffe`, as one agent stands to it. */
@@ -11,21 +12,25 @@ export interface SpiffeCa {
 }
 
 /**
- * Reads the attached CAs of the kind `spiffe`, oldest first, and which of them vouch for an agent. One question, by
- * primary keys: each request of an SVID asks it.
+ * Makes the function that reads the attached CAs of the kind `spiffe`, oldest first, and which of them vouch for an agent.
+ * One question, by primary keys, compiled once: each request of an SVID asks it.
  */
-export async function spiffeCasFor({ kysely }: Database, agentId: string): Promise<readonly SpiffeCa[]> {
-  const rows = await kysely
+export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise<readonly SpiffeCa[]> {
+  const query = kysely
     .selectFrom('attached_cas as c')
     .leftJoin('agent_trusted_cas as t', (join) =>
-      join.onRef('t.ca_digest', '=', 'c.digest').on('t.agent_id', '=', agentId),
+      join.onRef('t.ca_digest', '=', 'c.digest').on('t.agent_id', '=', ''),
     )
     .select(['c.ca_pem', 't.agent_id'])
-    .where('c.kind', '=', 'spiffe')
+    .where('c.kind', '=', sql.lit('spiffe' as const))
     .orderBy('c.attached_at')
     .orderBy('c.digest')
-    .execute()
-  return rows.map(({ ca_pem: pem, agent_id: agent }) => ({ pem, vouches: agent !== null }))
+  type Row = InferResult<typeof query>[number]
+  const compiled = query.compile()
+  return async (agentId) => {
+    const { rows } = await kysely.executeQuery<Row>({ ...compiled, parameters: [agentId] })
+    return rows.map(({ ca_pem: pem, agent_id: agent }) => ({ pem, vouches: agent !== null }))
+  }
 }
 
 /** A CA that vouches for an agent, and since when. RFC 3339. */
@@ -47,49 +52,61 @@ export function trustedCasOf({ kysely }: Database, agentId: string): Promise<Tru
     .execute()
 }
 
-/** How many agents in service a CA vouches for, and for how many of them no other does. */
+/** The agents in service that rest on a CA. */
 export interface CaReliance {
+  /** How many it vouches for. */
   readonly agents: number
+  /** For how many of them no other does. */
   readonly alone: number
+  /** The ids of the first of those. */
+  readonly named: readonly string[]
 }
 
-/** Counts who rests on each CA, by its digest. A CA that nobody rests on is not in it. */
-export async function caReliance({ kysely }: Database): Promise<ReadonlyMap<string, CaReliance>> {
-  const rows = await kysely
+/** The agents of a CA that are named. */
+const MAX_NAMED = 50
+
+/** Counts who rests on each CA, by its digest. A CA that nobody rests on is not in it. Pauses between pages. */
+export async function caReliance(
+  db: Database,
+  pause: Pause = noPause,
+): Promise<ReadonlyMap<string, CaReliance>> {
+  const found = new Map<string, { agents: number; alone: number; named: string[] }>()
+  const rows = await allPages<TrustRow>((after, limit) => trustPage(db, after).limit(limit).execute(), pause)
+  for (const [index, { agent_id: id, ca_digest: digest, is_active: isActive }] of rows.entries()) {
+    if (isActive !== 1) continue
+    const of = found.get(digest) ?? { agents: 0, alone: 0, named: [] }
+    found.set(digest, of)
+    of.agents += 1
+    // In the order of the agents.
+    if (rows[index - 1]?.agent_id === id || rows[index + 1]?.agent_id === id) continue
+    of.alone += 1
+    if (of.named.length < MAX_NAMED) of.named.push(id)
+  }
+  return found
+}
+
+interface TrustKey {
+  readonly agent_id: string
+  readonly ca_digest: string
+}
+
+interface TrustRow extends TrustKey {
+  readonly is_active: 0 | 1
+}
+
+const trustPage = ({ kysely }: Database, after?: TrustKey) => {
+  const query = kysely
     .selectFrom('agent_trusted_cas as t')
     .innerJoin('internal_agents as a', 'a.agent_id', 't.agent_id')
-    .innerJoin(
-      (from) =>
-        from
-          .selectFrom('agent_trusted_cas')
-          .select(['agent_id', sql<number>`count(*)`.as('cas')])
-          .groupBy('agent_id')
-          .as('n'),
-      (join) => join.onRef('n.agent_id', '=', 't.agent_id'),
-    )
-    .select('t.ca_digest')
-    .select([
-      sql<number>`count(*)`.as('agents'),
-      sql<number>`sum(case when n.cas = 1 then 1 else 0 end)`.as('alone'),
-    ])
-    .where('a.is_active', '=', 1)
-    .groupBy('t.ca_digest')
-    .execute()
-  return new Map(
-    rows.map(({ ca_digest: digest, agents, alone }) => [
-      digest,
-      { agents: Number(agents), alone: Number(alone) },
-    ]),
-  )
+    .select(['t.agent_id', 't.ca_digest', 'a.is_active'])
+    .orderBy('t.agent_id')
+    .orderBy('t.ca_digest')
+  return after
+    ? query.where(sql<boolean>`(t.agent_id, t.ca_digest) > (${after.agent_id}, ${after.ca_digest})`)
+    : query
 }
 
-/** The agents in service that a CA vouches for and no other does, by id: at most `most`. */
-export async function restingAloneOn(db: Database, digest: string, most: number): Promise<readonly string[]> {
-  const rows = await aloneOn(db, digest).orderBy('t.agent_id').limit(most).execute()
-  return rows.map(({ agent_id: id }) => id)
-}
-
-/** Asserts that there is none of them. */
+/** Asserts that no agent in service rests on a CA alone. */
 export function nobodyRestsAloneOn(db: Database, digest: string): Assertion {
   const question = db.kysely
     .selectNoFrom(sql.lit(1).as('holds'))
@@ -116,22 +133,31 @@ const aloneOn = ({ kysely }: Database, digest: string) =>
       ),
     )
 
-/** The agents, deactivated ones too, that one CA vouches for and another one does not, by id. */
+/**
+ * The agents, deactivated ones too, that one CA vouches for and another one does not, by id. Pauses between pages.
+ */
 export async function restingOnFirstAlone(
   { kysely }: Database,
   first: string,
   second: string,
+  pause: Pause = noPause,
 ): Promise<readonly string[]> {
-  const rows = await kysely
-    .selectFrom('agent_trusted_cas as t')
-    .leftJoin('agent_trusted_cas as o', (join) =>
-      join.onRef('o.agent_id', '=', 't.agent_id').on('o.ca_digest', '=', second),
-    )
-    .select('t.agent_id')
-    .where('t.ca_digest', '=', first)
-    .where('o.agent_id', 'is', null)
-    .orderBy('t.agent_id')
-    .execute()
+  const page = (after: Pick<TrustKey, 'agent_id'> | undefined) => {
+    const query = kysely
+      .selectFrom('agent_trusted_cas as t')
+      .leftJoin('agent_trusted_cas as o', (join) =>
+        join.onRef('o.agent_id', '=', 't.agent_id').on('o.ca_digest', '=', second),
+      )
+      .select('t.agent_id')
+      .where('t.ca_digest', '=', first)
+      .where('o.agent_id', 'is', null)
+      .orderBy('t.agent_id')
+    return after ? query.where('t.agent_id', '>', after.agent_id) : query
+  }
+  const rows = await allPages<Pick<TrustKey, 'agent_id'>>(
+    (after, limit) => page(after).limit(limit).execute(),
+    pause,
+  )
   return rows.map(({ agent_id: id }) => id)
 }
 

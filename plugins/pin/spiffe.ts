@@ -23,12 +23,13 @@ export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal |
  * dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
+  const casFor = spiffeCasFor(database)
   const judged = new LRUCache<string, Judged>({ max: CACHE_MAX })
   return async (peer, at) => {
     const spiffeId = nameOf(peer)
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
     if (!principal || spiffeId === null) return undefined
-    const { bundlePems, intermediatesPem } = await casOf(database, principal)
+    const { bundlePems, intermediatesPem } = await casOf(casFor, principal)
     if (bundlePems.length === 0) return undefined
     // A digest: a bundle may be long, and ten thousand of them would fill the memory.
     const key = hash('sha256', [peer.thumbprint, spiffeId, ...bundlePems, '', intermediatesPem].join(' '))
@@ -47,9 +48,12 @@ interface Judged {
   readonly until: number
 }
 
-async function casOf(database: Database, { principal_id: id, bundlePem: own }: SpiffePrincipal) {
+async function casOf(
+  casFor: ReturnType<typeof spiffeCasFor>,
+  { principal_id: id, bundlePem: own }: SpiffePrincipal,
+) {
   if (own !== null) return { bundlePems: [own], intermediatesPem: '' }
-  const cas = await spiffeCasFor(database, id)
+  const cas = await casFor(id)
   return {
     bundlePems: cas.flatMap(({ pem, vouches }) => (vouches ? [pem] : [])),
     intermediatesPem: cas.flatMap(({ pem, vouches }) => (vouches ? [] : [pem])).join(''),

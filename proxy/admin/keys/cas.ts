@@ -2,21 +2,14 @@ import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { aside } from '../../../certs/enrollment/aside.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/attached-cas.ts'
-import {
-  type CaReliance,
-  caReliance,
-  nobodyRestsAloneOn,
-  restingAloneOn,
-} from '../../../db/principals/trusted-cas.ts'
+import { type CaReliance, caReliance, nobodyRestsAloneOn } from '../../../db/principals/trusted-cas.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { certificateRefusal } from '../certificate-refusal.ts'
 import { change } from '../change.ts'
 import type { AdminContext } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
 import { instant, pem, sha256 } from '../shapes.ts'
-
-/** The agents that a refusal to detach names. */
-const MAX_NAMED = 50
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100
@@ -92,7 +85,7 @@ export const listCas = operation({
   status: 200,
   reasons: [],
   run: async ({ database }) => {
-    const reliance = await caReliance(database)
+    const reliance = await caReliance(database, turn)
     return { value: (await listAttachedCas(database)).map((ca) => shown(ca, reliance.get(ca.digest))) }
   },
 })
@@ -127,10 +120,9 @@ export const detach = operation({
     const { database } = context
     const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })
-    const { alone = 0 } = (await caReliance(database)).get(digest) ?? {}
+    const { alone = 0, named = [] } = (await caReliance(database, turn)).get(digest) ?? {}
     if (alone > 0 && !locksOut) {
-      const agents = await restingAloneOn(database, digest, MAX_NAMED)
-      throw new Refusal('ca_relied_on', { detail: { agents, agents_alone: alone } })
+      throw new Refusal('ca_relied_on', { detail: { agents: [...named], agents_alone: alone } })
     }
     await change(context, caller, {
       action: 'ca.detached',
@@ -144,7 +136,7 @@ export const detach = operation({
 
 const shown = (
   { digest, kind, subject, not_after, attached_at, ca_pem }: AttachedCa,
-  { agents, alone }: CaReliance = { agents: 0, alone: 0 },
+  { agents, alone }: Pick<CaReliance, 'agents' | 'alone'> = { agents: 0, alone: 0 },
 ) => ({
   digest,
   kind,

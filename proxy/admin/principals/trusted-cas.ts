@@ -11,6 +11,7 @@ import {
   trustedCasOf,
 } from '../../../db/principals/trusted-cas.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { turn } from '../../../plugins/turns.ts'
 import { by, change, changeAll, onLatest } from '../change.ts'
 import type { AdminContext } from '../context.ts'
 import { DONE, operation } from '../operation.ts'
@@ -137,7 +138,7 @@ export const trustAs = operation({
     const { database } = context
     await checkAttached(context, { digest: added, as: other })
     const count = await onLatest(
-      () => restingOnFirstAlone(database, other, added),
+      () => restingOnFirstAlone(database, other, added, turn),
       async (agents) => {
         if (agents.length === 0) return 0
         await changeAll(context, caller, {
