@@ -122,7 +122,7 @@ await t.test(
     const write = (text: string): void => void said.push(text)
     t.equal(await checkConfig(directory, {}, { out: write, err: write }), 1)
     t.strictSame(said, [
-      `${directory}/35-policy.yaml:2:9: the policy does not decide as its samples say: samples[0] is allowed and should be refused\n`,
+      `${directory}/35-policy.yaml:2:9: the policy does not decide as its samples say: samples[0] is allowed and should be refused`,
     ])
   },
 )
