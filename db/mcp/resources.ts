@@ -179,25 +179,27 @@ export function insertMcpResource(
 }
 
 interface McpResourceChange extends McpResourceFields {
+  readonly introduction?: JsonObject
   readonly at: number
   readonly by?: string | undefined
 }
 
 /**
- * Replaces what the operator says of a resource, if it is still as it was read: another revision changes no
- * row. A new endpoint forgets what was found at the old one, but not the tools that were pinned there.
+ * Replaces what the operator says of a resource, if its revision is still the one that was read. A new endpoint forgets
+ * what was found at the old one, but not what was approved: its tools, and its `introduction`.
  */
 export function updateMcpResource(
   { kysely }: Database,
   { resource_id: id, revision, endpoint_url: endpoint }: McpResource,
-  { at, by, ...fields }: McpResourceChange,
+  { at, by, introduction, ...fields }: McpResourceChange,
 ): Statement {
+  const kept = introduction ? JSON.stringify(introduction) : null
   const query = kysely
     .updateTable('mcp_resources')
     .set({ ...columnsOf(fields), updated_at: timestamp(at), changed_by: by ?? null })
     .set((row) => ({ revision: row('revision', '+', 1) }))
     .$if(endpoint !== fields.endpoint_url, (moved) =>
-      moved.set({ era: null, protocol_version: null, server_facts: null }),
+      moved.set({ era: null, protocol_version: null, server_facts: kept }),
     )
     .where('resource_id', '=', id)
     .where('revision', '=', revision)

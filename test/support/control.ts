@@ -1,9 +1,10 @@
-import { request } from 'node:http'
+import { type IncomingHttpHeaders, request } from 'node:http'
 import { text as textOf } from 'node:stream/consumers'
 import type { Json } from './gateway.ts'
 
 interface LocalAnswer {
   readonly status: number
+  readonly headers: IncomingHttpHeaders
   readonly text: string
   // Parsed where it is JSON. Tests reach into it freely.
   readonly json: Json
@@ -21,8 +22,9 @@ export const overSocket =
     new Promise((resolve, reject) => {
       const req = request({ socketPath, method, path, headers }, (res) => {
         textOf(res).then((text) => {
-          const isJson = res.headers['content-type'] === 'application/json'
-          resolve({ status: res.statusCode ?? 0, text, json: isJson ? JSON.parse(text) : null })
+          const { statusCode: status = 0, headers: told } = res
+          const isJson = told['content-type'] === 'application/json'
+          resolve({ status, headers: told, text, json: isJson ? JSON.parse(text) : null })
         }, reject)
       })
       req.on('error', reject)

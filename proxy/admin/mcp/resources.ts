@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
+import type { JsonObject } from '../../../db/json.ts'
 import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { nameIsClear, namesCollide } from '../../../db/mcp/names.ts'
 import {
@@ -16,6 +17,7 @@ import { listMcpTools } from '../../../db/mcp/tools.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
+import { introductionOf } from '../../mcp/pinning/introduction.ts'
 import { by, change } from '../change.ts'
 import type { AdminContext, Caller } from '../context.ts'
 import { demandAlso } from '../demands.ts'
@@ -184,12 +186,14 @@ async function replace(
       previous: auditedFields(only(before, changed)),
     },
     statements: [
-      updateMcpResource(database, before, { ...fields, ...by(caller) }),
+      updateMcpResource(database, before, { ...fields, introduction: approvedWords(before), ...by(caller) }),
       nameIsClear(database, fields.name),
     ],
   })
   return changed
 }
+
+const approvedWords = ({ server_facts: facts }: McpResource): JsonObject => ({ ...introductionOf(facts) })
 
 const GRANT: AdminCapability = 'admin.grant'
 

@@ -254,7 +254,7 @@ await t.test(
       { pending_server: { instructions: EVIL } },
       'a new endpoint is trusted no more than the old one',
     )
-    t.equal((await heard()).instructions, undefined)
+    t.equal((await heard()).instructions, 'Be kind.')
     const stale = { 'if-match': '"1"' }
     const { pending_server_digest: digest } = json
     t.equal((await stage.admin('POST', at, { digest }, stale)).status, 412)
