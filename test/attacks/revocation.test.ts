@@ -1,4 +1,6 @@
+import { writeFile } from 'node:fs/promises'
 import { request } from 'node:https'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { trustDomain } from '../support/foreign.ts'
@@ -86,4 +88,22 @@ await t.test('H7 a stream of an SVID is cut when no CA vouches for its agent any
     t.notOk((await stream.rest).clean, name)
     stream.agent.destroy()
   }
+})
+
+await t.test('H3 a stream that came without a proof is cut once a reload demands proofs', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const open = await openStream(gateway, bot)
+  t.equal(open.first, EVENT)
+  const dpop = (text: string) =>
+    writeFile(join(gateway.pluginsDir, '20-dpop.yaml'), `plugin: dpop\n${text}\n`)
+  await dpop('egress_dpop_mode: off')
+  t.ok(await gateway.reload(), 'which demands less, and cuts nothing')
+  await dpop('egress_dpop_mode: required')
+  t.ok(await gateway.reload())
+  t.notOk((await open.rest).clean, 'the connection was destroyed')
+  const cutRows = () => gateway.rows({ action: 'egress_llm_chat', status: 'truncated' })
+  const [outcome] = await eventually(cutRows, (rows) => rows.length === 1)
+  t.match(outcome, { principal_id: bot.id, detail: { ending: 'revoked' } })
+  open.agent.destroy()
 })
