@@ -24,3 +24,8 @@ export function printError(as: string, error: unknown): boolean {
 export function printProgress(text: string | null): void {
   if (process.stderr.isTTY) process.stderr.write(text === null ? '\r\u001b[K' : `\r${visible(text)}`)
 }
+
+/** Lets a process that serves go on where nobody takes what it prints: its reader is gone, or the disk is full. */
+export function outliveReaders(): void {
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+}

@@ -5,7 +5,7 @@ import { keepRenewed } from '../client/renewal/keep-renewed.ts'
 import { startSidecar } from '../client/sidecar.ts'
 import { sessionOf } from '../client/signing/session.ts'
 import { commandOf, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
-import { print, printNotice } from '../print.ts'
+import { outliveReaders, print, printNotice } from '../print.ts'
 
 const GRACE_MS = 10_000
 
@@ -45,6 +45,7 @@ there are none. It renews the agent's certificate before it ends, and uses one t
       throw new Error(
         `say whose calls these are: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`,
       )
+    outliveReaders()
     const port = portOf(wanted)
     if (!leave) await settleNext(directory)
     const identity = readIdentity(directory, gateway)

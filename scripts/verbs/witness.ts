@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { readPrivate, writePrivate } from '../../certs/authority/key-store.ts'
 import { isKeyName, verifierKeyText } from '../../db/audit/tree/note.ts'
 import { verbOf, WrongUsage } from '../command.ts'
-import { print, printError, printNotice } from '../print.ts'
+import { outliveReaders, print, printError, printNotice } from '../print.ts'
 import { keysIn } from '../verifying/trusted.ts'
 import { witnessServer } from '../witness/server.ts'
 import { WitnessState } from '../witness/state.ts'
@@ -49,6 +49,7 @@ verifies in --witness. It stays until Ctrl-C.`,
   notes: `The key is made at the first start. Keep the directory: a witness that has forgotten what it saw vouches for nothing.
 Gateways reach it by https, or by http on the same machine; a reverse proxy may stand in front.`,
   run: async ({ log = [], name = '', state: directory, listen, 'tls-cert': cert, 'tls-key': tlsKey }) => {
+    outliveReaders()
     if (!isKeyName(name))
       throw new WrongUsage('say its name: --name witness.example.org, without blanks and +')
     const logs = log.flatMap((given) => keysIn(given, 'log'))

@@ -1,4 +1,6 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -118,4 +120,22 @@ await t.test('H12: what sallyport env prints runs nothing that stands in the nam
     identity: { directory: "/a b'$(touch ran)`x`", url: 'https://gateway.example:9443' },
   })
   t.match(quoted, "export SALLYPORT_IDENTITY='/a b'\\''$(touch ran)`x`'\n")
+})
+
+await t.test('H16: a sidecar or a witness goes on where nobody takes what it prints', async (t) => {
+  const program = `
+    import { outliveReaders, print, printNotice } from ${JSON.stringify(join(SCRIPTS, 'print.ts'))}
+    outliveReaders()
+    print('x')
+    printNotice('y')
+    setTimeout(() => process.exit(7), 50)`
+  const full = openSync('/dev/full', 'w')
+  t.teardown(() => closeSync(full))
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
+    stdio: ['ignore', full, full],
+  })
+  const [code] = await once(child, 'exit')
+  t.equal(code, 7)
+  for (const verb of ['connect', 'witness'])
+    t.match(readFileSync(join(SCRIPTS, `verbs/${verb}.ts`), 'utf8'), '    outliveReaders()\n')
 })
