@@ -19,7 +19,7 @@ providers:
     dialect: openai
     base_url: UPSTREAM/v1
     api_key: ${JSON.stringify(SECRET)}
-    headers: { x-tenant: "Basic ${Buffer.from('tenant:its-password-here').toString('base64')}" }
+    headers: { http-referer: "https://intranet.acme.example/assistant", x-tenant: "Basic ${Buffer.from('tenant:its-password-here').toString('base64')}" }
 `
 
 const stage = await mcpStage(t, { env: { MCP_SECRET_UP: SECRET }, files: { '50-llm.yaml': LLM_FILE } })
@@ -146,6 +146,13 @@ await t.test(
       res.setHeader('content-type', 'application/json').end('{"a":"you are tenant:its-password-here"}')
     }
     t.equal((await stage.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 502)
+    stage.upstream.answer = (res) => {
+      res
+        .setHeader('content-type', 'application/json')
+        .end('{"a":"see https://intranet.acme.example/assistant"}')
+    }
+    const about = await stage.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    t.equal(about.status, 200, 'a header that is no credential may be talked about')
     stage.upstream.answer = (res) => {
       res.setHeader('content-type', 'text/event-stream')
       res.write('data: {"a":"token/a+b=c\\u003d\\n tenant: \\\\u00')

@@ -87,12 +87,15 @@ export function fixedHeaders(provider: Provider): FixedHeaders {
     defaults,
     names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
     passthrough: provider.auth === 'passthrough',
-    traces: tracesOf(secretsIn(provider).filter(({ length }) => length >= LEAST_KEY)),
+    traces: tracesOf(credentialsIn(provider)),
   }
 }
 
 /** Lists what is secret of a provider: its key, and the words of the headers that the operator's file sets. */
-export function secretsIn({ api_key: key, headers }: Provider): readonly string[] {
+export function secretsIn({
+  api_key: key,
+  headers,
+}: Pick<Provider, 'api_key' | 'headers'>): readonly string[] {
   const words = Object.values(headers).flatMap((text) => {
     const [, basic = ''] = /^basic\s+(\S+)$/i.exec(text) ?? []
     const login = Buffer.from(basic, 'base64').toString('latin1')
@@ -100,6 +103,21 @@ export function secretsIn({ api_key: key, headers }: Provider): readonly string[
   })
   return [key, ...words.filter((word) => word.length >= SHORTEST_SECRET)]
 }
+
+/**
+ * Lists what no answer with content may quote: a header that only says where the caller is, or which version of an API it
+ * wants, may well be what a model talks about.
+ */
+function credentialsIn({ api_key, headers }: Provider): readonly string[] {
+  const carrying = Object.entries(headers).filter(
+    ([name, value]) => CREDENTIAL_NAME.test(name) || CREDENTIAL_VALUE.test(value),
+  )
+  const secrets = secretsIn({ api_key, headers: Object.fromEntries(carrying) })
+  return secrets.filter(({ length }) => length >= LEAST_KEY)
+}
+
+const CREDENTIAL_NAME = /auth|cookie|credential|key|password|secret|token/i
+const CREDENTIAL_VALUE = /^(?:basic|bearer|token)\s/i
 
 /**
  * Makes the headers of a request to a provider, names and values in turn, built from nothing but an allow-list, with
