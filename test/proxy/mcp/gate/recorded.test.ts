@@ -96,7 +96,7 @@ await t.test('issue 10 §1 the row of a quarantined tool names the resource, and
   t.equal(row?.tool, 'files.read')
   t.match(row?.detail, {
     reason: 'mcp_tool_quarantined',
-    authority: { demanded: [], resource: { revision: 5 } },
+    authority: { demanded: [], resource: { revision: 4 } },
   })
   t.strictSame((row?.detail.authority as Json)?.pin, undefined)
 })
