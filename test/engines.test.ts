@@ -23,8 +23,10 @@ const OPEN_NONE = [
   'test/certs/timestamps/judge.test.ts',
   'test/db/mcp/authority.test.ts',
   'test/plugins/policy/config.test.ts',
+  'test/proxy/admin/approvals.test.ts',
   'test/proxy/configuration.test.ts',
   'test/proxy/settings.test.ts',
+  'test/scripts/print.test.ts',
   'test/scripts/verifying/',
 ]
 
