@@ -119,7 +119,7 @@ await t.test(
 `
     const directory = withPolicy(t, `# ours\n${wasm('yes', sample)}`)
     const said: string[] = []
-    const write = (text: string): void => void said.push(text)
+    const write = (...lines: readonly string[]): void => void said.push(...lines)
     t.equal(await checkConfig(directory, {}, { out: write, err: write }), 1)
     t.strictSame(said, [
       `${directory}/35-policy.yaml:2:9: the policy does not decide as its samples say: samples[0] is allowed and should be refused`,
