@@ -1,6 +1,12 @@
+import type { Hangup } from '../../plugins/arrival.ts'
 import { HolderPlaces } from '../../plugins/holder-places.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import type { Caller } from './context.ts'
+
+/** Who reads, and tells when it no longer waits. */
+interface LedgerAsker {
+  readonly actor: { readonly id: string }
+  readonly hangup: Pick<Hangup, 'signal'>
+}
 
 /** Readings of the ledger under way at once, by one operator and by all: each holds rows in memory, or reads all of them. */
 const LIMITS = {
@@ -23,7 +29,7 @@ export class LedgerPlaces {
   };
 
   /** Does work in a place of a caller. Refuses with `overloaded` if there is none. */
-  async in<T>(purpose: keyof typeof LIMITS, caller: Caller, work: () => Promise<T>): Promise<T> {
+  async in<T>(purpose: keyof typeof LIMITS, caller: LedgerAsker, work: () => Promise<T>): Promise<T> {
     const leave = this.#take(purpose, caller)
     try {
       return await work()
@@ -35,7 +41,7 @@ export class LedgerPlaces {
   /** Opens a text in pieces; its place is left when it is read to its end, or not read on. Refuses as above. */
   async reading(
     purpose: keyof typeof LIMITS,
-    caller: Caller,
+    caller: LedgerAsker,
     open: () => Promise<AsyncIterable<Uint8Array>>,
   ): Promise<AsyncIterable<Uint8Array>> {
     const leave = this.#take(purpose, caller)
@@ -54,7 +60,7 @@ export class LedgerPlaces {
     }
   }
 
-  #take(purpose: keyof typeof LIMITS, { actor }: Caller): () => void {
+  #take(purpose: keyof typeof LIMITS, { actor }: LedgerAsker): () => void {
     const place = this.#places[purpose].take(actor.id)
     if (place.taken) return place.taken
     const message = `${place.held} readings of the ledger ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`
