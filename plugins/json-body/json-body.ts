@@ -118,13 +118,17 @@ const PLAIN = /^[a-z0-9_]*$/
 export class JudgedNames {
   /** By folded name. */
   readonly #names: ReadonlyMap<string, string>
+  /** The length of the longest. Folding leaves a name as long as it is. */
+  readonly #maxLength: number
 
   constructor(names: Iterable<string>) {
     this.#names = new Map([...names].map((name) => [foldedName(name), name]))
+    this.#maxLength = Math.max(...[...this.#names.keys()].map(({ length }) => length))
   }
 
   /** Returns the judged name that another reader takes `name` for, though it is not it; null where there is none. */
   mistakenFor(name: string): string | null {
+    if (name.length > this.#maxLength) return null
     const judged = this.#names.get(foldedName(name))
     return judged === undefined || judged === name ? null : judged
   }

@@ -1,6 +1,7 @@
 import { isObject } from '../../db/json.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
 import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
+import type { Span } from '../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { visible } from '../visible.ts'
@@ -67,7 +68,7 @@ const malformed = (message: string): Refusal => new Refusal('body_invalid', { me
 export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 
 /** Returns the member of a body that may not go to a provider, or null. */
-type MemberRefused = (json: JsonBody['json']) => string | null
+type MemberRefused = (body: Pick<JsonBody, 'json' | 'spans'>) => string | null
 
 /**
  * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
@@ -78,10 +79,10 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
   const rules = new Map(options.providers.map((provider) => [provider, ruleOf(provider)]))
   return {
     name: 'llm_members',
-    admit: ({ json, target: { model, dialect } }) => {
+    admit: ({ json, spans, target: { model, dialect } }) => {
       for (const provider of find(model)) {
         if (provider.dialect !== dialect) continue
-        const member = rules.get(provider)?.(json) ?? null
+        const member = rules.get(provider)?.({ json, spans }) ?? null
         if (member !== null) throw refused(member, provider)
       }
       return {}
@@ -96,19 +97,22 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
     names.flatMap((name) => (name.includes('.') ? [looseName(name.split('.', 1)[0])] : [])),
   )
   const allows = new Set(allowed.map(looseName))
-  const isRefused = (path: string): boolean => isRouting(path) && !allows.has(looseName(path))
-  return (json) => {
+  const isRefused = (path: string): boolean =>
+    path.length > MAX_NAME_LENGTH || (isRouting(path) && !allows.has(looseName(path)))
+  return ({ json, spans }) => {
     for (const [name, value] of Object.entries(json)) {
       if (isRefused(name)) return name
       if (!isObject(value) || !holders.has(looseName(name))) continue
-      // No more of them than are outermost: an honest holder has a few.
-      for (const inner of Object.keys(value).slice(0, MAX_INNER)) {
+      if (lengthOf(spans.get(name)) > MAX_HOLDER_BYTES) return name
+      for (const inner of Object.keys(value)) {
         if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
       }
     }
     return null
   }
 }
+
+const lengthOf = (span: Span | undefined): number => (span ? span.end - span.start : 0)
 
 /** Compiles names, some with a star at their end, to a test of names in whatever spelling. */
 function matcher(names: readonly string[]): (name: string) => boolean {
@@ -124,8 +128,14 @@ const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, ''
 
 const SEPARATORS = /[_-]/g
 
-/** Members of an outermost member that are looked at by name. */
-const MAX_INNER = 1_000
+/**
+ * The longest member whose own members are looked at. Bytes. To name those of a longer one would hold up the loop;
+ * vendors take `metadata` of 16 pairs, some 10 KB.
+ */
+const MAX_HOLDER_BYTES = 65_536
+
+/** The longest name that goes to a provider. Characters. No vendor has one of more than 64, and each costs its length. */
+const MAX_NAME_LENGTH = 256
 
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128

@@ -20,12 +20,12 @@ const filled = (unit: string): string => {
   const room = LIMIT - Buffer.byteLength(call('"input":""'))
   return call(`"input":"${unit.repeat(Math.floor(room / Buffer.byteLength(unit)))}"`)
 }
-const named = (count: number, length: number): string => {
+const named = (count: number, length: number, member = 'input'): string => {
   const names = Array.from(
     { length: count },
     (_, i) => `"${'n'.repeat(length - 6)}${String(i).padStart(6, '0')}":1`,
   )
-  return call(`"metadata":{${names.join(',')}}`)
+  return call(`"${member}":{${names.join(',')}}`)
 }
 
 /** Bodies that are legal. */
@@ -36,8 +36,7 @@ export const LEGAL = {
     call(`"input":${list(900_000, (i) => `${i}.5`).slice(0, -1)},"a"]`),
   '99,000 long names': () => named(99_000, 300),
   '2,000 names of 16,000 characters': () => named(2_000, 16_000),
-  '99,000 names like indices': () =>
-    call(`"metadata":{${list(99_000, (i) => `"${i * 997}":1`).slice(1, -1)}}`),
+  '99,000 names like indices': () => call(`"input":{${list(99_000, (i) => `"${i * 997}":1`).slice(1, -1)}}`),
   '50,000 small objects': () => call(`"messages":${list(49_000, (i) => `{"role":"user","content":"${i}"}`)}`),
   '99,000 empty objects': () => call(`"input":${list(99_000, () => '{}')}`),
   'lists in lists': () => call(`"input":${list(1_500, () => `${'['.repeat(62)}${']'.repeat(62)}`)}`),
@@ -55,6 +54,9 @@ export const REFUSED = {
   '15 million lists in lists': () =>
     call(`"input":${list(250_000, () => `${'['.repeat(60)}${']'.repeat(60)}`)}`),
   '1,600 names of 20,000 characters': () => named(1_600, 20_000),
+  'metadata of 99,000 long names': () => named(99_000, 300, 'metadata'),
+  '1,900 outermost names of 16,000 characters': () =>
+    `{"model":"gpt-4o",${named(1_900, 16_000).slice(27, -1)}`,
   'a number of 32 MiB': () => call(`"input":${'1'.repeat(LIMIT - 40)}`),
   'a string of 32 MiB without an end': () => filled('QUJD').slice(0, -2),
   'a fault at the end of 32 MiB': () => `${filled('QUJD').slice(0, -1)},}`,

@@ -13,6 +13,10 @@ const chats: Readonly<Record<string, Item['request']>> = {
   'a million numbers': () => chatWith(list(999_000, '1')),
   'a million long numbers': () => chatWith(list(900_000, '-1.5e-300')),
   '99,000 long names': () => chatWith(names(99_000, (i) => `a name of some length, number ${i}`)),
+  'metadata of 99,000 names': () =>
+    chat(
+      `{"model":"hostile-small","messages":[],"metadata":${names(99_000, (i) => `a name of some length, number ${i}`)}}`,
+    ),
   '99,000 names that are numbers': () => chatWith(names(99_000, (i) => String(i * 7_919))),
   '999,000 empty arrays': () => chatWith(list(999_000, '[]')),
   'ten million empty arrays': () => chatWith(list(10_000_000, '[]')),

@@ -39,7 +39,7 @@ export const chat = (body: string, headers: readonly string[] = []): RawRequest 
 
 /** A chat with one more member, whose value is this text. */
 export const chatWith = (value: string): RawRequest =>
-  chat(`{"model":"hostile-small","messages":[],"metadata":${value}}`)
+  chat(`{"model":"hostile-small","messages":[],"input":${value}}`)
 
 export const mcp = (body: string, headers: readonly string[] = []): RawRequest =>
   requestOf('POST', '/v1/mcp', [JSON_TYPE, 'accept: application/json, text/event-stream', ...headers], body)
