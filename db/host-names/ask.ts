@@ -1,6 +1,6 @@
 import { lookup, Resolver } from 'node:dns/promises'
 import { HostNameError } from './host-name-error.ts'
-import { type HostAddress, inOrder, machineAddresses, namesOf } from './machine-names.ts'
+import { type HostAddress, machineAddresses, namesOf, reachableFirst } from './machine-names.ts'
 
 /** What a name was found to be. */
 export interface FoundAddresses {
@@ -50,7 +50,7 @@ export async function askNameServers(host: string, { servers, signal }: AskOptio
   const records = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []))
   if (records.length === 0) throw failureOf(host, answers)
   return {
-    addresses: inOrder(records.map(({ address, family }) => ({ address, family }))),
+    addresses: reachableFirst(records.map(({ address, family }) => ({ address, family }))),
     ttlS: Math.min(...records.map(({ ttl }) => ttl)),
   }
 }

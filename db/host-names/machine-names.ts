@@ -61,8 +61,11 @@ export function searched(host: string, text: string): readonly string[] {
 
 const bare = (host: string): string => host.toLowerCase().replace(/\.$/, '')
 
-/** Puts first what this machine can reach: IPv6 where an interface has a global address of it (RFC 6724 §5). */
-export function inOrder(addresses: readonly HostAddress[]): readonly HostAddress[] {
+/**
+ * Sorts addresses so that the family that this machine can reach comes first: IPv6 if an interface has a global IPv6
+ * address, else IPv4 (RFC 6724 §5). The order within a family stays.
+ */
+export function reachableFirst(addresses: readonly HostAddress[]): readonly HostAddress[] {
   const own = Object.values(networkInterfaces()).flat()
   const first = own.some((one) => one?.family === 'IPv6' && !one.internal && one.scopeid === 0) ? 6 : 4
   return addresses.toSorted((a, b) => Number(b.family === first) - Number(a.family === first))

@@ -26,7 +26,7 @@ export async function findSession(db: Database, digest: string): Promise<StoredS
 }
 
 /** Whose sessions: an operator's by its id; null: those by the secret, which are nobody's in particular. */
-export interface SessionOwner {
+export interface OperatorSessionOwner {
   readonly principalId: string | null
 }
 
@@ -36,13 +36,16 @@ export const MAX_SESSIONS = 20
 const MAX_SHOWN = 500
 
 /** Lists sessions, newest first. `of`: of that operator alone. */
-export async function listSessions(db: Database, of?: SessionOwner): Promise<readonly StoredSession[]> {
+export async function listSessions(
+  db: Database,
+  of?: OperatorSessionOwner,
+): Promise<readonly StoredSession[]> {
   const all = sessions(db).orderBy('s.created_at', 'desc').orderBy('s.id_sha256').limit(MAX_SHOWN)
   return (of === undefined ? all : all.where(isOf(of))).execute()
 }
 
 const isOf =
-  ({ principalId }: SessionOwner) =>
+  ({ principalId }: OperatorSessionOwner) =>
   (row: ExpressionBuilder<{ s: Schema['operator_sessions'] }, 's'>) =>
     principalId === null ? row('s.via', '=', 'secret') : row('s.principal_id', '=', principalId)
 
@@ -52,7 +55,10 @@ export async function sessionsNamed(db: Database, prefix: string): Promise<reado
 }
 
 /** Finds the digests of those that a new session of that operator leaves no room for: {@link MAX_SESSIONS} at most of them. */
-export async function sessionsBeyond({ kysely }: Database, owner: SessionOwner): Promise<readonly string[]> {
+export async function sessionsBeyond(
+  { kysely }: Database,
+  owner: OperatorSessionOwner,
+): Promise<readonly string[]> {
   const rows = await kysely
     .selectFrom('operator_sessions as s')
     .select('s.id_sha256')
@@ -66,7 +72,11 @@ export async function sessionsBeyond({ kysely }: Database, owner: SessionOwner):
 }
 
 /** Ends all sessions of an operator but this one and the newest others, {@link MAX_SESSIONS} together. May change no row. */
-export function endOldestSessions({ kysely }: Database, owner: SessionOwner, digest: string): Statement {
+export function endOldestSessions(
+  { kysely }: Database,
+  owner: OperatorSessionOwner,
+  digest: string,
+): Statement {
   const others = kysely
     .selectFrom('operator_sessions as s')
     .select('s.id_sha256')

@@ -14,7 +14,7 @@ export const STORED = [
 ] as const
 
 /** The columns that are read from the leaf. */
-export const MEMBERS = [
+export const LEAF_MEMBERS = [
   ...['principal_type', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt'],
   ...['detail', 'config_digest', 'version', 'prev_hash'],
 ]
@@ -25,5 +25,5 @@ const memberOf = (name: string): string => `iif(json_valid(leaf), json_extract(l
 /** The rows with all columns, as the view gives them. */
 export const ALL_COLUMNS = `select
   'main' as stream, ${STORED.join(', ')},
-  ${MEMBERS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
+  ${LEAF_MEMBERS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
 from audit_rows`

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import { ALL_COLUMNS, MEMBERS, STORED } from './columns.ts'
+import { ALL_COLUMNS, LEAF_MEMBERS, STORED } from './columns.ts'
 
 /**
  * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows` holds
@@ -37,7 +37,7 @@ export const MAKE_COPY = `create table if not exists ${COPY} (
   leaf text not null
 )`
 
-const columns = (of: string, names: readonly string[] = [...STORED, ...MEMBERS]): string =>
+const columns = (of: string, names: readonly string[] = [...STORED, ...LEAF_MEMBERS]): string =>
   names.map((name) => `${of}.${name}`).join(', ')
 
 const COPY_THE_REST = `insert into ${COPY} select ${columns('audit_log', STORED)} from audit_log
@@ -45,7 +45,7 @@ where stream = 'main' and seq > (select coalesce(max(seq), 0) from ${COPY}) orde
 
 // Every column as the view will have it. The seqs of a chain have no gap, so a copy that has all of its rows and no
 // more ends at their number.
-const COMPARE = `with copy as (select ${STORED.join(', ')}, ${MEMBERS.map((name) => `json_extract(leaf, '$.${name}') as ${name}`).join(', ')} from ${COPY})
+const COMPARE = `with copy as (select ${STORED.join(', ')}, ${LEAF_MEMBERS.map((name) => `json_extract(leaf, '$.${name}') as ${name}`).join(', ')} from ${COPY})
 select count(*) as rows,
   coalesce(sum(stream <> 'main' or (${columns('audit_log')}) is not (${columns('copy')})), 0) as other,
   (select coalesce(max(seq), 0) from ${COPY}) as last, (select coalesce(min(seq), 1) from ${COPY}) as first
