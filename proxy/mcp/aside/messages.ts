@@ -31,7 +31,7 @@ export interface ArgumentsVerdict {
 /** A tool of a list, as far as it has to be known. */
 export interface JudgedTool {
   readonly digest: string
-  /** The digest that versions before 0.8 made. */
+  /** The digest that versions before 0.7 made. */
   readonly earlierDigest: string | null
   /** Null where the digest is the known one. */
   readonly news: { readonly flags: readonly string[]; readonly changes: readonly string[] } | null

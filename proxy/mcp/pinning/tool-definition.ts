@@ -28,7 +28,7 @@ export interface JudgedTool {
   /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of the whole definition. */
   readonly digest: string
   /**
-   * The same of six members alone, which is what versions before 0.8 approved: a pin of theirs holds until one of these
+   * The same of six members alone, which is what versions before 0.7 approved: a pin of theirs holds until one of these
    * changes. Null where a member folds onto a known one, which no such pin may cover.
    */
   readonly earlierDigest: string | null
