@@ -223,7 +223,7 @@ interface McpToolTable {
   readonly state: McpToolState
   readonly pending_definition: string | null
   readonly pending_digest: string | null
-  /** Whether a digest is of the whole definition; 0: of six members, by versions before 0.7. */
+  /** 1: the digest covers the whole definition. 0: it covers six members, as versions before 0.7 made it. */
   readonly digest_is_whole: ColumnType<Flag, Flag | undefined, Flag>
   readonly pending_is_whole: ColumnType<Flag, Flag | undefined, Flag>
   /** JSON array of strings. */

@@ -89,7 +89,7 @@ export interface Arrival {
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
   readonly hangup: Hangup
-  /** What the call is allowed by, once it is. */
+  /** The authority that allows the call, once it is allowed. */
   readonly authority: CallAuthority
 }
 

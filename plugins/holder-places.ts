@@ -1,7 +1,7 @@
 interface PlaceLimits {
-  /** Of one holder. */
+  /** The places that one holder may take at once. */
   readonly own: number
-  /** Of all. */
+  /** The places that all holders together may take at once. */
   readonly all: number
 }
 

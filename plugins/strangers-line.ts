@@ -7,7 +7,7 @@ import { Refusal } from './refusal.ts'
 
 /** Questions about names that nobody has heard of, under way at once: half of the connections that read. */
 const MAX_UNDER_WAY = 4
-/** Those that wait for one of these to end. */
+/** Questions that may wait until one of these ends. */
 const MAX_WAITING = 2_048
 /** The time that one may wait. ms. */
 const MAX_WAIT_MS = 2_000

@@ -118,14 +118,14 @@ export interface Services {
   readonly upstream: Upstream
   /** The name servers, `address` or `address:port`; undefined: the machine's. */
   readonly nameServers: readonly string[] | undefined
-  /** How the names of the identity provider are looked up, whichever configuration is in force. */
+  /** The look-up of the identity provider's names, whichever configuration is in force. */
   readonly identityProviderNames: KeptNames
   /** The clients' connections, and the descriptors that they share with all else. */
   readonly descriptors: Descriptors
   /** Of sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SigningIn, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
-  /** Where providers ran other models than they were asked for, since the start of the process. */
+  /** The models that providers ran in place of those that they were asked for, since the process started. */
   readonly modelMismatches: ModelMismatches
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: Catalogue
@@ -144,7 +144,7 @@ export interface Services {
 /** The time as the machine says it, and the time that passes whatever it says. ms. */
 export type Clocks = Pick<Services, 'clock' | 'monotonic'>
 
-/** What services find outside of the process. */
+/** Facts from outside of the process that services depend on. */
 interface Surroundings {
   /** The descriptors that the process may open; null: any number. */
   readonly descriptorLimit?: number | null

@@ -284,7 +284,10 @@ type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
 const refusalOf = ({ refused, message }: RefusedWork): Error =>
   refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
 
-/** What is not said to change nobody's authority may change it. */
+/**
+ * Tells whether work may change somebody's authority: it may unless each of its statements says by `beside`
+ * that it cannot.
+ */
 const changesAuthority = ({ statements }: Work): boolean =>
   statements.some(({ beside }) => beside === undefined)
 

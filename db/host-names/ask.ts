@@ -2,7 +2,7 @@ import { lookup, Resolver } from 'node:dns/promises'
 import { HostNameError } from './host-name-error.ts'
 import { type HostAddress, machineAddresses, namesOf, reachableFirst } from './machine-names.ts'
 
-/** What a name was found to be. */
+/** The addresses of a name, and the time for which they hold. */
 export interface FoundAddresses {
   /** At least one, the one to try first before the others. */
   readonly addresses: readonly HostAddress[]
@@ -67,8 +67,9 @@ const codeOf = (error: unknown): string =>
   error instanceof Error && 'code' in error ? String(error.code) : 'EUNKNOWN'
 
 /**
- * Looks a name up that an operator has written: in the hosts file, then by {@link askNameServers} over the search list.
- * What they deny is asked of the system too, which may know more (mDNS, LDAP). Rejects as above.
+ * Looks up a name that an operator has written: in the hosts file, then with {@link askNameServers} over the
+ * search list. If these deny the name, asks the system, which may know more (mDNS, LDAP). Rejects as {@link
+ * askNameServers} does.
  */
 export async function lookUpHost(host: string, options: AskOptions): Promise<FoundAddresses> {
   const known = await machineAddresses(host)

@@ -11,11 +11,11 @@ interface KnownMcpTool {
   readonly pending_definition: string | null
   readonly pending_digest: string | null
   /**
-   * Whether `digest` is of the whole definition. False: an earlier version made it, of six members, and it holds for a
-   * definition in which others differ.
+   * True: `digest` covers the whole definition. False: an earlier version made it, over six members, and it
+   * holds for every definition that has the same six.
    */
   readonly digest_is_whole: boolean
-  /** The same of `pending_digest`. */
+  /** The same for `pending_digest`. */
   readonly pending_is_whole: boolean
   /** The reasons for an operator to look closely. */
   readonly flags: readonly string[]

@@ -25,7 +25,10 @@ export async function findSession(db: Database, digest: string): Promise<StoredS
   return sessions(db).where('s.id_sha256', '=', digest).executeTakeFirst()
 }
 
-/** Whose sessions: an operator's by its id; null: those by the secret, which are nobody's in particular. */
+/**
+ * The owner of sessions. `principalId`: an operator's id; null: the sessions by the shared secret, which
+ * belong to no operator in particular.
+ */
 export interface OperatorSessionOwner {
   readonly principalId: string | null
 }

@@ -1,6 +1,6 @@
-/** How the connection to a database server is protected. */
+/** The protection of the connection to a database server. */
 export interface DatabaseProtection {
-  /** As the URL says it, or `PGSSLMODE` where that does not; null: neither does. */
+  /** The mode that the URL names, else the mode of `PGSSLMODE`; null: neither names one. */
   readonly sslmode: string | null
   /** True: TLS, and the server's certificate is verified, by its name. False: plain text. */
   readonly encrypted: boolean
@@ -8,7 +8,10 @@ export interface DatabaseProtection {
   readonly local: boolean
 }
 
-/** What libpq knows. Each but `disable` is TLS that is verified as by `verify-full`: a weaker one would be no protection. */
+/**
+ * The modes of libpq but `disable`. Each means TLS that is verified as by `verify-full`: a weaker mode would
+ * protect nothing.
+ */
 const ENCRYPTED: readonly string[] = ['allow', 'prefer', 'require', 'verify-ca', 'verify-full']
 
 /** Parameters by which the driver, and no libpq, would verify less than `sslmode` says. */

@@ -7,7 +7,7 @@ import { type Assertion, type Statement, statementOf, timestamp } from '../state
 /** An attached CA of the kind `spiffe`, as one agent stands to it. */
 export interface SpiffeCa {
   readonly pem: string
-  /** Whether it vouches for that agent. */
+  /** True: it vouches for that agent. */
   readonly vouches: boolean
 }
 
@@ -54,11 +54,11 @@ export function trustedCasOf({ kysely }: Database, agentId: string): Promise<Tru
 
 /** The agents in service that rest on a CA. */
 export interface CaReliance {
-  /** How many it vouches for. */
+  /** The number of agents that it vouches for. */
   readonly agents: number
-  /** For how many of them no other does. */
+  /** The number of these agents for which no other CA vouches. */
   readonly alone: number
-  /** The ids of the first of those. */
+  /** The ids of the agents that rest on it alone: the first {@link MAX_NAMED}. */
   readonly named: readonly string[]
 }
 

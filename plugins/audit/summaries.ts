@@ -28,7 +28,9 @@ export interface RefusalKind {
 export interface RepeatedRefusal extends RefusalKind {
   readonly refusedBy: string
   readonly requiredCapability: string | null
-  /** What it was judged by; null where it was refused for no want of authority. */
+  /**
+   * The authority that it was judged by; null if it was refused for another reason than a lack of authority.
+   */
   readonly authority: JsonObject | null
   readonly requestId: string
   /** ms since the epoch. */

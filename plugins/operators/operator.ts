@@ -31,13 +31,16 @@ export interface BrowserSession {
   readonly expiresAt: number
 }
 
-/** What was proven beside a certificate. */
+/** The proof and the token that were verified in addition to a certificate; null: none. */
 export interface Proven {
   readonly proof: Proof | null
   readonly token: AccessToken | null
 }
 
-/** Whose session a request comes with, and whose it comes with still, while its answer is under way. */
+/**
+ * Finds the operator of a request's session: `first` as the request arrives, `again` while its answer is
+ * under way.
+ */
 export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
   readonly first: (arrival: Arrival) => Promise<Found | null>
   readonly again: (facts: Arrival & KnownOperator) => Promise<Found | null>

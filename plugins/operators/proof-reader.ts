@@ -22,7 +22,7 @@ interface Caller extends Pinned {
   readonly token: AccessToken | null
 }
 
-/** What is asked of a caller that is no operator. */
+/** The checks of a caller that is no operator. */
 type CallerQuestions = Pick<Plugin<Arrival, Caller>, 'admit' | 'still'>
 
 const AUDITS = ['admin.audit']

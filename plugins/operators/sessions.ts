@@ -170,7 +170,7 @@ export class Sessions {
   }
 }
 
-/** Of a session that no certificate has a part in: nobody is asked for proofs there. */
+/** No proof and no token: nobody is asked for them in a session that rests on no certificate. */
 const UNPROVEN: Proven = { proof: null, token: null }
 
 /**
@@ -216,14 +216,17 @@ function principalOf(stored: StoredSession): Principal | null {
 /** The methods that change nothing. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 
-/** What a session is asked beside what is stored of it, under one configuration. */
+/** The demands of one configuration on a session, in addition to what is stored of it. */
 interface SessionTerms {
   readonly rules: SessionRules
   readonly proof: Plugin<Arrival & Pinned, Proven>
 }
 
 interface SessionDoor {
-  /** Whose session it is, which page asks, and the session's token where something is changed. */
+  /**
+   * Finds the operator of the session. Checks which page asks and, if something is changed, the session's
+   * token.
+   */
   readonly changing: SessionQuestion<SignedIn>
   /** The same without the token, for pages and forms, which have it in a field. */
   readonly showing: SessionQuestion<SignedIn>

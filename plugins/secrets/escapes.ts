@@ -13,7 +13,7 @@ const DIGITS = Int8Array.from({ length: 256 }, (_, byte) => {
   const value = Number.parseInt(String.fromCharCode(byte), 16)
   return Number.isNaN(value) ? -1 : value
 })
-/** What a backslash makes of b, f, n, r and t is nothing that a secret holds. */
+/** True for the bytes b, f, n, r and t: after a backslash they stand for a character that no secret holds. */
 const BLANKS = Array.from({ length: 256 }, (_, byte) => Buffer.from('bfnrt').includes(byte))
 /** The five that every writer of HTML escapes. */
 const NAMED: ReadonlyMap<string, number> = new Map([

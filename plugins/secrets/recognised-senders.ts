@@ -7,7 +7,7 @@ const NOTED_EVERY_MS = 86_400_000
 /** The senders that are kept: those that came last. */
 const MAX_RECOGNISED = 64
 
-/** Where the senders are kept across starts. */
+/** The storage that keeps the senders across starts. */
 export interface RecognisedStore {
   /** The text of {@link RecognisedSenders}; undefined where there is none. */
   readonly read: () => Promise<string | undefined>

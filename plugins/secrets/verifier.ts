@@ -11,7 +11,7 @@ const MAX_WAITING = 4
 /** The stored hashes whose secret is remembered because it held. */
 const CACHE_MAX = 1_000
 
-/** Those who wait for a verification, one behind the other. */
+/** A queue of callers that wait for a verification, one after the other. */
 interface Line {
   end: Promise<unknown>
   waiting: number

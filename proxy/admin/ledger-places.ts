@@ -2,7 +2,7 @@ import type { Hangup } from '../../plugins/arrival.ts'
 import { HolderPlaces } from '../../plugins/holder-places.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 
-/** Who reads, and tells when it no longer waits. */
+/** A reader of the ledger: its operator, and the signal for when it no longer waits. */
 interface LedgerAsker {
   readonly actor: { readonly id: string }
   readonly hangup: Pick<Hangup, 'signal'>
@@ -17,8 +17,9 @@ const LIMITS = {
 }
 
 /**
- * Who reads the ledger now, within this process: places for each purpose, so that an operator who reads an export slowly
- * keeps nobody from verifying, nor all the others from exporting (docs/threats.md#h2).
+ * Limits how many readers of the ledger there are at once within this process, for each purpose by itself: an
+ * operator who reads an export slowly keeps nobody from verifying, nor all the others from exporting
+ * (docs/threats.md#h2).
  */
 export class LedgerPlaces {
   readonly #places = {

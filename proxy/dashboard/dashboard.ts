@@ -10,7 +10,7 @@ export interface OtherModel {
   readonly asked: string
   readonly answered: string
   readonly calls: number
-  /** Of the last of them. ms since the epoch. */
+  /** The time of the last of these calls. ms since the epoch. */
   readonly at: number
   readonly requestId: string
 }
@@ -26,7 +26,7 @@ export interface Dashboard {
   readonly proofRequired: boolean
   /** The pages that follow what is recorded. */
   readonly followers: Followers
-  /** Where providers ran other models than they were asked for, the last one first. */
+  /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
   readonly modelMismatches: () => readonly OtherModel[]
   /** What the files and the environment say. */
   readonly inForce: InForce

@@ -94,7 +94,10 @@ export function egressAgent(options: EgressOptions): Agent {
   })
 }
 
-/** What is refused beside the public internet's own addresses, by the least of it. */
+/**
+ * Addresses that are refused: `private`, all but those of the public internet; `metadata`, the same but for
+ * private ones.
+ */
 const BLOCKED = { metadata: blockedAddresses(true), private: blockedAddresses(false) }
 
 interface Opening extends EgressOptions {

@@ -11,11 +11,11 @@ import {
  * look-ups.
  */
 const OWN = 96
-/** Of a listener of administration alone, which the runtime's clients cannot take. */
+/** Connections of a listener of administration alone, which the runtime's clients cannot take. */
 const OF_ADMINISTRATION = 16
 /** Fewer connections no gateway has, whatever its limit. */
 const MIN_CONNECTIONS = 16
-/** Of the calls, the part that may be beside others on one connection. */
+/** Calls that may run alongside others on one connection (pipelining), as a share of all connections. */
 const BESIDE = 1 / 4
 
 /** Reads how many descriptors this process may open (getrlimit(2), RLIMIT_NOFILE). Null: not known, or without limit. */
@@ -45,7 +45,7 @@ export function openDescriptors(limit: number | null): number | null {
 /** The connections that may be open at once. */
 export interface ConnectionShares {
   readonly runtime: ConnectionLimits
-  /** Of a listener of administration alone. */
+  /** Connections of a listener of administration alone. */
   readonly admin: ConnectionLimits
 }
 
@@ -86,7 +86,7 @@ export class Descriptors {
     }
   }
 
-  /** Those that are open now; null: not known. */
+  /** The number of descriptors that are open now; null: not known. */
   get open(): number | null {
     return openDescriptors(this.limit)
   }
@@ -112,7 +112,7 @@ export class Descriptors {
     return this.mostConnections < FEW
   }
 
-  /** What the start says of them. */
+  /** The numbers of descriptors and connections that the start logs. */
   get said(): { readonly descriptors: number | 'unlimited'; readonly connections: number | 'unlimited' } {
     const { limit } = this
     return limit === null

@@ -101,7 +101,7 @@ const MAX_WAITING = 64
 
 type BesideLimit = Pick<ConnectionLimit, 'takeBeside' | 'leaveBeside'>
 
-/** What the connections of a listener share. */
+/** State that the connections of a listener share. */
 interface ListenerLines {
   readonly handle: RequestListener
   /** The connections on which requests wait. */

@@ -26,7 +26,7 @@ export interface Streamed {
   readonly brokenOff?: () => string
 }
 
-/** What may go on of an answer that comes in chunks. Must not throw. */
+/** Decides which bytes of an answer that comes in chunks may go on. Must not throw. */
 export interface AnswerScreen {
   /** Returns the bytes that may be written by now; null: the answer is to be broken off. */
   readonly take: (chunk: Buffer) => Buffer | null

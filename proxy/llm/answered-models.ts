@@ -10,7 +10,7 @@ export interface ModelMismatch {
   readonly asked: string
   readonly answered: string
   readonly calls: number
-  /** Of the last of them. ms since the epoch. */
+  /** The time of the last of these calls. ms since the epoch. */
   readonly at: number
   readonly requestId: string
 }
@@ -77,7 +77,7 @@ const plainName = (name: string): string =>
     .replace(/^(?:[a-z]{2,6}\.)?(?:ai21|amazon|anthropic|cohere|deepseek|meta|mistral|openai|qwen)\./, '')
     .replace(/(?:-v\d+)?:(?:\d+|free|nitro|floor|latest)$/, '')
 
-/** What a name ends with that stands for its newest snapshot: `-latest`, and `-0` of Anthropic. */
+/** The end of a name that stands for its newest snapshot: `-latest`, and `-0` of Anthropic. */
 const ROLLING = /-(?:latest|0)$/
-/** What the name of a snapshot ends with: `-2026-01-01`, `-20260101`, `-0613`, `-002`, `-05-20`. */
+/** The end of the name of a snapshot: `-2026-01-01`, `-20260101`, `-0613`, `-002`, `-05-20`. */
 const SNAPSHOT = /-(?:\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{8}|\d{6}|\d{3,4})(?:-v\d+)?$/

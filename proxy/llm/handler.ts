@@ -57,14 +57,14 @@ interface Answered {
   readonly failed: readonly Attempt[]
 }
 
-/** What outlives a configuration. */
+/** Services that outlive a configuration. */
 export interface LlmServices {
   readonly upstream: Upstream
   readonly idempotencyKeys: IdempotencyKeys
   readonly modelMismatches: Pick<ModelMismatches, 'note'>
 }
 
-/** What all calls of a configuration need. */
+/** Services and secrets that all calls of a configuration need. */
 interface Means extends LlmServices {
   readonly secrets: SecretTraces
 }

@@ -18,7 +18,7 @@ interface Opening {
   /** Reads the secret of a resource by its reference. */
   readonly upstreamSecret: (reference: string) => Promise<string>
   readonly allowPrivate: boolean
-  /** How servers' names are looked up. Default: apart from all others. */
+  /** The look-up of servers' names. Default: one apart from all others. */
   readonly resolve?: Resolve
   /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer

@@ -25,7 +25,7 @@ export interface SigningIn {
   readonly key: Buffer
   /** Counts the codes that the provider would not take, by transaction. */
   readonly wrongCodes: Throttle
-  /** Whose codes are redeemed next. */
+  /** The line in which codes wait to be redeemed. */
   readonly exchanges: FairLine
   /** Counts the sessions that begin, by operator. */
   readonly signIns: Quota

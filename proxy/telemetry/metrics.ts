@@ -53,7 +53,9 @@ interface Ask {
   readonly reachable: () => Promise<boolean>
   /** Whether it is told what other gateways change. */
   readonly listening: () => boolean
-  /** What the process may open, and has open. Null: not known. */
+  /**
+   * The descriptors that the process may open and has open, and its clients' connections. Null: not known.
+   */
   readonly descriptors: {
     readonly limit: number | null
     readonly open: number | null
@@ -250,7 +252,10 @@ function gauge(
   registry.registerMetric(made)
 }
 
-/** What is not known, or without a limit, has no sample. */
+/**
+ * Adds the gauges of descriptors and connections. A number that is not known, or without a limit, has no
+ * sample.
+ */
 function descriptorGauges(registry: Registry, ask: Ask['descriptors']): void {
   const known = (value: number | null): number => {
     if (value === null || value === Infinity) throw new Error('there is no such number')

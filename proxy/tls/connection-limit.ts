@@ -14,7 +14,10 @@ export interface ConnectionLimits {
   readonly mostBeside: number
 }
 
-/** How a connection fared that came when all places were taken: another one ended for it, or it did. */
+/**
+ * The fate of a connection that came when all places were taken: `idle_ended`, another one was ended for it;
+ * `refused`, it was ended itself.
+ */
 export type ConnectionOutcome = 'idle_ended' | 'refused'
 
 export const UNLIMITED: ConnectionLimits = { most: Infinity, mostBeside: Infinity }

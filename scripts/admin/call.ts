@@ -15,7 +15,7 @@ export interface Answer {
 export type Sink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
 
 export interface CallOptions {
-  /** Where the body of a 200 goes, which is null in the answer then. */
+  /** The sink of the body of a 200; `body` in the answer is then null. */
   readonly into?: Sink
   /** The `etag` of the object as it was looked at: one that has changed since is left as it is, and answered 412. */
   readonly ifMatch?: string | undefined

@@ -44,7 +44,7 @@ export const approve = subcommandOf({
   },
 })
 
-/** What waits for an approval. */
+/** A text that waits for an approval. */
 interface WaitingText {
   /** Below that of the resource. */
   readonly path: string

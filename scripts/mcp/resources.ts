@@ -44,10 +44,10 @@ export interface ShownResource {
 
 /** An MCP server as the admin API shows it alone. */
 export interface WholeResource extends ShownResource {
-  /** What the server says of itself, as approved; null where it was never read. */
+  /** The server's words about itself, as approved; null if they were never read. */
   readonly server: object | null
   readonly server_flags: readonly string[]
-  /** What waits for approval of it, where something does, and how that differs. */
+  /** The words that wait for approval, if any do, and how they differ. */
   readonly pending_server?: object
   readonly server_changes?: readonly string[]
   readonly tools: readonly WholeTool[]

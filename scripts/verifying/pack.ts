@@ -80,7 +80,7 @@ export async function openPack(path: string): Promise<Pack> {
   }
 }
 
-/** Whether a file is never held whole, or is a tile, of which few are. */
+/** Tells whether a file is never held whole, or is a tile, of which only a few are. */
 const isReadInPieces = (name: string): boolean =>
   name === 'rows.ndjson' || name.startsWith('tiles/') || TABLES.includes(name)
 

@@ -21,7 +21,7 @@ const AT_ONCE = 24
 const ROUNDS = 25
 const REVOKED = 'authority_revoked'
 
-/** What undici tells of a request whose head it writes. */
+/** The message that undici publishes as it writes the head of a request. */
 interface Sent {
   readonly headers: string
   readonly request: { readonly body: Buffer | null }
@@ -56,11 +56,11 @@ async function connected(gateway: TestGateway, bot: Identity) {
 interface Rounds {
   readonly gateway: TestGateway
   readonly bot: Identity
-  /** What it must hold for its calls. */
+  /** The capability that the agent must hold for its calls. */
   readonly holds: string
   readonly path: string
   readonly asked: { readonly headers?: Record<string, string>; readonly body: unknown }
-  /** What leaves for it. Not what only takes a call back. */
+  /** Recognises a request that leaves for such a call. One that only takes a call back is none. */
   readonly leavesAs: (departure: Departure) => boolean
   readonly reasonIn: (json: Json) => unknown
 }

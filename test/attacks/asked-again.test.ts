@@ -37,7 +37,7 @@ interface Revocation {
   /** Done once for all, and undone afterwards. */
   readonly all?: (stage: RevocationStage) => Promise<unknown>
   readonly undo?: (stage: RevocationStage) => Promise<unknown>
-  /** Those whom it can concern, and some whom it does not. Absent: all. */
+  /** The ways in that it can concern, and some that it does not. Absent: all. */
   readonly ways?: RegExp
   /** True for a way in whose calls go on though it opens nothing anew: its proof or token has become too old. */
   readonly ages?: boolean

@@ -10,10 +10,10 @@ import { climbStage } from '../support/climbs/stage.ts'
 // A certificate is tried for each that was got hold of.
 t.setTimeout(300_000)
 
-/** Those that another form of the same route serves, and those that pages alone make. */
+/** Operations that another form of the same route serves, and those that pages alone make. */
 const OF_ANOTHER_ROUTE = /InForm$|WithProgress$|^getAuditHead$/
 
-/** Those that nobody can succeed with here, and why. */
+/** Operations that nobody can succeed with here, and why. */
 const NEVER: Readonly<Record<string, string>> = {
   confirmProposal: 'nothing waits',
   declineProposal: 'nothing waits',

@@ -5,7 +5,7 @@ import t from 'tap'
 import { ANOTHER_USER, mayBeOthers } from '../support/another-user.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** Of this run alone: threads are counted by user. */
+/** A user of this run alone: threads are counted by user. */
 const USER = ANOTHER_USER + 1 + (process.pid % 5_000)
 /** The threads that a user may have: Node's own, and some for what is tried here. */
 const MOST_THREADS = 24

@@ -10,7 +10,7 @@ const HIDING = '\u202e\u200b\u2066\ufeff\u00ad\u3164\u{e0041}'
 const NAME = `gpt${HIDING}4`
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 
-/** What people read of a page: its text, and the attributes that a browser shows. */
+/** Extracts what people read of a page: its text, and the attributes that a browser shows. */
 const readOf = (page: string): string =>
   page
     .replaceAll(/<textarea[^>]*>[^<]*/g, '')

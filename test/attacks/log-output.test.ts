@@ -15,7 +15,7 @@ import { testUpstream } from '../support/upstream.ts'
 
 const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
 const CHAT_PATH = '/v1/chat/completions'
-/** What an orderly end may take beside the calls under way, on a machine that is busy. ms. */
+/** The time that an orderly end may take on a busy machine, in addition to the calls under way. ms. */
 const END_MS = 20_000
 
 interface Started {

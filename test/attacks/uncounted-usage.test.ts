@@ -14,7 +14,9 @@ function read({ usage }: Dialect, type: string, answer: string, size: number): U
   return tap.usage()
 }
 
-/** What a caller sends so that it comes back in the answer, as tools, instructions and metadata do. */
+/**
+ * Members that a caller sends so that they come back in the answer, as tools, instructions and metadata do.
+ */
 const ECHOED: Readonly<Record<string, unknown>> = {
   'nothing yet, in the schema of a tool': { tools: [{ parameters: { usage: null } }] },
   'nothing yet, written with a blank': { tools: [{ parameters: { usage: [null], x: '"usage":null' } }] },

@@ -217,7 +217,10 @@ function trustedCasBehind(
   return known ? known.trustedCas : spiffeId === undefined ? new Set() : null
 }
 
-/** What else enrolls: by a certificate, which no CA vouches for behind that. */
+/**
+ * Actions besides `enrolled_spiffe` that enroll a principal: by a certificate of its own, so that no CA
+ * vouches for it afterwards.
+ */
 const ENROLLMENTS: ReadonlySet<string> = new Set(['created', 'enrolled_byoca'])
 
 type Numbered = PrincipalState | ResourceState

@@ -6,7 +6,7 @@ import { instant } from '../shapes.ts'
 /** The time before its end from which on a certificate is renewed. ms. */
 const SOON_MS = 30 * 86_400_000
 const MOST = 50
-/** Those that are read at once. */
+/** Certificates that are read from the database at once. */
 const PAGE = 200
 
 /** Whether a certificate ends within 30 days, or has ended. `end`: RFC 3339; null where there is none. */

@@ -5,13 +5,13 @@ import { Refusal } from '../../../plugins/refusal.ts'
 const LIMITS = { own: 2, all: 4 }
 
 /**
- * What recorded calls are read for. Each has places of its own, so that whoever may only look takes none from those who
- * change something: `change` is the rehearsal that a change makes before it is made, `rehearsal` one that was asked
- * for, `usage` what `admin.read` suffices for.
+ * A purpose of reading recorded calls: `change` is the rehearsal that a change makes before it is made,
+ * `rehearsal` is one that was asked for, `usage` is a reading for which `admin.read` suffices. Each purpose
+ * has places of its own, so that operators who may only look take none from those who change something.
  */
 export type RehearsalPurpose = 'change' | 'rehearsal' | 'usage'
 
-/** Who reads recorded calls now, within this process. */
+/** Limits how many readers of recorded calls there are at once within this process. */
 export class RehearsalPlaces {
   readonly #places: Readonly<Record<RehearsalPurpose, HolderPlaces>> = {
     change: new HolderPlaces(LIMITS),

@@ -78,7 +78,7 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
   return [...cards, ...more]
 }
 
-/** Where to read the texts that an approval names by their digest alone. */
+/** Links to the texts that an approval names by their digest alone. */
 function readServer({ params }: Readonly<Record<string, unknown>>): Html {
   const id = isObject(params) ? params.resource_id : undefined
   return typeof id === 'string'

@@ -83,14 +83,14 @@ export const toolPage: Page = async ({ context }, facts) => {
   }
 }
 
-/** What waits for a reader, beside what was approved. */
+/** A text that waits for a reader, and the text that was approved. */
 interface WaitingText {
   readonly title: Html
   readonly changes: readonly string[] | undefined
   readonly flags: readonly string[]
   readonly before: unknown
   readonly now: unknown
-  /** Where it is approved, by this digest. */
+  /** The path of the form that approves it, by this digest. */
   readonly action: string
   readonly digest: string | null
 }
@@ -132,7 +132,7 @@ interface Introduced {
   readonly server_flags: readonly string[]
 }
 
-/** What the server says of itself now, where that is not what was approved. */
+/** Shows what the server says of itself now, if that is not what was approved. */
 const introductionWaits = (resource: Introduced, page: PageFacts, facts: Parameters<Page>[1]): Html =>
   when(resource.pending_server_digest !== null, () =>
     waits(
@@ -156,7 +156,7 @@ function introductionIn(server: Introduced['server']): unknown {
   return { serverInfo, instructions }
 }
 
-/** What waits, beside what was approved; what hides from readers is written out. */
+/** Shows a text that waits next to the approved text. Characters that hide from readers are written out. */
 function waits(text: WaitingText, { ifMatch }: PageFacts, facts: Parameters<Page>[1]): Html {
   const [before, now] = [textOf(text.before), textOf(text.now)]
   return html`<section class="card needs-you"><h2>${text.title}</h2>

@@ -32,9 +32,9 @@ type Answered = (answer: UpstreamAnswer) => void
 type Failed = (error: Error) => void
 
 interface UpstreamOptions {
-  /** Of an answer, while something of it comes. Default: an hour. ms. */
+  /** The time that an answer may take while something of it comes. ms. Default: an hour. */
   readonly maxDurationMs?: number
-  /** How providers' names are looked up. Default: apart from all others. */
+  /** The look-up of providers' names. Default: one apart from all others. */
   readonly names?: Pick<KeptNames, 'lookup'>
 }
 

@@ -61,7 +61,7 @@ export interface FixedHeaders {
   readonly names: ReadonlySet<string>
   /** True: the caller's own credentials go with them. */
   readonly passthrough: boolean
-  /** Those of the secrets among them, which no answer may quote. */
+  /** Traces of the secrets among these headers, which no answer may quote. */
   readonly traces: SecretTraces
 }
 

@@ -75,7 +75,7 @@ export type McpTarget =
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
   | Readonly<{ kind: 'answer'; request: ServerRequest | FarRequest; id: string; resource: McpResource }>
 
-/** What the operators' file says of tools. */
+/** Rules for tools in the operators' file. */
 export interface McpRules {
   /** True: the built-in tool exists. */
   readonly httpGet: boolean

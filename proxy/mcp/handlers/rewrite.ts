@@ -200,7 +200,7 @@ interface Shaping {
   /** The eras of the caller and of the upstream. */
   readonly caller: Era
   readonly upstream: Era
-  /** Of the result, before those of its era. */
+  /** Edits of the result, before those of its era. */
   readonly edits?: Edits
   /** Binds a state to the caller that it is given to. */
   readonly seal: (state: string) => string

@@ -22,7 +22,7 @@ export interface FetchRequest {
   readonly allowed: AllowedHosts
   /** Ends the fetch at whatever stage it is. */
   readonly signal: AbortSignal
-  /** What it is fetched by: asked again before each request leaves. */
+  /** The authority of the fetch: asked again before each request leaves. */
   readonly authority: CallAuthority
 }
 

@@ -5,7 +5,7 @@ import { cut, hiddenIn, placeOf } from '../../visible.ts'
 import { IMPLEMENTATION_MEMBERS, knownMembers } from '../protocol/known-members.ts'
 import { toolChanges } from './tool-changes.ts'
 
-/** What a server says of itself at a handshake, before any tool is listed: what it is, and how to use it. */
+/** A server's own words at a handshake, before any tool is listed: its identity, and how to use it. */
 export interface ServerIntroduction {
   readonly serverInfo?: JsonObject
   readonly instructions?: string
@@ -83,13 +83,13 @@ function textsIn(value: unknown, path: Path): readonly (readonly [Path, string])
   return Object.entries(value).flatMap(([name, inner]) => textsIn(inner, [...path, name]))
 }
 
-/** What a reading makes of an introduction. */
+/** The outcome of reading an introduction. */
 export interface IntroductionPlan {
   /** Facts to be stored. */
   readonly facts: JsonObject
   /** The digests that a row of the ledger says, since it has changed; null: it has not. */
   readonly change: JsonObject | null
-  /** How the one that waits differs, where it is another one than before. */
+  /** The differences of the introduction that waits, if it is another one than before; else empty. */
   readonly changes: readonly string[]
 }
 

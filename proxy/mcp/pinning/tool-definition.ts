@@ -129,10 +129,13 @@ const definitionDigest = (definition: Members): string =>
 const only = (value: Members, names: readonly string[]): Members =>
   Object.fromEntries(names.flatMap((name) => (Object.hasOwn(value, name) ? [[name, value[name]]] : [])))
 
-/** What begins the flag of a member that folds onto a known one. */
+/** The beginning of the flag of a member that folds onto a known one. */
 const FOLDED = 'folded_member:'
 
-/** Whether a definition has members that another reader takes for known ones: no reading approves such a one. */
+/**
+ * Tells whether a definition has members that another reader takes for known ones. No reading approves such a
+ * definition.
+ */
 export const isFolded = ({ flags }: Pick<ToolNews, 'flags'>): boolean =>
   flags.some((flag) => flag.startsWith(FOLDED))
 

@@ -19,7 +19,7 @@ const TOOL_ANNOTATIONS: KnownMembers = {
 }
 const ANNOTATIONS: KnownMembers = { audience: null, priority: null, lastModified: null }
 
-/** What every item of a list may have. */
+/** The members that every item of a list may have. */
 const ITEM: KnownMembers = { name: null, title: null, description: null, icons: ICON, _meta: null }
 
 /** The members of `Tool` in every revision up to 2026-07-28. */

@@ -71,7 +71,7 @@ const GIVEN_RESULT = open({
 
 const params = (members: Listed): ObjectMembers => listed({ _meta: META_MEMBERS, ...members })
 
-/** What a caller answers to what a modern server asked in its result (MCP 2026-07-28, mrtr). */
+/** The caller's answer to what a modern server asked for in its result (MCP 2026-07-28, mrtr). */
 const RETRY: Listed = { inputResponses: map(GIVEN_RESULT), requestState: null }
 const PAGED = params({ cursor: null })
 const NOTHING = params({})

@@ -51,9 +51,11 @@ export interface McpMessage {
   readonly method: string
   /** As the caller wrote it, JSON text. Null for a notification. */
   readonly id: string | null
-  /** Those that the method has; empty where there are none. */
+  /** The parameters that the method has; empty if there are none. */
   readonly params: Members
-  /** The changes that make the caller's text of the parameters those: empty for nearly every message. */
+  /**
+   * The changes that turn the caller's text of the parameters into `params`: empty for nearly every message.
+   */
   readonly edits: Edits
   /** `params._meta`, or empty. */
   readonly meta: Members

@@ -14,7 +14,7 @@ export const hasDotSegment = (text: string): boolean =>
 
 const ESCAPE = /%(.{0,2})/g
 const UPPER_HEX = /^[\dA-F]{2}$/
-/** What need not be escaped (RFC 3986 §2.3), and NUL, where a text of C ends. */
+/** Characters that need no escape (RFC 3986 §2.3), and NUL, at which a text of C ends. */
 const UNFIT_ESCAPED = /[\w.~\0-]/
 
 /**

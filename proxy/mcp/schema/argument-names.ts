@@ -5,11 +5,11 @@ import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
 /** The names that a schema gives to what stands at one place of the arguments, and what it says of the rest. */
 interface NamedPlace {
-  /** Of properties. */
+  /** The names of properties. */
   readonly names: ExactNames
   /** The schemas of each: several may hold for one value. */
   readonly properties: ReadonlyMap<string, readonly SchemaNode[]>
-  /** Of members that no property names, and of items. */
+  /** The schemas of members that no property names; `items`: those of the items of a list. */
   readonly others: readonly SchemaNode[]
   readonly items: readonly SchemaNode[]
   /** Places below this one that were looked at, by the schemas that hold there. */
@@ -25,7 +25,7 @@ interface MistakenName {
 const OF_ITEMS = ['items', 'prefixItems', 'additionalItems', 'contains', 'unevaluatedItems']
 const OF_OTHERS = ['additionalProperties', 'unevaluatedProperties']
 
-/** What a name, and a schema at a place that is new, cost of a check's budget. */
+/** Steps of a check's budget that a name costs, and a schema at a place that is new. */
 const NAME_STEPS = 10
 const SCHEMA_STEPS = 20
 /** Places of one schema that are remembered. One without recursion has fewer. */

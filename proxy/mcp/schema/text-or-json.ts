@@ -2,7 +2,7 @@ import { isObject } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
-/** What the text of an argument may be read as. */
+/** A kind of JSON value that the text of an argument may be read as. */
 type JsonKind = 'null' | 'array' | 'object'
 
 const KINDS: readonly JsonKind[] = ['null', 'array', 'object']
@@ -89,7 +89,7 @@ function kindOfText(text: string): JsonKind | null {
   return isList ? 'array' : 'object'
 }
 
-/** What the schemas of one document take, by their types alone. */
+/** Tells what the schemas of one document take, by their types alone. */
 class SchemaTakers {
   readonly #tree: SchemaTree
   readonly #known = new Map<SchemaNode, Map<string, boolean>>()

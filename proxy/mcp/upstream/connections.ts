@@ -22,7 +22,7 @@ export interface UpstreamCredentials {
   readonly headers: Readonly<Record<string, string>>
   /** PEM, for `mtls` only. */
   readonly tls: { readonly cert: string; readonly key: string } | null
-  /** Those of the secret. None for `mtls`: a private key is never sent, so none can come back. */
+  /** Traces of the secret. None for `mtls`: a private key is never sent, so none can come back. */
   readonly traces: SecretTraces
 }
 

@@ -28,7 +28,7 @@ export interface Outgoing {
   readonly totalMs: number
   /** The request is destroyed at once when nobody waits for it any more, at whatever stage it is. */
   readonly hangup: Hangup
-  /** What it is sent by: it stands when the request leaves, or nothing does. */
+  /** The authority of the request: it is sent only if this authority stands as it leaves. */
   readonly authority: CallAuthority
 }
 

@@ -77,7 +77,10 @@ const textsOf = (value: unknown): readonly string[] =>
 
 const MAX_NAME = 64
 const UNSAFE = /[^a-zA-Z0-9._-]/g
-/** What a name loses nothing of: its first hyphen is the `@`, and no other address has the same. */
+/**
+ * An address that its name keeps whole: the first hyphen of the name is the `@`, so no other address makes
+ * the same name.
+ */
 const ADDRESS = /^([a-zA-Z0-9][a-zA-Z0-9._]*)@((?:[a-zA-Z0-9-]+\.)+[a-zA-Z0-9-]+)$/
 /** The digits of the digest that keeps the names of two persons apart. */
 const DIGEST_DIGITS = 16

@@ -11,7 +11,7 @@ const { program, missing } = await built('mcpserver')
 const call = (params: string): string => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`
 const HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 
-/** What a call of `read_file` with `/ok` says, and what a server on the Go SDK 1.2.0 runs. */
+/** The parameters of calls of `read_file` with `/ok`, and what a server on the Go SDK 1.2.0 runs for them. */
 const SPELLINGS: readonly (readonly [params: string, ran: Json])[] = [
   ['{"name":"NAME","Name":"delete_file","arguments":{"path":"/ok"}}', { tool: 'delete_file', path: '/ok' }],
   [

@@ -6,7 +6,10 @@ const SECRET = 'sk-proj-a/b+c=d&e<f>"g\'==0123456789'
 const TRACES = tracesOf([SECRET])
 const MIB = 1024 * 1024
 
-/** What passes of a text that comes in pieces of so many bytes; null: it was broken off. */
+/**
+ * Screens a text that comes in pieces of `size` bytes. Returns what passed. `whole`: false if it was broken
+ * off.
+ */
 function screened(text: string, size: number): { passed: string; whole: boolean } {
   const screen = new SecretScreen(TRACES)
   const bytes = Buffer.from(text)

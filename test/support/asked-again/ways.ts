@@ -11,10 +11,10 @@ export interface Entered {
   readonly kind: 'agent' | 'operator'
   /** Null: nobody in particular, by the secret. */
   readonly id: string | null
-  /** Whether it has a browser's session. */
+  /** True: it has a browser's session. */
   readonly session: boolean
   readonly call: (method: string, path: string, body?: unknown) => Promise<Answered>
-  /** Whether it would be let in anew; absent: each call enters anew. */
+  /** Tells whether it would be let in again; absent: each call enters again. */
   readonly enters?: () => Promise<boolean>
   /** The claims of the identity provider for it; absent: it has none there. */
   readonly subject?: string
@@ -37,7 +37,7 @@ interface Credentials {
 
 const ACCEPT = { accept: 'application/json, text/event-stream' }
 
-/** What asks on one connection, as a client does: a handshake for each call would take most of the time. */
+/** Calls on one connection, as a client does: a handshake for each call would take most of the time. */
 function connected(gateway: TestGateway, who: Identity | null): Pick<TestGateway, 'call'> {
   const agent = agentOf(gateway.ca, who, true)
   return { call: (_, method, path, asked) => gateway.call(who, method, path, { agent, ...asked }) }
@@ -153,7 +153,7 @@ const bySecret: Way = async ({ gateway }) => {
   }
 }
 
-/** What a browser with this cookie asks for: changes go with the session's token. */
+/** Calls as a browser with this cookie does: changes go with the session's token. */
 function browsing(own: TestGateway, who: Identity | null, cookie: string): Entered['call'] {
   const gateway = connected(own, who)
   let csrf = ''

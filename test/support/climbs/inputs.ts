@@ -15,8 +15,8 @@ const fresh = (): string => {
 }
 
 /**
- * What a holder would ask of an operation to become somebody else, or to reach more: each a whole request. Null: nobody
- * has said it yet of an operation of this name.
+ * Makes the requests by which a holder would use an operation to become somebody else, or to reach more: each
+ * a whole request. Null: nobody has written any yet for an operation of this name.
  */
 export async function climbs(name: string, climbing: Climbing): Promise<readonly Tried[] | null> {
   const [, verb = name, noun] = /^([a-z]+)(Agent|User|Workload|Operator)(?=$|s$|[A-Z])/.exec(name) ?? []
@@ -28,7 +28,7 @@ export async function climbs(name: string, climbing: Climbing): Promise<readonly
 
 type Making<A extends readonly unknown[]> = (...args: A) => readonly Tried[] | Promise<readonly Tried[]>
 
-/** Those on principals of each kind, by their names without the kind. */
+/** Operations on principals of each kind, by their names without the kind. */
 const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: Noun]>>> = {
   get: onVictim(),
   lists: () => [{}],

@@ -6,7 +6,7 @@ import { type RawMcp, rawMcp } from '../mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, type Stage, tool } from '../mcp/stage.ts'
 import { onTheMachine, operatorOnTheMachine } from '../operators.ts'
 
-/** What one kind of principal is called in paths and bodies. */
+/** The names of each kind of principal in paths and bodies. */
 export const PLURALS = {
   Agent: ['agents', 'agent_name'],
   User: ['users', 'user_name'],
@@ -45,7 +45,7 @@ export interface Holder {
   readonly pay: string
   readonly evilDigest: string
   readonly ask: (route: Route, tried: Tried) => Promise<Answered>
-  /** What it can do now that it could not before. */
+  /** Lists what it can do now that it could not before. */
   readonly reached: () => Promise<readonly string[]>
 }
 

@@ -71,7 +71,7 @@ type Loose = Readonly<Record<string, unknown>>
 export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptions =>
   llmOptions.parse({ providers, ...more })
 
-/** What a handler needs that outlives its configuration. */
+/** The services of a handler, which outlive its configuration. */
 export const servicesWith = (upstream: Upstream): LlmServices => ({
   upstream,
   idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),

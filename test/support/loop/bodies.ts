@@ -48,7 +48,10 @@ const nearLimit = (bytes: number): Readonly<Record<string, string>> => ({
   backslashes: `"${'\\\\'.repeat(bytes / 2)}"`,
 })
 
-/** Of who holds nothing: an LLM call is refused before it is read, an MCP message is read first. */
+/**
+ * Requests of an agent that holds nothing: an LLM call is refused before it is read, an MCP message is read
+ * first.
+ */
 const ofNobodysAgent: readonly Item[] = [
   ...Object.entries(nearLimit(31 * MIB)).map(
     ([name, value]): Item => ({

@@ -5,7 +5,10 @@ import { trustDomain } from '../../../support/foreign.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { as, ownerOnTheMachine } from '../../../support/operators.ts'
 
-/** What two people can never be asked for, and why: each is a sentence of docs/operators.md#two-people. */
+/**
+ * Reasons why two people are never asked, with the capability that such an operation demands: each is a
+ * sentence of docs/operators.md#two-people.
+ */
 const OF_NO_KIND: Readonly<Record<string, RegExp>> = {
   'it gives nobody more than the holder of admin.enroll can take': /^admin\.enroll$/,
   'it ends a session, or is about a proposal': /^admin\.read$/,
