@@ -14,6 +14,8 @@ export interface JsonBody {
   readonly json: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value in `body`. */
   readonly spans: Scan['spans']
+  /** The objects in `json` that have more than 1,000 members. */
+  readonly wide: Scan['wide']
   /** The commitment to a long body, which takes too long to be made at once. Absent: of any other. */
   readonly bodySha256?: string
 }
@@ -43,10 +45,10 @@ export function jsonBody({
   judged,
 }: Options): Plugin<Needs, JsonBody> {
   const objectOf = (body: Buffer, scan: Scan): JsonBody => {
-    const { value, spans } = scan
+    const { value, spans, wide } = scan
     if (judged) judge(scan, judged)
     if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-    return { body, json: value, spans }
+    return { body, json: value, spans, wide }
   }
   /** Reads a body that takes too long to be read at once, and commits to it. */
   const inSlices = async (body: Buffer, { hangup, commitments }: Needs): Promise<JsonBody> => {
@@ -61,7 +63,7 @@ export function jsonBody({
     admit(arrival) {
       checkHeaders(arrival.headers)
       const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
-        if (empty && body.length === 0) return { body, json: {}, spans: new Map() }
+        if (empty && body.length === 0) return { body, json: {}, spans: new Map(), wide: NONE }
         if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
         return body.length > AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body))
       }
@@ -146,6 +148,8 @@ function judge({ spans }: Scan, judged: JudgedNames): void {
     throw refused(`The body has a member ${name}, which some readers take for ${mistaken}. Leave it out.`)
   }
 }
+
+const NONE: ReadonlySet<object> = new Set()
 
 /** The digest is made in pieces of so many bytes. */
 const PIECE = 262_144

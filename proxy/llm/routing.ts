@@ -1,7 +1,6 @@
 import { isObject } from '../../db/json.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
 import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
-import type { Span } from '../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { visible } from '../visible.ts'
@@ -68,7 +67,7 @@ const malformed = (message: string): Refusal => new Refusal('body_invalid', { me
 export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 
 /** Returns the member of a body that may not go to a provider, or null. */
-type MemberRefused = (body: Pick<JsonBody, 'json' | 'spans'>) => string | null
+type MemberRefused = (body: Pick<JsonBody, 'json' | 'wide'>) => string | null
 
 /**
  * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
@@ -79,10 +78,10 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
   const rules = new Map(options.providers.map((provider) => [provider, ruleOf(provider)]))
   return {
     name: 'llm_members',
-    admit: ({ json, spans, target: { model, dialect } }) => {
+    admit: ({ json, wide, target: { model, dialect } }) => {
       for (const provider of find(model)) {
         if (provider.dialect !== dialect) continue
-        const member = rules.get(provider)?.({ json, spans }) ?? null
+        const member = rules.get(provider)?.({ json, wide }) ?? null
         if (member !== null) throw refused(member, provider)
       }
       return {}
@@ -99,11 +98,11 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
   const allows = new Set(allowed.map(looseName))
   const isRefused = (path: string): boolean =>
     path.length > MAX_NAME_LENGTH || (isRouting(path) && !allows.has(looseName(path)))
-  return ({ json, spans }) => {
+  return ({ json, wide }) => {
     for (const [name, value] of Object.entries(json)) {
       if (isRefused(name)) return name
       if (!isObject(value) || !holders.has(looseName(name))) continue
-      if (lengthOf(spans.get(name)) > MAX_HOLDER_BYTES) return name
+      if (wide.has(value)) return name
       for (const inner of Object.keys(value)) {
         if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
       }
@@ -111,8 +110,6 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
     return null
   }
 }
-
-const lengthOf = (span: Span | undefined): number => (span ? span.end - span.start : 0)
 
 /** Compiles names, some with a star at their end, to a test of names in whatever spelling. */
 function matcher(names: readonly string[]): (name: string) => boolean {
@@ -127,12 +124,6 @@ function matcher(names: readonly string[]): (name: string) => boolean {
 const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, '')
 
 const SEPARATORS = /[_-]/g
-
-/**
- * The longest member whose own members are looked at. Bytes. To name those of a longer one would hold up the loop;
- * vendors take `metadata` of 16 pairs, some 10 KB.
- */
-const MAX_HOLDER_BYTES = 65_536
 
 /** The longest name that goes to a provider. Characters. No vendor has one of more than 64, and each costs its length. */
 const MAX_NAME_LENGTH = 256

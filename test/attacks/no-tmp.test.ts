@@ -15,9 +15,12 @@ const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
 const WITHOUT_TMP =
   'for each in /tmp /var/tmp; do mount -t tmpfs -o ro tmpfs $each; done; cd /tmp; exec "$0" "$@"'
 
+/** Hiding those directories would hide a checkout that lies in one. */
+const isHidden = /^\/(?:var\/)?tmp\//.test(MAIN) && 'the checkout lies in a directory for temporary files'
+
 await t.test(
   'H16: a gateway writes nothing outside its data directory: without a /tmp it starts, serves, tells and ends',
-  { skip: withoutTmpfs() },
+  { skip: withoutTmpfs() || isHidden },
   async (t) => {
     const upstream = await testUpstream(t)
     const directory = t.testdir()

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Commitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
@@ -217,7 +217,7 @@ export function shapedResult(
   { method, caller, upstream, edits: given = NO_EDITS, seal }: Shaping,
 ): Buffer {
   const { value } = result
-  checkNames(value, RESULT_NAMES)
+  checkNames(result, RESULT_NAMES)
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
     if (!incomplete) return written(result, given)
@@ -239,8 +239,8 @@ export function shapedResult(
   return written(result, edits)
 }
 
-function checkNames(value: Members, names: ExactNames): void {
-  if (areAmong(Object.keys(value), names.exact) || !names.areMistaken(Object.keys(value))) return
+function checkNames({ spans }: JsonText, names: ExactNames): void {
+  if (areAmong(spans.keys(), names.exact) || !names.areMistaken(spans.keys())) return
   throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
 }
 
@@ -267,7 +267,7 @@ const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
  */
 export function shapedError(error: JsonText): Buffer {
   const { code, message } = error.value
-  checkNames(error.value, ERROR_NAMES)
+  checkNames(error, ERROR_NAMES)
   if (!OUR_CODES.has(code)) return written(error, {})
   throw new Refusal('mcp_failed', {
     detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },

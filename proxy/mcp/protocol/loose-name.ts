@@ -26,6 +26,8 @@ export const looseName = (name: string): string => foldedCase(name).replace(SEPA
 
 /** Characters of a member's name where MCP says what an object has. Folding a longer one costs too much. */
 export const MAX_FOLDED_NAME = 512
+/** Members of one object whose names are folded. MCP knows some forty. */
+export const MAX_FOLDED_NAMES = 1_000
 
 /** The names that an object has for its readers: each is one of them by its very letters, or none. */
 export class ExactNames {
@@ -46,11 +48,15 @@ export class ExactNames {
 
   /**
    * Tells whether some reader takes one of these names for one of the object's, though it is another one. A name of more
-   * than {@link MAX_FOLDED_NAME} characters could be any.
+   * than {@link MAX_FOLDED_NAME} characters could be any, and so could one of more than {@link MAX_FOLDED_NAMES}.
    */
   areMistaken(names: Iterable<string>): boolean {
-    for (const name of names)
-      if (name.length > MAX_FOLDED_NAME || this.mistakenFor(name) !== null) return true
+    let count = 0
+    for (const name of names) {
+      count += 1
+      if (count > MAX_FOLDED_NAMES || name.length > MAX_FOLDED_NAME) return true
+      if (this.mistakenFor(name) !== null) return true
+    }
     return false
   }
 }

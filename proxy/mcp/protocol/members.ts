@@ -1,8 +1,9 @@
 import { isObject, type Members } from '../../../db/json.ts'
+import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { cut, visible } from '../../visible.ts'
 import { areAmong, type Edits } from './json-text.ts'
-import { ExactNames, foldedCase, MAX_FOLDED_NAME } from './loose-name.ts'
+import { ExactNames, foldedCase, MAX_FOLDED_NAME, MAX_FOLDED_NAMES } from './loose-name.ts'
 import { META } from './versions.ts'
 
 /**
@@ -152,8 +153,6 @@ export const RESULT_NAMES = new ExactNames(
   foldedCase,
 )
 
-/** Names of one message that are looked at. MCP knows some forty. */
-const MAX_NAMES = 1_000
 /** A message of which a part is written anew is no longer. Bytes. */
 const MAX_ANEW = 32 * 1024
 
@@ -167,18 +166,22 @@ interface OwnParams {
 /**
  * Leaves out of a message's parameters what its method does not have. Refuses with `mcp_params_invalid` a member that
  * some reader takes for one that the method has, at any depth that MCP defines, more than 1,000 names, and names
- * of more than 512 characters. `bytes`: of the message. What is within a member of a long one is not written anew, but
+ * of more than 512 characters. What is within a member of a long one is not written anew, but
  * refused. Does NOT look into a tool's arguments.
  */
-export function ownParams(method: string, given: Members, bytes: number): OwnParams {
+export function ownParams(
+  method: string,
+  given: Members,
+  { body, wide }: Pick<JsonBody, 'body' | 'wide'>,
+): OwnParams {
   const of = PARAMS_BY_METHOD.get(method) ?? NOTHING
-  const params = new Looking('params').own(given, of)
+  const params = new Looking('params', wide).own(given, of)
   if (params === given) return { params, edits: NO_EDITS }
   const edits = new Map<string, string | null>()
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(params, name)) edits.set(name, null)
     else if (params[name] !== value) {
-      if (bytes > MAX_ANEW)
+      if (body.length > MAX_ANEW)
         throw refused(`params.${name} has a member that MCP does not have there. Leave it out.`)
       edits.set(name, JSON.stringify(params[name]))
     }
@@ -189,36 +192,45 @@ export function ownParams(method: string, given: Members, bytes: number): OwnPar
 /**
  * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link ownParams} does.
  */
-export function checkGiven(member: 'result' | 'error', given: unknown): void {
+export function checkGiven(
+  member: 'result' | 'error',
+  given: unknown,
+  wide: ReadonlySet<object> = new Set(),
+): void {
   if (!isObject(given)) return
-  if (member === 'result') new Looking(member).own(given, GIVEN_RESULT)
-  else new Looking(member).own(given, ERROR_MEMBERS)
+  new Looking(member, wide).own(given, member === 'result' ? GIVEN_RESULT : ERROR_MEMBERS)
 }
 
 const ERROR_MEMBERS = open({ code: null, message: null, data: null })
 
 /** Checks the names of a whole message of a caller. Refuses as {@link ownParams} does. */
 export function checkMessageNames(names: Iterable<string>): void {
-  const looking = new Looking('The message')
+  const looking = new Looking('The message', new Set())
   for (const name of names) looking.at(name, MESSAGE_NAMES)
 }
 
 /** A look at one message of a caller. */
 class Looking {
   readonly #where: string
+  readonly #wide: ReadonlySet<object>
   #names = 0
 
-  constructor(where: string) {
+  /** `wide`: the objects with more than 1,000 members, which are refused unlisted. */
+  constructor(where: string, wide: ReadonlySet<object>) {
     this.#where = where
+    this.#wide = wide
   }
 
   /** Returns the object without what it does not have; itself, where that is nothing. */
   own(value: Members, of: ObjectMembers): Members {
-    if (areAmong(Object.keys(value), of.plain)) return value
+    if (this.#wide.has(value)) throw this.#tooMany()
+    const names = Object.keys(value)
+    if (areAmong(names, of.plain)) return value
     const left: string[] = []
     const anew = new Map<string, Members>()
     const seen = of.distinct ? new Set<string>() : null
-    for (const [name, member] of Object.entries(value)) {
+    for (const name of names) {
+      const member = value[name]
       if (!this.at(name, of.names) && !of.open) left.push(name)
       if (of.reserved !== undefined) this.#reserved(name, of.reserved)
       if (seen) this.#once(name, seen)
@@ -233,10 +245,14 @@ class Looking {
     return Object.fromEntries(kept.map(([name, member]) => [name, anew.get(name) ?? member]))
   }
 
+  #tooMany(): Refusal {
+    return refused(`${this.#where} has more than ${MAX_FOLDED_NAMES} members.`)
+  }
+
   /** Tells whether a name is one of the object's own. Refuses one that some reader mistakes for one. */
   at(name: string, own: ExactNames): boolean {
     this.#names += 1
-    if (this.#names > MAX_NAMES) throw refused(`${this.#where} has more than ${MAX_NAMES} members.`)
+    if (this.#names > MAX_FOLDED_NAMES) throw this.#tooMany()
     if (name.length > MAX_FOLDED_NAME)
       throw refused(`${this.#where} has a member name of more than ${MAX_FOLDED_NAME} characters.`)
     if (own.exact.has(name)) return true

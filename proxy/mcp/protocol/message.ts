@@ -84,16 +84,18 @@ export const handshakeOr =
   ({ message: { kind, era, method } }: { readonly message: McpMessage }): Way =>
     kind === 'notification' || (kind === 'request' && HANDSHAKE[era].has(method)) ? handshake : work
 
-function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
+function read(facts: Arrival & JsonBody): McpMessage {
+  const { json, body, spans, wide, headers } = facts
   if (json.jsonrpc !== '2.0') throw invalid('jsonrpc must be "2.0".')
   if (!areAmong(spans.keys(), MESSAGE_NAMES.exact)) checkMessageNames(spans.keys())
   const span = spans.get('id')
   const id = span ? idText(json.id, body, span) : null
-  if (json.method === undefined) return response(json, id, headers)
+  if (json.method === undefined) return response(facts, id)
   const method = methodName(json.method)
   const given = paramsOf(json.params)
-  const isPlain = areAmong(Object.keys(given), PARAMS_BY_METHOD.get(method)?.plain ?? NO_NAMES)
-  const { params, edits } = isPlain ? { params: given, edits: {} } : ownParams(method, given, body.length)
+  const plain = PARAMS_BY_METHOD.get(method)?.plain ?? NO_NAMES
+  const isPlain = !wide.has(given) && areAmong(Object.keys(given), plain)
+  const { params, edits } = isPlain ? { params: given, edits: {} } : ownParams(method, given, { body, wide })
   const meta = isObject(params._meta) ? params._meta : {}
   const protocol = callerEra(headers, meta, id === null)
   const message: McpMessage = {
@@ -113,13 +115,13 @@ function read({ json, body, spans, headers }: Arrival & JsonBody): McpMessage {
   return message
 }
 
-function response(json: Members, id: string | null, headers: Arrival['headers']): McpMessage {
+function response({ json, wide, headers }: Arrival & JsonBody, id: string | null): McpMessage {
   const { era, version } = callerEra(headers, {}, true)
   const whole = id !== null && 'result' in json !== 'error' in json
   if (!whole) throw invalid('It must have a method, or an id and either a result or an error.')
   if (era === 'modern') throw invalid('This protocol version knows no responses of a client.')
   const member = 'result' in json ? 'result' : 'error'
-  checkGiven(member, json[member])
+  checkGiven(member, json[member], wide)
   return { kind: 'response', era, version, method: '', id, ...NO_PARAMS, takesEvents: false }
 }
 

@@ -5,7 +5,8 @@ import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
 const admit = async (json: Record<string, unknown>) => {
   const plugin = llmCall(endpointAt('/v1/messages'))
-  const given = await plugin.admit({ ...arrival(), body: Buffer.alloc(0), spans: new Map(), json })
+  const read = { body: Buffer.alloc(0), spans: new Map(), wide: new Set<object>() }
+  const given = await plugin.admit({ ...arrival(), ...read, json })
   return { ...given.target, ...given.call, model: given.target.model }
 }
 

@@ -56,7 +56,7 @@ t.test(
         const text = membersOf(row, 2)
         const object = readObject(Buffer.from(text))
         try {
-          const { params, edits } = ownParams(method, object.value, text.length)
+          const { params, edits } = ownParams(method, object.value, { body: object.bytes, wide: new Set() })
           const sent = readObject(Buffer.from(edited(object, edits))).value
           passed += 1
           if (faultIn(sent, row) !== null) t.fail(`${method} ${text}`)
