@@ -71,7 +71,8 @@ type MemberRefused = (body: Pick<JsonBody, 'json' | 'wide'>) => string | null
 
 /**
  * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
- * (docs/protocol.md#refused-members), however it is spelled. Does NOT look deeper than one level.
+ * (docs/protocol.md#refused-members), however it is spelled; with `body_invalid` one with more members in such a member
+ * than are looked at. Does NOT look deeper than one level.
  */
 export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { target: LlmTarget }, object> {
   const find = providersOf(options)
@@ -101,11 +102,12 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
   return ({ json, wide }) => {
     for (const [name, value] of Object.entries(json)) {
       if (isRefused(name)) return name
-      if (!isObject(value) || !holders.has(looseName(name))) continue
-      if (wide.has(value)) return name
-      for (const inner of Object.keys(value)) {
-        if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
-      }
+      if (!holders.has(looseName(name))) continue
+      // A LiteLLM proxy reads such a text as JSON.
+      if (typeof value === 'string' && OBJECT_TEXT.test(value)) return name
+      if (!isObject(value)) continue
+      if (wide.has(value)) throw malformed(`${visible(name)} has more than 1,000 members.`)
+      for (const inner of Object.keys(value)) if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
     }
     return null
   }
@@ -127,6 +129,9 @@ const SEPARATORS = /[_-]/g
 
 /** The longest name that goes to a provider. Characters. No vendor has one of more than 64, and each costs its length. */
 const MAX_NAME_LENGTH = 256
+
+/** What the text of a JSON object begins with. */
+const OBJECT_TEXT = /^\s*\{/
 
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128

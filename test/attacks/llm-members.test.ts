@@ -120,6 +120,13 @@ await t.test('H1e a member that a router behind us acts on is refused by its nam
   }
   const tagged = { ...CHAT, Metadata: { team: 'x', TAGS: ['dear'] } }
   t.match(await call(tagged), { status: 400, json: { detail: { member: 'Metadata.TAGS' } } })
+  for (const metadata of ['{"tags":["dear"]}', ' \n{"t\\u0061gs":["dear"]}']) {
+    const answer = await call({ ...CHAT, metadata })
+    t.match(answer, { status: 400, json: { reason: 'member_refused', detail: { member: 'metadata' } } })
+  }
+  const padding = Object.fromEntries(Array.from({ length: 1_000 }, (_, at) => [`k${at}`, '']))
+  const hidden = await call({ ...CHAT, metadata: { ...padding, tags: ['dear'] } })
+  t.match(hidden, { status: 400, json: { reason: 'body_invalid' } }, 'not behind more members than are read')
   t.equal(gateway.upstream.seen.length, seen, 'nothing went to a provider')
 })
 
@@ -186,6 +193,7 @@ await t.test('H1e no member of the vendors’ own APIs is refused', async (t) =>
     repetition_penalty: 1,
   }
   t.equal((await call({ ...CHAT, ...own })).status, 200)
+  t.equal((await call({ ...CHAT, metadata: 'a note' })).status, 200)
   t.equal((await call({ ...own, model: 'claude-x' }, '/v1/messages')).status, 200)
 })
 

@@ -43,6 +43,7 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'litellm_*',
   // LiteLLM: a failure at will, after which its own fallbacks run.
   'timeout',
+  'force_timeout',
   'stream_timeout',
   'request_timeout',
   'num_retries',
@@ -55,6 +56,9 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'api_version',
   'base_url',
   'custom_llm_provider',
+  'azure',
+  'auto_router_*',
+  'ssl_verify',
   'organization',
   'aws_*',
   'azure_*',
