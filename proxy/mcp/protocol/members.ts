@@ -74,6 +74,8 @@ const params = (members: Listed): ObjectMembers => listed({ _meta: META_MEMBERS,
 
 /** The caller's answer to what a modern server asked for in its result (MCP 2026-07-28, mrtr). */
 const RETRY: Listed = { inputResponses: map(GIVEN_RESULT), requestState: null }
+/** MCP has `ttl` alone; the SDK of TypeScript sends the other as well. */
+const TASK = listed({ ttl: null, pollInterval: null })
 const PAGED = params({ cursor: null })
 const NOTHING = params({})
 const OF_RESOURCE = params({ uri: null })
@@ -81,7 +83,7 @@ const OF_RESOURCE = params({ uri: null })
 /** The members of `params`, by method. A tool's arguments are its schema's (schema/argument-names.ts). */
 export const PARAMS_BY_METHOD: ReadonlyMap<string, ObjectMembers> = new Map([
   ['tools/list', PAGED],
-  ['tools/call', params({ name: null, arguments: null, task: listed({ ttl: null }), ...RETRY })],
+  ['tools/call', params({ name: null, arguments: null, task: TASK, ...RETRY })],
   ['prompts/list', PAGED],
   ['prompts/get', params({ name: null, arguments: map(), ...RETRY })],
   ['resources/list', PAGED],

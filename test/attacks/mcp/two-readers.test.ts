@@ -183,6 +183,7 @@ await t.test('H1: no method passes a member that some reader takes for one of it
     ['tools/call', '{"name":"read_file","_Meta":{"progressToken":1}}'],
     ['tools/call', '{"name":"read_file","Ta\u017f\u212a":{"ttl":1}}'],
     ['tools/call', '{"name":"read_file","task":{"ttl":1,"TTL":2}}'],
+    ['tools/call', '{"name":"read_file","task":{"PollInterval":2}}'],
     ['tools/call', '{"name":"read_file","RequestState":"s"}'],
     ['tools/call', '{"name":"read_file","_meta":{"progressToken":1,"ProgressToken":2}}'],
     ['tools/call', '{"name":"read_file","_meta":{"IO.modelcontextprotocol/protocolVersion":"2026-07-28"}}'],
@@ -307,8 +308,12 @@ await t.test('H1: of two eras each server gets what its own has', async (t) => {
   t.same(old.of('tools/call').at(-1)?.message.params, { name: 'read_file' }, 'an older one has no rounds')
   const { json } = await modern({ name: 'read_file', requestState: null, RequestState: 's' })
   t.equal(json.error.code, -32602)
-  t.ok((await asked('tools/call', '{"name":"read_file","task":{"ttl":1}}')).result)
-  t.match(old.of('tools/call').at(-1)?.message.params, { task: { ttl: 1 } })
+  // As the SDK of TypeScript sends it.
+  const task = { ttl: 1, pollInterval: 2 }
+  for (const args of [{}, { text: 'x'.repeat(100_000) }]) {
+    t.ok((await asked('tools/call', JSON.stringify({ name: 'read_file', arguments: args, task }))).result)
+    t.same(old.of('tools/call').at(-1)?.message.params, { name: 'read_file', arguments: args, task })
+  }
 })
 
 await t.test('H1: a folding client reads of a server what was read here', async (t) => {
