@@ -1,4 +1,4 @@
-import { isObject } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/json.ts'
 import { placeOf } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
@@ -11,9 +11,18 @@ interface NamedPlace {
   readonly properties: ReadonlyMap<string, readonly SchemaNode[]>
   /** The schemas of members that no property names; `items`: those of the items of a list. */
   readonly others: readonly SchemaNode[]
+  readonly rest: readonly RestOfObject[]
+  /** The schemas of properties for which some of the rest hold, too. */
+  readonly joined: Map<string, readonly SchemaNode[]>
   readonly items: readonly SchemaNode[]
   /** Places below this one that were looked at, by the schemas that hold there. */
   readonly below: Map<readonly SchemaNode[], NamedPlace>
+}
+
+/** What one schema says of the members that it does not name; another one may name them. */
+interface RestOfObject {
+  readonly schema: SchemaNode
+  readonly named: Members
 }
 
 /** A name that some reader takes for another one. */
@@ -23,6 +32,8 @@ interface MistakenName {
 }
 
 const OF_ITEMS = ['items', 'prefixItems', 'additionalItems', 'contains', 'unevaluatedItems']
+/** Keywords that say by the name of one property what holds of others. */
+const BY_PROPERTY = ['dependentRequired', 'dependentSchemas', 'dependencies']
 const OF_OTHERS = ['additionalProperties', 'unevaluatedProperties']
 
 /** Steps of a check's budget that a name costs, and a schema at a place that is new. */
@@ -30,6 +41,8 @@ const NAME_STEPS = 10
 const SCHEMA_STEPS = 20
 /** Places of one schema that are remembered. One without recursion has fewer. */
 const MAX_PLACES = 1_000
+/** Properties of one place that are remembered with what else holds for them. */
+const MAX_JOINED = 64
 
 /**
  * Makes the check that no argument has a name which some reader takes for that of a property, at whatever depth: where a
@@ -62,7 +75,7 @@ function within(value: unknown, place: NamedPlace, walk: Walk): MistakenName | n
     walk.spend(NAME_STEPS + name.length)
     const mistaken = place.names.mistakenFor(name)
     if (mistaken !== null) return { path: [name], other: `the property ${placeOf([mistaken])}` }
-    const schemas = place.properties.get(name) ?? place.others
+    const schemas = schemasOf(name, place, walk.spend)
     if (schemas.length === 0 || typeof member !== 'object') continue
     const found = within(member, walk.places.below(place, schemas, walk.spend), walk)
     if (found === null) continue
@@ -70,6 +83,24 @@ function within(value: unknown, place: NamedPlace, walk: Walk): MistakenName | n
     return found
   }
   return null
+}
+
+function schemasOf(name: string, place: NamedPlace, spend: Walk['spend']): readonly SchemaNode[] {
+  const { properties, others, rest, joined } = place
+  const own = properties.get(name) ?? []
+  if (own.length === 0 || rest.length === 0) return own.length === 0 ? others : own
+  const known = joined.get(name)
+  if (known) return known
+  spend(SCHEMA_STEPS * rest.length)
+  const more = rest.filter(({ named }) => !Object.hasOwn(named, name)).map(({ schema }) => schema)
+  if (more.length === 0) return own
+  if (joined.size === MAX_JOINED) {
+    for (const schemas of joined.values()) place.below.delete(schemas)
+    joined.clear()
+  }
+  const all = [...own, ...more]
+  joined.set(name, all)
+  return all
 }
 
 function inList(items: readonly unknown[], place: NamedPlace, walk: Walk): MistakenName | null {
@@ -144,21 +175,32 @@ class NamedPlaces {
   }
 }
 
+/** Lists the properties that a schema names without saying what they are: those that it requires, and those beside them. */
+function namedAlone({ required, ...rest }: SchemaNode): readonly string[] {
+  const beside = BY_PROPERTY.map((keyword) => rest[keyword]).filter(isObject)
+  const listed: unknown[] = [required, ...beside.map(Object.keys), ...beside.map(Object.values)]
+  return listed.flat(2).filter((name) => typeof name === 'string')
+}
+
 function placeFor(holding: ReadonlySet<SchemaNode>): NamedPlace {
   const properties = new Map<string, SchemaNode[]>()
   const others: SchemaNode[] = []
+  const rest: RestOfObject[] = []
   const items: SchemaNode[] = []
   const name = (property: string, schema: unknown): void => {
     const schemas = properties.get(property) ?? []
     if (isObject(schema)) schemas.push(schema)
     properties.set(property, schemas)
   }
-  for (const { properties: named, patternProperties: patterns, required, ...rest } of holding) {
-    if (isObject(named)) for (const [property, schema] of Object.entries(named)) name(property, schema)
-    if (Array.isArray(required)) for (const property of required) name(String(property), null)
+  for (const schema of holding) {
+    const { properties: named = {}, patternProperties: patterns, additionalProperties: more } = schema
+    if (isObject(named)) for (const [property, its] of Object.entries(named)) name(property, its)
+    for (const property of namedAlone(schema)) name(property, null)
     if (isObject(patterns)) others.push(...Object.values(patterns).filter(isObject))
-    others.push(...OF_OTHERS.map((keyword) => rest[keyword]).filter(isObject))
-    items.push(...OF_ITEMS.flatMap((keyword) => rest[keyword]).filter(isObject))
+    if (isObject(named) && isObject(more)) rest.push({ schema: more, named })
+    others.push(...OF_OTHERS.map((keyword) => schema[keyword]).filter(isObject))
+    items.push(...OF_ITEMS.flatMap((keyword) => schema[keyword]).filter(isObject))
   }
-  return { names: new ExactNames(properties.keys(), looseName), properties, others, items, below: new Map() }
+  const names = new ExactNames(properties.keys(), looseName)
+  return { names, properties, others, rest, items, joined: new Map(), below: new Map() }
 }

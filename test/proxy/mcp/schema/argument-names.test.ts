@@ -24,6 +24,10 @@ t.test('H1: an argument is seen to fold onto a property wherever the schema name
   for (const [name, schema, args] of [
     ['at the top', A, { A: 1 }],
     ['required alone', { required: ['a'] }, { a: 1, A: 2 }],
+    ['required beside another', { dependentRequired: { z: ['a'] } }, { A: 1 }],
+    ['with others beside it', { dependentRequired: { a: ['z'] } }, { A: 1, z: 2 }],
+    ['with a schema beside it', { dependentSchemas: { a: {} } }, { A: 1 }],
+    ['in a list of draft-07', { dependencies: { z: ['a'] } }, { A: 1 }],
     ['in a branch', { anyOf: [{}, A] }, { A: 1 }],
     ['in a branch that does not hold', { oneOf: [{ required: ['z'], ...A }, {}] }, { A: 1 }],
     ['behind not', { not: { properties: { a: { const: 1 } }, required: ['a'] } }, { A: 1 }],
@@ -45,6 +49,17 @@ t.test('H1: an argument is seen to fold onto a property wherever the schema name
     ['in a tuple', { properties: { x: { prefixItems: [{}, A] } } }, { x: [1, { A: 1 }] }],
     ['in a pattern', { patternProperties: { '^x': A } }, { xy: { A: 1 } }],
     ['in the rest', { additionalProperties: A }, { xy: { A: 1 } }],
+    ['in the rest, of one that is required', { required: ['x'], additionalProperties: A }, { x: { A: 1 } }],
+    [
+      'in the rest of another branch',
+      { allOf: [{ additionalProperties: A }, { properties: { x: {} } }] },
+      { x: { A: 1 } },
+    ],
+    [
+      'in the rest of a branch, below a property that has its own',
+      { allOf: [{ additionalProperties: A }, { properties: { x: { properties: { b: {} } } } }] },
+      { x: { b: 1, A: 1 } },
+    ],
     [
       'in a recursion',
       { $ref: '#/$defs/n', $defs: { n: { properties: { n: { $ref: '#/$defs/n' } } } } },
@@ -57,6 +72,12 @@ t.test('H1: an argument is seen to fold onto a property wherever the schema name
   for (const [name, schema, args] of [
     ['two properties', { properties: { a: {}, A: {} } }, { a: 1, A: 2 }],
     ['below what no schema speaks of', A, { b: { a: 1, A: 2 } }],
+    [
+      'beside the rest of its own schema',
+      { properties: { x: { type: 'object' } }, additionalProperties: A },
+      { x: { A: 1 } },
+    ],
+    ['names that a schema says alone', { dependentRequired: { a: ['A'] } }, { a: 1, A: 2 }],
     ['another place', { properties: { a: {}, x: {} } }, { x: { A: 1 } }],
     ['data that looks like a schema', { properties: { x: { default: A } } }, { x: { A: 1 } }],
     ['a map', { properties: { x: { additionalProperties: { type: 'string' } } } }, { x: { a: '', A: '' } }],
