@@ -20,8 +20,8 @@ await t.test(
     const accepted = [
       'https://example.com/',
       'http://example.com/a?b=c&d',
-      'HTTPS://EXAMPLE.com/',
-      'https://example.com:443/',
+      'https://example.com',
+      'https://example.com?a=%41',
       'http://example.com:443/',
       'https://example.com:80/',
       'https://xn--bcher-kva.example/ü',
@@ -73,12 +73,24 @@ await t.test('H1c: a path is written as the server resolves it', (t) => {
       new URL(url).href,
     )
   }
+  for (const path of ['/%61dmin', '/a/%5A', '/%30', '/a%2Fb/%6f']) {
+    t.equal(
+      reason(() => firstHop(`https://example.com${path}`, ANY)),
+      'url_refused',
+      path,
+    )
+  }
+  for (const url of ['HTTPS://example.com/', 'https://EXAMPLE.com/', 'https://example.com:443/']) {
+    t.throws(() => firstHop(url, ANY), { message: /does not begin with https:\/\/example\.com, / }, url)
+  }
   const current = new URL('https://example.com/a')
-  t.equal(
-    reason(() => nextHop(current, 'https://example.com/b/../c', ANY)),
-    'https://example.com/c',
-    'a redirect is the server’s own word, which nobody has judged as it is written',
-  )
+  for (const location of ['https://example.com/b/../c', 'HTTPS://Example.com:443/c']) {
+    t.equal(
+      reason(() => nextHop(current, location, ANY)),
+      'https://example.com/c',
+      'a redirect is the server’s own word, which nobody has judged as it is written',
+    )
+  }
   t.end()
 })
 
