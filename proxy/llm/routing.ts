@@ -116,11 +116,19 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
 /** Compiles names, some with a star at their end, to a test of names in whatever spelling. */
 function matcher(names: readonly string[]): (name: string) => boolean {
   const whole = new Set(names.map(looseName))
-  const starts = names.filter((name) => name.endsWith('*')).map((name) => foldedName(name.slice(0, -1)))
+  const starts = names.filter((name) => name.endsWith('*')).map((name) => underscored(name.slice(0, -1)))
   // Of letters, digits, underscores and hyphens alone.
   const begins = new RegExp(`^(?:${starts.join('|')})[^.]*$`)
-  return (name) => whole.has(looseName(name)) || begins.test(foldedName(name))
+  return (name) =>
+    whole.has(looseName(name)) || begins.test(underscored(name)) || begins.test(underscored(humped(name)))
 }
+
+/** Returns `Mock-Response` as `mock_response`. */
+const underscored = (name: string): string => foldedName(name).replaceAll('-', '_')
+/** Returns `mockResponse` as `mock_Response`. */
+const humped = (name: string): string => name.replace(HUMP, '_')
+
+const HUMP = /(?<=[a-z\d])(?=[A-Z])/g
 
 /** Returns a name as a reader takes it that also has another style of names: `apiBase` is `api_base`. */
 const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, '')

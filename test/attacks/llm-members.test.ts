@@ -115,6 +115,10 @@ await t.test('H1e a member that a router behind us acts on is refused by its nam
     'providerOptions',
     'dataSources',
     'Mock_Response',
+    'mockResponse',
+    'mOcK_response',
+    'aws-region-name',
+    'inputCostPerToken',
   ]) {
     t.match(await call({ ...CHAT, [name]: [] }), { status: 400, json: { reason: 'member_refused' } }, name)
   }
@@ -205,11 +209,12 @@ await t.test('H1e an operator allows and refuses members for each provider', asy
     { cache: {} },
     { options: { dear: 1 } },
     { x_any: 1 },
+    { 'x-any': 1 },
     { Cache: 1 },
   ]) {
     const answer = await call({ ...routed, ...more })
     t.match(answer, { status: 400, json: { reason: 'member_refused' } }, JSON.stringify(more))
   }
-  t.equal((await call({ ...routed, options: { cheap: 1 }, x: 1 })).status, 200)
+  t.equal((await call({ ...routed, options: { cheap: 1 }, x: 1, xtc_threshold: 1 })).status, 200)
   t.equal((await call({ ...CHAT, cache: {} })).status, 200, 'another provider may get it')
 })
