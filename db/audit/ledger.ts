@@ -4,6 +4,7 @@ import { messageOf } from '../error-message.ts'
 import { portionsOf } from '../pages.ts'
 import { draftOf, type Origin } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
+import { changesAuthority, roomFor } from './queue-room.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
 
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
@@ -49,7 +50,7 @@ export interface LedgerOptions {
   readonly database: Pick<Database, 'openWriter' | 'authority'>
   /** The version of the service, for `version` of every row. */
   readonly version: string
-  /** The number of rows that may wait. Default 8,192. */
+  /** The number of rows that may wait; calls leave a quarter of it to others ({@link roomFor}). Default 8,192. */
   readonly queueLimit?: number
   /**
    * The time that lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes
@@ -152,7 +153,8 @@ class CommitQueue implements Ledger {
     // Before it joins the queue: what can never be stored must not share a batch with what can.
     const waiter = waiterOf(unit, this.#origin, done)
     const size = sizeOf(waiter)
-    if (this.#waiting + size > this.#limit) {
+    const { statements } = waiter
+    if (this.#waiting + size > roomFor({ statements, lazy: unit.lazy === true }, this.#limit)) {
       // The units that wait may all be lazy.
       this.#flush()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
@@ -283,13 +285,6 @@ type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
 
 const refusalOf = ({ refused, message }: RefusedWork): Error =>
   refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
-
-/**
- * Tells whether work may change somebody's authority: it may unless each of its statements says by `beside`
- * that it cannot.
- */
-const changesAuthority = ({ statements }: Work): boolean =>
-  statements.some(({ beside }) => beside === undefined)
 
 // A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
+import type { Unit } from '../../../db/audit/entry.ts'
 import { GENESIS } from '../../../db/audit/leaf.ts'
 import type { JsonObject } from '../../../db/json.ts'
 import {
@@ -170,6 +171,33 @@ t.test(
       [{ seq: 5 }],
       'and accepted when the line is short again',
     )
+    await ledger.close()
+  },
+)
+
+t.test(
+  'H2 docs/ledger.md#appending: calls that fill the line leave room for outcomes, and for changes',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const ledger = await open(file, { queueLimit: 64 })
+    let made = 0
+    const one = (kind: 'call' | 'outcome' | 'change'): Unit => {
+      made += 1
+      const stored = setting(`${kind} ${made}`)
+      if (kind === 'outcome') return lazy('over')
+      return { statements: [kind === 'call' ? { ...stored, beside: 'claim' } : stored], entries: [entry()] }
+    }
+    // In one turn of the loop: nothing of it is stored meanwhile.
+    const came = (['call', 'outcome', 'change', 'call', 'outcome'] as const).map((kind) =>
+      Promise.allSettled(Array.from({ length: 65 }, () => ledger.commit(one(kind)))),
+    )
+    const taken: number[] = []
+    for (const results of await Promise.all(came)) {
+      taken.push(results.filter(({ status }) => status === 'fulfilled').length)
+      for (const result of results) if (result.status === 'rejected') t.match(result.reason, { code: 'busy' })
+    }
+    t.same(taken, [48, 8, 8, 0, 0])
+    t.equal(rowsOf(file).length, 64)
     await ledger.close()
   },
 )
