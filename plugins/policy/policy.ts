@@ -1,10 +1,11 @@
 import { messageOf } from '../../db/error-message.ts'
+import { HolderPlaces } from '../holder-places.ts'
 import type { Check } from '../operator-files/module.ts'
 import type { Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { readBundle } from './bundle.ts'
 import { type PolicyDecision, readDecision } from './decision.ts'
-import type { Engine } from './engine.ts'
+import { type Engine, MAX_QUESTIONS } from './engine.ts'
 import { startEvaluator } from './evaluator-thread.ts'
 import { type PolicyFacts, type PolicyInput, policyInput } from './input.ts'
 import { opaHttp } from './opa-http.ts'
@@ -21,6 +22,8 @@ export interface LoadedPolicy {
 /** A page of a policy's memory, and the bound of all. Bytes. */
 const PAGE = 65_536
 const MAX_MEMORY_BYTES = 256 * 1_048_576
+/** Questions under way at once: of one principal, and of all. */
+const MAX_ASKED = { own: MAX_QUESTIONS / 4, all: MAX_QUESTIONS }
 /** The time that a compiled policy may take until it can be asked. ms. */
 const START_MS = 10_000
 
@@ -43,18 +46,32 @@ export async function openPolicy(options: PolicyOptions, directory: string): Pro
 
 /**
  * Asks an engine about the call, behind the gate: it can only refuse. Refuses with `policy_denied` and the
- * policy's own reason; where the policy fails, is late or answers with something else than a decision, with
- * `plugin_failed`.
+ * policy's own reason; if the policy fails, is late or answers with something else than a decision, with
+ * `plugin_failed`; if too many questions are under way, of this principal or of all, with `overloaded`.
  */
 export function policy(engine: Engine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
+  const places = new HolderPlaces(MAX_ASKED)
   return {
     name: 'policy',
     admit: async (facts) => {
-      const decision = await decide(engine, policyInput(facts, mode))
-      if (!decision.allow) throw denied(decision.reason)
-      return {}
+      const input = policyInput(facts, mode)
+      const leave = placeIn(places, input.principal.id)
+      try {
+        const decision = await decide(engine, input)
+        if (!decision.allow) throw denied(decision.reason)
+        return {}
+      } finally {
+        leave()
+      }
     },
   }
+}
+
+function placeIn(places: HolderPlaces, holder: string): () => void {
+  const place = places.take(holder)
+  if (place.taken) return place.taken
+  const message = `${place.held} calls ${place.limit === 'own' ? 'of yours ' : ''}wait for the policy. Try again when one is done.`
+  throw new Refusal('overloaded', { message, headers: { 'retry-after': '1' } })
 }
 
 async function decide(engine: Engine, input: PolicyInput): Promise<PolicyDecision> {

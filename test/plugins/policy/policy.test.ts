@@ -79,6 +79,35 @@ await t.test('§2.2 an engine that fails refuses with plugin_failed, whatever it
   }
 })
 
+await t.test(
+  'H2 calls of one principal that wait for the policy leave room for those of others',
+  async (t) => {
+    const release = Promise.withResolvers<true>()
+    const check = policy({ ...answering(true), evaluate: () => release.promise }, 'none')
+    const facts = policyFacts()
+    const callsOf = (id: string, count: number) => {
+      const principal = { ...facts.principal, id }
+      const asked = { ...facts, principal, granted: { ...facts.granted, principal } }
+      return Array.from({ length: count }, async () => check.admit(asked))
+    }
+    const flood = callsOf('acme::flood', 256)
+    const more = callsOf('acme::flood', 1)
+    await t.rejects(Promise.all(more), {
+      reason: 'overloaded',
+      status: 503,
+      message: /^256 calls of yours wait/,
+    })
+    const others = ['a', 'b', 'c'].flatMap((name) => callsOf(`acme::${name}`, 256))
+    await t.rejects(Promise.all(callsOf('acme::late', 1)), {
+      reason: 'overloaded',
+      message: /^1024 calls wait/,
+    })
+    release.resolve(true)
+    t.equal((await Promise.all([...flood, ...others])).length, 1_024)
+    t.same(await Promise.all(callsOf('acme::flood', 256)), Array(256).fill({}), 'and room again')
+  },
+)
+
 await t.test('threat 29 a reason cannot steer a terminal, hide, or be endless', async (t) => {
   const said = (reason: string) => readDecision({ allow: false, reason })
   t.same(said('a\u001b[2Jb\r\nc\u202ed\u200be\ud800f\u2028g'), { allow: false, reason: 'a[2Jbcdefg' })
