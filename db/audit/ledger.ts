@@ -4,7 +4,6 @@ import { messageOf } from '../error-message.ts'
 import { portionsOf } from '../pages.ts'
 import { draftOf, type Origin } from './draft.ts'
 import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
-import { changesAuthority, roomFor } from './queue-room.ts'
 import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
 
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
@@ -153,8 +152,8 @@ class CommitQueue implements Ledger {
     // Before it joins the queue: what can never be stored must not share a batch with what can.
     const waiter = waiterOf(unit, this.#origin, done)
     const size = sizeOf(waiter)
-    const { statements } = waiter
-    if (this.#waiting + size > roomFor({ statements, lazy: unit.lazy === true }, this.#limit)) {
+    const lazy = unit.lazy === true
+    if (this.#waiting + size > roomFor(waiter, lazy, this.#limit)) {
       // The units that wait may all be lazy.
       this.#flush()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
@@ -162,7 +161,7 @@ class CommitQueue implements Ledger {
     this.#waiting += size
     this.#queue.push(waiter)
     // A full batch gains nothing by waiting.
-    if (unit.lazy && this.#queue.length < MAX_BATCH) this.#delay()
+    if (lazy && this.#queue.length < MAX_BATCH) this.#delay()
     else this.#flush()
   }
 
@@ -285,6 +284,27 @@ type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
 
 const refusalOf = ({ refused, message }: RefusedWork): Error =>
   refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
+
+/** A slice of the queue, as its part of all of it. */
+const SLICES = 8
+
+/**
+ * Returns how many rows may wait, this unit's included, for it to be let into a queue of `limit` rows. Calls come as fast
+ * as they like, so what may take authority away has the last slice to itself, and what waits for nobody, such as
+ * outcomes, the one before it (docs/threats.md#pools). A queue of fewer rows than slices keeps nothing.
+ */
+function roomFor(work: Work, lazy: boolean, limit: number): number {
+  const slice = Math.floor(limit / SLICES)
+  if (lazy) return limit - slice
+  return changesAuthority(work) ? limit : limit - 2 * slice
+}
+
+/**
+ * Tells whether work may change somebody's authority: it may unless each of its statements says by `beside`
+ * that it cannot.
+ */
+const changesAuthority = ({ statements }: Work): boolean =>
+  statements.some(({ beside }) => beside === undefined)
 
 // A unit without rows has its place in the queue too.
 const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
