@@ -13,6 +13,7 @@ import { KeptNames } from '../../db/host-names/kept-names.ts'
 import type { HostAddress } from '../../db/host-names/machine-names.ts'
 import { deadline } from '../../plugins/deadline.ts'
 import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
+import { beginOpening } from './opening.ts'
 
 /** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
 export const POOL_IDLE_MS = 20_000
@@ -112,15 +113,18 @@ async function open(
 ): Promise<void> {
   const { connectMs: ms, signal: given } = opening
   const late = (): Error => noConnection(target.hostname)
+  const unwanted = new AbortController()
+  const opened = beginOpening((reason) => unwanted.abort(reason))
+  const signal = given ? AbortSignal.any([given, unwanted.signal]) : unwanted.signal
   let socket: Socket
   try {
     // One clock over all stages of a connection.
-    socket = await deadline({ ms, late, ...(given && { signal: given }) }, (signal) =>
-      connection(target, opening, signal),
-    )
+    socket = await deadline({ ms, late, signal }, (over) => connection(target, opening, over))
   } catch (error) {
     callback(error instanceof Error ? error : new Error(String(error)), null)
     return
+  } finally {
+    opened()
   }
   callback(null, socket)
 }

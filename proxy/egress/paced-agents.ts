@@ -4,6 +4,7 @@ import { Agent, type buildConnector, errors } from 'undici'
 import type { KeptNames } from '../../db/host-names/kept-names.ts'
 import { Inbound, Sender, Turns } from '../tls/inbound.ts'
 import { noConnection, POOL_IDLE_MS, portOf, secured, TCP_PROBE_MS } from './agent.ts'
+import { beginOpening } from './opening.ts'
 
 /**
  * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
@@ -79,9 +80,11 @@ function connector(
     const stream = secure ? secured(inbound, hostname, { session }) : inbound
     if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
     const late = setTimeout(() => stream.destroy(noConnection(hostname)), connectMs)
+    const opened = beginOpening((reason) => stream.destroy(reason))
     let settled = false
     const failed = (error: Error): void => {
       clearTimeout(late)
+      opened()
       if (!settled) callback(error, null)
       settled = true
     }
@@ -91,6 +94,7 @@ function connector(
     const standing: Duplex = secure ? stream : tcp
     standing.once(secure ? 'secureConnect' : 'connect', () => {
       clearTimeout(late)
+      opened()
       settled = true
       inbound.stands = true
       // What undici asks of it a stream has.

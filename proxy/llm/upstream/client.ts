@@ -7,6 +7,7 @@ import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-
 import { Collector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
+import { NOT_WAITED_FOR, type OpeningConnection, openedFor } from '../../egress/opening.ts'
 import { PacedAgents } from '../../egress/paced-agents.ts'
 import {
   brokenOff,
@@ -127,6 +128,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #fail: Failed = ignore
   #passed: (response: Response) => void = ignore
   #send: () => void = ignore
+  readonly #opening: OpeningConnection = { end: null }
   /** Null until the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
   #sentAt = 0
@@ -174,7 +176,7 @@ class Exchange implements Dispatcher.DispatchHandler {
         bodyTimeout: timeouts.idleMs,
       }
       const agent = this.#agents.byLimit.get(timeouts.connectMs) ?? this.#agents.open(timeouts.connectMs)
-      this.#send = () => void agent.dispatch(sent, this)
+      this.#send = () => openedFor.run(this.#opening, () => agent.dispatch(sent, this))
       this.#dispatch()
     })
 
@@ -323,7 +325,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   #abort(): void {
     if (this.#over) return
     this.#over = true
-    this.#controller?.abort(UNWANTED)
+    if (this.#controller) this.#controller.abort(UNWANTED)
+    else this.#opening.end?.(NOT_WAITED_FOR)
   }
 }
 

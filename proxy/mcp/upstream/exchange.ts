@@ -5,6 +5,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
 import { Incoming } from '../../egress/incoming.ts'
+import { NOT_WAITED_FOR, type OpeningConnection, openedFor } from '../../egress/opening.ts'
 import type { Connection } from './connections.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { longBody } from './long-body.ts'
@@ -68,6 +69,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   readonly #outgoing: Outgoing
   readonly #head = Promise.withResolvers<Head>()
   readonly #timer: NodeJS.Timeout
+  readonly #opening: OpeningConnection = { end: null }
   /** Null until the connection stands and the request goes out. */
   #controller: Dispatcher.DispatchController | null = null
   #isSecondTry = false
@@ -179,7 +181,8 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
     const { method, body, headers: own, authority } = this.#outgoing
     const long = body !== null && body.length > AT_ONCE ? longBody(body, authority) : null
     const all = [...own, ...headers, ...(long?.headers ?? [])]
-    agent.dispatch({ origin, path, method, body: long?.body ?? body, headers: all }, this)
+    const sent = { origin, path, method, body: long?.body ?? body, headers: all }
+    openedFor.run(this.#opening, () => agent.dispatch(sent, this))
   }
 
   // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
@@ -207,7 +210,8 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   #end(reason: unknown): void {
     if (this.#isOver) return
     this.#fail(reason)
-    this.#controller?.abort(asError(reason))
+    if (this.#controller) this.#controller.abort(asError(reason))
+    else this.#opening.end?.(NOT_WAITED_FOR)
   }
 
   #fail(reason: unknown): void {

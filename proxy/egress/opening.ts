@@ -1,0 +1,26 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+/**
+ * The connection that is being opened for one request, if one is: `end` ends it. undici goes on opening it when the
+ * request is given up, until its deadline, so that callers of an upstream whose packets are dropped would pile up
+ * descriptors that no call stands for (docs/threats.md#pools).
+ */
+export interface OpeningConnection {
+  end: ((reason: Error) => void) | null
+}
+
+/** Holds, while a request is dispatched, what is opened for it alone. */
+export const openedFor = new AsyncLocalStorage<OpeningConnection>()
+
+/** Tells how the connection that is opened now is ended. Returns what to call once it stands, or has failed. */
+export function beginOpening(end: (reason: Error) => void): () => void {
+  const opening = openedFor.getStore()
+  if (!opening) return () => {}
+  opening.end = end
+  return () => {
+    if (opening.end === end) opening.end = null
+  }
+}
+
+/** The reason of the end of a connection that nobody waits for. */
+export const NOT_WAITED_FOR = new Error('nobody waits for the connection any more')
