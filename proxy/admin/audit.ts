@@ -96,8 +96,8 @@ export const listAudit = operation({
     const { principal, ...rest } = query
     const filter =
       principal === undefined ? rest : { ...rest, principal: await ledgerNameOf(database, principal) }
-    const pieces = await ledgerPlaces.reading('pages', caller, () =>
-      database.audit.list(filter, caller.hangup.signal).catch(notRead),
+    const pieces = await ledgerPlaces.reading('pages', caller, (signal) =>
+      database.audit.list(filter, signal).catch(notRead),
     )
     return { value: query.request_id === undefined ? pieces : withSalts(pieces, subjectKeys) }
   },
@@ -128,8 +128,8 @@ export const exportAudit = operation({
   reasons: [],
   media: 'application/x-ndjson',
   run: async ({ database, ledgerPlaces }, _input, caller) => ({
-    value: await ledgerPlaces.reading('exports', caller, () =>
-      database.audit.export(caller.hangup.signal).catch(notRead),
+    value: await ledgerPlaces.reading('exports', caller, (signal) =>
+      database.audit.export(signal).catch(notRead),
     ),
   }),
 })

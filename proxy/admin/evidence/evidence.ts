@@ -26,12 +26,12 @@ export const packEvidence = operation({
   reasons: ['not_sealed_yet', 'overloaded'],
   media: 'application/zip',
   run: async (context, { query: { since = null, until = null } }, caller) => {
-    const { at, hangup } = caller
+    const { at } = caller
     if (since !== null && until !== null && until <= since)
       throw unprocessable([{ field: 'until', message: 'must be later than since' }])
     const scope = await scopeOf(context.database, since, until)
     if (!scope) throw new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })
-    const open = () => Promise.resolve(packOf(context, scope, at, hangup.signal))
+    const open = async (signal: AbortSignal) => packOf(context, scope, at, signal)
     return { value: await context.ledgerPlaces.reading('evidence', caller, open) }
   },
 })
