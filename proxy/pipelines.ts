@@ -178,7 +178,7 @@ export function pipelines({
       read: (operation: Administering): Pipeline<Administered> => asked(operation).pass(singleUse(claims)),
       /** Asked once more behind the body: an operator who was deactivated while it came changes nothing. */
       write: (operation: Administering): Pipeline<Administered & JsonBody> =>
-        asked(operation).pass(adminBody).pass(stillMay(who, gate)).pass(singleUse(claims)),
+        asked(operation).pass(adminBody).pass(stillMay(who, gate)).pass(singleUse(claims, 'change')),
       metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
     }
   }

@@ -27,6 +27,11 @@ export interface Unit {
    * false.
    */
   readonly lazy?: boolean
+  /**
+   * A change by an operator follows it, such as the claim of his proof: it may wait in the room that calls leave. Default:
+   * if one of its statements may change somebody's authority.
+   */
+  readonly ofChange?: boolean
 }
 
 /** The place of a row in its chain. `hash` is its `row_hash`: hex SHA-256. */

@@ -152,8 +152,7 @@ class CommitQueue implements Ledger {
     // Before it joins the queue: what can never be stored must not share a batch with what can.
     const waiter = waiterOf(unit, this.#origin, done)
     const size = sizeOf(waiter)
-    const lazy = unit.lazy === true
-    if (this.#waiting + size > roomFor(waiter, lazy, this.#limit)) {
+    if (this.#waiting + size > roomFor(unit, waiter, this.#limit)) {
       // The units that wait may all be lazy.
       this.#flush()
       throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
@@ -161,7 +160,7 @@ class CommitQueue implements Ledger {
     this.#waiting += size
     this.#queue.push(waiter)
     // A full batch gains nothing by waiting.
-    if (lazy && this.#queue.length < MAX_BATCH) this.#delay()
+    if (unit.lazy && this.#queue.length < MAX_BATCH) this.#delay()
     else this.#flush()
   }
 
@@ -293,10 +292,10 @@ const SLICES = 8
  * as they like, so what may take authority away has the last slice to itself, and what waits for nobody, such as
  * outcomes, the one before it (docs/threats.md#pools). A queue of fewer rows than slices keeps nothing.
  */
-function roomFor(work: Work, lazy: boolean, limit: number): number {
+function roomFor({ lazy = false, ofChange }: Unit, work: Work, limit: number): number {
   const slice = Math.floor(limit / SLICES)
   if (lazy) return limit - slice
-  return changesAuthority(work) ? limit : limit - 2 * slice
+  return (ofChange ?? changesAuthority(work)) ? limit : limit - 2 * slice
 }
 
 /**

@@ -15,9 +15,12 @@ export interface ClaimSources {
 /**
  * Claims a proof for endpoints that record no decision: of a hundred copies at once exactly one passes, on
  * whichever replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. Recorded calls claim
- * with their row.
+ * with their row. `of`: a `change` by an operator finds room in the ledger's queue while calls fill it.
  */
-export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: Proof | null }, object> {
+export function singleUse(
+  { ledger, database }: ClaimSources,
+  of?: 'change',
+): Plugin<{ proof: Proof | null }, object> {
   return {
     name: 'single_use',
     admit: async ({ proof }) => {
@@ -26,6 +29,7 @@ export function singleUse({ ledger, database }: ClaimSources): Plugin<{ proof: P
         await ledger.commit({
           statements: [claimOnce(database, proof.replayKey, proof.expiresAt)],
           entries: [],
+          ofChange: of === 'change',
         })
         return {}
       } catch (error) {
