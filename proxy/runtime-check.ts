@@ -18,10 +18,14 @@ const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
 // Every spelling by which Node opens its debugger, or says where. An argument is seen by whoever starts the process, and
 // wanted (make dev ARGS=--inspect); in the environment it comes from elsewhere, and nobody sees it.
 const DEBUGGER = /(?:^|[\s"'])(--(?:inspect|debug)(?:[-_][-_a-z]*)?)(?![-_\w])/
+// Every option by which Node writes the keys of connections, its whole memory, or its environment to a file.
+const WRITES_SECRETS =
+  /(?:^|[\s"'])(--(?:tls[-_]keylog|heapsnapshot[-_][-_a-z]+|report[-_](?:on[-_][-_a-z]+|uncaught[-_]exception)))(?![-_\w])/
 
 /**
  * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate
- * checks switched off, the lenient HTTP parser or, by the environment, the debugger switched on (docs/threats.md#threat-36, #f-39).
+ * checks switched off, the lenient HTTP parser or, by the environment, the debugger or a file of secrets switched on
+ * (docs/threats.md#threat-36, #f-39).
  */
 export function refuseUnsafeRuntime(runtime: Runtime): void {
   const { versions, platform, arch } = runtime
@@ -41,16 +45,26 @@ export function refuseUnsafeSwitches({ env, execArgv }: Pick<Runtime, 'env' | 'e
   if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     throw new Error('NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it')
   }
-  if ([...execArgv, env.NODE_OPTIONS ?? ''].some((text) => INSECURE_PARSER.test(text))) {
+  const options = readingsOf(env.NODE_OPTIONS ?? '')
+  if ([...execArgv, ...options].some((text) => INSECURE_PARSER.test(text))) {
     throw new Error('--insecure-http-parser lets requests be smuggled past the gateway: remove it')
   }
-  const [, debug] = DEBUGGER.exec(env.NODE_OPTIONS ?? '') ?? []
+  const [debug] = options.flatMap((text) => DEBUGGER.exec(text)?.[1] ?? [])
   if (debug !== undefined) {
     throw new Error(
       `${debug} in NODE_OPTIONS opens a debugger beside the keys, to every user of this machine: remove it (an argument of node itself is taken, as make dev ARGS=--inspect gives it)`,
     )
   }
+  const [written] = options.flatMap((text) => WRITES_SECRETS.exec(text)?.[1] ?? [])
+  if (written !== undefined) {
+    throw new Error(
+      `${written} in NODE_OPTIONS writes keys and secrets to files: remove it (an argument of node itself is taken)`,
+    )
+  }
 }
+
+/** The text as it stands, and as Node reads it: quotes join what is between them, and a backslash there its next letter. */
+const readingsOf = (text: string): readonly string[] => [text, text.replaceAll(/["\\]/g, '')]
 
 /** Tells whether a version of Node comes before the oldest that will do. */
 export function isOlder(version: string, oldestNode: readonly number[]): boolean {

@@ -20,6 +20,16 @@ const DRIVERS_OWN = ['ssl', 'uselibpqcompat']
 /** Parameters of TLS, which the driver takes for a demand of it. */
 const OF_TLS = ['sslrootcert', 'sslcert', 'sslkey']
 
+/** Every parameter of TLS that is read here or by the driver. Any other would be left out without a word. */
+const READ_OF_TLS: readonly string[] = ['sslmode', 'sslnegotiation', ...OF_TLS]
+const LOOKS_LIKE_TLS = /ssl|tls/i
+
+/** Parameters that mean nothing without TLS. */
+const DEMANDS_TLS: readonly (readonly [name: string, value: string])[] = [
+  ['sslnegotiation', 'direct'],
+  ['channel_binding', 'require'],
+]
+
 /**
  * Reads how the connection of a URL `postgres://…` is protected (docs/operating.md#database-tls). Throws one sentence
  * for the operator where that is not clear. The sentence never repeats the URL, which may hold a password.
@@ -31,6 +41,15 @@ export function protectionOf(url: string, env = process.env): DatabaseProtection
       throw new Error(
         `MCP_PROXY_DATABASE_URL: ${name} is not read: write sslmode=verify-full or sslmode=disable`,
       )
+  for (const name of searchParams.keys())
+    if (LOOKS_LIKE_TLS.test(name) && !READ_OF_TLS.includes(name))
+      throw new Error(
+        `MCP_PROXY_DATABASE_URL: ${JSON.stringify(name.slice(0, 32))} is not read: leave it out, and write sslmode=verify-full or sslmode=disable`,
+      )
+  if (searchParams.getAll('sslrootcert').includes('system'))
+    throw new Error(
+      'MCP_PROXY_DATABASE_URL: sslrootcert=system is not read: leave it out for public CAs, or name a file',
+    )
   const modes = searchParams.getAll('sslmode')
   if (modes.length > 1) throw new Error('MCP_PROXY_DATABASE_URL says sslmode twice: say it once')
   const [stated] = modes
@@ -43,8 +62,14 @@ export function protectionOf(url: string, env = process.env): DatabaseProtection
   const asksForTls = OF_TLS.some((name) => searchParams.has(name))
   if (sslmode === 'disable' && asksForTls)
     throw new Error('MCP_PROXY_DATABASE_URL: sslmode=disable and certificates contradict each other')
+  const encrypted = asksForTls || (sslmode ?? 'disable') !== 'disable'
+  const [demand] = DEMANDS_TLS.filter(([name, value]) => searchParams.getAll(name).includes(value))
+  if (demand && !encrypted)
+    throw new Error(
+      `MCP_PROXY_DATABASE_URL: ${demand.join('=')} means nothing without TLS: write sslmode=verify-full`,
+    )
   const host = searchParams.get('host') ?? decodeURIComponent(hostname)
-  return { sslmode, encrypted: asksForTls || (sslmode ?? 'disable') !== 'disable', local: isLocal(host) }
+  return { sslmode, encrypted, local: isLocal(host) }
 }
 
 /** The URL as the driver reads it: a host may be missing, where a parameter or a socket is named. */

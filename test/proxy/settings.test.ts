@@ -384,6 +384,28 @@ await t.test('H17: the environment opens no debugger beside the keys, whatever i
     }
     t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, execArgv: [option] }), `${option} as an argument`)
   }
+  for (const NODE_OPTIONS of ['"--ins\\pect"', '--ins"pect"', '"--inspect\\-brk"', '"\\--inspect=0.0.0.0:1"'])
+    t.throws(() => refuseUnsafeRuntime({ ...runtime, env: { NODE_OPTIONS } }), /debugger/, NODE_OPTIONS)
+  const parser = { NODE_OPTIONS: '"--insecure\\-http-parser"' }
+  t.throws(() => refuseUnsafeRuntime({ ...runtime, env: parser }), /smuggled/)
   for (const NODE_OPTIONS of ['--title=inspect', '--require=./my--inspect.js', '--no-inspect'])
     t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env: { NODE_OPTIONS } }), NODE_OPTIONS)
+})
+
+await t.test('H17: the environment has Node write no keys, memory or environment to files', async (t) => {
+  const spellings = [
+    ...['--tls-keylog=/tmp/keys', '--tls_keylog=/tmp/keys', '"--tls\\-keylog=/tmp/keys"'],
+    ...['--heapsnapshot-signal=SIGUSR2', '--heapsnapshot-near-heap-limit=1'],
+    ...['--report-on-signal', '--report-on-fatalerror', '--report-uncaught-exception'],
+  ]
+  for (const option of spellings) {
+    const env = { NODE_OPTIONS: `--no-warnings ${option}` }
+    const message = /^--\S+ in NODE_OPTIONS writes keys and secrets to files: remove it/
+    t.throws(() => refuseUnsafeRuntime({ ...runtime, env }), { message }, option)
+    t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, execArgv: [option] }), `${option} as an argument`)
+  }
+  const env = {
+    NODE_OPTIONS: '--max-old-space-size=256 --report-compact --report-dir=/tmp --title=tls-keylog',
+  }
+  t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env }))
 })

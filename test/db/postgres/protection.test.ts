@@ -28,6 +28,16 @@ await t.test(
       ['ssl=true', /ssl is not read/],
       ['sslmode=require&uselibpqcompat=true', /uselibpqcompat is not read/],
       ['sslmode=disable&sslrootcert=/ca.pem', /contradict/],
+      // Each of these was plain text without a word.
+      ['SSLMODE=verify-full', /"SSLMODE" is not read: leave it out, and write sslmode=verify-full/],
+      ['sslMode=require', /"sslMode" is not read/],
+      ['ssl_mode=require', /"ssl_mode" is not read/],
+      ['tls=true', /"tls" is not read/],
+      ['sslnegotiation=direct', /sslnegotiation=direct means nothing without TLS/],
+      ['channel_binding=require', /channel_binding=require means nothing without TLS/],
+      ['sslmode=disable&channel_binding=require', /means nothing without TLS: write sslmode=verify-full/],
+      ['sslmode=require&sslcrl=/crl.pem', /"sslcrl" is not read/],
+      ['sslmode=verify-full&sslrootcert=system', /sslrootcert=system is not read: leave it out/],
     ] as const) {
       t.throws(() => protectionOf(`${FAR}?${query}`, {}), { message }, query)
       t.throws(
@@ -42,6 +52,20 @@ await t.test(
     t.end()
   },
 )
+
+await t.test('H17: what managed services print is taken', (t) => {
+  for (const query of [
+    'sslmode=require',
+    'sslmode=verify-ca',
+    'sslmode=require&channel_binding=require',
+    'sslmode=verify-full&sslrootcert=/ca.pem&sslcert=/a.pem&sslkey=/a.key',
+    'sslmode=require&sslnegotiation=direct',
+    'sslmode=require&options=endpoint%3Dx&pgbouncer=true&target_session_attrs=read-write',
+  ])
+    t.match(protectionOf(`${FAR}?${query}`, {}), { encrypted: true }, query)
+  t.match(protectionOf(`${FAR}?channel_binding=prefer`, {}), { encrypted: false })
+  t.end()
+})
 
 await t.test('H17: what is on this machine is known as such', (t) => {
   for (const url of [
