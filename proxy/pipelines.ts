@@ -252,8 +252,9 @@ export function pipelines({
       .pass(eitherProof)
       .pass(apiKey)
       .pass(jsonBody({ limit: CSR_BODY_LIMIT }))
+      .pass(again)
       .pass(singleUse(claims)),
-    token: eitherPages.pass(pinNow).pass(tokenRequest).pass(tokenProof(nonces, adminUrls)),
+    token: eitherPages.pass(pinNow).pass(tokenRequest).pass(again).pass(tokenProof(nonces, adminUrls)),
 
     /**
      * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability (which
@@ -290,7 +291,7 @@ export function pipelines({
         .pass(door)
         .pass(resourcePath),
       session: mcpPages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
-      handshake: Pipeline.start<McpRead>().pass(singleUse(claims)),
+      handshake: Pipeline.start<McpRead>().pass(again).pass(singleUse(claims)),
       work: work(),
     },
 

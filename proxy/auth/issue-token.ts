@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { SignJWT } from 'jose'
+import { LedgerError } from '../../db/audit/entry.ts'
 import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import type { Statement } from '../../db/statement.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
@@ -27,6 +29,8 @@ export interface IssueSources {
 }
 
 type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof: Proof | null }
+/** `holder`: the principal as it was asked once more behind the body. */
+type Asked = Facts & { holder: Principal }
 
 /**
  * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where
@@ -36,8 +40,9 @@ type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof
  */
 export const issueToken =
   (sources: IssueSources) =>
-  async (facts: Facts): Promise<Reply> => {
-    const { principal, proof, tokenRequest: request } = facts
+  async ({ holder: principal, ...asked }: Asked): Promise<Reply> => {
+    const facts: Facts = { ...asked, principal }
+    const { proof, tokenRequest: request } = facts
     if (request.clientId !== null && request.clientId !== principal.id) throw new Refusal('client_invalid')
     if (request.scope?.some((token) => !principal.capabilities.includes(token)))
       throw new Refusal('scope_invalid')
@@ -83,7 +88,7 @@ async function challengeOf(
 }
 
 async function record(
-  { ledger, configDigest }: IssueSources,
+  { database, ledger, configDigest }: IssueSources,
   { id, at, principal, peer, proof }: Facts,
   scope: string,
   claims: Claims,
@@ -96,9 +101,17 @@ async function record(
     cert_thumbprint: peer?.thumbprint ?? null,
     dpop_jkt: proof?.jkt ?? null,
   }
+  const assertions = [authorityUnchanged(database)(principal.type, principal.ref, principal.revision)]
   try {
-    await ledger.commit({ statements: [...claims.proof, ...claims.challenge], entries: [entry] })
+    await ledger.commit({
+      assertions,
+      statements: [...claims.proof, ...claims.challenge],
+      entries: [entry],
+    })
   } catch (cause) {
+    // Changed since the pin was asked: nothing is stored, and who asks again gets what holds by then.
+    if (cause instanceof LedgerError && cause.code === 'stale')
+      throw new Refusal('overloaded', { cause, headers: { 'retry-after': '1' } })
     throw isReplay(cause)
       ? new Refusal(await usedBefore(ledger, claims), { cause })
       : new Refusal('audit_unavailable', { cause })

@@ -36,7 +36,7 @@ await t.test(
       'What a call must pass, in this order:',
       '  llm            origin → demand → pin → dpop → api_key → capability → json_body → llm_call → llm_members → pin → capability → audit',
       '  mcp read       origin → pin → dpop → api_key → json_body → mcp_peek → mcp_message → mcp_resource_path → mcp_resource_path',
-      '  mcp handshake  single_use',
+      '  mcp handshake  pin → single_use',
       '  mcp work       mcp_target → mcp_target → pin → capability → mcp_tool → mcp_state → audit',
       'Files that tune it, or add a check between capability and audit, in the order of their names:',
       '  10-pin.yaml         pin',
