@@ -332,7 +332,7 @@ export function pipelines({
       signOut: anyone
         .pass(adminPages)
         .pass(form(SIGN_IN_BODY_LIMIT))
-        .pass(visitor((facts: Arrival & Form) => changing.first(withFormToken(facts)))),
+        .pass(visitor((facts: Arrival & Form) => sessions.toEnd(withFormToken(facts)))),
       logout: anyone.pass(form(LOGOUT_BODY_LIMIT)),
     },
   }

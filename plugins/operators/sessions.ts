@@ -7,7 +7,7 @@ import type { Principal } from '../facts.ts'
 import { commitmentsBy, type KeyLookup, type Pinned } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { operatorOfNoTable, storedOperator } from './actor.ts'
+import { type Author, operatorOfNoTable, storedOperator } from './actor.ts'
 import { cookieOf, SESSION_COOKIE } from './cookies.ts'
 import type { BrowserSession, KnownOperator, Proven, SessionQuestion } from './operator.ts'
 
@@ -55,6 +55,12 @@ export interface SignedIn extends KnownOperator {
   readonly session: BrowserSession
 }
 
+/** A session that its browser ends, by its digest, and whose it was. */
+export interface EndingSession {
+  readonly digest: string
+  readonly author: Author
+}
+
 /** Asks for the proof that goes with a certificate. Refuses as `dpop` does. */
 type AskProof = (facts: Arrival & Pinned) => Proven | Promise<Proven>
 
@@ -92,6 +98,17 @@ export class Sessions {
     const amr = JSON.parse(stored.amr) as readonly string[]
     const { id_sha256: digest } = stored
     return { ...operating, session: { digest, amr, csrf: this.csrfOf(id), expiresAt: end } }
+  }
+
+  /** Finds a request's session for ending it, whatever has become of what let it in. Refuses with `csrf_invalid`. */
+  async toEnd(arrival: Pick<Arrival, 'headers'>): Promise<EndingSession | null> {
+    const digest = this.digestIn(arrival)
+    const stored = digest === null ? undefined : await this.#sources.find(digest)
+    if (!stored) return null
+    const csrf = this.csrfOf(cookieOf(arrival.headers, SESSION_COOKIE) ?? '')
+    checkCsrf({ csrf }, arrival.headers['x-csrf-token'])
+    const { id_sha256, via, principal_id: id } = stored
+    return { digest: id_sha256, author: { id: id ?? 'admin', type: 'operator', via, standing: [] } }
   }
 
   /** The digest of the session that a request names, whether there is one or not; null: it names none. */

@@ -284,7 +284,7 @@ const ABOUT_THE_MESSAGE: Readonly<Record<string, string>> = {
   form: 'the body',
   csrf: 'the token of the form',
   setup: 'whether a secret is stored: the call itself stores it',
-  visitor: 'who signs out: whoever may do nothing more may still do that',
+  visitor: 'whose session ends: whoever may do nothing more may still end it',
   admin_secret: 'the secret of a sign-in: the session that begins is asked',
   local_operator: 'who may open the control socket',
 }

@@ -17,25 +17,24 @@ const FORGET = '"cache", "cookies"'
  */
 export const signOut =
   ({ context, provider }: Pick<SigningIn, 'context' | 'provider'>) =>
-  async ({ id, at, visitor }: Arrival & Visited): Promise<Reply> => {
+  async ({ id, at, ending }: Arrival & Visited): Promise<Reply> => {
     const headers = {
       'set-cookie': setCookie(SESSION_COOKIE, '', 'Strict', 0),
       'clear-site-data': FORGET,
     }
-    if (!visitor) return seeOther('/proxy/sign-in', headers)
-    const { actor, session } = visitor
-    // Whatever has become of its operator meanwhile.
+    if (!ending) return seeOther('/proxy/sign-in', headers)
+    const { author, digest } = ending
     await change(
       context,
-      { id, at, actor: { ...actor, standing: [] } },
+      { id, at, actor: author },
       {
         action: 'admin.signed_out',
-        detail: { by: 'itself', session: session.digest.slice(0, ROW_DIGITS) },
-        statements: [endSession(context.database, session.digest)],
+        detail: { by: 'itself', session: digest.slice(0, ROW_DIGITS) },
+        statements: [endSession(context.database, digest)],
       },
     )
     // A provider that is down keeps nobody signed in here.
-    const found = actor.via === 'oidc' ? await provider?.discovered().catch(() => null) : null
+    const found = author.via === 'oidc' ? await provider?.discovered().catch(() => null) : null
     // No redirect: `form-action` would stop it.
     return found?.endSession ? hop(found.endSession.href, headers) : seeOther('/proxy/sign-in', headers)
   }

@@ -1,17 +1,17 @@
-import type { SignedIn } from '../../../plugins/operators/sessions.ts'
+import type { EndingSession } from '../../../plugins/operators/sessions.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 
-/** The operator whose browser asks for a page; null where nobody is signed in. */
+/** The session that a browser ends; null where it has none. */
 export interface Visited {
-  readonly visitor: SignedIn | null
+  readonly ending: EndingSession | null
 }
 
-/** Finds out whose browser asks for something, and refuses nobody who is not signed in. */
+/** Finds the session that a browser ends, also one that opens nothing any more. Refuses with `csrf_invalid`. */
 export const visitor = <Facts extends Arrival>(
-  session: (facts: Facts) => Promise<SignedIn | null>,
+  toEnd: (facts: Facts) => Promise<EndingSession | null>,
 ): Plugin<Facts, Visited> => ({
   name: 'visitor',
-  admit: async (facts) => ({ visitor: await session(facts) }),
+  admit: async (facts) => ({ ending: await toEnd(facts) }),
 })
 
 const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])

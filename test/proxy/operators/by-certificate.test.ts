@@ -1,3 +1,5 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
 import { type Answered, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { as, operatorNamed } from '../../support/operators.ts'
@@ -166,3 +168,37 @@ await t.test(
     t.same(await optional.rows({ action: 'admin.sign_in' }), [])
   },
 )
+
+await t.test('H3 who signs out has ended the session, also one that opens nothing just now', async (t) => {
+  const gateway = await testGateway(t)
+  const alice = await operatorNamed(gateway, 'alice', ['admin.read'])
+  const mode = async (text: string): Promise<void> => {
+    await writeFile(join(gateway.pluginsDir, '20-dpop.yaml'), `plugin: dpop\negress_dpop_mode: ${text}\n`)
+    t.ok(await gateway.reload())
+  }
+  const sessions = async () => (await gateway.admin('GET', '/v1/admin/sessions')).json.sessions.length
+  const signedIn = async () => {
+    const browser = new Browser(gateway)
+    await browser.ask(alice, 'POST', SIGN_IN, {})
+    const { text } = await browser.ask(alice, 'GET', '/proxy')
+    const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(text) ?? []
+    return { browser, csrf }
+  }
+  const [shown, unshown] = [await signedIn(), await signedIn()]
+  t.equal(await sessions(), 2)
+  const forged = await unshown.browser.ask(null, 'POST', '/proxy/sign-out', { csrf: shown.csrf })
+  t.equal(forged.status, 403, 'not without its own token')
+  t.equal(await sessions(), 2)
+  const out = await unshown.browser.ask(null, 'POST', '/proxy/sign-out', { csrf: unshown.csrf })
+  t.equal(out.status, 303, 'on a connection that has shown no certificate')
+  t.equal(await sessions(), 1, 'it has ended, and not its cookie alone')
+  await mode('required')
+  t.equal((await shown.browser.ask(alice, 'GET', '/proxy')).status, 401, 'a browser makes no proofs')
+  t.equal((await shown.browser.ask(alice, 'POST', '/proxy/sign-out', { csrf: shown.csrf })).status, 303)
+  await mode('optional')
+  t.equal(await sessions(), 0, 'which nothing brings back')
+  t.match(await gateway.rows({ action: 'admin.signed_out' }), [
+    { principal_id: alice.id, detail: { by: 'itself', via: 'certificate' } },
+    { principal_id: alice.id, detail: { by: 'itself', via: 'certificate' } },
+  ])
+})
