@@ -100,6 +100,7 @@ export const START = described(
     summary: 'Sends a browser to the identity provider.',
     query: next,
     answers: {
+      200: page('A browser that comes from another site: the page leads it on.'),
       303: elsewhere('To the identity provider.', {
         'Set-Cookie': 'What this sign-in was begun with, sealed, for ten minutes.',
       }),

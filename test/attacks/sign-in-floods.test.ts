@@ -12,7 +12,7 @@ import {
 import { spoiledStage } from '../support/oidc/attempts.ts'
 import { Jar, signedInBySecret } from '../support/oidc/jar.ts'
 import { CLIENT_ID } from '../support/oidc/provider.ts'
-import { Browser, signedIn } from '../support/oidc/sign-in.ts'
+import { Browser, FROM_ELSEWHERE, signedIn } from '../support/oidc/sign-in.ts'
 import { operatorNamed } from '../support/operators.ts'
 import { eventually } from '../support/settled.ts'
 
@@ -107,6 +107,31 @@ await t.test('H10 a browser that signs in again has one session: the one before 
   t.equal((await page(second)).status, 200, 'another browser of the same operator is another session')
   t.equal((await page(elsewhere)).status, 200)
 })
+
+await t.test(
+  'H10 a page of another site that signs a browser in again ends no other browser’s session',
+  async (t) => {
+    const { gateway, pass } = await spoiledStage(t)
+    const elsewhere = await signedIn(gateway, 'alice')
+    const lured = new Browser(gateway)
+    await lured.signIn('alice')
+    const sessions = async (): Promise<unknown[]> =>
+      (await gateway.admin('GET', '/v1/admin/sessions')).json.sessions
+    for (let time = 0; time < 20; time += 1) {
+      pass(MINUTE_MS)
+      // As a browser follows a link of another site: without its Strict cookie.
+      const stranger = new Jar(gateway)
+      const led = await stranger.ask('GET', '/proxy/oidc/start?next=/proxy/agents', FROM_ELSEWHERE)
+      t.equal(led.status, 200)
+      t.equal(led.headers['set-cookie'], undefined, 'nothing has begun')
+      t.match(led.text, 'url=/proxy/oidc/start?next=%2Fproxy%2Fagents"')
+      // And as it follows the page that leads on.
+      t.match((await lured.signIn('alice', '?next=/proxy/agents')).text, 'url=/proxy/agents"')
+      t.equal((await sessions()).length, 2)
+    }
+    t.equal((await elsewhere.ask('GET', '/v1/admin/session')).status, 200)
+  },
+)
 
 await t.test('H5 an operator has twenty sessions: with the next one the oldest ends', async (t) => {
   let now = 0

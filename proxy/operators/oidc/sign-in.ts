@@ -9,8 +9,9 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { senderOf } from '../../../plugins/secrets/throttle.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { OidcOptions } from '../options.ts'
-import { nextOf } from '../pages/next.ts'
+import { nextOf, withNext } from '../pages/next.ts'
 import { hop, seeOther } from '../pages/page.ts'
+import { isFromElsewhere } from '../pages/visitor.ts'
 import { beginSession } from '../sessions/begin.ts'
 import type { SigningIn } from '../signing-in.ts'
 import { causeOf, whyOf } from './causes.ts'
@@ -21,6 +22,7 @@ import { ProviderUnavailable } from './provider-fetch.ts'
 import { recordRefused } from './refused.ts'
 import { openTransaction, sealTransaction, TRANSACTION_LIFE_S, type Transaction } from './transaction.ts'
 
+const START = '/proxy/oidc/start'
 const CALLBACK = '/proxy/oidc/callback'
 
 /** An ID token is made for this very sign-in. Seconds. */
@@ -35,6 +37,9 @@ export const startSignIn =
   async (arrival: Arrival): Promise<Reply> => {
     const { at, query, headers } = arrival
     const provider = providerOf(signing)
+    const next = nextOf(query)
+    // A link of another site comes without the Strict cookie of the session that this sign-in is to replace.
+    if (isFromElsewhere(arrival)) return hop(withNext(START, next))
     const found = await discovered(provider)
     const { options } = provider
     // The provider's answer comes from another site, without the Strict cookie of the session.
@@ -47,7 +52,7 @@ export const startSignIn =
       issuer: options.issuer,
       client: options.client_id,
       redirect: `${baseOf(signing.adminUrls(), headers.host)}${CALLBACK}`,
-      next: nextOf(query),
+      next,
       at,
     }
     const url = client.buildAuthorizationUrl(found.configuration, {
