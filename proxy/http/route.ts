@@ -51,10 +51,10 @@ export interface Handled extends Answered {
 export type AskCallAgain = (now: Pick<Arrival, 'at'>) => Promise<unknown>
 
 /**
- * Told once a call is allowed, before it is acted on, with what asks it again: while the call waits and while its answer
- * streams.
+ * Told once a call is allowed, before it is acted on, with what asks it again while the call waits and while its answer
+ * streams, and with the caller's id; null: the caller is nobody known.
  */
-export type OnAllowed = (ask: AskCallAgain) => void
+export type OnAllowed = (ask: AskCallAgain, principalId: string | null) => void
 
 /**
  * A route without the surface that it belongs to: a method, a path, and the function that answers. `{name}`
@@ -172,8 +172,8 @@ export function forked<Facts extends Arrival>(
     const { facts, settled: read } = decision
     const { askAgain } = pipeline
     // The branch is asked with what the reading of the message gives now.
-    const answered = await choose(facts)(facts, (ask) =>
-      onAllowed(async (now) => ask(askAgain ? await askAgain({ ...facts, ...now }) : now)),
+    const answered = await choose(facts)(facts, (ask, principalId) =>
+      onAllowed(async (now) => ask(askAgain ? await askAgain({ ...facts, ...now }) : now), principalId),
     )
     const settled: Settling = (settlement, onFault) => {
       answered.settled(settlement, onFault)
@@ -218,7 +218,7 @@ async function pass<Facts extends Arrival, From extends Arrival>(
   const { facts, receipt, settled } = decision
   const answered = { receipt, settled, ...callerOf(decision) }
   const { askAgain } = pipeline
-  onAllowed(async (now) => askAgain?.({ ...facts, ...now }))
+  onAllowed(async (now) => askAgain?.({ ...facts, ...now }), answered.principalId)
   try {
     const reply = await handler(facts)
     countWhole(reply, facts)

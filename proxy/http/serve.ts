@@ -14,7 +14,7 @@ import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
 import { type Budget, CallHangup, type Drain, isLetThrough, type OpenCall } from './open-calls.ts'
 import { refusalReply, refusalReport } from './refusal.ts'
 import type { Report } from './reply.ts'
-import { type AskCallAgain, type Ended, type Handled, printReceipt } from './route.ts'
+import { type AskCallAgain, type Ended, type Handled, type OnAllowed, printReceipt } from './route.ts'
 import { type Cut, type Ending, send } from './send.ts'
 
 /** The router in force at a listener. A reload swaps it for the next request. */
@@ -144,8 +144,8 @@ class Call implements OpenCall, CallAuthority {
     this.#moves = count
   }
 
-  readonly #onAllowed = (ask: AskCallAgain): void => {
-    this.known()
+  readonly #onAllowed: OnAllowed = (ask, principalId) => {
+    if (principalId !== null) this.known()
     this.#allowed = ask
     this.askAgain = ask
   }
