@@ -59,7 +59,7 @@ process.exit(0)
 
 await t.test(
   'H16: while the machine gives no thread, what needs one is refused; nothing else ends, and no answer is another one’s',
-  { skip: mayBeOthers ? false : 'only root can be another user' },
+  { skip: mayBeOthers ? false : 'only root can be another user, which must be able to read the checkout' },
   async (t) => {
     const directory = t.testdir({ 'program.mjs': PROGRAM })
     const limited = `ulimit -u ${MOST_THREADS}; exec "$0" "$1"`

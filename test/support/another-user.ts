@@ -1,11 +1,17 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 
 /** A user id that nobody here has. */
 export const ANOTHER_USER = 54_321
 
-/** Whether this process may start others under another user id. */
-export const mayBeOthers = process.getuid?.() === 0
+/** Tells whether this process may start others under another user id, which can read the checkout and run its Node. */
+export const mayBeOthers = process.getuid?.() === 0 && canRead(import.meta.filename)
+
+function canRead(file: string): boolean {
+  const program = 'require("node:fs").readFileSync(process.argv[1])'
+  const user = { uid: ANOTHER_USER, gid: ANOTHER_USER }
+  return spawnSync(process.execPath, ['-e', program, file], user).status === 0
+}
 
 const PROGRAM = `
 const { request } = require('node:http')
