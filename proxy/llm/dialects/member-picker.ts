@@ -27,6 +27,8 @@ const [OUTER, INNER] = [1, 2]
 export class MemberPicker {
   readonly #names: ReadonlySet<string>
   readonly #holders: ReadonlySet<string>
+  /** The lengths of both: a name of another one is not even read. */
+  readonly #lengths: ReadonlySet<number>
   /** JSON text, by path. */
   readonly #found = new Map<string, string>()
   #depth = 0
@@ -47,6 +49,7 @@ export class MemberPicker {
   constructor(names: readonly string[], holders: readonly string[]) {
     this.#names = new Set(names)
     this.#holders = new Set(holders)
+    this.#lengths = new Set([...names, ...holders].map(({ length }) => length))
   }
 
   /** Takes the next piece. */
@@ -61,7 +64,7 @@ export class MemberPicker {
           this.#quoted = false
           if (this.#reading === 'name') this.#keep(bytes, from, at, 'nothing')
         }
-      } else if (byte <= SPACE) continue
+      } else if (byte <= SPACE || (this.#depth > 0 && IS_PLAIN[byte])) continue
       else if (byte === QUOTE) {
         this.#quoted = true
         if (this.#depth === this.#level && !this.#valued) {
@@ -90,8 +93,10 @@ export class MemberPicker {
 
   #keep(bytes: Buffer, from: number, to: number, next: 'nothing' | 'name' | 'value'): void {
     if (this.#reading === 'name') {
+      const isWhole = next === 'nothing' && this.#name === ''
       const isLong = this.#name.length > MAX_NAME || to - from > MAX_NAME
-      this.#name = isLong ? TOO_LONG : this.#name + bytes.toString('latin1', from, to)
+      const isOther = isLong || (isWhole && !this.#lengths.has(to - from))
+      this.#name = isOther ? TOO_LONG : this.#name + bytes.toString('latin1', from, to)
     } else {
       this.#value.add(bytes.subarray(from, to))
       if (next === 'nothing' && !this.#value.closed)
@@ -144,6 +149,11 @@ export class MemberPicker {
     return this.#level === INNER ? `${this.#holder}.${this.#name}` : this.#name
   }
 }
+
+/** Bytes that begin and end nothing: those of numbers and words. */
+const IS_PLAIN = Uint8Array.from({ length: 256 }, (_, byte) =>
+  [OPEN_BRACE, OPEN_BRACKET, CLOSE_BRACE, CLOSE_BRACKET, QUOTE, COMMA, COLON].includes(byte) ? 0 : 1,
+)
 
 const isBracket = (byte: number): boolean =>
   byte === OPEN_BRACE || byte === OPEN_BRACKET || byte === CLOSE_BRACE || byte === CLOSE_BRACKET
