@@ -97,8 +97,17 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
     names.flatMap((name) => (name.includes('.') ? [looseName(name.split('.', 1)[0])] : [])),
   )
   const allows = new Set(allowed.map(looseName))
-  const isRefused = (path: string): boolean =>
-    path.length > MAX_NAME_LENGTH || (isRouting(path) && !allows.has(looseName(path)))
+  // The names that callers send are few, and the same ones in nearly every call.
+  const known = new Map<string, boolean>()
+  const isRefused = (path: string): boolean => {
+    if (path.length > MAX_NAME_LENGTH) return true
+    const before = known.get(path)
+    if (before !== undefined) return before
+    const verdict = isRouting(path) && !allows.has(looseName(path))
+    if (known.size === MAX_KNOWN_NAMES) known.clear()
+    known.set(path, verdict)
+    return verdict
+  }
   return ({ json, wide }) => {
     for (const [name, value] of Object.entries(json)) {
       if (isRefused(name)) return name
@@ -140,6 +149,9 @@ const MAX_NAME_LENGTH = 256
 
 /** What the text of a JSON object begins with. */
 const OBJECT_TEXT = /^\s*\{/
+
+/** Names whose verdict is remembered for a provider. */
+const MAX_KNOWN_NAMES = 1_000
 
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128
