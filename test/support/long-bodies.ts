@@ -54,6 +54,7 @@ export const REFUSED = {
   '15 million lists in lists': () =>
     call(`"input":${list(250_000, () => `${'['.repeat(60)}${']'.repeat(60)}`)}`),
   '1,600 names of 20,000 characters': () => named(1_600, 20_000),
+  'metadata of 30 MiB of blanks': () => call(`"metadata":"${' '.repeat(30 * MIB)}"`),
   'metadata of 99,000 long names': () => named(99_000, 300, 'metadata'),
   '1,900 outermost names of 16,000 characters': () =>
     `{"model":"gpt-4o",${named(1_900, 16_000).slice(27, -1)}`,

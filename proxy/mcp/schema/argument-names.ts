@@ -19,7 +19,7 @@ interface NamedPlace {
   readonly below: Map<readonly SchemaNode[], NamedPlace>
 }
 
-/** What one schema says of the members that it does not name; another one may name them. */
+/** One schema's rule for the members that it does not name; another schema may name them. */
 interface RestOfObject {
   readonly schema: SchemaNode
   readonly named: Members
